@@ -1,0 +1,48 @@
+# windrow_room(NAME SOURCES file... PUBLIC lib... PRIVATE lib...)
+#
+# A room is one library, windrow::NAME, with public headers in NAME/include and the rest in NAME/src. Its include path
+# holds its own headers and those of the rooms it links, so that a forbidden include does not compile. Every public
+# header is also compiled alone.
+find_package(Threads REQUIRED)
+
+add_library(windrow_flags INTERFACE)
+target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+                                               $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+if(WINDROW_SANITIZE)
+  target_compile_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer
+                                                 -fno-sanitize-recover=all)
+  target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
+endif()
+
+function(windrow_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  set(target windrow_${name})
+  add_library(${target} STATIC ${ROOM_SOURCES})
+  add_library(windrow::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(
+    ${target}
+    PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE src)
+  target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
+                                                                                 $<BUILD_INTERFACE:windrow_flags>)
+  install(TARGETS ${target} EXPORT windrow)
+  install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  if(WINDROW_TESTS)
+    windrow_headers_alone(${name})
+  endif()
+endfunction()
+
+# Compiles each public header of a room twice over in a file of its own: it needs no other, and bears repetition.
+function(windrow_headers_alone name)
+  file(GLOB_RECURSE headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/include CONFIGURE_DEPENDS include/*.h)
+  foreach(header ${headers})
+    string(REPLACE / _ file ${header})
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/alone/${file}.cc)
+    file(CONFIGURE OUTPUT ${file} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+    list(APPEND files ${file})
+  endforeach()
+  add_library(windrow_${name}_headers_alone OBJECT ${files})
+  target_link_libraries(windrow_${name}_headers_alone PRIVATE windrow::${name} windrow_flags)
+endfunction()

@@ -1,0 +1,186 @@
+// The asynchronous dependency engine. Start here.
+//
+//   windrow::Engine engine;
+//   windrow::Var a = engine.new_var("a"), b = engine.new_var("b");
+//   engine.push([&] { x = load(); }, {overwrite(a)}, {.name = "load"});
+//   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
+//   engine.wait(b);
+//
+// It knows no tensor, no device type and no allocator: an op is a function and the variables it touches.
+//
+// Contract
+//   Order    The result equals running the ops one at a time in the order they were pushed. Two ops overlap only if
+//            neither has mutate or overwrite access to what the other touches. Pushes of several threads are in some
+//            order that keeps each thread's own.
+//   Errors   An op that throws poisons what it mutates. Ops that read or mutate a poisoned variable are skipped and pass
+//            the poison on, unless marked run_always. Waits on a poisoned variable throw OpError, every time, until it
+//            is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
+//   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
+//            which may not be called from inside one.
+//   Waiting  A wait inside an op hands its worker's place to a spare thread; one that could never end throws
+//            WaitCycleError. A wait inside an op of an ordered lane is refused, since it would stop the device's queue.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <string_view>
+#include <vector>
+
+#include "windrow/engine/error.h"
+#include "windrow/engine/function.h"
+#include "windrow/engine/lane.h"
+#include "windrow/engine/on_complete.h"
+#include "windrow/engine/op_name.h"
+#include "windrow/engine/var.h"
+
+namespace windrow {
+
+/// Where and when ready ops run.
+enum class Policy {
+  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned
+  pool,        ///< on a pool of worker threads, whatever their lane
+  per_device,  ///< each lane has threads of its own, and the host one more for ops of positive priority
+  chaos,       ///< on a pool, in an order drawn at random among the ready ops: shows undeclared accesses
+};
+
+/// "serial", "pool", "per_device" or "chaos"; anything else throws MisuseError.
+Policy parse_policy(std::string_view name);
+std::string_view to_string(Policy policy);
+
+/// The number of an op: the first pushed is 1, the next 2, and so on.
+using OpId = std::uint64_t;
+
+/// One worker for each core this process may use.
+int default_workers();
+
+struct EngineOptions {
+  Policy policy = Policy::pool;
+  /// Host ops that run at the same time, 1 or more; serial ignores it.
+  int workers = default_workers();
+  /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
+  int max_spare_threads = 256;
+  /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing.
+  std::uint64_t chaos_seed = 1;
+  std::vector<OpId> chaos_replay;
+  /// Run first on each thread the engine starts.
+  std::function<void()> on_thread_start;
+};
+
+struct PushOptions {
+  OpName name;
+  /// Among ready ops the highest runs first; equal ones in the order they were pushed.
+  int priority = 0;
+  LaneId lane = host_lane;
+  /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
+  bool run_always = false;
+  std::source_location pushed_at = std::source_location::current();
+};
+
+/// What an op may ask while it runs.
+class OpContext {
+ public:
+  /// What poisoned the op's variables, for an op marked run_always; else empty.
+  const FailurePtr& failure() const { return failure_; }
+
+ private:
+  friend class Core;
+  FailurePtr failure_;
+};
+
+/// Callable with nothing, or with the context.
+using OpFunction = Function<void(OpContext&)>;
+using AsyncFunction = Function<void(OnComplete)>;
+
+struct DeclaredState;
+
+/// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty when default-made.
+class DeclaredOp {
+ public:
+  DeclaredOp() = default;
+  explicit operator bool() const { return state_ != nullptr; }
+
+ private:
+  friend class Engine;
+  std::shared_ptr<DeclaredState> state_;
+};
+
+/// Counters since the engine was made.
+struct EngineStats {
+  std::uint64_t pushed = 0;
+  std::uint64_t pending = 0;          ///< pushed and not finished
+  std::uint64_t failed = 0;           ///< threw, or dropped their OnComplete
+  std::uint64_t skipped = 0;          ///< not run for poison
+  std::uint64_t waits = 0;            ///< calls of wait, wait_for and wait_all from outside the engine's ops
+  std::uint64_t waits_in_ops = 0;     ///< the same, from inside
+  std::uint64_t spare_threads = 0;    ///< threads added for waits inside ops
+  bool replay_diverged = false;       ///< policy chaos could not follow chaos_replay
+};
+
+/// An owner: it does not copy, and its end drains it.
+class Engine {
+ public:
+  /// Throws MisuseError for options out of range. Starts no thread before the first push.
+  explicit Engine(EngineOptions options = {});
+  /// shutdown(), and a warning in the log for each failure nobody was told of.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Var new_var(OpName name = {});
+
+  /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
+  /// Further use of the variable throws. After shutdown, `last` runs at once.
+  void retire(Var var, OpFunction last = nullptr, PushOptions options = {.name = "retire"});
+
+  /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs.
+  void push(OpFunction function, AccessList accesses, PushOptions options = {});
+
+  /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op, which
+  /// even so is not finished before the token has been called or destroyed.
+  void push_async(AsyncFunction function, AccessList accesses, PushOptions options = {});
+
+  /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same time
+  /// if all its accesses are reads; its function must allow that.
+  DeclaredOp declare(OpFunction function, AccessList accesses, PushOptions options = {});
+  void push(const DeclaredOp& op);
+
+  /// Returns when the caller may do to the variables what the accesses say, all that was pushed before being done.
+  /// Throws OpError if one that is read or mutated is poisoned.
+  void wait(Var var, std::source_location from = std::source_location::current());
+  void wait(AccessList accesses, std::source_location from = std::source_location::current());
+  /// False if that takes longer than `patience`.
+  bool wait_for(AccessList accesses, std::chrono::nanoseconds patience,
+                std::source_location from = std::source_location::current());
+
+  /// Returns when no op is pending. Throws OpError naming each root failure that still poisons a variable, and once each
+  /// that no longer does but of which nobody was told. Throws MisuseError inside an op, which would wait for itself.
+  void wait_all();
+  bool wait_all_for(std::chrono::nanoseconds patience);
+
+  /// Clears the variable's poison, once what was pushed before is done.
+  void heal(Var var, PushOptions options = {.name = "heal"});
+
+  /// How many ops with mutate or overwrite access have run so far; skipped ones do not count.
+  std::uint64_t version(Var var, std::source_location from = std::source_location::current());
+
+  /// Makes the lane known to the engine, which keeps it alive.
+  LaneId add_lane(std::shared_ptr<Lane> lane);
+  LaneId add_lane(HostLane lane);
+
+  /// Refuses further pushes but those of ops, lets all pending ops finish, and joins the threads. Twice is fine.
+  void shutdown();
+
+  EngineStats stats() const;
+  int workers() const;
+
+  /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty.
+  std::vector<OpId> schedule_log() const;
+
+ private:
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace windrow

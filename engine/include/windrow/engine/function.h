@@ -1,0 +1,115 @@
+// A move-only callable that holds small functions without touching the heap.
+//
+// std::function demands copies and std::move_only_function is C++23; the engine needs neither, but it needs to know
+// that a lambda with a few captured handles costs no allocation.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace windrow {
+
+template <class Signature>
+class Function;
+
+/// An owner of one callable, or of none. Callables of up to 64 bytes whose move does not throw live inside; larger ones
+/// on the heap. Accepts anything callable with `Args...` or, to spare the reader an unused parameter, with nothing.
+template <class Result, class... Args>
+class Function<Result(Args...)> {
+ public:
+  static constexpr std::size_t inline_bytes = 64;
+
+  Function() = default;
+  Function(std::nullptr_t) {}
+
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
+             (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
+              std::is_invocable_r_v<Result, std::decay_t<F>&>))
+  Function(F&& f) {
+    using Target = std::decay_t<F>;
+    if constexpr (fits<Target>) {
+      ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
+      table_ = &table_of<Inline<Target>>;
+    } else {
+      ::new (static_cast<void*>(storage_)) std::unique_ptr<Target>(std::make_unique<Target>(std::forward<F>(f)));
+      table_ = &table_of<Boxed<Target>>;
+    }
+  }
+
+  Function(Function&& other) noexcept { take(other); }
+  Function& operator=(Function&& other) noexcept {
+    if (this != &other) {
+      reset();
+      take(other);
+    }
+    return *this;
+  }
+  ~Function() { reset(); }
+
+  explicit operator bool() const { return table_ != nullptr; }
+  Result operator()(Args... args) { return table_->call(storage_, std::forward<Args>(args)...); }
+
+ private:
+  struct Table {
+    Result (*call)(void*, Args&&...);
+    void (*move)(void* from, void* to) noexcept;  // leaves `from` without a callable
+    void (*destroy)(void*) noexcept;
+  };
+
+  template <class T>
+  static constexpr bool fits =
+      sizeof(T) <= inline_bytes && alignof(T) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<T>;
+
+  template <class T>
+  struct Inline {
+    using Stored = T;
+    static T& target(void* storage) { return *std::launder(static_cast<T*>(storage)); }
+  };
+  template <class T>
+  struct Boxed {
+    using Stored = std::unique_ptr<T>;
+    static T& target(void* storage) { return **std::launder(static_cast<Stored*>(storage)); }
+  };
+
+  template <class Holder>
+  static Result call_target(void* storage, Args&&... args) {
+    auto& target = Holder::target(storage);
+    if constexpr (std::is_invocable_r_v<Result, decltype(target), Args...>) {
+      return std::invoke(target, std::forward<Args>(args)...);
+    } else {
+      return std::invoke(target);
+    }
+  }
+  template <class Holder>
+  static void move_target(void* from, void* to) noexcept {
+    using Stored = typename Holder::Stored;
+    auto* source = std::launder(static_cast<Stored*>(from));
+    ::new (to) Stored(std::move(*source));
+    source->~Stored();
+  }
+  template <class Holder>
+  static void destroy_target(void* storage) noexcept {
+    using Stored = typename Holder::Stored;
+    std::launder(static_cast<Stored*>(storage))->~Stored();
+  }
+  template <class Holder>
+  static constexpr Table table_of = {&call_target<Holder>, &move_target<Holder>, &destroy_target<Holder>};
+
+  void take(Function& other) noexcept {
+    table_ = std::exchange(other.table_, nullptr);
+    if (table_ != nullptr) table_->move(other.storage_, storage_);
+  }
+  void reset() noexcept {
+    if (table_ != nullptr) std::exchange(table_, nullptr)->destroy(storage_);
+  }
+
+  const Table* table_ = nullptr;
+  alignas(std::max_align_t) std::byte storage_[inline_bytes];
+};
+
+}  // namespace windrow

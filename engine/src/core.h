@@ -1,0 +1,151 @@
+// The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
+//
+// engine.cc, wait.cc and run.cc implement it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_set>
+
+#include "failure.h"
+#include "lanes.h"
+#include "mutex.h"
+#include "op.h"
+#include "running_policy.h"
+#include "wait_graph.h"
+
+namespace windrow {
+
+/// An op that runs on this thread. Frames form a stack, since an op of one engine may push to a serial engine.
+struct Running {
+  Core* core;
+  OpRecord* op;
+  Crew* crew;
+  Running* outer;
+
+  /// The innermost frame of this thread, or null.
+  static Running*& innermost();
+};
+
+/// Ready ops on their way to a policy, linked through the ops themselves.
+class ReadyList {
+ public:
+  void push(Dep::Op& op);
+  OpRecord* pop();
+
+ private:
+  Dep::Op* first_ = nullptr;
+  Dep::Op** end_ = &first_;
+};
+
+class Core {
+ public:
+  explicit Core(EngineOptions options);
+
+  // ---- front (engine.cc): records are made and checked ----
+  Var new_var(const OpName& name);
+  OpInfo info(const PushOptions& push);
+  /// The accesses as join wants them. Throws MisuseError for an empty or foreign variable.
+  std::vector<Dep::Access> canonical(AccessList accesses, const OpInfo& info) const;
+  /// Enters the op. Throws MisuseError if the engine is shut down or a variable retired, Error if no thread can be
+  /// started; the op is gone then and has left no trace.
+  void submit(OpPtr op);
+  void retire(Var var, OpFunction last, const PushOptions& push);
+  std::uint64_t version(Var var, const OpInfo& info) const;
+  LaneId add_lane(std::shared_ptr<Lane> lane);
+  LaneId add_lane(HostLane lane);
+  void shutdown();
+  EngineStats stats() const;
+  const RunningPolicy& policy() const { return *policy_; }
+  FailureLog& failures() { return failures_; }
+
+  // ---- waiting (wait.cc) ----
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  bool wait(AccessList accesses, Deadline deadline, std::source_location from);
+  bool wait_all(Deadline deadline);
+
+  // ---- back (run.cc): records run and finish ----
+  /// `crew` is null only for what runs after shutdown.
+  void run(OpRecord& op, Crew* crew);
+  /// The OnComplete of an async op was called, or dropped.
+  void complete(OpRecord& op, std::exception_ptr outcome);
+
+  const EngineOptions options;
+
+ private:
+  /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
+  static constexpr OpId first_wait_id = OpId{1} << 63;
+
+  enum class Life { running, draining, stopped };
+  enum class Outcome { ran, failed, skipped };
+
+  // front
+  std::string_view keep(const OpName& name);
+  VarState& state_of(Var var, const OpInfo& info) const;
+  LaneState& lane(LaneId id);
+  /// Counts the op as pending and joins it to its queues.
+  void enter(OpPtr op);
+  /// Called last by whoever pushed: a policy without threads runs what is ready here.
+  void settle();
+  void drain();
+  void free(VarState& var);
+
+  // waiting
+  Running* frame_of_mine() const;
+  bool wait_until_idle(Deadline deadline);
+  bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
+  static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
+
+  // back
+  /// The op's accesses are granted: it waits for points on the host where it must, else goes on.
+  void release(OpRecord& op, ReadyList& ready);
+  void release_all(ReadyList& ready);
+  bool points_reached(OpRecord& op);
+  void point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error);
+  void dispatch(OpRecord& op, ReadyList& ready);
+  void end_wait(OpRecord& op, ReadyList& ready);
+  void issue_waits(OpRecord& op);
+  void invoke(OpRecord& op);
+  void count_down(OpRecord& op, AsyncBody& body);
+  void finish(OpRecord& op, bool skipped);
+  Mark leave_point(OpRecord& op);
+  /// What finishing does to one variable; its lock bit is held.
+  void settle_access(OpRecord& op, Dep::Access& access, Outcome outcome, const FailurePtr& failure,
+                     const std::optional<Mark>& mark);
+  std::vector<FailurePtr> poisons(OpRecord& op) const;
+  void one_less_pending();
+
+  /// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
+  class Visit;
+
+  FailureLog failures_;
+  WaitGraph wait_graph_;
+  std::atomic<OpId> last_id_{0};
+  std::atomic<OpId> last_wait_id_{first_wait_id};
+  std::atomic<std::uint64_t> pending_{0};
+  std::atomic<int> visitors_{0};
+  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0};
+  std::atomic<bool> has_ordered_{false};
+  std::atomic<Life> life_{Life::running};
+
+  Mutex idle_mutex_;
+  CondVar idle_;  // pending_ went to zero
+
+  Mutex life_mutex_;  // held while life_ changes, and by retire once it is not `running`
+
+  mutable Mutex table_mutex_;
+  std::deque<VarState> vars_ WINDROW_GUARDED_BY(table_mutex_);
+  std::vector<VarState*> free_vars_ WINDROW_GUARDED_BY(table_mutex_);
+  std::unordered_set<std::string> names_ WINDROW_GUARDED_BY(table_mutex_);
+  std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
+
+  Mutex point_mutex_;  // guards OpRecord::lane_failure while points are awaited
+
+  LaneState* host_ = nullptr;  // never changes
+
+  std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
+};
+
+}  // namespace windrow

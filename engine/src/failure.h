@@ -1,0 +1,49 @@
+// Poison: who carries which failure, and of which ones somebody was told.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "mutex.h"
+#include "op.h"
+
+namespace windrow {
+
+/// The op that threw, with what must be known about it to report it neither never nor for ever.
+struct RootFailure : Failure {
+  /// Variables poisoned by it or by a skip that it caused. Written under their lock bits.
+  std::atomic<std::int64_t> carriers{0};
+  std::atomic<bool> reported{false};
+};
+
+class FailureLog {
+ public:
+  /// A root; the same one if this very exception is known already, as when a dead lane reports it again.
+  FailurePtr root(const OpInfo& op, std::exception_ptr error) WINDROW_EXCLUDES(mutex_);
+  static FailurePtr skip(const OpInfo& op, FailurePtr cause);
+
+  /// Set and clear a variable's poison; its lock bit is held.
+  static void poison(VarState& var, FailurePtr failure);
+  static void clear(VarState& var);
+
+  static void mark_reported(std::span<const FailurePtr> failures);
+
+  /// The roots that wait_all has to name, now marked as reported.
+  std::vector<FailurePtr> report() WINDROW_EXCLUDES(mutex_);
+  /// The roots that nobody was told of.
+  std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
+
+ private:
+  using Roots = std::vector<std::shared_ptr<RootFailure>>;
+
+  /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code.
+  Roots prune() WINDROW_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  Roots roots_ WINDROW_GUARDED_BY(mutex_);
+  std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;
+};
+
+}  // namespace windrow

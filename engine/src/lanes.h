@@ -1,0 +1,60 @@
+// The lanes of one engine, and the turn-taking on an ordered lane.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mutex.h"
+#include "op.h"
+#include "ready_queue.h"
+
+namespace windrow {
+
+/// One lane. On an ordered lane one op is issued at a time: the running policy holds at most one of its ops, and the
+/// others that are ready wait here.
+class LaneState {
+ public:
+  LaneState(LaneId index, HostLane description) : id(index), host(std::move(description)) {}
+  LaneState(LaneId index, std::shared_ptr<Lane> lane)
+      : id(index), host{std::string(lane->name()), lane->device(), 1}, ordered(std::move(lane)) {}
+
+  const LaneId id;
+  const HostLane host;                  ///< name, device and threads, of ordered lanes too
+  const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
+
+  std::once_flag started;  ///< the running policy knows the lane
+
+  /// Whether the ready op may go to the policy now; else it is kept until release() returns it.
+  bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
+  /// Leaves a point after what the current op issued. Called while that op holds the lane.
+  Point record() WINDROW_EXCLUDES(mutex_);
+  /// The current op gives the lane back; returns the next one to run, if any.
+  OpRecord* release() WINDROW_EXCLUDES(mutex_);
+  /// The last recorded point, empty if there is none.
+  Point last() const WINDROW_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  PriorityQueue waiting_ WINDROW_GUARDED_BY(mutex_);
+  bool taken_ WINDROW_GUARDED_BY(mutex_) = false;
+  Point last_ WINDROW_GUARDED_BY(mutex_);
+};
+
+/// Calls `f(mark, kind)` for each point that the op's accesses come after: the last writer's, and for an exclusive
+/// access the readers' too. The op holds its accesses; `f` runs under no lock.
+void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKind)>& f);
+
+/// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
+void reserve_marks(OpRecord& op, std::size_t lanes);
+
+/// The op, which was issued on an ordered lane, leaves its mark. The variable's lock bit is held.
+void leave_mark(VarState& var, AccessKind kind, const Mark& mark);
+
+/// A host op that waited for the marks before it takes those away that are now past. The lock bit is held.
+void clear_marks(VarState& var, AccessKind kind);
+
+}  // namespace windrow

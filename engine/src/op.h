@@ -1,0 +1,118 @@
+// The records behind the interface: one for each pushed op, one for each variable.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "mutex.h"
+#include "windrow/engine/dependency.h"
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+class LaneState;
+
+using Dep = Dependency<StdAtomics>;
+
+/// What errors and schedulers want to know of an op. A value.
+struct OpInfo {
+  std::string_view name;  ///< owned by the program or by the engine's name table
+  std::source_location pushed_at{};
+  LaneState* lane = nullptr;
+  int priority = 0;
+  bool run_always = false;
+};
+
+/// Behind DeclaredOp. Immutable after declare, but for the function's own state.
+struct DeclaredState {
+  Core* owner;
+  OpFunction function;
+  std::vector<Dep::Access> accesses;  // canonical
+  OpInfo info;
+};
+
+/// Where a thread waits for the moment its accesses are granted. Shared by that thread and the queued op, either of
+/// which may be gone first.
+struct Waiter {
+  Mutex mutex;
+  CondVar granted;
+  bool done WINDROW_GUARDED_BY(mutex) = false;
+  std::vector<FailurePtr> failures WINDROW_GUARDED_BY(mutex);
+};
+
+struct AsyncBody {
+  explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
+
+  AsyncFunction function;
+  /// What the OnComplete brought. Written by its caller before it counts `parts` down.
+  std::exception_ptr outcome;
+  /// The function's return and the OnComplete's call: the op finishes with the second of them.
+  std::atomic<int> parts{2};
+};
+
+/// One pushed op. Made by create, destroyed by whoever finishes it; in between owned by the engine.
+struct OpRecord : Dep::Op {
+  using Body = std::variant<std::monostate, OpFunction, AsyncBody, std::shared_ptr<DeclaredState>,
+                            std::shared_ptr<Waiter>>;
+
+  /// Room for `count` accesses lies behind the record, in one allocation.
+  static OpRecord* create(std::span<const Dep::Access> accesses);
+  static void destroy(OpRecord* op) noexcept;
+
+  bool is_wait() const { return std::holds_alternative<std::shared_ptr<Waiter>>(body); }
+
+  OpId id = 0;
+  OpInfo info;
+  Body body;
+  /// Which input keeps the op from running. Written by the thread that runs it.
+  FailurePtr poison;
+  /// The first failed point among those the op waited for. Guarded by the engine's lane mutex until the op is ready.
+  FailurePtr lane_failure;
+  /// What the function threw.
+  std::exception_ptr error;
+
+ private:
+  OpRecord(Dep::Access* first, std::uint32_t count) : Dep::Op(first, count) {}
+  ~OpRecord() = default;
+};
+
+struct OpDeleter {
+  void operator()(OpRecord* op) const { OpRecord::destroy(op); }
+};
+using OpPtr = std::unique_ptr<OpRecord, OpDeleter>;
+
+/// A point and the op that left it.
+struct Mark {
+  Point point;
+  OpId op = 0;
+  OpInfo info;
+};
+
+/// What outlives a variable's empty queue: the points of its last writer and of the readers since, one for each lane.
+struct Residue {
+  std::optional<Mark> writer;
+  std::vector<Mark> readers;
+};
+
+/// One variable. Records are reused, never freed before the engine.
+///
+/// `poison` and `version` are written under the lock bit by an op with exclusive access as it leaves; an op that holds
+/// access may read them without.
+struct VarState : Dep::Var {
+  Core* owner = nullptr;
+  std::string_view name;  ///< written while nobody has a handle
+  FailurePtr poison;
+  std::uint64_t version = 0;
+  std::unique_ptr<Residue> residue;  ///< guarded by the lock bit; empty unless an ordered lane touched the variable
+};
+
+inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(*access.var); }
+
+}  // namespace windrow

@@ -1,0 +1,59 @@
+#include "ready_queue.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace windrow {
+namespace {
+
+bool runs_later(const OpRecord* a, const OpRecord* b) {
+  return a->info.priority != b->info.priority ? a->info.priority < b->info.priority : a->id > b->id;
+}
+
+constexpr std::uint64_t one_pause_in = 4;
+constexpr std::uint64_t longest_pause_us = 100;
+
+}  // namespace
+
+void PriorityQueue::put(OpRecord& op) {
+  heap_.push_back(&op);
+  std::push_heap(heap_.begin(), heap_.end(), runs_later);
+}
+
+OpRecord& PriorityQueue::take() {
+  std::pop_heap(heap_.begin(), heap_.end(), runs_later);
+  OpRecord& op = *heap_.back();
+  heap_.pop_back();
+  return op;
+}
+
+std::size_t ChaosQueue::find_next() const {
+  if (!replaying()) return 0;
+  const OpId wanted = replay_[log_.size()];
+  const auto found = std::find_if(ready_.begin(), ready_.end(), [=](const OpRecord* op) { return op->id == wanted; });
+  return static_cast<std::size_t>(found - ready_.begin());
+}
+
+OpRecord& ChaosQueue::take() {
+  const std::size_t index = replaying() ? find_next() : random_() % ready_.size();
+  OpRecord& op = *ready_[index];
+  ready_[index] = ready_.back();
+  ready_.pop_back();
+  log_.push_back(op.id);
+  return op;
+}
+
+std::chrono::microseconds ChaosQueue::pause() {
+  if (replaying() || random_() % one_pause_in != 0) return {};
+  return std::chrono::microseconds(random_() % longest_pause_us);
+}
+
+void ChaosQueue::give_up_waiting() {
+  if (!replaying()) return;
+  spdlog::warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed",
+               replay_[log_.size()]);
+  diverged_ = true;
+}
+
+}  // namespace windrow

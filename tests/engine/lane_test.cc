@@ -1,0 +1,216 @@
+// Lanes and points, on a simulated device with two ordered lanes.
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "sim_device.h"
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+class LaneTest : public ::testing::TestWithParam<Setup> {
+ protected:
+  Engine engine{{.policy = GetParam().policy, .workers = GetParam().workers}};
+  std::shared_ptr<SimLane> one = std::make_shared<SimLane>("one"), two = std::make_shared<SimLane>("two");
+  std::shared_ptr<SimLane> far = std::make_shared<SimLane>("far", 2);
+  LaneId on_one = engine.add_lane(one), on_two = engine.add_lane(two), on_far = engine.add_lane(far);
+  Var a = engine.new_var("a"), b = engine.new_var("b");
+
+  void TearDown() override {
+    one->let_go();
+    two->let_go();
+    far->let_go();
+  }
+  bool serial() const { return GetParam().policy == Policy::serial; }
+};
+WINDROW_EVERY_POLICY(LaneTest);
+
+TEST_P(LaneTest, AHostOpRunsWhenThePointIsReached) {
+  int value = 0, seen = 0;
+  engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
+              {.lane = on_one});
+  engine.push([&] { seen = value; }, {read(a), mutate(b)});
+  engine.wait(b);
+  EXPECT_EQ(seen, 7);
+}
+
+TEST_P(LaneTest, AWaitReturnsWhenThePointIsReached) {
+  int value = 0;
+  engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
+              {.lane = on_one});
+  engine.wait(a);
+  EXPECT_EQ(value, 7);
+}
+
+TEST_P(LaneTest, WaitAllWaitsForTheLanes) {
+  std::atomic<int> value{0};
+  engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), ++value; }); }, {}, {.lane = on_one});
+  engine.push([&] { two->launch([&] { std::this_thread::sleep_for(5ms), ++value; }); }, {}, {.lane = on_two});
+  engine.wait_all();
+  EXPECT_EQ(value, 2);
+}
+
+TEST_P(LaneTest, AHostWriterWaitsForReadersOnLanes) {
+  int value = 1;
+  std::atomic<int> seen{0};
+  for (const auto& [lane, id] : {std::pair{one, on_one}, {two, on_two}, {far, on_far}}) {
+    engine.push([&, lane = lane] { lane->launch([&] { std::this_thread::sleep_for(5ms), seen += value; }); }, {read(a)},
+                {.lane = id});
+  }
+  engine.push([&] { value = 100; }, {mutate(a)});
+  engine.wait(a);
+  EXPECT_EQ(seen, 3);
+}
+
+TEST_P(LaneTest, ASuccessorOnTheSameLaneIsIssuedAtOnce) {
+  if (serial()) GTEST_SKIP() << "a serial engine finishes each op before the next";
+  int value = 1;
+  std::atomic<int> issued{0};
+  one->hold();
+  for (int i = 0; i < 10; ++i) {
+    engine.push([&] { one->launch([&] { value *= 2; }), ++issued; }, {mutate(a)}, {.lane = on_one});
+  }
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (issued < 10 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(issued, 10);  // although nothing has run on the lane
+  EXPECT_FALSE(engine.wait_for({read(a)}, 10ms));
+  one->let_go();
+  engine.wait(a);
+  EXPECT_EQ(value, 1024);
+  EXPECT_EQ(one->waits_issued(), 0);
+}
+
+TEST_P(LaneTest, ASuccessorOnAnotherLaneWaitsThereAndBlocksNoHostThread) {
+  if (serial()) GTEST_SKIP() << "a serial engine finishes each op before the next";
+  int value = 0, seen = 0;
+  Gate issued;
+  one->hold();
+  engine.push([&] { one->launch([&] { value = 7; }); }, {mutate(a)}, {.lane = on_one});
+  engine.push([&] { two->launch([&] { seen = value; }), issued.open(); }, {read(a), mutate(b)}, {.lane = on_two});
+  EXPECT_TRUE(issued.pass());
+  EXPECT_EQ(two->waits_issued(), 1);
+  bool host_ran = false;
+  const Var c = engine.new_var();
+  engine.push([&] { host_ran = true; }, {mutate(c)});
+  ASSERT_TRUE(engine.wait_for({read(c)}, patience));  // a host thread is free
+  EXPECT_TRUE(host_ran);
+  EXPECT_FALSE(engine.wait_for({read(b)}, 10ms));
+  one->let_go();
+  engine.wait(b);
+  EXPECT_EQ(seen, 7);
+}
+
+TEST_P(LaneTest, LanesThatCannotWaitForEachOtherMeetOnTheHost) {
+  int value = 0, seen = 0;
+  engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
+              {.lane = on_one});
+  engine.push([&] { far->launch([&] { seen = value; }); }, {read(a), mutate(b)}, {.lane = on_far});
+  engine.wait(b);
+  EXPECT_EQ(seen, 7);
+  EXPECT_EQ(far->waits_issued(), 0);
+}
+
+TEST_P(LaneTest, AReusedEventDoesNotSatisfyAnOldWait) {
+  // The lane has two events. Between writer and reader many points reuse both.
+  int value = 0, seen = 0;
+  one->hold();
+  if (serial()) one->let_go();
+  for (int i = 0; i < 7; ++i) engine.push([&] { one->launch([] {}); }, {}, {.lane = on_one});
+  engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
+              {.lane = on_one});
+  engine.push([&] { seen = value; }, {read(a), mutate(b)});
+  for (int i = 0; i < 7; ++i) engine.push([&] { one->launch([] {}); }, {}, {.lane = on_one});
+  one->let_go();
+  engine.wait(b);
+  EXPECT_EQ(seen, 7);
+}
+
+TEST_P(LaneTest, AFailingDevicePoisonsItsVariablesAndLeavesTheRest) {
+  const Var c = engine.new_var();
+  bool reader_ran = false, host_ran = false, two_ran = false;
+  engine.push([&] { one->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)},
+              {.name = "kernel", .lane = on_one});
+  engine.push([&] { reader_ran = true; }, {read(a), mutate(b)}, {.name = "copy"});
+  engine.push([&] { host_ran = true; }, {mutate(c)});
+  engine.push([&] { two->launch([&] { two_ran = true; }); }, {mutate(c)}, {.lane = on_two});
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = error_of<OpError>([&] { engine.wait(b); });
+    EXPECT_NE(text.find("op 'copy'"), std::string::npos) << text;
+    EXPECT_NE(text.find("op 'kernel'"), std::string::npos) << text;
+    EXPECT_NE(text.find("device lost"), std::string::npos) << text;
+    EXPECT_THROW(engine.wait(a), OpError);
+    EXPECT_THROW(engine.wait_all(), OpError);
+  }
+  engine.wait(c);
+  EXPECT_FALSE(reader_ran);
+  EXPECT_TRUE(host_ran);
+  EXPECT_TRUE(two_ran);
+  engine.push([] {}, {overwrite(a)});
+  engine.heal(b);
+  engine.wait({read(a), read(b)});
+}
+
+TEST_P(LaneTest, ALaneThatWaitedForAFailedPointFailsToo) {
+  engine.push([&] { one->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)}, {.lane = on_one});
+  engine.push([&] { two->launch([] {}); }, {read(a), mutate(b)}, {.lane = on_two});
+  EXPECT_THROW(engine.wait(b), OpError);
+}
+
+TEST_P(LaneTest, AnOpThatThrowsWhileIssuingPoisonsLikeAnyOther) {
+  engine.push([&] { throw std::runtime_error("bad launch"); }, {mutate(a)}, {.lane = on_one});
+  bool ran = false;
+  engine.push([&] { one->launch([&] { ran = true; }); }, {read(a), mutate(b)}, {.lane = on_one});
+  EXPECT_THROW(engine.wait(b), OpError);
+  EXPECT_FALSE(ran);
+}
+
+TEST_P(LaneTest, ARetireWaitsForTheLane) {
+  auto data = std::make_unique<int>(0);
+  engine.push([&, p = data.get()] { one->launch([p] { std::this_thread::sleep_for(5ms), *p = 1; }); }, {mutate(a)},
+              {.lane = on_one});
+  engine.retire(a, [&] { data.reset(); });
+  engine.wait_all();
+  EXPECT_EQ(data, nullptr);
+}
+
+TEST_P(LaneTest, OneOpAtATimeIsIssuedOnALane) {
+  std::atomic<int> inside{0}, worst{0};
+  for (int i = 0; i < 50; ++i) {
+    engine.push(
+        [&] {
+          worst = std::max<int>(worst, ++inside);
+          std::this_thread::sleep_for(50us);
+          --inside;
+        },
+        {}, {.lane = on_one});
+  }
+  engine.wait_all();
+  EXPECT_EQ(worst, 1);
+}
+
+TEST_P(LaneTest, AWaitInsideAnOpOfAnOrderedLaneIsRefused) {
+  engine.push([&] { engine.wait(b); }, {mutate(a)}, {.name = "issuer", .lane = on_one});
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  EXPECT_NE(text.find("wait inside op 'issuer' on ordered lane 'one' would stop its device"), std::string::npos) << text;
+}
+
+TEST_P(LaneTest, AnAsyncOpOnALaneLeavesItsPointWhenItsTokenIsCalled) {
+  int value = 0, seen = 0;
+  std::jthread issuer;
+  engine.push_async(
+      [&](OnComplete done) {
+        issuer = std::jthread([&, done = std::move(done)]() mutable {
+          std::this_thread::sleep_for(2ms);
+          one->launch([&] { std::this_thread::sleep_for(2ms), value = 7; });
+          done();
+        });
+      },
+      {mutate(a)}, {.lane = on_one});
+  engine.push([&] { seen = value; }, {read(a), mutate(b)});
+  engine.wait(b);
+  EXPECT_EQ(seen, 7);
+}
+
+}  // namespace
+}  // namespace windrow::testing

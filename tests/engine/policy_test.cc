@@ -1,0 +1,243 @@
+// For each policy one promise that no other policy keeps, and what all of them owe to priority.
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+/// The order in which `count` independent ops run that all become ready at one moment.
+std::vector<int> order_of_independent_ops(EngineOptions options, int count, std::vector<OpId>* log = nullptr) {
+  Engine engine(std::move(options));
+  const Var start = engine.new_var();
+  std::vector<int> order;
+  std::mutex mutex;
+  engine.push([&] { std::this_thread::sleep_for(5ms); }, {mutate(start)});
+  for (int i = 0; i < count; ++i) {
+    engine.push(
+        [&, i] {
+          std::lock_guard lock(mutex);
+          order.push_back(i);
+        },
+        {read(start)});
+  }
+  engine.wait_all();
+  if (log != nullptr) *log = engine.schedule_log();
+  return order;
+}
+
+TEST(SerialPolicy, AnOpHasRunOnTheCallersThreadWhenPushReturns) {
+  Engine engine({.policy = Policy::serial});
+  const Var v = engine.new_var();
+  for (int i = 0; i < 20; ++i) {
+    std::thread::id where;
+    engine.push([&] { where = std::this_thread::get_id(); }, {mutate(v)});
+    ASSERT_EQ(where, std::this_thread::get_id());
+  }
+}
+
+TEST(SerialPolicy, APushFromInsideAnOpRunsWhenThatOpHasReturned) {
+  Engine engine({.policy = Policy::serial});
+  std::vector<int> order;
+  engine.push(
+      [&] {
+        engine.push([&] { order.push_back(2); }, {});
+        order.push_back(1);
+      },
+      {});
+  EXPECT_EQ(order, (std::vector{1, 2}));
+}
+
+TEST(SerialPolicy, OpsOfManyThreadsRunOneAtATime) {
+  Engine engine({.policy = Policy::serial});
+  std::atomic<int> inside{0}, worst{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 100; ++i) {
+          bool ran = false;
+          engine.push(
+              [&] {
+                worst = std::max<int>(worst, ++inside);
+                ran = true;
+                --inside;
+              },
+              {});
+          EXPECT_TRUE(ran);
+        }
+      });
+    }
+  }
+  EXPECT_EQ(worst, 1);
+}
+
+TEST(PoolPolicy, AnyWorkerServesAnyLaneInTheOrderPushed) {
+  // One worker for three lanes: serial would use this thread, per_device three threads, chaos another order.
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const LaneId lanes[] = {host_lane, engine.add_lane(HostLane{.name = "copies", .device = 1}),
+                          engine.add_lane(HostLane{.name = "kernels", .device = 1})};
+  std::set<std::thread::id> threads;
+  std::vector<int> order, expected;
+  for (int i = 0; i < 60; ++i) {
+    expected.push_back(i);
+    engine.push([&, i] { threads.insert(std::this_thread::get_id()), order.push_back(i); }, {}, {.lane = lanes[i % 3]});
+  }
+  engine.wait_all();
+  EXPECT_EQ(threads.size(), 1u);
+  EXPECT_EQ(threads.count(std::this_thread::get_id()), 0u);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(PoolPolicy, ReadersAreSeenToOverlap) {
+  for (const Policy policy : {Policy::pool, Policy::per_device, Policy::chaos}) {
+    Engine engine({.policy = policy, .workers = 2});
+    const Var v = engine.new_var();
+    Gate first, second;
+    std::atomic<int> met{0};
+    engine.push([&] { first.open(), met += second.pass(); }, {read(v)});
+    engine.push([&] { second.open(), met += first.pass(); }, {read(v)});
+    ASSERT_TRUE(engine.wait_all_for(patience));
+    EXPECT_EQ(met, 2) << to_string(policy);
+  }
+}
+
+TEST(PoolPolicy, AsManyOpsOverlapAsThereAreWorkersAndNoMore) {
+  constexpr int workers = 3;
+  Engine engine({.policy = Policy::pool, .workers = workers});
+  std::atomic<int> inside{0}, worst{0};
+  Gate all_in;
+  for (int i = 0; i < 30; ++i) {
+    engine.push(
+        [&] {
+          const int now = ++inside;
+          int seen = worst;
+          while (now > seen && !worst.compare_exchange_weak(seen, now)) {
+          }
+          if (now == workers) all_in.open();
+          EXPECT_TRUE(all_in.pass());
+          --inside;
+        },
+        {});
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(worst, workers);
+}
+
+TEST(PerDevicePolicy, ABusyHostKeepsNoDeviceFromRunning) {
+  // The only worker waits for ops of other lanes: with serial, pool or chaos they would not run.
+  Engine engine({.policy = Policy::per_device, .workers = 1});
+  const LaneId copies = engine.add_lane(HostLane{.name = "copies", .device = 1});
+  const LaneId kernels = engine.add_lane(HostLane{.name = "kernels", .device = 1});
+  Gate copied, computed, urgent;
+  int passed = 0;
+  engine.push([&] { passed = copied.pass() + computed.pass() + urgent.pass(); }, {});
+  engine.push([&] { if (copied.pass()) computed.open(); }, {}, {.lane = kernels});
+  engine.push([&] { copied.open(); }, {}, {.lane = copies});
+  engine.push([&] { urgent.open(); }, {}, {.priority = 1});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(passed, 3);
+}
+
+TEST(ChaosPolicy, TheSeedDrawsTheOrder) {
+  std::vector<int> straight(64);
+  for (int i = 0; i < 64; ++i) straight[i] = i;
+  std::set<std::vector<int>> orders;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    auto order = order_of_independent_ops({.policy = Policy::chaos, .workers = 1, .chaos_seed = seed}, 64);
+    EXPECT_NE(order, straight) << "seed " << seed;
+    orders.insert(order);
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order, straight);
+  }
+  EXPECT_GE(orders.size(), 3u);
+}
+
+TEST(ChaosPolicy, ALogIsReplayed) {
+  for (const int workers : {1, 3}) {
+    std::vector<OpId> log, again;
+    const auto first =
+        order_of_independent_ops({.policy = Policy::chaos, .workers = workers, .chaos_seed = 5}, 64, &log);
+    const auto second = order_of_independent_ops(
+        {.policy = Policy::chaos, .workers = workers, .chaos_seed = 6, .chaos_replay = log}, 64, &again);
+    EXPECT_EQ(log, again);
+    EXPECT_EQ(log.size(), 65u);
+    if (workers == 1) {
+      EXPECT_EQ(first, second);
+    }
+  }
+}
+
+TEST(ChaosPolicy, AProgramThatLeftItsLogGoesOn) {
+  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {2, 99, 1}});
+  const Var v = engine.new_var();
+  int value = 0;
+  for (int i = 0; i < 5; ++i) engine.push([&] { ++value; }, {});
+  engine.push([&] { ++value; }, {mutate(v)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(value, 6);
+  EXPECT_TRUE(engine.stats().replay_diverged);
+}
+
+TEST(ChaosPolicy, AnUndeclaredAccessIsFoundByItsSeedAndSeenAgainByItsLog) {
+  // The second op reads x without saying so. Pushed order gives 1.
+  const auto run = [](EngineOptions options, std::vector<OpId>& log) {
+    Engine engine(std::move(options));
+    const Var gate = engine.new_var(), a = engine.new_var(), b = engine.new_var();
+    int x = 0, y = 0;
+    engine.push([] { std::this_thread::sleep_for(200us); }, {mutate(gate)});
+    engine.push([&] { x = 1; }, {read(gate), mutate(a)});
+    engine.push([&] { y = x; }, {read(gate), mutate(b)});
+    engine.wait_all();
+    log = engine.schedule_log();
+    return y;
+  };
+  std::vector<OpId> log, again;
+  std::uint64_t seed = 1;
+  while (seed <= 1000 && run({.policy = Policy::chaos, .workers = 1, .chaos_seed = seed}, log) == 1) ++seed;
+  ASSERT_LE(seed, 1000u);
+  std::printf("found with seed %d\n", static_cast<int>(seed));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(run({.policy = Policy::chaos, .workers = 1, .chaos_replay = log}, again), 0);
+    EXPECT_EQ(log, again);
+  }
+}
+
+TEST(Priority, TheHighestReadyOpRunsFirst) {
+  for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device}) {
+    Engine engine({.policy = policy, .workers = 1});
+    const LaneId lane = engine.add_lane(HostLane{.name = "lane"});
+    const Var start = engine.new_var();
+    std::vector<int> order;
+    engine.push(
+        [&] {
+          // All are ready when this op ends, and not before.
+          for (const int priority : {0, 3, -1, 3, 7}) {
+            engine.push([&order, priority] { order.push_back(priority); }, {read(start)},
+                        {.priority = priority, .lane = lane});
+          }
+        },
+        {mutate(start)}, {.lane = lane});
+    engine.wait_all();
+    EXPECT_EQ(order, (std::vector{7, 3, 3, 0, -1})) << to_string(policy);
+  }
+}
+
+TEST(Threads, StartLazilyAndRunTheHookFirst) {
+  std::atomic<int> started{0};
+  thread_local bool prepared = false;
+  Engine engine({.policy = Policy::pool, .workers = 4, .on_thread_start = [&] { ++started, prepared = true; }});
+  const Var v = engine.new_var();
+  EXPECT_EQ(started, 0);
+  bool seen = false;
+  engine.push([&] { seen = prepared; }, {mutate(v)});
+  engine.wait(v);
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(started, 1);
+}
+
+}  // namespace
+}  // namespace windrow::testing

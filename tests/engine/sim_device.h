@@ -1,0 +1,171 @@
+// A device without hardware: ordered lanes whose work runs later, on a thread of each lane.
+//
+// Points are backed by a ring of two reused events, as a CUDA lane would reuse its events: each event keeps the serial
+// it was last passed with, and that generation is what a wait compares.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "windrow/engine/lane.h"
+
+namespace windrow::testing {
+
+class SimLane final : public Lane {
+ public:
+  explicit SimLane(std::string name, int device = 1) : name_(std::move(name)), device_(device) {
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~SimLane() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  /// Issues work, as a kernel launch would: it runs after what was issued before. A throw fails the lane for good.
+  void launch(std::function<void()> work) { enqueue({std::move(work), nullptr, 0}); }
+
+  /// While held, the lane runs nothing.
+  void hold() {
+    std::lock_guard lock(mutex_);
+    held_ = true;
+  }
+  void let_go() {
+    {
+      std::lock_guard lock(mutex_);
+      held_ = false;
+    }
+    changed_.notify_all();
+  }
+  int waits_issued() const { return waits_issued_; }
+
+  std::string_view name() const override { return name_; }
+  int device() const override { return device_; }
+
+  Point record() noexcept override {
+    std::lock_guard lock(mutex_);
+    const std::uint64_t serial = ++recorded_;
+    work_.push_back({nullptr, nullptr, serial});
+    changed_.notify_all();
+    return {this, serial};
+  }
+
+  bool can_wait_for(const Lane& other) const noexcept override {
+    return dynamic_cast<const SimLane*>(&other) != nullptr && other.device() == device_;
+  }
+
+  void wait(Point point) noexcept override {
+    ++waits_issued_;
+    enqueue({nullptr, static_cast<SimLane*>(point.lane), point.serial});
+  }
+
+  void when_reached(Point point, Reached callback) noexcept override {
+    std::unique_lock lock(mutex_);
+    if (!passed(point.serial)) {
+      callbacks_.emplace(point.serial, std::move(callback));
+      return;
+    }
+    const std::exception_ptr error = failed_at_ != 0 && point.serial >= failed_at_ ? error_ : nullptr;
+    lock.unlock();
+    callback(error);
+  }
+
+ private:
+  struct Work {
+    std::function<void()> function;
+    SimLane* awaited = nullptr;  // with serial: waits for that lane's point
+    std::uint64_t serial = 0;    // alone: reaches its own point
+  };
+
+  bool passed(std::uint64_t serial) const { return events_[serial % events_.size()] >= serial; }
+
+  void enqueue(Work work) {
+    {
+      std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stopping_ || (!held_ && !work_.empty()); });
+      if (work_.empty() || held_) return;
+      Work work = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      std::exception_ptr error;
+      if (work.function) error = execute(work.function);
+      if (work.awaited != nullptr) error = work.awaited->await(work.serial);
+      lock.lock();
+      if (error && !error_) {
+        error_ = error;
+        failed_at_ = last_passed_ + 1;
+      }
+      if (!work.function && work.awaited == nullptr) reach(work.serial, lock);
+    }
+  }
+
+  std::exception_ptr execute(const std::function<void()>& function) {
+    if (error_) return error_;  // only this thread writes it
+    try {
+      function();
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  /// Blocks this lane's caller, which is another lane's thread, until the event of the point has been passed.
+  std::exception_ptr await(std::uint64_t serial) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return passed(serial) || stopping_; });
+    return failed_at_ != 0 && serial >= failed_at_ ? error_ : nullptr;
+  }
+
+  void reach(std::uint64_t serial, std::unique_lock<std::mutex>& lock) {
+    events_[serial % events_.size()] = last_passed_ = serial;
+    std::vector<Reached> due;
+    while (!callbacks_.empty() && callbacks_.begin()->first <= serial) {
+      due.push_back(std::move(callbacks_.begin()->second));
+      callbacks_.erase(callbacks_.begin());
+    }
+    const std::exception_ptr error = error_;
+    changed_.notify_all();
+    lock.unlock();
+    for (Reached& callback : due) callback(error);
+    lock.lock();
+  }
+
+  const std::string name_;
+  const int device_;
+  std::atomic<int> waits_issued_{0};
+  std::mutex mutex_;  // guards all below, but error_ may be read by the lane's own thread
+  std::condition_variable changed_;
+  std::deque<Work> work_;
+  std::multimap<std::uint64_t, Reached> callbacks_;
+  std::uint64_t recorded_ = 0;
+  std::uint64_t last_passed_ = 0;
+  std::array<std::uint64_t, 2> events_{};  // by serial: the generation each was last passed with
+  std::uint64_t failed_at_ = 0;
+  std::exception_ptr error_;
+  bool held_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace windrow::testing

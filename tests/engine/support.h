@@ -1,0 +1,78 @@
+// What the engine's tests share: policies as test parameters, and gates that tests wait at.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
+#include "windrow/engine/engine.h"
+
+namespace windrow::testing {
+
+using namespace std::chrono_literals;
+
+/// So long that only a hang reaches it.
+inline constexpr auto patience = 60s;
+
+/// A gate that is shut until it is opened. Every wait ends.
+class Gate {
+ public:
+  void open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  /// False if nobody opened it in time.
+  bool pass(std::chrono::nanoseconds limit = patience) {
+    std::unique_lock lock(mutex_);
+    return opened_.wait_for(lock, limit, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+struct Setup {
+  Policy policy;
+  int workers;
+};
+
+inline const Setup every_setup[] = {
+    {Policy::serial, 1}, {Policy::pool, 1},       {Policy::pool, 2},  {Policy::pool, 8},
+    {Policy::per_device, 1}, {Policy::per_device, 4}, {Policy::chaos, 1}, {Policy::chaos, 4},
+};
+
+inline std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
+  return std::string(to_string(info.param.policy)) + "_" + std::to_string(info.param.workers);
+}
+
+/// A test that runs with every policy and several worker counts.
+class EveryPolicy : public ::testing::TestWithParam<Setup> {
+ protected:
+  static EngineOptions options() { return {.policy = GetParam().policy, .workers = GetParam().workers}; }
+};
+
+/// Runs `call` and returns the text of the error of type E it throws.
+template <class E, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "another exception: " << e.what();
+    return {};
+  }
+  ADD_FAILURE() << "no exception";
+  return {};
+}
+
+}  // namespace windrow::testing
+
+#define WINDROW_EVERY_POLICY(fixture) \
+  INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(windrow::testing::every_setup), windrow::testing::setup_name)

@@ -1,0 +1,180 @@
+// Waiting inside ops: it works where it can end, and says why where it cannot.
+#include <atomic>
+#include <thread>
+
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+class WaitTest : public EveryPolicy {};
+WINDROW_EVERY_POLICY(WaitTest);
+
+TEST_P(WaitTest, AnOpMayWaitForWhatItPushed) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  int result = 0;
+  engine.push(
+      [&] {
+        const Var inner = engine.new_var();
+        int value = 0;
+        for (int i = 0; i < 10; ++i) engine.push([&] { ++value; }, {mutate(inner)});
+        engine.wait(inner);
+        result = value;
+        engine.retire(inner);
+      },
+      {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_EQ(result, 10);
+  EXPECT_GE(engine.stats().waits_in_ops, 1u);
+}
+
+TEST_P(WaitTest, WaitsNestDeeperThanThereAreWorkers) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  int depth = 0;
+  std::function<void(int)> descend = [&](int left) {
+    ++depth;
+    if (left == 0) return;
+    const Var inner = engine.new_var();
+    engine.push([&, left] { descend(left - 1); }, {mutate(inner)});
+    engine.wait(inner);
+    engine.retire(inner);
+  };
+  engine.push([&] { descend(30); }, {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_EQ(depth, 31);
+}
+
+TEST_P(WaitTest, ManyOpsMayWaitAtOnce) {
+  Engine engine(options());
+  std::atomic<int> sum{0};
+  for (int i = 0; i < 20; ++i) {
+    engine.push(
+        [&] {
+          const Var inner = engine.new_var();
+          engine.push([&] { ++sum; }, {mutate(inner)});
+          engine.wait(inner);
+          ++sum;
+          engine.retire(inner);
+        },
+        {});
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(sum, 40);
+}
+
+TEST_P(WaitTest, AWaitInsideThrowsThePoisonItFinds) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  engine.push(
+      [&] {
+        const Var inner = engine.new_var();
+        engine.push([] { throw std::runtime_error("inner"); }, {mutate(inner)});
+        engine.wait(inner);
+      },
+      {mutate(v)}, {.name = "outer"});
+  const std::string text = error_of<OpError>([&] { engine.wait(v); });
+  EXPECT_NE(text.find("op 'outer'"), std::string::npos) << text;
+  EXPECT_NE(text.find("inner"), std::string::npos) << text;
+}
+
+TEST_P(WaitTest, WaitingForAVariableTheOpMutatesIsARing) {
+  Engine engine(options());
+  const Var v = engine.new_var("v");
+  engine.push([&] { engine.wait(v); }, {mutate(v)}, {.name = "self"});
+  const std::string text = error_of<OpError>([&] { engine.wait(v); });
+  EXPECT_NE(text.find("a wait that cannot end: op 'self'"), std::string::npos) << text;
+  engine.heal(v);
+  ASSERT_TRUE(engine.wait_all_for(patience));
+}
+
+TEST_P(WaitTest, WaitingForAnOpBehindOneselfIsARing) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  engine.push(
+      [&] {
+        engine.push([] {}, {read(a), mutate(b)}, {.name = "behind"});
+        EXPECT_THROW(engine.wait(b), WaitCycleError);
+      },
+      {mutate(a)}, {.name = "first"});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+}
+
+TEST_P(WaitTest, AReaderMayWaitForItsOwnVariableAsReader) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  bool passed = false;
+  engine.push([&] { engine.wait(v), passed = true; }, {read(v)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_TRUE(passed);
+}
+
+TEST(WaitRingTest, TwoOpsThatWaitForEachOtherAreARing) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  Gate first_runs, second_runs;
+  std::atomic<int> rings{0};
+  const auto body = [&](Gate& mine, Gate& other, Var wanted) {
+    mine.open();
+    EXPECT_TRUE(other.pass());
+    try {
+      engine.wait(wanted);
+    } catch (const WaitCycleError& e) {
+      EXPECT_NE(std::string(e.what()).find("waits inside"), std::string::npos);
+      ++rings;
+    }
+  };
+  engine.push([&] { body(first_runs, second_runs, b); }, {mutate(a)}, {.name = "one"});
+  engine.push([&] { body(second_runs, first_runs, a); }, {mutate(b)}, {.name = "two"});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
+TEST(WaitLimitTest, AWaitThatWouldLeaveNoThreadIsRefused) {
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_spare_threads = 0});
+  const Var v = engine.new_var();
+  engine.push(
+      [&] {
+        const Var inner = engine.new_var();
+        engine.push([] {}, {mutate(inner)});
+        engine.wait(inner);
+      },
+      {mutate(v)});
+  const std::string text = error_of<OpError>([&] { engine.wait(v); });
+  EXPECT_NE(text.find("max_spare_threads = 0"), std::string::npos) << text;
+}
+
+TEST(WaitLimitTest, SpareThreadsAreReused) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var v = engine.new_var();
+  for (int i = 0; i < 200; ++i) {
+    engine.push(
+        [&] {
+          const Var inner = engine.new_var();
+          engine.push([] {}, {mutate(inner)});
+          engine.wait(inner);
+          engine.retire(inner);
+        },
+        {mutate(v)});
+  }
+  engine.wait_all();
+  EXPECT_LE(engine.stats().spare_threads, 2u);
+}
+
+TEST_P(WaitTest, AnOpMayWaitOnAnotherEngine) {
+  Engine engine(options()), other(options());
+  const Var v = engine.new_var(), w = other.new_var();
+  int value = 0;
+  engine.push(
+      [&] {
+        for (int i = 0; i < 10; ++i) other.push([&] { ++value; }, {mutate(w)});
+        other.wait_all();
+      },
+      {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_EQ(value, 10);
+}
+
+}  // namespace
+}  // namespace windrow::testing

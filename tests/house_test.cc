@@ -1,0 +1,128 @@
+// The house's own rules: which room may include what, and that what the README shows is what is compiled.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path root = WINDROW_SOURCE_DIR;
+
+/// The rooms that each room may include, besides itself.
+const std::map<std::string, std::set<std::string>> allowed_rooms = {
+    {"engine", {}},
+    {"memory", {"engine"}},
+    {"ops", {"engine", "memory"}},
+    {"batching", {"engine", "memory", "ops"}},
+    {"cuda", {"engine", "memory", "ops"}},
+    {"comm", {"engine", "memory", "ops"}},
+    {"models", {"engine", "memory", "ops", "batching", "cuda", "comm"}},
+};
+
+/// The libraries that a room may include; the standard library is free to all.
+const std::map<std::string, std::set<std::string>> allowed_libraries = {
+    {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "sched.h"}},
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path);
+  EXPECT_TRUE(in) << "cannot read " << path;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> sources_of(const std::string& room) {
+  std::vector<fs::path> result;
+  for (const auto& entry : fs::recursive_directory_iterator(root / room)) {
+    const std::string ending = entry.path().extension();
+    if (ending == ".h" || ending == ".cc" || ending == ".cu") result.push_back(entry.path());
+  }
+  return result;
+}
+
+std::vector<std::string> includes_of(const fs::path& file) {
+  static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])", std::regex::multiline);
+  const std::string text = read_file(file);
+  std::vector<std::string> result;
+  for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) result.push_back((*it)[1]);
+  return result;
+}
+
+std::string first_part(const std::string& path) { return path.substr(0, path.find('/')); }
+
+TEST(House, RoomsIncludeOnlyWhatLiesBelowThem) {
+  std::size_t seen = 0;
+  for (const auto& [room, below] : allowed_rooms) {
+    if (!fs::exists(root / room)) continue;
+    for (const fs::path& file : sources_of(room)) {
+      for (const std::string& include : includes_of(file)) {
+        if (!include.starts_with("windrow/")) continue;
+        ++seen;
+        const std::string other = first_part(include.substr(8));
+        EXPECT_TRUE(other == room || below.count(other) > 0)
+            << file << " includes " << include << ", which " << room << " may not";
+      }
+    }
+  }
+  EXPECT_GT(seen, 0u);
+}
+
+TEST(House, RoomsUseOnlyTheirLibraries) {
+  for (const auto& [room, libraries] : allowed_libraries) {
+    for (const fs::path& file : sources_of(room)) {
+      for (const std::string& include : includes_of(file)) {
+        const bool standard = include.find('.') == std::string::npos && include.find('/') == std::string::npos;
+        const bool own = include.starts_with("windrow/") || fs::exists(file.parent_path() / include);
+        EXPECT_TRUE(standard || own || libraries.count(first_part(include)) > 0)
+            << file << " includes " << include << ", which is none of the libraries of " << room;
+      }
+    }
+  }
+}
+
+TEST(House, ARoomReachesNoOthersPrivateFiles) {
+  for (const auto& [room, below] : allowed_rooms) {
+    if (!fs::exists(root / room)) continue;
+    for (const fs::path& file : sources_of(room)) {
+      for (const std::string& include : includes_of(file)) {
+        EXPECT_EQ(include.find(".."), std::string::npos) << file << " includes " << include;
+        EXPECT_EQ(include.find("/src/"), std::string::npos) << file << " includes " << include;
+      }
+    }
+  }
+}
+
+TEST(House, FilesHoldOneIdea) {
+  for (const auto& [room, below] : allowed_rooms) {
+    if (!fs::exists(root / room)) continue;
+    for (const fs::path& file : sources_of(room)) {
+      const std::string text = read_file(file);
+      EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 400) << file;
+    }
+  }
+}
+
+TEST(House, WhatTheReadmeShowsIsWhatIsCompiled) {
+  const std::string readme = read_file(root / "README.md");
+  std::string all;
+  for (const auto& entry : fs::recursive_directory_iterator(root / "examples")) {
+    if (entry.path().extension() == ".cc") all += read_file(entry.path());
+  }
+  static const std::regex fence(R"(```cpp\n([\s\S]*?)```)");
+  int snippets = 0;
+  for (std::sregex_iterator it(readme.begin(), readme.end(), fence), end; it != end; ++it, ++snippets) {
+    EXPECT_NE(all.find((*it)[1].str()), std::string::npos) << "in no example:\n" << (*it)[1].str();
+  }
+  EXPECT_GT(snippets, 0);
+}
+
+}  // namespace
