@@ -62,7 +62,6 @@ class Core {
   FailureLog& failures() { return failures_; }
 
   // ---- waiting (wait.cc) ----
-  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);
   bool wait_all(Deadline deadline);
 
@@ -75,9 +74,6 @@ class Core {
   const EngineOptions options;
 
  private:
-  /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
-  static constexpr OpId first_wait_id = OpId{1} << 63;
-
   enum class Life { running, draining, stopped };
   enum class Outcome { ran, failed, skipped };
 
@@ -123,7 +119,7 @@ class Core {
   FailureLog failures_;
   WaitGraph wait_graph_;
   std::atomic<OpId> last_id_{0};
-  std::atomic<OpId> last_wait_id_{first_wait_id};
+  std::atomic<OpId> last_wait_id_{OpRecord::first_wait_id};
   std::atomic<std::uint64_t> pending_{0};
   std::atomic<int> visitors_{0};
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0};

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "mutex.h"
+#include "signal.h"
 #include "windrow/engine/dependency.h"
 #include "windrow/engine/engine.h"
 
@@ -41,10 +41,8 @@ struct DeclaredState {
 /// Where a thread waits for the moment its accesses are granted. Shared by that thread and the queued op, either of
 /// which may be gone first.
 struct Waiter {
-  Mutex mutex;
-  CondVar granted;
-  bool done WINDROW_GUARDED_BY(mutex) = false;
-  std::vector<FailurePtr> failures WINDROW_GUARDED_BY(mutex);
+  Signal granted;
+  std::vector<FailurePtr> failures;  ///< written before `granted`
 };
 
 struct AsyncBody {
@@ -66,9 +64,11 @@ struct OpRecord : Dep::Op {
   static OpRecord* create(std::span<const Dep::Access> accesses);
   static void destroy(OpRecord* op) noexcept;
 
-  bool is_wait() const { return std::holds_alternative<std::shared_ptr<Waiter>>(body); }
+  /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
+  static constexpr OpId first_wait_id = OpId{1} << 63;
+  bool is_wait() const { return id >= first_wait_id; }
 
-  OpId id = 0;
+  OpId id = 0;  ///< fixed, like `info`, before the op joins: others may look at both as long as it is queued
   OpInfo info;
   Body body;
   /// Which input keeps the op from running. Written by the thread that runs it.

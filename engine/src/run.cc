@@ -98,12 +98,8 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) {
   Dep::leave(
       op, [&](Dep::Access& access) { if (past) clear_marks(var_of(access), access.kind); },
       [&](Dep::Op& next) { ready.push(next); });
-  {
-    MutexLock lock(waiter->mutex);
-    waiter->failures = std::move(failures);
-    waiter->done = true;
-    waiter->granted.notify_all();
-  }
+  waiter->failures = std::move(failures);
+  waiter->granted.set();
   one_less_pending();
 }
 

@@ -59,25 +59,6 @@ void refuse_on_ordered_lane() {
   }
 }
 
-/// Waits under the mutex until `condition`, or the deadline. Returns the condition.
-template <class Condition>
-bool wait_under(Mutex& mutex, CondVar& changed, const Core::Deadline& deadline, Condition condition)
-    WINDROW_REQUIRES(mutex) {
-  while (!condition()) {
-    if (!deadline) {
-      changed.wait(mutex);
-    } else if (!changed.wait_until(mutex, *deadline)) {
-      return condition();
-    }
-  }
-  return true;
-}
-
-bool is_done(Waiter& waiter) {
-  MutexLock lock(waiter.mutex);
-  return waiter.done;
-}
-
 }  // namespace
 
 Running* Core::frame_of_mine() const {
@@ -101,16 +82,14 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   enter(std::move(op));
   if (frame == nullptr) policy_->settle(Crew::Patience::give_up_if_taken);  // a wait, too, lets go of variables
 
-  if (!is_done(*waiter)) {
+  if (!waiter->granted.is_set()) {
     if (frame != nullptr) {
       const std::string ring = wait_graph_.find_ring(*frame->op);
       if (!ring.empty()) throw WaitCycleError("a wait that cannot end: " + ring);
     }
-    const SlotsFree slots;  // outlives the lock: taking a slot back may take long
-    MutexLock lock(waiter->mutex);
-    if (!wait_under(waiter->mutex, waiter->granted, deadline, [&] { return waiter->done; })) return false;
+    const SlotsFree slots;
+    if (!waiter->granted.wait(deadline)) return false;
   }
-  MutexLock lock(waiter->mutex);
   if (waiter->failures.empty()) return true;
   FailureLog::mark_reported(waiter->failures);
   throw OpError(waiter->failures);
@@ -141,7 +120,14 @@ bool Core::wait_all(Deadline deadline) {
 
 bool Core::wait_until_idle(Deadline deadline) {
   MutexLock lock(idle_mutex_);
-  return wait_under(idle_mutex_, idle_, deadline, [&] { return pending_ == 0; });
+  while (pending_ != 0) {
+    if (!deadline) {
+      idle_.wait(idle_mutex_);
+    } else if (!idle_.wait_until(idle_mutex_, *deadline)) {
+      break;
+    }
+  }
+  return pending_ == 0;
 }
 
 bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
@@ -161,20 +147,15 @@ bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& 
 
 bool Core::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
   struct Arrival {
-    Mutex mutex;
-    CondVar arrived;
-    bool done WINDROW_GUARDED_BY(mutex) = false;
-    std::exception_ptr error WINDROW_GUARDED_BY(mutex);
+    Signal reached;
+    std::exception_ptr error;  // written before `reached`
   };
   const auto arrival = std::make_shared<Arrival>();  // the callback may come after we have given up
   point.lane->when_reached(point, [arrival](std::exception_ptr e) {
-    MutexLock lock(arrival->mutex);
     arrival->error = std::move(e);
-    arrival->done = true;
-    arrival->arrived.notify_all();
+    arrival->reached.set();
   });
-  MutexLock lock(arrival->mutex);
-  if (!wait_under(arrival->mutex, arrival->arrived, deadline, [&] { return arrival->done; })) return false;
+  if (!arrival->reached.wait(deadline)) return false;
   error = arrival->error;
   return true;
 }

@@ -158,5 +158,61 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
   EXPECT_EQ(count, expected);
 }
 
+/// Atomics of another kind, which count what they are asked for.
+struct CountedAtomics {
+  static inline int locked_instructions = 0;
+
+  template <class T>
+  class Atomic {
+   public:
+    Atomic(T value) : value_(value) {}
+    T exchange(T value, std::memory_order) { return ++locked_instructions, std::exchange(value_, value); }
+    T fetch_sub(T less, std::memory_order) { return ++locked_instructions, std::exchange(value_, value_ - less); }
+    void store(T value, std::memory_order) { value_ = value; }
+
+   private:
+    T value_;
+  };
+
+  template <class T>
+  class Plain {
+   public:
+    Plain(T value) : value_(value) {}
+    operator T() const { return value_; }
+    T operator->() const { return value_; }
+    Plain& operator++() { return ++value_, *this; }
+
+   private:
+    T value_;
+  };
+
+  static void pause(int) { FAIL() << "nobody else is here"; }
+};
+
+TEST(Dependency, TakesOneLockedInstructionAnAccessToJoinAndTwoAtMostToLeave) {
+  using Counted = Dependency<CountedAtomics>;
+  for (std::uint32_t n = 1; n <= 4; ++n) {
+    std::vector<Counted::Var> vars(n);
+    std::vector<Counted::Access> first(n), second(n);
+    Counted::Op a(first.data(), n), b(second.data(), n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      first[i].op = &a;
+      second[i].op = &b;
+      first[i].var = second[i].var = &vars[i];
+      first[i].kind = second[i].kind = AccessKind::mutate;
+    }
+    const int count = static_cast<int>(n);
+    CountedAtomics::locked_instructions = 0;
+    EXPECT_EQ(Counted::join(a), Counted::Join::ready);
+    EXPECT_EQ(CountedAtomics::locked_instructions, count);
+    EXPECT_EQ(Counted::join(b), Counted::Join::waiting);
+    CountedAtomics::locked_instructions = 0;
+    std::vector<Counted::Op*> ready;
+    Counted::leave(a, [](Counted::Access&) {}, [&](Counted::Op& op) { ready.push_back(&op); });
+    EXPECT_EQ(CountedAtomics::locked_instructions, 2 * count);  // a lock bit, and the successor's counter
+    EXPECT_EQ(ready, (std::vector{&b}));
+  }
+}
+
 }  // namespace
 }  // namespace windrow

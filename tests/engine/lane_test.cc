@@ -22,9 +22,12 @@ class LaneTest : public ::testing::TestWithParam<Setup> {
     two->let_go();
     far->let_go();
   }
-  bool serial() const { return GetParam().policy == Policy::serial; }
 };
 WINDROW_EVERY_POLICY(LaneTest);
+
+/// With the policies that issue ahead of the device; a serial engine finishes each op before the next.
+class ThreadedLaneTest : public LaneTest {};
+WINDROW_THREADED_POLICIES(ThreadedLaneTest);
 
 TEST_P(LaneTest, AHostOpRunsWhenThePointIsReached) {
   int value = 0, seen = 0;
@@ -63,8 +66,7 @@ TEST_P(LaneTest, AHostWriterWaitsForReadersOnLanes) {
   EXPECT_EQ(seen, 3);
 }
 
-TEST_P(LaneTest, ASuccessorOnTheSameLaneIsIssuedAtOnce) {
-  if (serial()) GTEST_SKIP() << "a serial engine finishes each op before the next";
+TEST_P(ThreadedLaneTest, ASuccessorOnTheSameLaneIsIssuedAtOnce) {
   int value = 1;
   std::atomic<int> issued{0};
   one->hold();
@@ -81,8 +83,7 @@ TEST_P(LaneTest, ASuccessorOnTheSameLaneIsIssuedAtOnce) {
   EXPECT_EQ(one->waits_issued(), 0);
 }
 
-TEST_P(LaneTest, ASuccessorOnAnotherLaneWaitsThereAndBlocksNoHostThread) {
-  if (serial()) GTEST_SKIP() << "a serial engine finishes each op before the next";
+TEST_P(ThreadedLaneTest, ASuccessorOnAnotherLaneWaitsThereAndBlocksNoHostThread) {
   int value = 0, seen = 0;
   Gate issued;
   one->hold();
@@ -111,11 +112,10 @@ TEST_P(LaneTest, LanesThatCannotWaitForEachOtherMeetOnTheHost) {
   EXPECT_EQ(far->waits_issued(), 0);
 }
 
-TEST_P(LaneTest, AReusedEventDoesNotSatisfyAnOldWait) {
+TEST_P(ThreadedLaneTest, AReusedEventDoesNotSatisfyAnOldWait) {
   // The lane has two events. Between writer and reader many points reuse both.
   int value = 0, seen = 0;
   one->hold();
-  if (serial()) one->let_go();
   for (int i = 0; i < 7; ++i) engine.push([&] { one->launch([] {}); }, {}, {.lane = on_one});
   engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
               {.lane = on_one});
