@@ -13,9 +13,9 @@ class OpName {
  public:
   constexpr OpName() = default;
   template <std::size_t N>
-  consteval OpName(const char (&literal)[N]) : text_(literal, N - 1), literal_(true) {}
-  OpName(const std::string& text) : text_(text) {}
-  OpName(std::string_view text) : text_(text) {}
+  consteval OpName(const char (&literal)[N]) : text_(literal, N - 1) {}
+  OpName(const std::string& text) : text_(text), literal_(false) {}
+  OpName(std::string_view text) : text_(text), literal_(false) {}
 
   constexpr std::string_view text() const { return text_; }
   /// Whether the text lives as long as the program.
