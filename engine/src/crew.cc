@@ -53,9 +53,9 @@ void Crew::block() {
       ++active_;
       --blocked_;
       blocked_own_ -= own;
-      throw Error("a wait inside an op would leave crew '" + options_.name + "' without a thread: " +
-                  std::to_string(own_threads()) + " threads wait already, max_spare_threads = " +
-                  std::to_string(options_.max_spares));
+      throw Error("a wait inside an op would leave crew '" + options_.name +
+                  "' without a thread: " + std::to_string(own_threads()) +
+                  " threads wait already, max_spare_threads = " + std::to_string(options_.max_spares));
     }
   }
   changed_.notify_all();

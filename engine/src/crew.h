@@ -81,10 +81,10 @@ class Crew {
   std::unique_ptr<ReadyQueue> queue_ WINDROW_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int active_ WINDROW_GUARDED_BY(mutex_) = 0;
-  int idle_ WINDROW_GUARDED_BY(mutex_) = 0;          // own threads asleep
-  int blocked_ WINDROW_GUARDED_BY(mutex_) = 0;       // ops that wait inside
-  int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;   // of these, on own threads
-  int spares_ WINDROW_GUARDED_BY(mutex_) = 0;        // threads started for waits
+  int idle_ WINDROW_GUARDED_BY(mutex_) = 0;         // own threads asleep
+  int blocked_ WINDROW_GUARDED_BY(mutex_) = 0;      // ops that wait inside
+  int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;  // of these, on own threads
+  int spares_ WINDROW_GUARDED_BY(mutex_) = 0;       // threads started for waits
   std::uint64_t puts_ WINDROW_GUARDED_BY(mutex_) = 0;
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
 };

@@ -16,10 +16,8 @@
 namespace windrow {
 namespace {
 
-constexpr std::pair<Policy, std::string_view> policy_names[] = {{Policy::serial, "serial"},
-                                                                {Policy::pool, "pool"},
-                                                                {Policy::per_device, "per_device"},
-                                                                {Policy::chaos, "chaos"}};
+constexpr std::pair<Policy, std::string_view> policy_names[] = {
+    {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
 /// While shutdown waits longer than this it says so.
 constexpr std::chrono::seconds shutdown_notice{10};

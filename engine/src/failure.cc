@@ -51,8 +51,7 @@ std::string Failure::describe() const {
 }
 
 OpError::OpError(std::vector<FailurePtr> failures)
-    : Error(describe_all(failures)),
-      failures_(std::make_shared<const std::vector<FailurePtr>>(std::move(failures))) {}
+    : Error(describe_all(failures)), failures_(std::make_shared<const std::vector<FailurePtr>>(std::move(failures))) {}
 
 void OpError::rethrow_root() const { std::rethrow_exception(failures().front()->root().error); }
 
@@ -125,8 +124,8 @@ std::vector<FailurePtr> FailureLog::unreported() {
 }
 
 FailureLog::Roots FailureLog::prune() {
-  const auto kept = std::partition(roots_.begin(), roots_.end(),
-                                   [](const auto& root) { return active(*root) || !root->reported; });
+  const auto kept =
+      std::partition(roots_.begin(), roots_.end(), [](const auto& root) { return active(*root) || !root->reported; });
   Roots dropped(std::make_move_iterator(kept), std::make_move_iterator(roots_.end()));
   roots_.erase(kept, roots_.end());
   prune_at_ = std::max<std::size_t>(64, 2 * roots_.size());

@@ -57,8 +57,8 @@ struct AsyncBody {
 
 /// One pushed op. Made by create, destroyed by whoever finishes it; in between owned by the engine.
 struct OpRecord : Dep::Op {
-  using Body = std::variant<std::monostate, OpFunction, AsyncBody, std::shared_ptr<DeclaredState>,
-                            std::shared_ptr<Waiter>>;
+  using Body =
+      std::variant<std::monostate, OpFunction, AsyncBody, std::shared_ptr<DeclaredState>, std::shared_ptr<Waiter>>;
 
   /// Room for `count` accesses lies behind the record, in one allocation.
   static OpRecord* create(std::span<const Dep::Access> accesses);

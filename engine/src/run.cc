@@ -96,7 +96,10 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) {
   auto failures = poisons(op);
   const bool past = !op.lane_failure;
   Dep::leave(
-      op, [&](Dep::Access& access) { if (past) clear_marks(var_of(access), access.kind); },
+      op,
+      [&](Dep::Access& access) {
+        if (past) clear_marks(var_of(access), access.kind);
+      },
       [&](Dep::Op& next) { ready.push(next); });
   waiter->failures = std::move(failures);
   waiter->granted.set();

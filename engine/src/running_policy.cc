@@ -55,8 +55,8 @@ class Pool : public RunningPolicy {
 class Chaos final : public Pool {
  public:
   Chaos(const EngineOptions& options, Crew::Run run)
-      : Pool(options, "chaos", std::make_unique<ChaosQueue>(options.chaos_seed, options.chaos_replay),
-             std::move(run)) {}
+      : Pool(options, "chaos", std::make_unique<ChaosQueue>(options.chaos_seed, options.chaos_replay), std::move(run)) {
+  }
 
   std::vector<OpId> schedule_log() const override {
     return crew().inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });

@@ -29,7 +29,8 @@ struct TestOp {
   /// Returns which of the ops became ready.
   std::vector<Dep::Op*> leave() {
     std::vector<Dep::Op*> ready;
-    Dep::leave(*op, [](Dep::Access&) {}, [&](Dep::Op& next) { ready.push_back(&next); });
+    Dep::leave(
+        *op, [](Dep::Access&) {}, [&](Dep::Op& next) { ready.push_back(&next); });
     return ready;
   }
 
@@ -119,10 +120,12 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
     for (const Dep::Access& access : op->accesses()) {
       if (access.exclusive()) ++count[static_cast<std::size_t>(access.var - v.data())];
     }
-    Dep::leave(*op, [](Dep::Access&) {}, [&](Dep::Op& next) {
-      std::lock_guard relock(ready_mutex);
-      ready.push_back(&next);
-    });
+    Dep::leave(
+        *op, [](Dep::Access&) {},
+        [&](Dep::Op& next) {
+          std::lock_guard relock(ready_mutex);
+          ready.push_back(&next);
+        });
     --left;
     return true;
   };
@@ -208,7 +211,8 @@ TEST(Dependency, TakesOneLockedInstructionAnAccessToJoinAndTwoAtMostToLeave) {
     EXPECT_EQ(Counted::join(b), Counted::Join::waiting);
     CountedAtomics::locked_instructions = 0;
     std::vector<Counted::Op*> ready;
-    Counted::leave(a, [](Counted::Access&) {}, [&](Counted::Op& op) { ready.push_back(&op); });
+    Counted::leave(
+        a, [](Counted::Access&) {}, [&](Counted::Op& op) { ready.push_back(&op); });
     EXPECT_EQ(CountedAtomics::locked_instructions, 2 * count);  // a lock bit, and the successor's counter
     EXPECT_EQ(ready, (std::vector{&b}));
   }

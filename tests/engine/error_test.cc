@@ -37,9 +37,9 @@ TEST_P(ErrorTest, TheErrorNamesTheOpItsPushAndTheChain) {
   engine.push([] {}, {read(b), mutate(c)}, {.name = std::string("su") + "m"});
   const std::string text = error_of<OpError>([&] { engine.wait(c); });
   const std::string here = std::string(__FILE__) + ":";
-  EXPECT_EQ(text, "op 'sum' (pushed at " + here + std::to_string(line + 2) + ") was skipped because op 'scale' (pushed at " +
-                      here + std::to_string(line + 1) + ") was skipped because op 'load' (pushed at " + here +
-                      std::to_string(line) + ") failed: boom");
+  EXPECT_EQ(text, "op 'sum' (pushed at " + here + std::to_string(line + 2) +
+                      ") was skipped because op 'scale' (pushed at " + here + std::to_string(line + 1) +
+                      ") was skipped because op 'load' (pushed at " + here + std::to_string(line) + ") failed: boom");
 }
 
 TEST_P(ErrorTest, TheFirstErrorCanBeRethrownAsItWas) {
@@ -119,7 +119,8 @@ TEST_P(ErrorTest, ADroppedTokenIsAnErrorAndNoHang) {
 }
 
 TEST_P(ErrorTest, AnAsyncOpFailsByItsTokenOrByItsFunction) {
-  engine.push_async([](OnComplete done) { done(std::make_exception_ptr(std::runtime_error("by token"))); }, {mutate(a)});
+  engine.push_async([](OnComplete done) { done(std::make_exception_ptr(std::runtime_error("by token"))); },
+                    {mutate(a)});
   engine.push_async([](OnComplete) { throw std::runtime_error("by function"); }, {mutate(b)});
   contains(error_of<OpError>([&] { engine.wait(a); }), "by token");
   contains(error_of<OpError>([&] { engine.wait(b); }), "by function");

@@ -192,7 +192,8 @@ TEST_P(LaneTest, OneOpAtATimeIsIssuedOnALane) {
 TEST_P(LaneTest, AWaitInsideAnOpOfAnOrderedLaneIsRefused) {
   engine.push([&] { engine.wait(b); }, {mutate(a)}, {.name = "issuer", .lane = on_one});
   const std::string text = error_of<OpError>([&] { engine.wait(a); });
-  EXPECT_NE(text.find("wait inside op 'issuer' on ordered lane 'one' would stop its device"), std::string::npos) << text;
+  EXPECT_NE(text.find("wait inside op 'issuer' on ordered lane 'one' would stop its device"), std::string::npos)
+      << text;
 }
 
 TEST_P(LaneTest, AnAsyncOpOnALaneLeavesItsPointWhenItsTokenIsCalled) {

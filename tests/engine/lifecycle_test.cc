@@ -150,9 +150,7 @@ TEST_P(LifecycleTest, WrongCallsAreNamed) {
   Engine engine(options()), other(options());
   const Var foreign = other.new_var();
   const auto text = [&](auto&& call) { return error_of<MisuseError>(call); };
-  const auto ends = [](const std::string& line, const std::string& end) {
-    EXPECT_TRUE(line.ends_with(end)) << line;
-  };
+  const auto ends = [](const std::string& line, const std::string& end) { EXPECT_TRUE(line.ends_with(end)) << line; };
   ends(text([&] { engine.push([] {}, {mutate(Var())}); }), "names an empty Var; make it with Engine::new_var");
   ends(text([&] { engine.push([] {}, {mutate(foreign)}); }), "names a variable of another engine");
   ends(text([&] { engine.push([] {}, {}, {.lane = LaneId{7}}); }), "lane 7 is unknown; this engine has lanes 0 to 0");

@@ -1,8 +1,8 @@
 // Random programs against a serial interpreter.
 //
 // A program is a list of steps over a hundred variables: ops that read, mutate and overwrite, that throw, complete
-// asynchronously, run always, push and wait inside, run on other lanes; retires; heals. Each variable guards a cell that
-// no atomic protects, so that an ordering mistake is a wrong value here and a report under ThreadSanitizer.
+// asynchronously, run always, push and wait inside, run on other lanes; retires; heals. Each variable guards a cell
+// that no atomic protects, so that an ordering mistake is a wrong value here and a report under ThreadSanitizer.
 //
 // In the first test the pushing threads agree on an order by a mutex around each push, and the outcome must be the
 // interpreter's, poison and versions included. In the second they do not: there must be some order that explains what
@@ -63,8 +63,8 @@ Step random_step(std::mt19937_64& random, int id, const Features& features) {
     step.accesses = {{static_cast<int>(random() % variables), AccessKind::overwrite}};
     return step;
   }
-  constexpr Body bodies[] = {Body::plain, Body::plain, Body::plain, Body::async, Body::async_elsewhere,
-                             Body::nested, Body::declared};
+  constexpr Body bodies[] = {Body::plain,           Body::plain,  Body::plain,   Body::async,
+                             Body::async_elsewhere, Body::nested, Body::declared};
   step.body = bodies[random() % std::size(bodies)];
   if (features.failures && one_in(20)) step.body = one_in(2) ? Body::fails : Body::drops_token;
   if (features.lanes > 0 && one_in(3)) {
@@ -315,8 +315,8 @@ class Oracle : public ::testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Oracle, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return std::string(to_string(test.param.setup.policy)) + "_" + std::to_string(test.param.setup.workers) + "_workers_" +
-         std::to_string(test.param.pushers) + "_pushers";
+  return std::string(to_string(test.param.setup.policy)) + "_" + std::to_string(test.param.setup.workers) +
+         "_workers_" + std::to_string(test.param.pushers) + "_pushers";
 });
 
 TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) {
@@ -344,7 +344,8 @@ std::vector<int> explaining_order(const std::vector<Step>& steps, const std::vec
     after[static_cast<std::size_t>(from)].push_back(to);
     ++before[static_cast<std::size_t>(to)];
   };
-  for (std::size_t i = static_cast<std::size_t>(pushers); i < n; ++i) edge(static_cast<int>(i) - pushers, static_cast<int>(i));
+  for (std::size_t i = static_cast<std::size_t>(pushers); i < n; ++i)
+    edge(static_cast<int>(i) - pushers, static_cast<int>(i));
   for (int v = 0; v < variables; ++v) {
     // Who saw which writer of v: readers, and the one next writer.
     std::vector<std::vector<int>> readers(n + 1);

@@ -135,7 +135,11 @@ TEST(PerDevicePolicy, ABusyHostKeepsNoDeviceFromRunning) {
   Gate copied, computed, urgent;
   int passed = 0;
   engine.push([&] { passed = copied.pass() + computed.pass() + urgent.pass(); }, {});
-  engine.push([&] { if (copied.pass()) computed.open(); }, {}, {.lane = kernels});
+  engine.push(
+      [&] {
+        if (copied.pass()) computed.open();
+      },
+      {}, {.lane = kernels});
   engine.push([&] { copied.open(); }, {}, {.lane = copies});
   engine.push([&] { urgent.open(); }, {}, {.priority = 1});
   ASSERT_TRUE(engine.wait_all_for(patience));

@@ -43,13 +43,14 @@ struct Setup {
 };
 
 inline const Setup every_setup[] = {
-    {Policy::serial, 1}, {Policy::pool, 1},       {Policy::pool, 2},  {Policy::pool, 8},
+    {Policy::serial, 1},     {Policy::pool, 1},       {Policy::pool, 2},  {Policy::pool, 8},
     {Policy::per_device, 1}, {Policy::per_device, 4}, {Policy::chaos, 1}, {Policy::chaos, 4},
 };
 
 /// Those whose ops do not run inside push.
 inline const Setup threaded_setups[] = {
-    {Policy::pool, 1}, {Policy::pool, 2}, {Policy::pool, 8}, {Policy::per_device, 1}, {Policy::chaos, 1}, {Policy::chaos, 4},
+    {Policy::pool, 1},       {Policy::pool, 2},  {Policy::pool, 8},
+    {Policy::per_device, 1}, {Policy::chaos, 1}, {Policy::chaos, 4},
 };
 
 inline std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
@@ -79,8 +80,9 @@ std::string error_of(Call&& call) {
 
 }  // namespace windrow::testing
 
-#define WINDROW_THREADED_POLICIES(fixture) \
+#define WINDROW_THREADED_POLICIES(fixture)                                                            \
   INSTANTIATE_TEST_SUITE_P(Threaded, fixture, ::testing::ValuesIn(windrow::testing::threaded_setups), \
                            windrow::testing::setup_name)
-#define WINDROW_EVERY_POLICY(fixture) \
-  INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(windrow::testing::every_setup), windrow::testing::setup_name)
+#define WINDROW_EVERY_POLICY(fixture)                                                        \
+  INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(windrow::testing::every_setup), \
+                           windrow::testing::setup_name)

@@ -12,7 +12,8 @@
 //   Order    The result equals running the ops one at a time in the order they were pushed. Two ops overlap only if
 //            neither has mutate or overwrite access to what the other touches. Pushes of several threads are in some
 //            order that keeps each thread's own.
-//   Errors   An op that throws poisons what it mutates. Ops that read or mutate a poisoned variable are skipped and pass
+//   Errors   An op that throws poisons what it mutates. Ops that read or mutate a poisoned variable are skipped and
+//   pass
 //            the poison on, unless marked run_always. Waits on a poisoned variable throw OpError, every time, until it
 //            is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
@@ -110,13 +111,13 @@ class DeclaredOp {
 /// Counters since the engine was made.
 struct EngineStats {
   std::uint64_t pushed = 0;
-  std::uint64_t pending = 0;          ///< pushed and not finished
-  std::uint64_t failed = 0;           ///< threw, or dropped their OnComplete
-  std::uint64_t skipped = 0;          ///< not run for poison
-  std::uint64_t waits = 0;            ///< calls of wait, wait_for and wait_all from outside the engine's ops
-  std::uint64_t waits_in_ops = 0;     ///< the same, from inside
-  std::uint64_t spare_threads = 0;    ///< threads added for waits inside ops
-  bool replay_diverged = false;       ///< policy chaos could not follow chaos_replay
+  std::uint64_t pending = 0;        ///< pushed and not finished
+  std::uint64_t failed = 0;         ///< threw, or dropped their OnComplete
+  std::uint64_t skipped = 0;        ///< not run for poison
+  std::uint64_t waits = 0;          ///< calls of wait, wait_for and wait_all from outside the engine's ops
+  std::uint64_t waits_in_ops = 0;   ///< the same, from inside
+  std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
+  bool replay_diverged = false;     ///< policy chaos could not follow chaos_replay
 };
 
 /// An owner: it does not copy, and its end drains it.
@@ -138,12 +139,12 @@ class Engine {
   /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs.
   void push(OpFunction function, AccessList accesses, PushOptions options = {});
 
-  /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op, which
-  /// even so is not finished before the token has been called or destroyed.
+  /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op,
+  /// which even so is not finished before the token has been called or destroyed.
   void push_async(AsyncFunction function, AccessList accesses, PushOptions options = {});
 
-  /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same time
-  /// if all its accesses are reads; its function must allow that.
+  /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same
+  /// time if all its accesses are reads; its function must allow that.
   DeclaredOp declare(OpFunction function, AccessList accesses, PushOptions options = {});
   void push(const DeclaredOp& op);
 
@@ -155,8 +156,9 @@ class Engine {
   bool wait_for(AccessList accesses, std::chrono::nanoseconds patience,
                 std::source_location from = std::source_location::current());
 
-  /// Returns when no op is pending. Throws OpError naming each root failure that still poisons a variable, and once each
-  /// that no longer does but of which nobody was told. Throws MisuseError inside an op, which would wait for itself.
+  /// Returns when no op is pending. Throws OpError naming each root failure that still poisons a variable, and once
+  /// each that no longer does but of which nobody was told. Throws MisuseError inside an op, which would wait for
+  /// itself.
   void wait_all();
   bool wait_all_for(std::chrono::nanoseconds patience);
 

@@ -35,11 +35,11 @@ class WaitCycleError : public MisuseError {
 struct Failure {
   static constexpr std::uint32_t chain_limit = 16;
 
-  std::string op;                     ///< name of the op, "op" if it had none
-  std::source_location pushed_at;     ///< where the program pushed it
-  std::exception_ptr error;           ///< what the root threw; empty for a skipped op
+  std::string op;                  ///< name of the op, "op" if it had none
+  std::source_location pushed_at;  ///< where the program pushed it
+  std::exception_ptr error;        ///< what the root threw; empty for a skipped op
   std::shared_ptr<const Failure> cause;
-  std::uint32_t depth = 0;            ///< failures between this one and its root
+  std::uint32_t depth = 0;  ///< failures between this one and its root
   std::uint64_t elided = 0;
 
   /// The op that threw.

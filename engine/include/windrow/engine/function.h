@@ -27,10 +27,9 @@ class Function<Result(Args...)> {
   Function(std::nullptr_t) {}
 
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
-             (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
-              std::is_invocable_r_v<Result, std::decay_t<F>&>))
-  Function(F&& f) {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
+           (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
+            std::is_invocable_r_v<Result, std::decay_t<F>&>)) Function(F&& f) {
     using Target = std::decay_t<F>;
     if constexpr (fits<Target>) {
       ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
@@ -62,8 +61,8 @@ class Function<Result(Args...)> {
   };
 
   template <class T>
-  static constexpr bool fits =
-      sizeof(T) <= inline_bytes && alignof(T) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<T>;
+  static constexpr bool fits = sizeof(T) <= inline_bytes &&
+                               alignof(T) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<T>;
 
   template <class T>
   struct Inline {

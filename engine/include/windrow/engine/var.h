@@ -17,8 +17,8 @@ struct VarState;
 
 /// A handle: copies name the same variable, and a default-made one names none.
 ///
-/// Made by Engine::new_var, ended by Engine::retire. A handle kept after the retire is recognised, not trusted: using it
-/// throws MisuseError. It must not be used after its engine is gone.
+/// Made by Engine::new_var, ended by Engine::retire. A handle kept after the retire is recognised, not trusted: using
+/// it throws MisuseError. It must not be used after its engine is gone.
 class Var {
  public:
   Var() = default;
