@@ -1,6 +1,6 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// engine.cc, wait.cc and run.cc implement it.
+// Start here. engine.cc, wait.cc and run.cc implement it.
 #pragma once
 
 #include <atomic>

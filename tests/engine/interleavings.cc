@@ -1,0 +1,187 @@
+// The shipped dependency header under every interleaving of small programs, by Relacy.
+//
+//   interleavings                         all programs: 0 if the checker finds nothing
+//   interleavings --broken acquire|order  the lock bit without its acquire, ops that lock in opposite orders: 0 if the
+//                                         checker objects
+#include "windrow/engine/dependency.h"
+
+#include <cstdio>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace {
+constexpr std::memory_order acquire = std::memory_order_acquire, release = std::memory_order_release,
+                            acq_rel = std::memory_order_acq_rel, relaxed = std::memory_order_relaxed;
+}  // namespace
+
+// Relacy makes macros of new, delete and the names of the memory orders, so it comes last.
+#include <relacy/relacy.hpp>
+
+namespace {
+
+using windrow::AccessKind;
+
+template <bool broken>
+struct CheckedAtomics {
+  static rl::memory_order order(std::memory_order order) {
+    if (order == acquire) return broken ? rl::mo_relaxed : rl::mo_acquire;
+    if (order == release) return rl::mo_release;
+    if (order == acq_rel) return rl::mo_acq_rel;
+    return order == relaxed ? rl::mo_relaxed : rl::mo_seq_cst;
+  }
+
+  template <class T>
+  class Atomic {
+   public:
+    Atomic(T value) : value_(value) {}
+    T exchange(T value, std::memory_order o) { return value_($).exchange(value, order(o)); }
+    T fetch_sub(T less, std::memory_order o) { return value_($).fetch_sub(less, order(o)); }
+    void store(T value, std::memory_order o) { value_($).store(value, order(o)); }
+
+   private:
+    rl::atomic<T> value_;
+  };
+
+  template <class T>
+  class Plain {
+   public:
+    Plain(T value) : value_(value) {}
+    operator T() const { return value_($).load(); }
+    T operator->() const { return value_($).load(); }
+    Plain& operator=(T value) { return value_($).store(value), *this; }
+
+   private:
+    mutable rl::var<T> value_;
+  };
+
+  static void pause(int) { rl::yield(1, $); }
+};
+
+/// One access of an op of the program.
+struct Wanted {
+  int var;
+  AccessKind kind;
+};
+struct Pushed {
+  std::vector<Wanted> accesses;  // each variable at most once, in address order
+  bool retires = false;
+};
+/// For each thread what it pushes.
+using Program = std::vector<std::vector<Pushed>>;
+
+/// Each thread pushes its ops and runs what becomes ready by its hand. An op with exclusive access writes its variables'
+/// data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused. Relacy takes over new and
+/// delete, so nothing here allocates.
+template <bool broken, int threads, int vars, const Program& program>
+struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
+  using Dep = windrow::Dependency<CheckedAtomics<broken>>;
+  static constexpr int most_ops = 2, most_accesses = 2;
+
+  struct Op {
+    typename Dep::Access accesses[most_accesses];
+    std::optional<typename Dep::Op> op;
+  };
+
+  typename Dep::Var queue[vars];
+  rl::var<int> data[vars];
+  rl::atomic<int> ran{0};
+  Op ops[threads][most_ops];
+
+  void before() {
+    for (int v = 0; v < vars; ++v) data[v]($) = 0;
+    for (int t = 0; t < threads; ++t) {
+      for (std::size_t i = 0; i < program[t].size(); ++i) {
+        const std::vector<Wanted>& wanted = program[t][i].accesses;
+        Op& made = ops[t][i];
+        made.op.emplace(made.accesses, static_cast<std::uint32_t>(wanted.size()));
+        made.op->retires = program[t][i].retires;
+        for (std::size_t k = 0; k < wanted.size(); ++k) {
+          made.accesses[k].op = &*made.op;
+          made.accesses[k].var = &queue[wanted[k].var];
+          made.accesses[k].kind = wanted[k].kind;
+        }
+      }
+    }
+  }
+
+  void thread(unsigned index) {
+    for (Op& op : ops[index]) {
+      if (!op.op) continue;
+      const auto joined = Dep::join(*op.op);
+      if (joined == Dep::Join::ready) run(*op.op);
+      if (joined == Dep::Join::refused) ran($).fetch_add(1, rl::mo_relaxed);
+    }
+  }
+
+  void run(typename Dep::Op& first) {
+    typename Dep::Op* ready[threads * most_ops] = {&first};
+    int count = 1;
+    while (count > 0) {
+      typename Dep::Op& op = *ready[--count];
+      for (auto& access : op.accesses()) {
+        rl::var<int>& cell = data[access.var - queue];
+        const int seen = cell($);
+        if (access.exclusive()) cell($) = seen + 1;
+      }
+      ran($).fetch_add(1, rl::mo_relaxed);
+      Dep::leave(op, [](auto&) {}, [&](typename Dep::Op& next) { ready[count++] = &next; });
+    }
+  }
+
+  void after() {
+    int pushed = 0;
+    for (const auto& of_thread : program) pushed += static_cast<int>(of_thread.size());
+    RL_ASSERT(ran($).load(rl::mo_relaxed) == pushed);
+    for (auto& var : queue) RL_ASSERT(static_cast<typename Dep::Access*>(var.head) == nullptr);
+  }
+};
+
+constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite;
+
+const Program two_writers = {{{{{0, M}, {1, M}}}}, {{{{0, M}, {1, M}}}}};
+const Program crossed = {{{{{0, R}, {1, M}}}}, {{{{0, M}, {1, R}}}}};
+const Program shared_reads = {{{{{0, R}}}, {{{0, M}}}}, {{{{0, R}}}}};
+const Program retire = {{{{{0, M}}}}, {{{{0, O}}, true}, {{{0, R}}}}};
+const Program ring = {{{{{0, M}, {1, R}}}}, {{{{1, M}, {2, R}}}}, {{{{0, R}, {2, M}}}}};
+const Program opposite_orders = {{{{{0, M}, {1, M}}}}, {{{{1, M}, {0, M}}}}};  // not canonical
+
+/// Of a broken program the history is of no interest.
+enum class Expect { holds, breaks };
+
+template <class Suite>
+bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::holds) {
+  std::ostream nowhere(nullptr);
+  rl::test_params params;
+  params.search_type = type;
+  params.context_bound = 3;
+  params.execution_depth_limit = 2000;
+  params.progress_stream = &nowhere;
+  if (expect == Expect::breaks) params.output_stream = &nowhere;
+  const bool held = rl::simulate<Suite>(params);
+  std::printf("%s: %s after %llu runs\n", name, held ? "holds" : rl::test_result_str(params.test_result),
+              static_cast<unsigned long long>(params.stop_iteration));
+  return held;
+}
+
+int check_all() {
+  const auto full = rl::sched_full, bounded = rl::sched_bound;
+  const bool all = holds<Check<false, 2, 2, two_writers>>("two writers of two variables", full) &&
+                   holds<Check<false, 2, 2, crossed>>("two that read what the other writes", full) &&
+                   holds<Check<false, 2, 1, shared_reads>>("two readers and a writer", full) &&
+                   holds<Check<false, 2, 1, retire>>("a retire among pushes", full) &&
+                   holds<Check<false, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
+  return all ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string broken = argc == 3 && std::string(argv[1]) == "--broken" ? argv[2] : "";
+  if (argc == 1) return check_all();
+  if (broken == "acquire") return holds<Check<true, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
+  if (broken == "order") return holds<Check<false, 2, 2, opposite_orders>>("opposite orders", rl::sched_full, Expect::breaks) ? 1 : 0;
+  std::fprintf(stderr, "interleavings: expected no argument, --broken acquire or --broken order\n");
+  return 2;
+}
