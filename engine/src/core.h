@@ -1,33 +1,22 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. engine.cc, wait.cc and run.cc implement it.
+// Start here. core.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public interface on top.
 #pragma once
 
 #include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_set>
 
 #include "failure.h"
 #include "lanes.h"
 #include "mutex.h"
 #include "op.h"
+#include "running.h"
 #include "running_policy.h"
 #include "wait_graph.h"
 
 namespace windrow {
-
-/// An op that runs on this thread. Frames form a stack, since an op of one engine may push to a serial engine.
-struct Running {
-  Core* core;
-  OpRecord* op;
-  Crew* crew;
-  Running* outer;
-
-  /// The innermost frame of this thread, or null.
-  static Running*& innermost();
-};
 
 /// Ready ops on their way to a policy, linked through the ops themselves.
 class ReadyList {
@@ -44,8 +33,8 @@ class Core {
  public:
   explicit Core(EngineOptions options);
 
-  // ---- front (engine.cc): records are made and checked ----
-  Var new_var(const OpName& name);
+  // ---- front (core.cc): records are made, checked and entered ----
+  Var new_var(OpName name);
   OpInfo info(const PushOptions& push);
   /// The accesses as join wants them. Throws MisuseError for an empty or foreign variable.
   std::vector<Dep::Access> canonical(AccessList accesses, const OpInfo& info) const;
@@ -53,13 +42,17 @@ class Core {
   /// started; the op is gone then and has left no trace.
   void submit(OpPtr op);
   void retire(Var var, OpFunction last, const PushOptions& push);
+  void heal(Var var, const PushOptions& push);
   std::uint64_t version(Var var, const OpInfo& info) const;
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
+  /// Shuts down, and tells the log of failures nobody was told of. False if ops may still run.
+  bool end() noexcept;
   EngineStats stats() const;
   const RunningPolicy& policy() const { return *policy_; }
   FailureLog& failures() { return failures_; }
+  Running* frame_of_mine() const;
 
   // ---- waiting (wait.cc) ----
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);
@@ -72,24 +65,28 @@ class Core {
   void complete(OpRecord& op, std::exception_ptr outcome);
 
   const EngineOptions options;
+  /// Distinguishes this engine from all others of the process, also from those gone.
+  const std::uint32_t number;
 
  private:
   enum class Life { running, draining, stopped };
   enum class Outcome { ran, failed, skipped };
 
   // front
-  std::string_view keep(const OpName& name);
   VarState& state_of(Var var, const OpInfo& info) const;
   LaneState& lane(LaneId id);
   /// Counts the op as pending and joins it to its queues.
   void enter(OpPtr op);
-  /// Called last by whoever pushed: a policy without threads runs what is ready here.
-  void settle();
+  [[noreturn]] void refuse(OpRecord& op);
   void drain();
   void free(VarState& var);
 
   // waiting
-  Running* frame_of_mine() const;
+  bool wait_one(const Dep::Access& access, const OpInfo& info, Deadline deadline, std::vector<FailurePtr>& failures);
+  /// Waits where it may take long; throws WaitCycleError.
+  bool wait_long(Waiter& waiter, VarState& var, OpId id, Deadline deadline);
+  class Withdrawal;
+  void withdraw(VarState& var, OpId id);
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
@@ -104,9 +101,10 @@ class Core {
   void end_wait(OpRecord& op, ReadyList& ready);
   void issue_waits(OpRecord& op);
   void invoke(OpRecord& op);
-  void count_down(OpRecord& op, AsyncBody& body);
-  void finish(OpRecord& op, bool skipped);
-  Mark leave_point(OpRecord& op);
+  /// One part of an async op is done; true if it was the last.
+  bool count_down(OpRecord& op, AsyncBody& body);
+  std::optional<Mark> leave_point(OpRecord& op);
+  void finish(OpRecord& op, Outcome outcome, const std::optional<Mark>& mark);
   /// What finishing does to one variable; its lock bit is held.
   void settle_access(OpRecord& op, Dep::Access& access, Outcome outcome, const FailurePtr& failure,
                      const std::optional<Mark>& mark);
@@ -115,9 +113,10 @@ class Core {
 
   /// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
   class Visit;
+  /// Spans a push; with a serial policy the op runs at its end.
+  class Push;
 
   FailureLog failures_;
-  WaitGraph wait_graph_;
   std::atomic<OpId> last_id_{0};
   std::atomic<OpId> last_wait_id_{OpRecord::first_wait_id};
   std::atomic<std::uint64_t> pending_{0};
@@ -129,12 +128,11 @@ class Core {
   Mutex idle_mutex_;
   CondVar idle_;  // pending_ went to zero
 
-  Mutex life_mutex_;  // held while life_ changes, and by retire once it is not `running`
+  Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
 
   mutable Mutex table_mutex_;
   std::deque<VarState> vars_ WINDROW_GUARDED_BY(table_mutex_);
   std::vector<VarState*> free_vars_ WINDROW_GUARDED_BY(table_mutex_);
-  std::unordered_set<std::string> names_ WINDROW_GUARDED_BY(table_mutex_);
   std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
 
   Mutex point_mutex_;  // guards OpRecord::lane_failure while points are awaited

@@ -10,13 +10,17 @@ namespace {
 /// The crew whose thread this is.
 thread_local Crew* own_crew = nullptr;
 
-/// After this long without the op that a queue waits for, it is told to give up.
-constexpr std::chrono::milliseconds replay_patience{1000};
+/// So long a queue may hold back its ops for one that is not ready: while nothing runs, and while something does that
+/// may make it ready.
+constexpr std::chrono::seconds patience_at_rest{1}, patience_at_work{10};
 
 }  // namespace
 
 Crew::Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, Run run)
-    : options_(std::move(options)), run_(std::move(run)), queue_(std::move(queue)) {}
+    : options_(std::move(options)),
+      run_(std::move(run)),
+      holds_back_(queue->may_hold_back()),
+      queue_(std::move(queue)) {}
 
 Crew::~Crew() { stop(); }
 
@@ -28,46 +32,58 @@ void Crew::start() {
 
 void Crew::add(OpRecord& op) {
   MutexLock lock(mutex_);
+  if (holds_back_ && queue_->empty()) last_event_ = std::chrono::steady_clock::now();
   queue_->put(op);
-  ++puts_;
   rouse();
+}
+
+void Crew::announce() {
+  MutexLock lock(mutex_);
+  ++callers_;
 }
 
 void Crew::help(Patience patience) {
   MutexLock lock(mutex_);
-  while (active_ >= options_.slots) {
-    if (patience == Patience::give_up_if_taken) return;
-    changed_.wait(mutex_);
+  while (!slot_free() && patience == Patience::wait_for_turn) changed_.wait(mutex_);
+  while (slot_free() && queue_->has_next()) {
+    --callers_;
+    take_and_run();
+    ++callers_;
   }
-  while (queue_->has_next()) take_and_run();
+  --callers_;
+  rouse();
 }
 
 void Crew::block() {
   MutexLock lock(mutex_);
   const bool own = own_crew == this;
   --active_;
-  ++blocked_;
+  active_own_ -= own;
   blocked_own_ += own;
-  if (options_.callers_run ? !queue_->empty() : idle_ == 0) {
-    if (own_threads() - blocked_own_ == 0 && !spawn()) {
-      ++active_;
-      --blocked_;
-      blocked_own_ -= own;
-      throw Error("a wait inside an op would leave crew '" + options_.name +
-                  "' without a thread: " + std::to_string(own_threads()) +
-                  " threads wait already, max_spare_threads = " + std::to_string(options_.max_spares));
-    }
+  const bool nobody_left = own_threads() == blocked_own_;
+  if (nobody_left && (!options_.callers_run || !queue_->empty()) && !spawn()) {
+    ++active_;
+    active_own_ += own;
+    blocked_own_ -= own;
+    throw Error("a wait inside an op would leave crew '" + options_.name +
+                "' without a thread: " + std::to_string(own_threads()) +
+                " wait already, max_spare_threads = " + std::to_string(options_.max_spares));
   }
   changed_.notify_all();
   rouse();
 }
 
-void Crew::unblock() {
+void Crew::unblock(Patience patience) {
   MutexLock lock(mutex_);
-  while (options_.callers_run && active_ >= options_.slots) changed_.wait(mutex_);
+  if (options_.callers_run && patience == Patience::wait_for_turn) {
+    ++callers_;
+    while (!slot_free()) changed_.wait(mutex_);
+    --callers_;
+  }
+  const bool own = own_crew == this;
   ++active_;
-  --blocked_;
-  blocked_own_ -= own_crew == this;
+  active_own_ += own;
+  blocked_own_ -= own;
 }
 
 void Crew::stop() {
@@ -86,9 +102,11 @@ int Crew::spares() const {
   return spares_;
 }
 
-bool Crew::may_take() const {
-  return queue_->has_next() && active_ < options_.slots && (!options_.callers_run || blocked_ > 0);
+bool Crew::slot_free() const {
+  return active_ < options_.slots + (queue_->next_is_urgent() ? options_.urgent_slots : 0);
 }
+
+bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
 
 void Crew::serve() {
   own_crew = this;
@@ -96,13 +114,13 @@ void Crew::serve() {
     if (options_.on_thread_start) options_.on_thread_start();
   } catch (const std::exception& e) {
     spdlog::error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+  } catch (...) {
+    spdlog::error("windrow: on_thread_start threw, the thread goes on");
   }
   MutexLock lock(mutex_);
   while (true) {
     if (may_take()) {
-      // Whoever holds the turn goes on until nothing is ready: others have given up because it was taken.
-      do take_and_run();
-      while (queue_->has_next() && active_ < options_.slots);
+      take_and_run();
     } else if (stopping_) {
       return;
     } else {
@@ -112,7 +130,9 @@ void Crew::serve() {
 }
 
 void Crew::take_and_run() {
+  const bool own = own_crew == this;
   ++active_;
+  active_own_ += own;
   if (const auto pause = queue_->pause(); pause.count() > 0) {
     mutex_.unlock();
     std::this_thread::sleep_for(pause);
@@ -120,48 +140,57 @@ void Crew::take_and_run() {
   }
   if (queue_->has_next()) {  // another thread may have been quicker
     OpRecord& op = queue_->take();
+    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
     rouse();
     mutex_.unlock();
     run_(op, *this);
     mutex_.lock();
+    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
   }
   --active_;
+  active_own_ -= own;
   if (options_.callers_run) changed_.notify_all();
+}
+
+std::chrono::steady_clock::time_point Crew::patience_ends() const {
+  return last_event_ + (active_ == 0 ? patience_at_rest : patience_at_work);
 }
 
 void Crew::sleep() {
   ++idle_;
-  const std::uint64_t puts = puts_;
   if (queue_->empty() || queue_->has_next()) {
     changed_.wait(mutex_);
-  } else if (!changed_.wait_until(mutex_, std::chrono::steady_clock::now() + replay_patience)) {
-    if (puts == puts_ && active_ == 0) queue_->give_up_waiting();
+  } else if (std::chrono::steady_clock::now() < patience_ends()) {
+    changed_.wait_until(mutex_, patience_ends());
+  } else if (const std::string notice = queue_->give_up_waiting(); !notice.empty()) {
+    mutex_.unlock();
+    spdlog::warn("windrow: {}", notice);
+    mutex_.lock();
   }
   --idle_;
 }
 
 void Crew::rouse() {
   if (!may_take()) return;
-  const int looking = own_threads() - blocked_own_ - idle_ - active_;  // awake, and about to see this
-  if (options_.callers_run) {
+  const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to see this
+  if (looking > 0) return;
+  if (idle_ == 0) {
+    if (own_threads() - blocked_own_ < options_.slots + options_.urgent_slots) spawn();
+  } else if (options_.callers_run) {
     changed_.notify_all();  // callers sleep on it too
-  } else if (looking <= 0 && idle_ > 0) {
+  } else {
     changed_.notify_one();
-  } else if (looking <= 0 && own_threads() - blocked_own_ < options_.slots) {
-    spawn();
   }
 }
 
 bool Crew::spawn() {
-  const bool spare = options_.callers_run || own_threads() >= options_.slots;
-  if (spare && own_threads() >= (options_.callers_run ? 0 : options_.slots) + options_.max_spares) return false;
+  if (own_threads() >= regular_threads() + options_.max_spares + (options_.callers_run ? 1 : 0)) return false;
   try {
     threads_.emplace_back(&Crew::serve, this);
-  } catch (const std::system_error& e) {
-    spdlog::warn("windrow: crew '{}' cannot start another thread: {}", options_.name, e.what());
-    return false;
+  } catch (const std::system_error&) {
+    return false;  // with fewer threads the crew still makes progress; block() and start() see to that
   }
-  spares_ += spare;
+  spares_ += own_threads() > regular_threads();
   return true;
 }
 

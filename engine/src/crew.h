@@ -17,9 +17,11 @@ namespace windrow {
 struct CrewOptions {
   std::string name;
   int slots = 1;
+  /// More slots, for ops of positive priority only.
+  int urgent_slots = 0;
   /// Threads that may be added while ops of this crew wait inside.
   int max_spares = 0;
-  /// Ops run on the threads that call help(); the crew's own serve only while an op waits inside.
+  /// Ops run on the threads that push; the crew's own serve only what becomes ready when none of those is there.
   bool callers_run = false;
   std::function<void()> on_thread_start;
 };
@@ -27,9 +29,9 @@ struct CrewOptions {
 /// Owner of its threads. All members may be called by any thread.
 ///
 /// Invariants, under mutex_:
-///   1. active_ counts ops that run and do not wait inside. It exceeds slots only by ops whose wait has ended, and in a
-///      crew whose callers run never.
+///   1. active_ counts ops that run and do not wait inside. It exceeds the slots only by ops whose wait has ended.
 ///   2. If an op may be taken up, a thread is awake to do so, or will look again before it sleeps.
+///   3. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
 class Crew {
  public:
   using Run = std::function<void(OpRecord&, Crew&)>;
@@ -37,19 +39,24 @@ class Crew {
   Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, Run run);
   ~Crew();
 
-  /// Makes sure that one thread stands ready; throws Error if none can be started.
+  /// Makes sure that one thread stands ready; throws Error if none can be started. Not needed where callers run.
   void start();
   void add(OpRecord& op);
 
-  enum class Patience { wait_for_turn, give_up_if_taken };
-  /// Callers run: takes the turn, runs ops until none is ready. A thread that finds the turn taken and gives up may do
-  /// so because the holder looks again before it lets go.
+  enum class Patience {
+    wait_for_turn,     ///< until no op runs
+    give_up_if_taken,  ///< others will run what is ready
+  };
+  /// Callers run: this thread is about to make an op ready, and will then call help() to run it.
+  void announce();
+  /// Callers run: takes the turn, and runs ops until none is ready.
   void help(Patience patience);
 
   /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if nobody would be left to run
   /// what it waits for.
   void block();
-  void unblock();
+  /// Where callers run, this waits for the turn if the patience says so.
+  void unblock(Patience patience);
 
   /// Joins the threads; the queue is empty by then. Twice is fine.
   void stop();
@@ -63,29 +70,37 @@ class Crew {
   }
 
  private:
+  bool slot_free() const WINDROW_REQUIRES(mutex_);
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
   void take_and_run() WINDROW_REQUIRES(mutex_);
   void sleep() WINDROW_REQUIRES(mutex_);
+  /// The queue waits for a certain op: until when it may.
+  std::chrono::steady_clock::time_point patience_ends() const WINDROW_REQUIRES(mutex_);
   /// Wakes or starts a thread if an op may be taken up.
   void rouse() WINDROW_REQUIRES(mutex_);
   /// False if the limit is reached or the system refuses.
   bool spawn() WINDROW_REQUIRES(mutex_);
   int own_threads() const WINDROW_REQUIRES(mutex_) { return static_cast<int>(threads_.size()); }
+  int regular_threads() const { return options_.callers_run ? 0 : options_.slots + options_.urgent_slots; }
 
   const CrewOptions options_;
   const Run run_;
+  const bool holds_back_;  // the queue may
 
   mutable Mutex mutex_;
   CondVar changed_;  // an op may be taken up, a turn is free, or stopping_
   std::unique_ptr<ReadyQueue> queue_ WINDROW_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int active_ WINDROW_GUARDED_BY(mutex_) = 0;
+  int active_own_ WINDROW_GUARDED_BY(mutex_) = 0;   // of these, on own threads
   int idle_ WINDROW_GUARDED_BY(mutex_) = 0;         // own threads asleep
-  int blocked_ WINDROW_GUARDED_BY(mutex_) = 0;      // ops that wait inside
-  int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;  // of these, on own threads
-  int spares_ WINDROW_GUARDED_BY(mutex_) = 0;       // threads started for waits
-  std::uint64_t puts_ WINDROW_GUARDED_BY(mutex_) = 0;
+  int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;  // own threads whose op waits inside
+  int callers_ WINDROW_GUARDED_BY(mutex_) =
+      0;                                       // threads between announce() and the end of help(), while they run no op
+  int spares_ WINDROW_GUARDED_BY(mutex_) = 0;  // threads started for waits
+  std::chrono::steady_clock::time_point last_event_
+      WINDROW_GUARDED_BY(mutex_);  // the queue was empty, or an op was taken up or ended
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,6 +1,7 @@
 #include "failure.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -13,18 +14,36 @@ std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    return e.what();
+    return e.what() == nullptr ? "an exception whose what() is null" : e.what();
   } catch (...) {
     return "an exception that is no std::exception";
   }
 }
 
 std::string subject(const Failure& failure) {
-  return "op '" + failure.op + "' (pushed at " + where(failure.pushed_at) + ")";
+  if (failure.kind == Failure::Kind::lane) return "lane '" + failure.name + "'";
+  return "op '" + failure.name + "' (pushed at " + where(failure.pushed_at) + ")";
 }
 
+std::string_view predicate(Failure::Kind kind) {
+  switch (kind) {
+    case Failure::Kind::threw:
+    case Failure::Kind::lane:
+      return " failed: ";
+    case Failure::Kind::waited:
+      return " failed in a wait";
+    case Failure::Kind::skipped:
+      return " was skipped";
+    case Failure::Kind::lost:
+      return " was lost";
+  }
+  return "";
+}
+
+constexpr std::size_t named_in_text = 10;
+
 RootFailure& root_of(const FailurePtr& failure) {
-  // Every root is made by FailureLog::root as a RootFailure; only its atomics are touched.
+  // Every root is made as a RootFailure, by FailureLog::root; only its atomics are touched.
   return const_cast<RootFailure&>(static_cast<const RootFailure&>(failure->root()));
 }
 
@@ -32,7 +51,10 @@ bool active(const RootFailure& root) { return root.carriers.load() > 0; }
 
 std::string describe_all(const std::vector<FailurePtr>& failures) {
   std::string text;
-  for (const FailurePtr& failure : failures) text += (text.empty() ? "" : "; ") + failure->describe();
+  for (std::size_t i = 0; i < std::min(failures.size(), named_in_text); ++i) {
+    text += (i == 0 ? "" : "; ") + failures[i]->describe();
+  }
+  if (failures.size() > named_in_text) text += "; and " + std::to_string(failures.size() - named_in_text) + " more";
   return text;
 }
 
@@ -45,9 +67,10 @@ const Failure& Failure::root() const {
 }
 
 std::string Failure::describe() const {
-  if (!cause) return subject(*this) + " failed: " + message_of(error);
-  const std::string between = elided == 0 ? "" : " (" + std::to_string(elided) + " more skips between)";
-  return subject(*this) + " was skipped" + between + " because " + cause->describe();
+  const std::string what = subject(*this) + std::string(predicate(kind));
+  if (!cause) return what + message_of(error);
+  const std::string between = elided == 0 ? "" : " (" + std::to_string(elided) + " more failures between)";
+  return what + between + " because " + cause->describe();
 }
 
 OpError::OpError(std::vector<FailurePtr> failures)
@@ -55,24 +78,40 @@ OpError::OpError(std::vector<FailurePtr> failures)
 
 void OpError::rethrow_root() const { std::rethrow_exception(failures().front()->root().error); }
 
-FailurePtr FailureLog::root(const OpInfo& op, std::exception_ptr error) {
-  Roots dropped;
-  MutexLock lock(mutex_);
-  const auto known = std::find_if(roots_.begin(), roots_.end(), [&](const auto& r) { return r->error == error; });
-  if (known != roots_.end()) return *known;
+FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const OpError& e) {
+    const FailurePtr& first = e.failures().front();
+    if (root_of(first).log == this) return caused(Failure::Kind::waited, op, first);
+  } catch (...) {
+  }
+  return root(Failure::Kind::threw, op, std::move(error));
+}
+
+FailurePtr FailureLog::lane(const std::string& name, std::exception_ptr error) {
+  return root(Failure::Kind::lane, {.name = name}, std::move(error));
+}
+
+FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) {
   auto failure = std::make_shared<RootFailure>();
-  failure->op = op.name.empty() ? "op" : op.name;
+  failure->kind = kind;
+  failure->name = op.name;
   failure->pushed_at = op.pushed_at;
   failure->error = std::move(error);
+  failure->log = this;
+  Roots dropped;
+  MutexLock lock(mutex_);
   roots_.push_back(failure);
   if (roots_.size() >= prune_at_) dropped = prune();
   lock.unlock();
   return failure;
 }
 
-FailurePtr FailureLog::skip(const OpInfo& op, FailurePtr cause) {
+FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, FailurePtr cause) {
   auto failure = std::make_shared<Failure>();
-  failure->op = op.name.empty() ? "op" : op.name;
+  failure->kind = kind;
+  failure->name = op.name;
   failure->pushed_at = op.pushed_at;
   if (cause->depth < Failure::chain_limit) {
     failure->depth = cause->depth + 1;
@@ -93,8 +132,10 @@ void FailureLog::poison(VarState& var, FailurePtr failure) {
 
 void FailureLog::clear(VarState& var) {
   if (!var.poison) return;
-  --root_of(var.poison).carriers;
-  var.poison.reset();  // the log still holds the root
+  RootFailure& root = root_of(var.poison);
+  // In this order the log still holds the root, whose end would be user code.
+  var.poison.reset();
+  --root.carriers;
 }
 
 void FailureLog::mark_reported(std::span<const FailurePtr> failures) {

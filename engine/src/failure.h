@@ -11,18 +11,22 @@
 
 namespace windrow {
 
-/// The op that threw, with what must be known about it to report it neither never nor for ever.
+class FailureLog;
+
+/// A root, with what must be known about it to report it neither never nor for ever.
 struct RootFailure : Failure {
-  /// Variables poisoned by it or by a skip that it caused. Written under their lock bits.
+  const FailureLog* log = nullptr;
+  /// Variables poisoned by it or by what it caused. Written under their lock bits.
   std::atomic<std::int64_t> carriers{0};
   std::atomic<bool> reported{false};
 };
 
 class FailureLog {
  public:
-  /// A root; the same one if this very exception is known already, as when a dead lane reports it again.
-  FailurePtr root(const OpInfo& op, std::exception_ptr error) WINDROW_EXCLUDES(mutex_);
-  static FailurePtr skip(const OpInfo& op, FailurePtr cause);
+  /// The op threw `error`; where that is an OpError of a wait inside the op, the failure has that one's as its cause.
+  FailurePtr thrown(const OpInfo& op, std::exception_ptr error);
+  FailurePtr lane(const std::string& name, std::exception_ptr error);
+  static FailurePtr caused(Failure::Kind kind, const OpInfo& op, FailurePtr cause);
 
   /// Set and clear a variable's poison; its lock bit is held.
   static void poison(VarState& var, FailurePtr failure);
@@ -37,6 +41,8 @@ class FailureLog {
 
  private:
   using Roots = std::vector<std::shared_ptr<RootFailure>>;
+
+  FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) WINDROW_EXCLUDES(mutex_);
 
   /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code.
   Roots prune() WINDROW_REQUIRES(mutex_);

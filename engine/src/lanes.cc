@@ -35,6 +35,12 @@ Point LaneState::last() const {
   return last_;
 }
 
+FailurePtr LaneState::failure(FailureLog& log, const std::exception_ptr& error) {
+  MutexLock lock(mutex_);
+  if (!failure_) failure_ = log.lane(host.name, error);
+  return failure_;
+}
+
 void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKind)>& f) {
   for (Dep::Access& access : op.accesses()) {
     std::vector<Mark> marks;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "failure.h"
 #include "mutex.h"
 #include "op.h"
 #include "ready_queue.h"
@@ -18,9 +19,8 @@ namespace windrow {
 /// others that are ready wait here.
 class LaneState {
  public:
-  LaneState(LaneId index, HostLane description) : id(index), host(std::move(description)) {}
-  LaneState(LaneId index, std::shared_ptr<Lane> lane)
-      : id(index), host{std::string(lane->name()), lane->device(), 1}, ordered(std::move(lane)) {}
+  LaneState(LaneId index, HostLane description, std::shared_ptr<Lane> lane = nullptr)
+      : id(index), host(std::move(description)), ordered(std::move(lane)) {}
 
   const LaneId id;
   const HostLane host;                  ///< name, device and threads, of ordered lanes too
@@ -36,12 +36,15 @@ class LaneState {
   OpRecord* release() WINDROW_EXCLUDES(mutex_);
   /// The last recorded point, empty if there is none.
   Point last() const WINDROW_EXCLUDES(mutex_);
+  /// The root of what is lost by the lane's failure; made at the first call.
+  FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
   PriorityQueue waiting_ WINDROW_GUARDED_BY(mutex_);
   bool taken_ WINDROW_GUARDED_BY(mutex_) = false;
   Point last_ WINDROW_GUARDED_BY(mutex_);
+  FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
 };
 
 /// Calls `f(mark, kind)` for each point that the op's accesses come after: the last writer's, and for an exclusive

@@ -6,6 +6,11 @@ namespace windrow {
 
 static_assert(alignof(OpRecord) >= alignof(Dep::Access) && sizeof(OpRecord) % alignof(Dep::Access) == 0);
 
+std::string site(const OpInfo& info) {
+  return "op '" + std::string(info.name) + "' (pushed at " + info.pushed_at.file_name() + ":" +
+         std::to_string(info.pushed_at.line()) + ")";
+}
+
 OpRecord* OpRecord::create(std::span<const Dep::Access> accesses) {
   void* memory = ::operator new(sizeof(OpRecord) + accesses.size_bytes());
   auto* first = reinterpret_cast<Dep::Access*>(static_cast<std::byte*>(memory) + sizeof(OpRecord));

@@ -23,16 +23,19 @@ using Dep = Dependency<StdAtomics>;
 
 /// What errors and schedulers want to know of an op. A value.
 struct OpInfo {
-  std::string_view name;  ///< owned by the program or by the engine's name table
+  std::string_view name = "op";  ///< lives as long as the process
   std::source_location pushed_at{};
   LaneState* lane = nullptr;
   int priority = 0;
   bool run_always = false;
 };
 
+/// The op and where it was pushed, as messages name it.
+std::string site(const OpInfo& op);
+
 /// Behind DeclaredOp. Immutable after declare, but for the function's own state.
 struct DeclaredState {
-  Core* owner;
+  std::uint32_t engine;  ///< its number
   OpFunction function;
   std::vector<Dep::Access> accesses;  // canonical
   OpInfo info;
@@ -107,7 +110,7 @@ struct Residue {
 /// access may read them without.
 struct VarState : Dep::Var {
   Core* owner = nullptr;
-  std::string_view name;  ///< written while nobody has a handle
+  std::string_view name;  ///< written under the lock bit
   FailurePtr poison;
   std::uint64_t version = 0;
   std::unique_ptr<Residue> residue;  ///< guarded by the lock bit; empty unless an ordered lane touched the variable

@@ -1,7 +1,5 @@
 #include "ready_queue.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 namespace windrow {
@@ -49,11 +47,11 @@ std::chrono::microseconds ChaosQueue::pause() {
   return std::chrono::microseconds(random_() % longest_pause_us);
 }
 
-void ChaosQueue::give_up_waiting() {
-  if (!replaying()) return;
-  spdlog::warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed",
-               replay_[log_.size()]);
+std::string ChaosQueue::give_up_waiting() {
+  if (!replaying()) return {};
   diverged_ = true;
+  return "replay left its log at op " + std::to_string(replay_[log_.size()]) +
+         ", which does not become ready; going on by the seed";
 }
 
 }  // namespace windrow

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "op.h"
@@ -17,10 +18,14 @@ class ReadyQueue {
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() = 0;
+  /// Whether what take() would give has positive priority.
+  virtual bool next_is_urgent() const { return false; }
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
-  /// Called when the queue, though not empty, had nothing to give for a long time.
-  virtual void give_up_waiting() {}
+  /// Whether it may be without a next op although it is not empty.
+  virtual bool may_hold_back() const { return false; }
+  /// Called when the queue, though not empty, had nothing to give for a long time. What it returns is for the log.
+  virtual std::string give_up_waiting() { return {}; }
 };
 
 /// Highest priority first, then in the order pushed.
@@ -29,6 +34,7 @@ class PriorityQueue final : public ReadyQueue {
   void put(OpRecord& op) override;
   bool empty() const override { return heap_.empty(); }
   bool has_next() const override { return !heap_.empty(); }
+  bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->info.priority > 0; }
   OpRecord& take() override;
 
  private:
@@ -45,8 +51,9 @@ class ChaosQueue final : public ReadyQueue {
   bool has_next() const override { return !ready_.empty() && find_next() != ready_.size(); }
   OpRecord& take() override;
   std::chrono::microseconds pause() override;
+  bool may_hold_back() const override { return !replay_.empty(); }
   /// The program does not push what the log says: goes on by the seed.
-  void give_up_waiting() override;
+  std::string give_up_waiting() override;
 
   const std::vector<OpId>& log() const { return log_; }
   bool diverged() const { return diverged_; }

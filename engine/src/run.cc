@@ -17,11 +17,6 @@ class Core::Visit {
   Core& core_;
 };
 
-Running*& Running::innermost() {
-  thread_local Running* frame = nullptr;
-  return frame;
-}
-
 void ReadyList::push(Dep::Op& op) {
   op.next_ready = nullptr;
   *end_ = &op;
@@ -69,7 +64,8 @@ bool Core::points_reached(OpRecord& op) {
 void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error) {
   const Visit visit(*this);
   if (error && kind != AccessKind::overwrite) {
-    FailurePtr failure = failures_.root(mark.info, std::move(error));
+    FailurePtr of_lane = mark.info.lane->failure(failures_, error);
+    FailurePtr failure = FailureLog::caused(Failure::Kind::lost, mark.info, std::move(of_lane));
     MutexLock lock(point_mutex_);
     if (!op.lane_failure) op.lane_failure = std::move(failure);
   }
@@ -77,7 +73,6 @@ void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::e
   ReadyList ready;
   dispatch(op, ready);
   release_all(ready);
-  policy_->settle(Crew::Patience::give_up_if_taken);
 }
 
 void Core::dispatch(OpRecord& op, ReadyList& ready) {
@@ -107,18 +102,27 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) {
 }
 
 void Core::run(OpRecord& op, Crew* crew) {
-  Running frame{this, &op, crew, Running::innermost()};
-  Running::innermost() = &frame;
   auto poison = poisons(op);
   if (!poison.empty()) op.poison = std::move(poison.front());
   const bool skipped = op.poison && !op.info.run_always;
-  if (!skipped) invoke(op);
-  if (auto* body = std::get_if<AsyncBody>(&op.body); body != nullptr && !skipped) {
-    count_down(op, *body);
-  } else {
-    finish(op, skipped);
+  bool sync = true;
+  {
+    const Running frame(this, op, crew);
+    if (!skipped) invoke(op);
+    if (auto* body = std::get_if<AsyncBody>(&op.body); body != nullptr && !skipped) {
+      sync = false;
+      if (!count_down(op, *body)) return;  // its OnComplete finishes it, or has done so
+    }
+    op.body.emplace<std::monostate>();  // captures go before any successor runs
   }
-  Running::innermost() = frame.outer;
+  if (skipped) return finish(op, Outcome::skipped, std::nullopt);
+  const std::optional<Mark> mark = leave_point(op);
+  if (mark && sync && options.policy == Policy::serial) {
+    // A serial engine runs a device as it runs the host: each op to its end.
+    std::exception_ptr error;
+    wait_until_reached(mark->point, std::nullopt, error);
+  }
+  finish(op, op.error ? Outcome::failed : Outcome::ran, mark);
 }
 
 void Core::invoke(OpRecord& op) {
@@ -155,33 +159,37 @@ void Core::complete(OpRecord& op, std::exception_ptr outcome) {
   const Visit visit(*this);
   auto& body = std::get<AsyncBody>(op.body);
   body.outcome = std::move(outcome);
-  count_down(op, body);
-  policy_->settle(Crew::Patience::give_up_if_taken);
+  {
+    const Running frame(this, op, nullptr);
+    if (!count_down(op, body)) return;  // its function still runs
+    op.body.emplace<std::monostate>();
+  }
+  finish(op, op.error ? Outcome::failed : Outcome::ran, leave_point(op));
 }
 
-void Core::count_down(OpRecord& op, AsyncBody& body) {
-  if (body.parts.fetch_sub(1) != 1) return;
+bool Core::count_down(OpRecord& op, AsyncBody& body) {
+  if (body.parts.fetch_sub(1) != 1) return false;
   // An exception of the function itself tells more than the dropped token it leaves behind.
   if (!op.error) op.error = body.outcome;
-  finish(op, false);
+  return true;
 }
 
-void Core::finish(OpRecord& op, bool skipped) {
-  op.body.emplace<std::monostate>();  // captures go before any successor runs
+std::optional<Mark> Core::leave_point(OpRecord& op) {
+  if (!op.info.lane->ordered) return std::nullopt;
+  return Mark{op.info.lane->record(), op.id, op.info};
+}
+
+void Core::finish(OpRecord& op, Outcome outcome, const std::optional<Mark>& mark) {
   OpPtr owner(&op);
   LaneState& lane = *op.info.lane;
-  Outcome outcome = Outcome::ran;
   FailurePtr failure;
-  if (skipped) {
-    outcome = Outcome::skipped;
-    failure = FailureLog::skip(op.info, op.poison);
+  if (outcome == Outcome::skipped) {
+    failure = FailureLog::caused(Failure::Kind::skipped, op.info, op.poison);
     ++skipped_;
-  } else if (op.error) {
-    outcome = Outcome::failed;
-    failure = failures_.root(op.info, op.error);
+  } else if (outcome == Outcome::failed) {
+    failure = failures_.thrown(op.info, op.error);
     ++failed_;
   }
-  const std::optional<Mark> mark = lane.ordered && !skipped ? std::optional(leave_point(op)) : std::nullopt;
   VarState* ended = op.retires ? &var_of(op.accesses().front()) : nullptr;
 
   ReadyList ready;
@@ -193,17 +201,6 @@ void Core::finish(OpRecord& op, bool skipped) {
   if (OpRecord* next = lane.release()) policy_->add(*next);
   release_all(ready);
   one_less_pending();
-}
-
-Mark Core::leave_point(OpRecord& op) {
-  const Mark mark{op.info.lane->record(), op.id, op.info};
-  // A serial engine runs a device as it runs the host: each op to its end. An async op may be finished by a thread of
-  // the lane itself, which cannot wait for the lane.
-  if (options.policy == Policy::serial && Running::innermost() != nullptr) {
-    std::exception_ptr error;
-    wait_until_reached(mark.point, std::nullopt, error);
-  }
-  return mark;
 }
 
 void Core::settle_access(OpRecord& op, Dep::Access& access, Outcome outcome, const FailurePtr& failure,

@@ -20,7 +20,8 @@ class Serial final : public RunningPolicy {
 
   void start(LaneState&) override {}
   void add(OpRecord& op) override { crew_.add(op); }
-  void settle(Crew::Patience patience) override { crew_.help(patience); }
+  void before_push() override { crew_.announce(); }
+  void after_push(Crew::Patience patience) override { crew_.help(patience); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
 
@@ -68,32 +69,25 @@ class Chaos final : public Pool {
 
 class PerDevice final : public RunningPolicy {
  public:
-  PerDevice(const EngineOptions& options, Crew::Run run)
-      : options_(options),
-        run_(std::move(run)),
-        urgent_(crew_options(options, "host, urgent", 1), std::make_unique<PriorityQueue>(), run_) {}
+  PerDevice(const EngineOptions& options, Crew::Run run) : options_(options), run_(std::move(run)) {}
 
   void start(LaneState& lane) override {
-    const bool host = lane.id == host_lane;
-    if (host) urgent_.start();
-    open_crew(lane, host ? options_.workers : lane.host.threads).start();
+    CrewOptions crew = crew_options(options_, lane.host.name, lane.host.threads);
+    crew.urgent_slots = lane.id == host_lane ? 1 : 0;
+    MutexLock lock(mutex_);
+    crews_.try_emplace(lane.id.index, std::move(crew), std::make_unique<PriorityQueue>(), run_).first->second.start();
   }
 
-  void add(OpRecord& op) override {
-    LaneState& lane = *op.info.lane;
-    const bool urgent = lane.id == host_lane && op.info.priority > 0;
-    (urgent ? urgent_ : crew_of(lane)).add(op);
-  }
+  void add(OpRecord& op) override { crew_of(*op.info.lane).add(op); }
 
   void stop() override {
-    urgent_.stop();
     MutexLock lock(mutex_);
     for (auto& [lane, crew] : crews_) crew.stop();
   }
 
   int spares() const override {
     MutexLock lock(mutex_);
-    int sum = urgent_.spares();
+    int sum = 0;
     for (const auto& [lane, crew] : crews_) sum += crew.spares();
     return sum;
   }
@@ -104,17 +98,8 @@ class PerDevice final : public RunningPolicy {
     return crews_.at(lane.id.index);
   }
 
-  Crew& open_crew(const LaneState& lane, int slots) {
-    MutexLock lock(mutex_);
-    return crews_
-        .try_emplace(lane.id.index, crew_options(options_, lane.host.name, slots), std::make_unique<PriorityQueue>(),
-                     run_)
-        .first->second;
-  }
-
   const EngineOptions options_;
   const Crew::Run run_;
-  Crew urgent_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, Crew> crews_ WINDROW_GUARDED_BY(mutex_);  // by lane; never shrinks
 };

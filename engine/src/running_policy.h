@@ -15,8 +15,9 @@ class RunningPolicy {
   /// Before the first op, and for each lane added later before its first op. Throws Error if no thread can be started.
   virtual void start(LaneState& lane) = 0;
   virtual void add(OpRecord& op) = 0;
-  /// A thread that may have made ops ready has let go of all that it held: a policy without threads runs them here.
-  virtual void settle(Crew::Patience) {}
+  /// Around a push from outside the engine's ops; a policy that runs ops on the pushing thread does so in the second.
+  virtual void before_push() {}
+  virtual void after_push(Crew::Patience) {}
   virtual void stop() = 0;
 
   virtual int spares() const = 0;

@@ -2,51 +2,26 @@
 #include <algorithm>
 
 #include "core.h"
+#include "slots_free.h"
 
 namespace windrow {
 namespace {
 
-/// While it lives, the ops that run on this thread leave their slots to others.
-class SlotsFree {
- public:
-  SlotsFree() {
-    try {
-      for (Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
-        if (frame->crew == nullptr) continue;
-        frame->crew->block();
-        crews_.push_back(frame->crew);
-      }
-    } catch (...) {
-      take_back();
-      throw;
-    }
-  }
-  ~SlotsFree() { take_back(); }
-  SlotsFree(const SlotsFree&) = delete;
-  SlotsFree& operator=(const SlotsFree&) = delete;
+/// A wait inside an op that has lasted so long looks whether it can end. Most are over by then.
+constexpr std::chrono::milliseconds ring_patience{2};
 
- private:
-  void take_back() {
-    for (; !crews_.empty(); crews_.pop_back()) crews_.back()->unblock();
-  }
-  std::vector<Crew*> crews_;
-};
-
-/// The op's entry in the wait graph, while it waits.
+/// The entry in the wait graph of a thread's ops, while they wait.
 class Entry {
  public:
-  Entry(WaitGraph& graph, const Running* frame, OpRecord& wait) : graph_(graph), op_(frame ? frame->op : nullptr) {
-    if (op_ != nullptr) graph_.enter(*op_, wait);
+  Entry(const Running* frames, VarState& var, OpId wait) : frames_(frames) {
+    WaitGraph::of_process().enter(frames, var, wait);
   }
-  ~Entry() {
-    if (op_ != nullptr) graph_.leave(*op_);
-  }
+  ~Entry() { WaitGraph::of_process().leave(frames_); }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
  private:
-  WaitGraph& graph_;
-  const OpRecord* op_;
+  const Running* const frames_;
 };
 
 void refuse_on_ordered_lane() {
@@ -61,6 +36,24 @@ void refuse_on_ordered_lane() {
 
 }  // namespace
 
+/// Takes the wait back, unless it has been granted by the end of the scope.
+class Core::Withdrawal {
+ public:
+  Withdrawal(Core& core, Waiter& waiter, VarState& var, OpId wait)
+      : core_(core), waiter_(waiter), var_(var), wait_(wait) {}
+  ~Withdrawal() {
+    if (!waiter_.granted.is_set()) core_.withdraw(var_, wait_);
+  }
+  Withdrawal(const Withdrawal&) = delete;
+  Withdrawal& operator=(const Withdrawal&) = delete;
+
+ private:
+  Core& core_;
+  Waiter& waiter_;
+  VarState& var_;
+  const OpId wait_;
+};
+
 Running* Core::frame_of_mine() const {
   Running* frame = Running::innermost();
   while (frame != nullptr && frame->core != this) frame = frame->outer;
@@ -69,30 +62,53 @@ Running* Core::frame_of_mine() const {
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   refuse_on_ordered_lane();
-  const Running* frame = frame_of_mine();
-  ++(frame ? waits_in_ops_ : waits_);
-
-  const OpInfo wait_info = info({.name = "wait", .run_always = true, .pushed_at = from});
-  const auto waiter = std::make_shared<Waiter>();
-  OpPtr op(OpRecord::create(canonical(accesses, wait_info)));
-  op->id = ++last_wait_id_;
-  op->info = wait_info;
-  op->body = waiter;
-  const Entry entry(wait_graph_, frame, *op);
-  enter(std::move(op));
-  if (frame == nullptr) policy_->settle(Crew::Patience::give_up_if_taken);  // a wait, too, lets go of variables
-
-  if (!waiter->granted.is_set()) {
-    if (frame != nullptr) {
-      const std::string ring = wait_graph_.find_ring(*frame->op);
-      if (!ring.empty()) throw WaitCycleError("a wait that cannot end: " + ring);
-    }
-    const SlotsFree slots;
-    if (!waiter->granted.wait(deadline)) return false;
+  ++(frame_of_mine() ? waits_in_ops_ : waits_);
+  const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_, .run_always = true};
+  std::vector<FailurePtr> failures;
+  // One after the other: a wait that stood in several queues at once would hold up others for what it still awaits.
+  for (const Dep::Access& access : canonical(accesses, about)) {
+    if (!wait_one(access, about, deadline, failures)) return false;
   }
-  if (waiter->failures.empty()) return true;
-  FailureLog::mark_reported(waiter->failures);
-  throw OpError(waiter->failures);
+  if (failures.empty()) return true;
+  FailureLog::mark_reported(failures);
+  throw OpError(std::move(failures));
+}
+
+bool Core::wait_one(const Dep::Access& access, const OpInfo& about, Deadline deadline,
+                    std::vector<FailurePtr>& failures) {
+  const auto waiter = std::make_shared<Waiter>();
+  OpPtr op(OpRecord::create({&access, 1}));
+  const OpId id = op->id = ++last_wait_id_;
+  op->info = about;
+  op->body = waiter;
+  enter(std::move(op));
+  if (!waiter->granted.is_set() && !wait_long(*waiter, var_of(access), id, deadline)) return false;
+  failures.insert(failures.end(), waiter->failures.begin(), waiter->failures.end());
+  return true;
+}
+
+bool Core::wait_long(Waiter& waiter, VarState& var, OpId id, Deadline deadline) {
+  const Withdrawal unless_granted(*this, waiter, var, id);
+  const SlotsFree slots;
+  const Running* frames = Running::innermost();
+  // A wait that has a limit ends, so it closes no ring.
+  if (frames == nullptr || deadline) return waiter.granted.wait(deadline);
+  const Entry entry(frames, var, id);
+  if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
+  const std::string ring = WaitGraph::of_process().find_ring(frames);
+  if (!ring.empty()) throw WaitCycleError(ring);
+  return waiter.granted.wait(std::nullopt);
+}
+
+void Core::withdraw(VarState& var, OpId id) {
+  ReadyList ready;
+  Dep::Op* op = Dep::withdraw(
+      var, [&](Dep::Op& queued) { return static_cast<OpRecord&>(queued).id == id; },
+      [&](Dep::Op& next) { ready.push(next); });
+  if (op == nullptr) return;  // granted meanwhile: it ends by itself
+  OpRecord::destroy(static_cast<OpRecord*>(op));
+  release_all(ready);
+  one_less_pending();
 }
 
 bool Core::wait_all(Deadline deadline) {
@@ -105,10 +121,7 @@ bool Core::wait_all(Deadline deadline) {
   std::vector<FailurePtr> failures;
   {
     const SlotsFree slots;
-    do {
-      failures.clear();
-      if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
-    } while (pending_ != 0);
+    if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
   }
   for (FailurePtr& root : failures_.report()) {
     if (std::find(failures.begin(), failures.end(), root) == failures.end()) failures.push_back(std::move(root));
@@ -124,10 +137,10 @@ bool Core::wait_until_idle(Deadline deadline) {
     if (!deadline) {
       idle_.wait(idle_mutex_);
     } else if (!idle_.wait_until(idle_mutex_, *deadline)) {
-      break;
+      return pending_ == 0;
     }
   }
-  return pending_ == 0;
+  return true;
 }
 
 bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
@@ -140,7 +153,7 @@ bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& 
     const Point last = lane->last();
     std::exception_ptr error;
     if (last && !wait_until_reached(last, deadline, error)) return false;
-    if (error) failures.push_back(failures_.root({.name = lane->host.name, .lane = lane}, error));
+    if (error) failures.push_back(lane->failure(failures_, error));
   }
   return true;
 }

@@ -1,76 +1,107 @@
 #include "wait_graph.h"
 
-#include <deque>
 #include <mutex>
-#include <unordered_set>
+#include <set>
+
+#include "immortal.h"
+#include "running.h"
 
 namespace windrow {
 namespace {
 
-OpRecord& record_of(const Dep::Access& access) { return static_cast<OpRecord&>(*access.op); }
+/// What remains known of an op that may finish at any time.
+struct Seen {
+  OpKey key;
+  std::string_view name;
+  std::source_location pushed_at;
+  std::size_t waited_for_by;  // index of the op that cannot finish before it
+  std::vector<VarState*> vars;
+};
 
-std::string label_of(const OpRecord& op) {
-  const std::string name = op.is_wait() ? "a wait" : "op '" + std::string(op.info.name) + "'";
-  return name + " (" + op.info.pushed_at.file_name() + ":" + std::to_string(op.info.pushed_at.line()) + ")";
+constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+
+std::string label(const Seen& op) {
+  return "op '" + std::string(op.name) + "' (" + op.pushed_at.file_name() + ":" + std::to_string(op.pushed_at.line()) +
+         ")";
+}
+
+const OpRecord& record_of(const Dep::Access& access) { return static_cast<const OpRecord&>(*access.op); }
+
+/// Appends the ops that must finish before the one that stands at this place: all ahead of it, or for a reader all up
+/// to the last writer ahead. Waits among them wait for nothing else, so they are left out.
+void append_ahead(VarState& var, OpId place, std::size_t waited_for_by, std::vector<Seen>& found) {
+  const std::size_t old = found.size();
+  std::size_t end = old;  // behind the last one that counts for a reader
+  std::lock_guard lock(var.lock);
+  // Ops in a queue are alive, and what is read of them fixed, as long as its lock bit is held.
+  for (Dep::Access* access = var.head; access != nullptr; access = access->next) {
+    const OpRecord& op = record_of(*access);
+    if (op.id == place) {
+      if (!access->exclusive()) found.resize(end);
+      return;
+    }
+    if (op.is_wait()) continue;
+    Seen& seen = found.emplace_back(Seen{{var.owner, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
+    for (const Dep::Access& other : access->op->accesses()) {
+      if (other.var != &var) seen.vars.push_back(&var_of(other));
+    }
+    if (access->exclusive()) end = found.size();
+  }
+  found.resize(old);  // it has left the queue
+}
+
+std::string describe(const std::vector<Seen>& ops, std::size_t last) {
+  std::vector<std::size_t> ring{last};
+  for (std::size_t i = ops[last].waited_for_by; i != nobody; i = ops[i].waited_for_by) ring.push_back(i);
+  std::string text = "a wait that cannot end: ";
+  for (std::size_t i = ring.size(); i-- > 0;) {
+    text += label(ops[ring[i]]);
+    if (i > 0) text += i + 1 == ring.size() ? " waits for " : ", which waits for ";
+  }
+  return text;
 }
 
 }  // namespace
 
-WaitGraph::Node WaitGraph::snapshot(OpRecord& op) {
-  const auto accesses = op.accesses();
-  return {op.id, label_of(op), {accesses.begin(), accesses.end()}};
-}
+WaitGraph& WaitGraph::of_process() { return immortal<WaitGraph>(); }
 
-void WaitGraph::enter(const OpRecord& waiting, OpRecord& wait) {
+void WaitGraph::enter(const Running* frames, VarState& var, OpId wait) {
   MutexLock lock(mutex_);
-  waits_.insert_or_assign(waiting.id, snapshot(wait));
-}
-
-void WaitGraph::leave(const OpRecord& waiting) {
-  MutexLock lock(mutex_);
-  waits_.erase(waiting.id);
-}
-
-std::vector<WaitGraph::Node> WaitGraph::blockers(const Node& node) {
-  std::vector<Node> result;
-  for (const Dep::Access& wanted : node.accesses) {
-    std::lock_guard lock(wanted.var->lock);
-    // Ops in a queue are alive as long as its lock bit is held.
-    std::vector<Node> ahead;
-    for (const Dep::Access* access = wanted.var->head; access != nullptr; access = access->next) {
-      if (record_of(*access).id == node.id) {
-        result.insert(result.end(), ahead.begin(), ahead.end());
-        break;
-      }
-      if (access->exclusive() || wanted.exclusive()) ahead.push_back(snapshot(record_of(*access)));
-    }
+  for (; frames != nullptr; frames = frames->outer) {
+    waits_.insert_or_assign({frames->core, frames->op->id}, Place{&var, wait});
   }
-  return result;
 }
 
-std::string WaitGraph::find_ring(const OpRecord& waiting) const {
-  struct Step {
-    Node node;
-    std::string path;
-  };
-  std::unordered_set<OpId> seen;
-  std::deque<Step> open;
-  const auto follow_wait = [&](const Node& node, const std::string& path) {
-    MutexLock lock(mutex_);
-    const auto wait = waits_.find(node.id);
-    if (wait != waits_.end()) open.push_back({wait->second, path + " waits inside"});
-  };
-  const Node start{waiting.id, label_of(waiting), {}};
-  follow_wait(start, start.label);
-  while (!open.empty()) {
-    const Step step = std::move(open.front());
-    open.pop_front();
-    for (Node& next : blockers(step.node)) {
-      const std::string path = step.path + " for " + next.label;
-      if (next.id == waiting.id) return path;
-      if (!seen.insert(next.id).second) continue;
-      follow_wait(next, path);
-      open.push_back({std::move(next), path + " which is queued behind"});
+void WaitGraph::leave(const Running* frames) {
+  MutexLock lock(mutex_);
+  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core, frames->op->id});
+}
+
+std::string WaitGraph::find_ring(const Running* frames) const {
+  std::vector<Seen> ops;
+  std::set<OpKey> mine, known;
+  for (; frames != nullptr; frames = frames->outer) {
+    const OpInfo& info = frames->op->info;
+    ops.push_back({{frames->core, frames->op->id}, info.name, info.pushed_at, nobody, {}});
+    mine.insert(ops.back().key);
+  }
+  std::vector<Seen> ahead;
+  for (std::size_t next = 0; next < ops.size(); ++next) {
+    const OpKey key = ops[next].key;
+    std::vector<Place> places;
+    for (VarState* var : ops[next].vars) places.push_back({var, key.id});
+    {
+      MutexLock lock(mutex_);
+      const auto wait = waits_.find(key);
+      if (wait != waits_.end()) places.push_back(wait->second);
+    }
+    ahead.clear();
+    for (const Place& place : places) append_ahead(*place.var, place.op, next, ahead);
+    for (Seen& op : ahead) {
+      const bool closes = mine.contains(op.key);
+      if (!closes && !known.insert(op.key).second) continue;
+      ops.push_back(std::move(op));
+      if (closes) return describe(ops, ops.size() - 1);
     }
   }
   return {};

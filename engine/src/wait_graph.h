@@ -1,14 +1,15 @@
-// Finds waits inside ops that can never end.
+// Finds waits inside ops that can never end. One graph for the process, since a ring may run through several engines.
 //
 // Edges are "cannot finish before": from an op to those ahead of it in a queue that it conflicts with, and from an op
-// that waits inside to those its wait stands behind. Each edge, once seen, holds until its target finishes. So a walk
-// that starts at an unfinished op and comes back to it has found a true deadlock, although it never stops the engine:
-// the last edge holds because its target is unfinished, hence the one before it, and so on. The last edge of a ring is
-// always a wait, and every wait inside an op looks, so every ring is found.
+// that waits inside, without a time limit, to those its wait stands behind. Each edge, once seen, holds until its
+// target finishes. So a walk that starts at an unfinished op and comes back to it has found a true deadlock, although
+// it never stops an engine: the last edge holds because its target is unfinished, hence the one before it, and so on.
+// The last edge of a ring is always a wait, and every wait without a limit looks, so every ring is found.
 #pragma once
 
+#include <compare>
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "mutex.h"
@@ -16,27 +17,34 @@
 
 namespace windrow {
 
+struct Running;
+
+/// Names an op of the process for ever.
+struct OpKey {
+  const Core* core = nullptr;
+  OpId id = 0;
+  friend auto operator<=>(const OpKey&, const OpKey&) = default;
+};
+
 class WaitGraph {
  public:
-  /// The op `waiting` waits, inside, through the queued record `wait`.
-  void enter(const OpRecord& waiting, OpRecord& wait) WINDROW_EXCLUDES(mutex_);
-  void leave(const OpRecord& waiting) WINDROW_EXCLUDES(mutex_);
-  /// Describes a ring through `waiting`, which has entered; empty if there is none.
-  std::string find_ring(const OpRecord& waiting) const WINDROW_EXCLUDES(mutex_);
+  static WaitGraph& of_process();
+
+  /// The ops that run on this thread wait, inside, through the record `wait`, which is in the queue of `var`.
+  void enter(const Running* frames, VarState& var, OpId wait) WINDROW_EXCLUDES(mutex_);
+  void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
+  /// Describes a ring through one of the ops, which have entered; empty if there is none.
+  std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
 
  private:
-  /// What remains known of an op that may finish at any time.
-  struct Node {
-    OpId id = 0;
-    std::string label;
-    std::vector<Dep::Access> accesses;  // copies; only var and kind are used
+  /// A place in a queue.
+  struct Place {
+    VarState* var;
+    OpId op;
   };
-  static Node snapshot(OpRecord& op);
-  /// The ops ahead of `node` that it conflicts with; none if it has finished.
-  static std::vector<Node> blockers(const Node& node);
 
   mutable Mutex mutex_;
-  std::unordered_map<OpId, Node> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
+  std::map<OpKey, Place> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
 };
 
 }  // namespace windrow

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -199,6 +200,30 @@ TEST_P(EngineTest, ThreadsMayPushOverlappingVariablesInOppositeOrders) {
   }
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(counter, threads * pushes);
+}
+
+TEST_P(EngineTest, WaitAllTellsAlsoWhileOthersPush) {
+  Engine engine(options());
+  const Var mine = engine.new_var(), others = engine.new_var();
+  std::jthread other([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      engine.push([] {}, {mutate(others)});
+      engine.wait(others);
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    engine.push([] { throw std::runtime_error("no"); }, {mutate(mine)});
+    EXPECT_THROW(engine.wait_all(), OpError);
+    engine.heal(mine);
+  }
+}
+
+TEST_P(EngineTest, APatienceWithoutEndIsNone) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  engine.push([] { std::this_thread::sleep_for(1ms); }, {mutate(v)});
+  EXPECT_TRUE(engine.wait_for({read(v)}, std::chrono::nanoseconds::max()));
+  EXPECT_TRUE(engine.wait_all_for(std::chrono::nanoseconds::max()));
 }
 
 TEST_P(EngineTest, StatsCountWhatHappened) {

@@ -1,6 +1,8 @@
 // Poison: what a failing op does to what it touches, and what is told of it.
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "support.h"
 
@@ -102,8 +104,8 @@ TEST_P(ErrorTest, ARunAlwaysOpIsToldAndMayGoOn) {
       {read(a), mutate(c)}, {.run_always = true});
   engine.wait({read(b), read(c)});
   ASSERT_TRUE(told && told_async);
-  EXPECT_EQ(told->op, "load");
-  EXPECT_EQ(told_async->op, "load");
+  EXPECT_EQ(told->name, "load");
+  EXPECT_EQ(told_async->name, "load");
 }
 
 TEST_P(ErrorTest, AHealthyRunAlwaysOpIsToldNothing) {
@@ -169,7 +171,7 @@ TEST_P(ErrorTest, ALongChainKeepsItsEndsAndCountsTheRest) {
     engine.heal(even ? a : b);
   }
   const std::string text = error_of<OpError>([&] { engine.wait(a); });
-  contains(text, "more skips between");
+  contains(text, "more failures between");
   contains(text, "op 'root'");
   EXPECT_LT(text.size(), 5000u);
 }
@@ -182,6 +184,52 @@ TEST_P(ErrorTest, ManyForgottenErrorsDoNotPileUp) {
   }
   engine.wait(a);
   engine.wait_all();
+}
+
+TEST_P(ErrorTest, NamesOutliveTheStringsTheyWereMadeOf) {
+  const auto long_name = [](char letter) { return std::string(60, letter); };
+  {
+    PushOptions options{.name = long_name('x')};
+    std::vector<std::string> reused(100, long_name('#'));
+    engine.push(boom, {mutate(a)}, options);
+  }
+  contains(error_of<OpError>([&] { engine.wait(a); }), "op '" + long_name('x') + "'");
+}
+
+TEST_P(ErrorTest, OneExceptionThrownByTwoOpsIsTwoFailures) {
+  const auto lost = std::make_exception_ptr(std::runtime_error("connection lost"));
+  engine.push_async([=](OnComplete done) { done(lost); }, {mutate(a)}, {.name = "first"});
+  engine.push_async([=](OnComplete done) { done(lost); }, {mutate(b)}, {.name = "second"});
+  contains(error_of<OpError>([&] { engine.wait(a); }), "op 'first'");
+  contains(error_of<OpError>([&] { engine.wait(b); }), "op 'second'");
+}
+
+TEST_P(ErrorTest, AnErrorOfAWaitInsideBecomesTheCause) {
+  engine.push(
+      [&] {
+        engine.push(boom, {mutate(b)}, {.name = "inner"});
+        engine.wait(b);
+      },
+      {mutate(a)}, {.name = "outer"});
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  contains(text, "op 'outer'");
+  contains(text, "failed in a wait because op 'inner'");
+  EXPECT_EQ(text.find("boom"), text.rfind("boom"));
+}
+
+TEST_P(ErrorTest, AMessageThatIsNullIsAnErrorToo) {
+  struct Silent : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+  };
+  engine.push([] { throw Silent(); }, {mutate(a)});
+  contains(error_of<OpError>([&] { engine.wait(a); }), "an exception whose what() is null");
+}
+
+TEST_P(ErrorTest, TheTextOfManyFailuresIsShort) {
+  for (int i = 0; i < 5000; ++i) engine.push(boom, {});
+  const std::string text = error_of<OpError>([&] { engine.wait_all(); });
+  contains(text, "; and 4990 more");
+  EXPECT_LT(text.size(), 5000u);
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 //   interleavings                         all programs: 0 if the checker finds nothing
 //   interleavings --broken acquire|order  the lock bit without its acquire, ops that lock in opposite orders: 0 if the
 //                                         checker objects
-#include "windrow/engine/dependency.h"
-
 #include <cstdio>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
+
+#include "windrow/engine/dependency.h"
 
 namespace {
 constexpr std::memory_order acquire = std::memory_order_acquire, release = std::memory_order_release,
@@ -71,9 +71,9 @@ struct Pushed {
 /// For each thread what it pushes.
 using Program = std::vector<std::vector<Pushed>>;
 
-/// Each thread pushes its ops and runs what becomes ready by its hand. An op with exclusive access writes its variables'
-/// data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused. Relacy takes over new and
-/// delete, so nothing here allocates.
+/// Each thread pushes its ops and runs what becomes ready by its hand. An op with exclusive access writes its
+/// variables' data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused.
+/// Relacy takes over new and delete, so nothing here allocates.
 template <bool broken, int threads, int vars, const Program& program>
 struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   using Dep = windrow::Dependency<CheckedAtomics<broken>>;
@@ -126,7 +126,8 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
         if (access.exclusive()) cell($) = seen + 1;
       }
       ran($).fetch_add(1, rl::mo_relaxed);
-      Dep::leave(op, [](auto&) {}, [&](typename Dep::Op& next) { ready[count++] = &next; });
+      Dep::leave(
+          op, [](auto&) {}, [&](typename Dep::Op& next) { ready[count++] = &next; });
     }
   }
 
@@ -180,8 +181,10 @@ int check_all() {
 int main(int argc, char** argv) {
   const std::string broken = argc == 3 && std::string(argv[1]) == "--broken" ? argv[2] : "";
   if (argc == 1) return check_all();
-  if (broken == "acquire") return holds<Check<true, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
-  if (broken == "order") return holds<Check<false, 2, 2, opposite_orders>>("opposite orders", rl::sched_full, Expect::breaks) ? 1 : 0;
+  if (broken == "acquire")
+    return holds<Check<true, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
+  if (broken == "order")
+    return holds<Check<false, 2, 2, opposite_orders>>("opposite orders", rl::sched_full, Expect::breaks) ? 1 : 0;
   std::fprintf(stderr, "interleavings: expected no argument, --broken acquire or --broken order\n");
   return 2;
 }

@@ -179,7 +179,8 @@ TEST_P(LaneTest, OneOpAtATimeIsIssuedOnALane) {
   for (int i = 0; i < 50; ++i) {
     engine.push(
         [&] {
-          worst = std::max<int>(worst, ++inside);
+          const int now = ++inside;
+          if (now > worst) worst = now;
           std::this_thread::sleep_for(50us);
           --inside;
         },
@@ -194,6 +195,40 @@ TEST_P(LaneTest, AWaitInsideAnOpOfAnOrderedLaneIsRefused) {
   const std::string text = error_of<OpError>([&] { engine.wait(a); });
   EXPECT_NE(text.find("wait inside op 'issuer' on ordered lane 'one' would stop its device"), std::string::npos)
       << text;
+}
+
+TEST_P(LaneTest, ATokenMayBeCalledByTheLaneItself) {
+  int value = 0;
+  for (int i = 0; i < 20; ++i) {
+    engine.push_async(
+        [&](OnComplete done) {
+          one->launch([&value, token = std::make_shared<OnComplete>(std::move(done))] { ++value, (*token)(); });
+        },
+        {mutate(a)}, {.lane = on_one});
+    engine.push([&] { value *= 2; }, {mutate(a)});
+    engine.push([&] { one->launch([&] { value += 3; }); }, {mutate(a)}, {.lane = on_one});
+  }
+  int expected = 0;
+  for (int i = 0; i < 20; ++i) expected = 2 * (expected + 1) + 3;
+  ASSERT_TRUE(engine.wait_for({read(a)}, patience));
+  EXPECT_EQ(value, expected);
+}
+
+TEST_P(LaneTest, WhatIsLostNamesItsOpAndItsLane) {
+  const PushOptions first{.name = "first", .lane = on_one}, second{.name = "second", .lane = on_one};
+  engine.push([&] { one->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)}, first);
+  engine.push([&] { one->launch([] {}); }, {mutate(b)}, second);
+  const auto lost = [](const std::string& name, const PushOptions& options) {
+    return "op '" + name + "' (pushed at " + __FILE__ + ":" + std::to_string(options.pushed_at.line()) +
+           ") was lost because lane 'one' failed: device lost";
+  };
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait_all(); }), "lane 'one' failed: device lost");
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait(b); }), lost("second", second));
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait(a); }), lost("first", first));
+}
+
+TEST_P(LaneTest, ALaneIsAddedOnce) {
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.add_lane(one); }), "lane 'one' was added to this engine before");
 }
 
 TEST_P(LaneTest, AnAsyncOpOnALaneLeavesItsPointWhenItsTokenIsCalled) {

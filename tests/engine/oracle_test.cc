@@ -31,7 +31,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 27);
 }
 
-enum class Body { plain, async, async_elsewhere, nested, declared, fails, drops_token, on_lane };
+enum class Body { plain, async, async_elsewhere, nested, declared, fails, drops_token, on_lane, async_on_lane };
 
 struct Step {
   enum class Kind { op, retire, heal } kind = Kind::op;
@@ -68,7 +68,7 @@ Step random_step(std::mt19937_64& random, int id, const Features& features) {
   step.body = bodies[random() % std::size(bodies)];
   if (features.failures && one_in(20)) step.body = one_in(2) ? Body::fails : Body::drops_token;
   if (features.lanes > 0 && one_in(3)) {
-    step.body = Body::on_lane;
+    step.body = one_in(3) ? Body::async_on_lane : Body::on_lane;
     step.lane = static_cast<int>(random() % static_cast<unsigned>(features.lanes));
   }
   return step;
@@ -214,6 +214,15 @@ class Machine {
         on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
         return engine.push([work, lane = sims[static_cast<std::size_t>(step.lane)]] { lane->launch(work); }, accesses,
                            on_lane);
+      }
+      case Body::async_on_lane: {
+        PushOptions on_lane = options;
+        on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
+        return engine.push_async(
+            [work, lane = sims[static_cast<std::size_t>(step.lane)]](OnComplete done) {
+              lane->launch([work, token = std::make_shared<OnComplete>(std::move(done))] { work(), (*token)(); });
+            },
+            accesses, on_lane);
       }
     }
   }

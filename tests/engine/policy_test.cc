@@ -75,6 +75,37 @@ TEST(SerialPolicy, OpsOfManyThreadsRunOneAtATime) {
   EXPECT_EQ(worst, 1);
 }
 
+TEST(SerialPolicy, ATokenRunsNoOtherOpInsideItsCall) {
+  // The second token is called after the first, by the same thread; what the first one releases waits for the second.
+  Engine engine({.policy = Policy::serial});
+  const Var a = engine.new_var(), b = engine.new_var();
+  std::vector<OnComplete> tokens;
+  engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)); }, {mutate(a)});
+  engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)); }, {mutate(b)});
+  bool ran = false;
+  engine.push([&] { engine.wait(b), ran = true; }, {mutate(a)});
+  std::thread([&] {
+    for (OnComplete& token : tokens) token();
+  }).join();
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_TRUE(ran);
+}
+
+TEST(SerialPolicy, TwoEnginesMayPushToEachOther) {
+  Engine one({.policy = Policy::serial}), two({.policy = Policy::serial});
+  std::atomic<int> ran{0};
+  const auto play = [&](Engine& mine, Engine& other) {
+    for (int i = 0; i < 200; ++i) mine.push([&] { other.push([&] { ++ran; }, {}); }, {});
+  };
+  {
+    std::jthread first([&] { play(one, two); });
+    std::jthread second([&] { play(two, one); });
+  }
+  ASSERT_TRUE(one.wait_all_for(patience));
+  ASSERT_TRUE(two.wait_all_for(patience));
+  EXPECT_EQ(ran, 400);
+}
+
 TEST(PoolPolicy, AnyWorkerServesAnyLaneInTheOrderPushed) {
   // One worker for three lanes: serial would use this thread, per_device three threads, chaos another order.
   Engine engine({.policy = Policy::pool, .workers = 1});
@@ -146,6 +177,22 @@ TEST(PerDevicePolicy, ABusyHostKeepsNoDeviceFromRunning) {
   EXPECT_EQ(passed, 3);
 }
 
+TEST(PerDevicePolicy, UrgentOpsUseTheWorkersToo) {
+  Engine engine({.policy = Policy::per_device, .workers = 2});
+  std::atomic<int> inside{0};
+  Gate all_in;
+  for (int i = 0; i < 3; ++i) {
+    engine.push(
+        [&] {
+          if (++inside == 3) all_in.open();
+          EXPECT_TRUE(all_in.pass());
+        },
+        {}, {.priority = 1});
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(inside, 3);
+}
+
 TEST(ChaosPolicy, TheSeedDrawsTheOrder) {
   std::vector<int> straight(64);
   for (int i = 0; i < 64; ++i) straight[i] = i;
@@ -183,6 +230,18 @@ TEST(ChaosPolicy, AProgramThatLeftItsLogGoesOn) {
   engine.push([&] { ++value; }, {mutate(v)});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(value, 6);
+  EXPECT_TRUE(engine.stats().replay_diverged);
+}
+
+TEST(ChaosPolicy, AReplayThatCannotGoOnGivesUpAlthoughOpsKeepComing) {
+  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {99}});
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 8; ++i) {
+    engine.push([&] { ++ran; }, {});
+    std::this_thread::sleep_for(200ms);
+  }
+  EXPECT_GT(ran, 0);
+  ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_TRUE(engine.stats().replay_diverged);
 }
 

@@ -9,6 +9,7 @@
 //          and no cycle can arise. An op with nothing missing is ready.
 //   leave  unlinks the op's accesses one variable at a time and grants what has come to the front; an op whose last
 //          missing grant this was is ready.
+//   withdraw takes back an op of one access that has not been granted.
 //
 // Invariants of a queue, which hold whenever its lock bit is free:
 //   1. The list holds the accesses of all unfinished ops on the variable, in the order they joined.
@@ -165,17 +166,40 @@ struct Dependency {
       var.lock.lock();
       visit(access);
       unlink(access);
-      Op* released = grant_front(var);
+      Op* released = grant_from(var.head);
       var.lock.unlock();
-      while (released != nullptr) {
-        Op* next = released->next_ready;
-        ready(*released);
-        released = next;
-      }
+      report(released, ready);
     }
   }
 
+  /// Takes out of the queue the op with this one access for which `match(op)` holds, if it still stands there without
+  /// its grant; it is the caller's again. Else returns null: it was granted, or has left. `ready` as for leave.
+  template <class Match, class Ready>
+  static Op* withdraw(Var& var, Match&& match, Ready&& ready) {
+    var.lock.lock();
+    Access* access = var.tail;
+    while (access != nullptr && !access->granted && !match(*access->op)) access = access->prev;
+    Op* found = access != nullptr && !access->granted ? access->op : nullptr;
+    Op* released = nullptr;
+    if (found != nullptr) {
+      unlink(*access);
+      released = grant_from(access->next);
+    }
+    var.lock.unlock();
+    report(released, ready);
+    return found;
+  }
+
  private:
+  template <class Ready>
+  static void report(Op* released, Ready&& ready) {
+    while (released != nullptr) {
+      Op* next = released->next_ready;
+      ready(*released);
+      released = next;
+    }
+  }
+
   static AccessKind stronger(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
 
   /// Returns whether the access is granted at once.
@@ -210,13 +234,15 @@ struct Dependency {
     }
   }
 
-  /// Restores invariant 2 after an unlink; returns the ops that became ready, linked by next_ready.
-  static Op* grant_front(Var& var) {
-    Access* front = var.head;
+  /// Restores invariant 2 after an unlink that may have opened the way for `front`, and for the reads behind it.
+  /// Returns the ops that became ready, linked by next_ready.
+  static Op* grant_from(Access* front) {
     if (front == nullptr || front->granted) return nullptr;
+    const bool alone = front->exclusive();
+    const Access* ahead = front->prev;
+    if (ahead != nullptr && (alone || !ahead->granted || ahead->exclusive())) return nullptr;
     Op* first = nullptr;
     Op** end = &first;
-    const bool alone = front->exclusive();
     for (Access* access = front; access != nullptr && (access == front || (!alone && !access->exclusive()));
          access = access->next) {
       access->granted = true;

@@ -18,8 +18,10 @@
 //            is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
-//   Waiting  A wait inside an op hands its worker's place to a spare thread; one that could never end throws
-//            WaitCycleError. A wait inside an op of an ordered lane is refused, since it would stop the device's queue.
+//   Waiting  A wait inside an op hands its worker's place to a spare thread; one without a time limit that could never
+//            end throws WaitCycleError, also where the ring runs through several engines. A wait inside an op of an
+//            ordered lane is refused, since it would stop the device's queue. The engine sees only its own waits: ops
+//            that wait for each other by other means need as many workers as wait at once.
 #pragma once
 
 #include <chrono>
@@ -41,9 +43,10 @@ namespace windrow {
 
 /// Where and when ready ops run.
 enum class Policy {
-  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned
+  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned.
+               ///< What becomes ready by an OnComplete or a lane's point runs on a thread of the engine
   pool,        ///< on a pool of worker threads, whatever their lane
-  per_device,  ///< each lane has threads of its own, and the host one more for ops of positive priority
+  per_device,  ///< each lane has threads of its own, and the host one more that only takes ops of positive priority
   chaos,       ///< on a pool, in an order drawn at random among the ready ops: shows undeclared accesses
 };
 
@@ -63,10 +66,13 @@ struct EngineOptions {
   int workers = default_workers();
   /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
   int max_spare_threads = 256;
-  /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing.
+  /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
+  /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
+  /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
+  /// EngineStats::replay_diverged.
   std::uint64_t chaos_seed = 1;
   std::vector<OpId> chaos_replay;
-  /// Run first on each thread the engine starts.
+  /// Run first on each thread the engine starts; must not wait for the engine. What it throws goes to the log.
   std::function<void()> on_thread_start;
 };
 
@@ -125,7 +131,8 @@ class Engine {
  public:
   /// Throws MisuseError for options out of range. Starts no thread before the first push.
   explicit Engine(EngineOptions options = {});
-  /// shutdown(), and a warning in the log for each failure nobody was told of.
+  /// shutdown(), and a warning in the log for each failure nobody was told of. If an op holds the last owner of its own
+  /// engine, another thread does this.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -133,7 +140,7 @@ class Engine {
   Var new_var(OpName name = {});
 
   /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
-  /// Further use of the variable throws. After shutdown, `last` runs at once.
+  /// Further use of the variable throws. During and after shutdown this still works; after it, `last` runs at once.
   void retire(Var var, OpFunction last = nullptr, PushOptions options = {.name = "retire"});
 
   /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs.
@@ -146,7 +153,7 @@ class Engine {
   /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same
   /// time if all its accesses are reads; its function must allow that.
   DeclaredOp declare(OpFunction function, AccessList accesses, PushOptions options = {});
-  void push(const DeclaredOp& op);
+  void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
   /// Returns when the caller may do to the variables what the accesses say, all that was pushed before being done.
   /// Throws OpError if one that is read or mutated is poisoned.
@@ -168,7 +175,7 @@ class Engine {
   /// How many ops with mutate or overwrite access have run so far; skipped ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
-  /// Makes the lane known to the engine, which keeps it alive.
+  /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
 

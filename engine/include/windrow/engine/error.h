@@ -28,21 +28,29 @@ class WaitCycleError : public MisuseError {
   using MisuseError::MisuseError;
 };
 
-/// One op that threw, or was skipped because something it touches was poisoned. A value, shared and never changed.
+/// Why one op, or one lane, failed. A value, shared and never changed.
 ///
-/// `cause` is the failure that made this op be skipped, and empty at the root: the op that threw. Of a long chain the
-/// skips next to the root are kept, and the last one; `elided` counts those left out between that one and its cause.
+/// `cause` is the failure it comes from, and empty at the root: an op that threw, or a lane. Of a long chain the
+/// failures next to the root are kept, and the last one; `elided` counts those left out between that one and its cause.
 struct Failure {
+  enum class Kind {
+    threw,    ///< the op's function threw, or its OnComplete brought an error or was dropped
+    waited,   ///< the op's function let the error of a wait inside it pass
+    skipped,  ///< the op did not run, since something it touches was poisoned
+    lost,     ///< the op was issued on a lane that failed before it was done
+    lane,     ///< not an op: the lane itself failed
+  };
   static constexpr std::uint32_t chain_limit = 16;
 
-  std::string op;                  ///< name of the op, "op" if it had none
-  std::source_location pushed_at;  ///< where the program pushed it
-  std::exception_ptr error;        ///< what the root threw; empty for a skipped op
+  Kind kind = Kind::threw;
+  std::string name;                ///< of the op, "op" if it had none, or of the lane
+  std::source_location pushed_at;  ///< where the program pushed the op
+  std::exception_ptr error;        ///< at the root: what was thrown
   std::shared_ptr<const Failure> cause;
   std::uint32_t depth = 0;  ///< failures between this one and its root
   std::uint64_t elided = 0;
 
-  /// The op that threw.
+  /// Where it all came from.
   const Failure& root() const;
   /// One line: the op, where it was pushed, and the chain down to the root's message.
   std::string describe() const;
@@ -54,7 +62,7 @@ using FailurePtr = std::shared_ptr<const Failure>;
 class OpError : public Error {
  public:
   explicit OpError(std::vector<FailurePtr> failures);
-  /// At least one; each with its chain of causes.
+  /// At least one; each with its chain of causes. The text names the first ten.
   const std::vector<FailurePtr>& failures() const { return *failures_; }
   /// Throws what the first root threw, as it was.
   [[noreturn]] void rethrow_root() const;

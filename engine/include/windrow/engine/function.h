@@ -18,6 +18,7 @@ class Function;
 
 /// An owner of one callable, or of none. Callables of up to 64 bytes whose move does not throw live inside; larger ones
 /// on the heap. Accepts anything callable with `Args...` or, to spare the reader an unused parameter, with nothing.
+/// From a null pointer or an empty std::function it becomes empty itself.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:
@@ -31,6 +32,9 @@ class Function<Result(Args...)> {
            (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
             std::is_invocable_r_v<Result, std::decay_t<F>&>)) Function(F&& f) {
     using Target = std::decay_t<F>;
+    if constexpr (may_be_empty<std::remove_cvref_t<F>>) {
+      if (f == nullptr) return;
+    }
     if constexpr (fits<Target>) {
       ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
       table_ = &table_of<Inline<Target>>;
@@ -59,6 +63,13 @@ class Function<Result(Args...)> {
     void (*move)(void* from, void* to) noexcept;  // leaves `from` without a callable
     void (*destroy)(void*) noexcept;
   };
+
+  template <class T>
+  struct IsStdFunction : std::false_type {};
+  template <class S>
+  struct IsStdFunction<std::function<S>> : std::true_type {};
+  template <class T>
+  static constexpr bool may_be_empty = std::is_pointer_v<T> || std::is_member_pointer_v<T> || IsStdFunction<T>::value;
 
   template <class T>
   static constexpr bool fits = sizeof(T) <= inline_bytes &&

@@ -30,8 +30,8 @@ struct Point {
   friend bool operator==(const Point&, const Point&) = default;
 };
 
-/// An ordered lane, implemented by a device room. The engine calls record() and wait() from one thread at a time, in
-/// issue order; the other members from any thread.
+/// An ordered lane, implemented by a device room, and added to one engine only. That engine calls record() and wait()
+/// from one thread at a time, in issue order; the other members from any thread.
 ///
 /// Failure: a lane that fails at some point is failed from there on, and reports the same exception_ptr for each later
 /// point. A lane that waits for a failed point fails too. None of the members throws.
@@ -55,8 +55,9 @@ class Lane {
   virtual void when_reached(Point point, Reached callback) noexcept = 0;
 };
 
-/// Names a lane of one engine. A value; lane 0 is the host.
+/// Names a lane of one engine; the default one is the host's, of any engine. A value, made by Engine::add_lane.
 struct LaneId {
+  std::uint32_t engine = 0;
   std::uint32_t index = 0;
   friend bool operator==(const LaneId&, const LaneId&) = default;
 };

@@ -11,9 +11,9 @@ namespace windrow {
 class Core;
 struct OpRecord;
 
-/// Owner of the duty to complete one op. Call it once, from any thread: successors wait until then. A token that is
-/// destroyed uncalled fails the op, so a forgotten completion is an error and never a hang. The engine outlives the
-/// token, since its shutdown waits for the op.
+/// Owner of the duty to complete one op. Call it once, from any thread: successors wait until then, and until the op's
+/// function has returned. The call runs no other op. A token that is destroyed uncalled fails the op, so a forgotten
+/// completion is an error and never a hang. The engine outlives the token, since its shutdown waits for the op.
 class OnComplete {
  public:
   OnComplete(OnComplete&& other) noexcept

@@ -7,23 +7,22 @@
 
 namespace windrow {
 
-/// A view of a name. From a string literal it costs nothing; any other string is copied by the engine that is given it
-/// and kept as long as that engine lives, so names should tell kinds of ops, not count instances.
+/// A value, as cheap as a pointer. From a string literal it costs nothing. Any other string is looked up in a table of
+/// the process, which keeps each distinct one for ever: names should tell kinds of ops, not count instances.
 class OpName {
  public:
   constexpr OpName() = default;
   template <std::size_t N>
   consteval OpName(const char (&literal)[N]) : text_(literal, N - 1) {}
-  OpName(const std::string& text) : text_(text), literal_(false) {}
-  OpName(std::string_view text) : text_(text), literal_(false) {}
+  OpName(const std::string& text) : text_(keep(text)) {}
+  OpName(std::string_view text) : text_(keep(text)) {}
 
   constexpr std::string_view text() const { return text_; }
-  /// Whether the text lives as long as the program.
-  constexpr bool literal() const { return literal_; }
 
  private:
-  std::string_view text_;
-  bool literal_ = true;
+  static std::string_view keep(std::string_view text);
+
+  std::string_view text_;  // lives as long as the process
 };
 
 }  // namespace windrow

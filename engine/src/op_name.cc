@@ -1,0 +1,25 @@
+#include "windrow/engine/op_name.h"
+
+#include <string>
+#include <unordered_set>
+
+#include "immortal.h"
+#include "mutex.h"
+
+namespace windrow {
+namespace {
+
+struct Table {
+  Mutex mutex;
+  std::unordered_set<std::string> names WINDROW_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+std::string_view OpName::keep(std::string_view text) {
+  Table& all = immortal<Table>();
+  MutexLock lock(all.mutex);
+  return *all.names.emplace(text).first;
+}
+
+}  // namespace windrow
