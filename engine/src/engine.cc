@@ -56,17 +56,26 @@ int default_workers() {
 
 Engine::Engine(EngineOptions options) : core_(std::make_unique<Core>(std::move(options))) {}
 
+namespace {
+
+void end(std::unique_ptr<Core>& core) noexcept {
+  // Kept in its place meanwhile: ops that drain still push to it. Leaked rather than freed under ops that still run.
+  if (!core->end()) static_cast<void>(core.release());
+}
+
+}  // namespace
+
 Engine::~Engine() {
   if (core_->frame_of_mine() == nullptr) {
-    // Draining ops still use core_.
-    if (!core_->end()) static_cast<void>(core_.release());
+    end(core_);
     return;
   }
   // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine.
   Core* core = core_.release();
   try {
     std::thread([core] {
-      if (core->end()) delete core;
+      std::unique_ptr<Core> owner(core);
+      end(owner);
     }).detach();
   } catch (const std::exception& e) {
     spdlog::error("windrow: an engine that ends inside its own op is leaked, for want of a thread: {}", e.what());

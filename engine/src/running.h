@@ -7,8 +7,8 @@ namespace windrow {
 
 class Crew;
 
-/// One op whose function runs on this thread, or whose captures are being destroyed. Frames form a stack, since an op of
-/// one engine may push to a serial engine. Owner: the thread.
+/// One op whose function runs on this thread, or whose captures are being destroyed. Frames form a stack, since an op
+/// of one engine may push to a serial engine. Owner: the thread.
 struct Running {
   Running(Core* engine, OpRecord& running, Crew* slot);
   ~Running();

@@ -216,37 +216,35 @@ TEST_P(LifecycleTest, WhatARetireDoesAfterShutdownMayRetireButNotPush) {
 }
 
 TEST_P(LifecycleTest, AnOpMayHoldTheLastOwnerOfItsEngine) {
-  Gate ended;
   struct Watch {
-    Gate* gate;
+    std::shared_ptr<Gate> gate;
     ~Watch() { gate->open(); }
   };
-  auto watch = std::make_shared<Watch>(&ended);
   for (const bool async : {false, true}) {
-    std::jthread completer;
-    auto engine = std::make_shared<Engine>(options());
+    const auto ended = std::make_shared<Gate>(), pushed = std::make_shared<Gate>();
+    EngineOptions watched = options();
+    watched.on_thread_start = [watch = std::make_shared<Watch>(ended)] {};  // kept as long as the engine lives
+    auto engine = std::make_shared<Engine>(std::move(watched));
     Engine& alive = *engine;
-    const Var v = engine->new_var();
-    Gate pushed;
+    const Var v = alive.new_var();
+    std::jthread completer;
     if (async) {
       alive.push_async(
-          [engine = std::move(engine), &completer, &pushed](OnComplete done) {
-            completer = std::jthread([&pushed, done = std::move(done)]() mutable {
-              EXPECT_TRUE(pushed.pass());
+          [engine = std::move(engine), &completer, pushed](OnComplete done) {
+            completer = std::jthread([pushed, done = std::move(done)]() mutable {
+              EXPECT_TRUE(pushed->pass());
               done();
             });
           },
           {mutate(v)});
-    } else if (GetParam().policy == Policy::serial) {
-      alive.push([engine = std::move(engine)] {}, {mutate(v)});
     } else {
-      alive.push([engine = std::move(engine), &pushed] { EXPECT_TRUE(pushed.pass()); }, {mutate(v)});
+      // A serial engine runs the op, and loses its owner, inside this push.
+      if (GetParam().policy == Policy::serial) pushed->open();
+      alive.push([engine = std::move(engine), pushed] { EXPECT_TRUE(pushed->pass()); }, {mutate(v)});
     }
-    pushed.open();
-    std::this_thread::sleep_for(20ms);
+    pushed->open();
+    EXPECT_TRUE(ended->pass());
   }
-  watch.reset();
-  EXPECT_TRUE(ended.pass());
 }
 
 TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDrains) {
