@@ -51,7 +51,6 @@ class Core {
   bool end() noexcept;
   EngineStats stats() const;
   const RunningPolicy& policy() const { return *policy_; }
-  FailureLog& failures() { return failures_; }
   Running* frame_of_mine() const;
 
   // ---- waiting (wait.cc) ----
