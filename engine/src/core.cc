@@ -58,13 +58,18 @@ class Core::Push {
 Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
+  WaitGraph::of_process().add_engine(number);
   policy_ = make_policy(options, [this](OpRecord& op, Crew& crew) { run(op, &crew); });
 }
+
+Core::~Core() { WaitGraph::of_process().remove_engine(number); }
 
 Var Core::new_var(OpName name) {
   MutexLock lock(table_mutex_);
   if (free_vars_.empty()) {
-    vars_.emplace_back().owner = this;
+    VarState& made = vars_.emplace_back();
+    made.owner = this;
+    made.engine = number;
     if (free_vars_.capacity() < vars_.size()) free_vars_.reserve(2 * vars_.size());  // so that free() needs no memory
     free_vars_.push_back(&vars_.back());
   }
@@ -113,7 +118,7 @@ std::vector<Dep::Access> Core::canonical(AccessList accesses, const OpInfo& info
   return result;
 }
 
-void Core::submit(OpPtr op) {
+void Core::submit(OpPtr& op) {
   const Push push(*this);
   // Counted before looking: either shutdown sees this, or this sees that shutdown has begun.
   ++pending_;
@@ -122,7 +127,8 @@ void Core::submit(OpPtr op) {
     const Life life = life_;
     const bool open = life == Life::running || op->retires || (life == Life::draining && frame_of_mine());
     if (!open) throw MisuseError("push of " + site(op->info) + " after shutdown of its engine");
-    enter(std::move(op));
+    op->after_end = life == Life::stopped;
+    enter(op);
   } catch (...) {
     one_less_pending();
     throw;
@@ -130,37 +136,37 @@ void Core::submit(OpPtr op) {
   one_less_pending();
 }
 
-void Core::enter(OpPtr op) {
-  if (!op->is_wait()) {
-    if (life_ != Life::stopped) std::call_once(op->info.lane->started, [&] { policy_->start(*op->info.lane); });
-    op->id = ++last_id_;
-  }
+void Core::enter(OpPtr& op) {
+  LaneState& lane = *op->info.lane;
+  if (!op->after_end) std::call_once(lane.started, [&] { policy_->start(lane); });
+  op->id = ++last_id_;
   ++pending_;
+  OpRecord& entered = *op;
   ReadyList ready;
-  OpRecord& entered = *op.release();  // may be gone as soon as it has joined
   switch (Dep::join(entered)) {
     case Dep::Join::ready:
+      static_cast<void>(op.release());
       release(entered, ready);
       release_all(ready);
       break;
     case Dep::Join::waiting:
+      static_cast<void>(op.release());  // may be gone already
       break;
     case Dep::Join::refused:
       one_less_pending();
-      refuse(entered);
+      refuse(op->info, op->accesses());
   }
 }
 
-void Core::refuse(OpRecord& op) {
-  const OpPtr owner(&op);
+void Core::refuse(const OpInfo& op, std::span<Dep::Access> accesses) {
   std::string what = "a variable";
-  for (const Dep::Access& access : op.accesses()) {
+  for (const Dep::Access& access : accesses) {
     VarState& var = var_of(access);
     std::lock_guard lock(var.lock);
     // The name of a later life of the record would mislead.
     if (var.retired && var.generation == access.generation) what = "variable '" + std::string(var.name) + "'";
   }
-  throw MisuseError(site(op.info) + " names " + what + ", which was retired");
+  throw MisuseError(site(op) + " names " + what + ", which was retired");
 }
 
 void Core::retire(Var var, OpFunction last, const PushOptions& push) {
@@ -170,14 +176,14 @@ void Core::retire(Var var, OpFunction last, const PushOptions& push) {
   op->info.run_always = true;
   op->body = std::move(last);
   op->retires = true;
-  submit(std::move(op));
+  submit(op);
 }
 
 void Core::heal(Var var, const PushOptions& push) {
   const OpInfo about = info(push);
   OpPtr op(OpRecord::create(canonical({overwrite(var)}, about)));
   op->info = about;
-  submit(std::move(op));
+  submit(op);
 }
 
 std::uint64_t Core::version(Var var, const OpInfo& info) const {

@@ -32,15 +32,17 @@ class ReadyList {
 class Core {
  public:
   explicit Core(EngineOptions options);
+  /// After shutdown.
+  ~Core();
 
   // ---- front (core.cc): records are made, checked and entered ----
   Var new_var(OpName name);
   OpInfo info(const PushOptions& push);
   /// The accesses as join wants them. Throws MisuseError for an empty or foreign variable.
   std::vector<Dep::Access> canonical(AccessList accesses, const OpInfo& info) const;
-  /// Enters the op. Throws MisuseError if the engine is shut down or a variable retired, Error if no thread can be
-  /// started; the op is gone then and has left no trace.
-  void submit(OpPtr op);
+  /// Enters the op and takes it over. Throws MisuseError if the engine is shut down or a variable retired, Error if no
+  /// thread can be started; the op then is still the caller's, so that what it captured ends outside the engine.
+  void submit(OpPtr& op);
   void retire(Var var, OpFunction last, const PushOptions& push);
   void heal(Var var, const PushOptions& push);
   std::uint64_t version(Var var, const OpInfo& info) const;
@@ -75,16 +77,15 @@ class Core {
   VarState& state_of(Var var, const OpInfo& info) const;
   LaneState& lane(LaneId id);
   /// Counts the op as pending and joins it to its queues.
-  void enter(OpPtr op);
-  [[noreturn]] void refuse(OpRecord& op);
+  void enter(OpPtr& op);
+  [[noreturn]] void refuse(const OpInfo& op, std::span<Dep::Access> accesses);
   void drain();
   void free(VarState& var);
 
   // waiting
-  bool wait_one(const Dep::Access& access, const OpInfo& info, Deadline deadline, std::vector<FailurePtr>& failures);
-  /// Waits where it may take long; throws WaitCycleError.
-  bool wait_long(Waiter& waiter, VarState& var, OpId id, Deadline deadline);
-  class Withdrawal;
+  class Waits;
+  bool wait_long(Waiter& waiter, WaitGraph::Place place, Deadline deadline);
+  bool wait_for_points(Waiter& waiter, Deadline deadline);
   void withdraw(VarState& var, OpId id);
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
@@ -95,8 +96,9 @@ class Core {
   void release(OpRecord& op, ReadyList& ready);
   void release_all(ReadyList& ready);
   bool points_reached(OpRecord& op);
+  FailurePtr lost(const Mark& mark, const std::exception_ptr& error);
   void point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error);
-  void dispatch(OpRecord& op, ReadyList& ready);
+  void dispatch(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready);
   void issue_waits(OpRecord& op);
   void invoke(OpRecord& op);

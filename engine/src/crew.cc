@@ -61,7 +61,7 @@ void Crew::block() {
   active_own_ -= own;
   blocked_own_ += own;
   const bool nobody_left = own_threads() == blocked_own_;
-  if (nobody_left && (!options_.callers_run || !queue_->empty()) && !spawn()) {
+  if (nobody_left && (own || !options_.callers_run || !queue_->empty()) && !spawn()) {
     ++active_;
     active_own_ += own;
     blocked_own_ -= own;
@@ -171,7 +171,9 @@ void Crew::sleep() {
 }
 
 void Crew::rouse() {
-  if (!may_take()) return;
+  // A queue that holds back needs a thread too: to see that it does not for ever.
+  const bool held_back = holds_back_ && !queue_->empty() && slot_free() && callers_ == 0;
+  if (!may_take() && !held_back) return;
   const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to see this
   if (looking > 0) return;
   if (idle_ == 0) {

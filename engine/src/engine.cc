@@ -92,7 +92,7 @@ void Engine::push(OpFunction function, AccessList accesses, PushOptions options)
   OpPtr op(OpRecord::create(core_->canonical(accesses, info)));
   op->info = info;
   op->body = std::move(function);
-  core_->submit(std::move(op));
+  core_->submit(op);
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
@@ -101,7 +101,7 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions
   OpPtr op(OpRecord::create(core_->canonical(accesses, info)));
   op->info = info;
   op->body.emplace<AsyncBody>(std::move(function));
-  core_->submit(std::move(op));
+  core_->submit(op);
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, PushOptions options) {
@@ -120,7 +120,7 @@ void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   op->info = declared.state_->info;
   op->info.pushed_at = pushed_at;
   op->body = declared.state_;
-  core_->submit(std::move(op));
+  core_->submit(op);
 }
 
 void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)}, std::nullopt, from); }

@@ -83,10 +83,36 @@ FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) {
     std::rethrow_exception(error);
   } catch (const OpError& e) {
     const FailurePtr& first = e.failures().front();
-    if (root_of(first).log == this) return caused(Failure::Kind::waited, op, first);
+    if (root_of(first).log == number_) {
+      list_again(first);
+      return caused(Failure::Kind::waited, op, first);
+    }
   } catch (...) {
   }
   return root(Failure::Kind::threw, op, std::move(error));
+}
+
+void FailureLog::list_again(FailurePtr failure) {
+  while (failure->cause) failure = failure->cause;
+  auto root = std::const_pointer_cast<RootFailure>(std::static_pointer_cast<const RootFailure>(std::move(failure)));
+  MutexLock lock(mutex_);
+  root->reported = false;  // as part of another failure it is news
+  if (root->listed) return;
+  root->listed = true;
+  roots_.push_back(std::move(root));
+}
+
+std::uint64_t FailureLog::next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+FailureLog::Hold::Hold(const FailurePtr& failure) : failure_(failure) {
+  if (failure_) ++root_of(failure_).carriers;
+}
+
+FailureLog::Hold::~Hold() {
+  if (failure_) --root_of(failure_).carriers;
 }
 
 FailurePtr FailureLog::lane(const std::string& name, std::exception_ptr error) {
@@ -99,7 +125,7 @@ FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception
   failure->name = op.name;
   failure->pushed_at = op.pushed_at;
   failure->error = std::move(error);
-  failure->log = this;
+  failure->log = number_;
   Roots dropped;
   MutexLock lock(mutex_);
   roots_.push_back(failure);
@@ -167,6 +193,7 @@ std::vector<FailurePtr> FailureLog::unreported() {
 FailureLog::Roots FailureLog::prune() {
   const auto kept =
       std::partition(roots_.begin(), roots_.end(), [](const auto& root) { return active(*root) || !root->reported; });
+  for (auto root = kept; root != roots_.end(); ++root) (*root)->listed = false;
   Roots dropped(std::make_move_iterator(kept), std::make_move_iterator(roots_.end()));
   roots_.erase(kept, roots_.end());
   prune_at_ = std::max<std::size_t>(64, 2 * roots_.size());

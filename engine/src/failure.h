@@ -15,10 +15,11 @@ class FailureLog;
 
 /// A root, with what must be known about it to report it neither never nor for ever.
 struct RootFailure : Failure {
-  const FailureLog* log = nullptr;
+  std::uint64_t log = 0;  ///< number of the log that made it
   /// Variables poisoned by it or by what it caused. Written under their lock bits.
   std::atomic<std::int64_t> carriers{0};
   std::atomic<bool> reported{false};
+  bool listed = true;  ///< in its log; guarded by the log's mutex
 };
 
 class FailureLog {
@@ -32,6 +33,18 @@ class FailureLog {
   static void poison(VarState& var, FailurePtr failure);
   static void clear(VarState& var);
 
+  /// While it lives, the log keeps the root of the failure.
+  class Hold {
+   public:
+    explicit Hold(const FailurePtr& failure);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    const FailurePtr failure_;
+  };
+
   static void mark_reported(std::span<const FailurePtr> failures);
 
   /// The roots that wait_all has to name, now marked as reported.
@@ -44,9 +57,13 @@ class FailureLog {
 
   FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) WINDROW_EXCLUDES(mutex_);
 
+  void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
   /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code.
   Roots prune() WINDROW_REQUIRES(mutex_);
 
+  static std::uint64_t next_number();
+
+  const std::uint64_t number_ = next_number();
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

@@ -41,11 +41,26 @@ struct DeclaredState {
   OpInfo info;
 };
 
-/// Where a thread waits for the moment its accesses are granted. Shared by that thread and the queued op, either of
-/// which may be gone first.
+/// A point and the op that left it.
+struct Mark {
+  Point point;
+  OpId op = 0;
+  OpInfo info;
+};
+
+/// A mark that an access comes after.
+struct Awaited {
+  Mark mark;
+  AccessKind kind;
+};
+
+/// Where a thread waits for the moment its access is granted. Shared by that thread and the queued op, either of which
+/// may be gone first.
 struct Waiter {
   Signal granted;
-  std::vector<FailurePtr> failures;  ///< written before `granted`
+  // Written before `granted`:
+  std::vector<FailurePtr> failures;
+  std::vector<Awaited> points;  ///< what the thread still has to wait for
 };
 
 struct AsyncBody {
@@ -71,6 +86,10 @@ struct OpRecord : Dep::Op {
   static constexpr OpId first_wait_id = OpId{1} << 63;
   bool is_wait() const { return id >= first_wait_id; }
 
+  /// A wait that ends by itself some time. Fixed before the op joins.
+  bool limited = false;
+  /// The engine has ended: the op runs on the thread that pushes it.
+  bool after_end = false;
   OpId id = 0;  ///< fixed, like `info`, before the op joins: others may look at both as long as it is queued
   OpInfo info;
   Body body;
@@ -91,13 +110,6 @@ struct OpDeleter {
 };
 using OpPtr = std::unique_ptr<OpRecord, OpDeleter>;
 
-/// A point and the op that left it.
-struct Mark {
-  Point point;
-  OpId op = 0;
-  OpInfo info;
-};
-
 /// What outlives a variable's empty queue: the points of its last writer and of the readers since, one for each lane.
 struct Residue {
   std::optional<Mark> writer;
@@ -110,7 +122,8 @@ struct Residue {
 /// access may read them without.
 struct VarState : Dep::Var {
   Core* owner = nullptr;
-  std::string_view name;  ///< written under the lock bit
+  std::uint32_t engine = 0;  ///< the owner's number
+  std::string_view name;     ///< written under the lock bit
   FailurePtr poison;
   std::uint64_t version = 0;
   std::unique_ptr<Residue> residue;  ///< guarded by the lock bit; empty unless an ordered lane touched the variable

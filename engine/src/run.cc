@@ -36,14 +36,14 @@ void Core::release_all(ReadyList& ready) {
 }
 
 void Core::release(OpRecord& op, ReadyList& ready) {
-  if (!has_ordered_ || points_reached(op)) dispatch(op, ready);
+  if (op.is_wait()) {
+    end_wait(op, ready);
+  } else if (!has_ordered_ || points_reached(op)) {
+    dispatch(op);
+  }
 }
 
 bool Core::points_reached(OpRecord& op) {
-  struct Awaited {
-    Mark mark;
-    AccessKind kind;
-  };
   std::vector<Awaited> awaited;
   const Lane* own = op.info.lane->ordered.get();
   for_each_mark(op, [&](const Mark& mark, AccessKind kind) {
@@ -64,22 +64,21 @@ bool Core::points_reached(OpRecord& op) {
 void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error) {
   const Visit visit(*this);
   if (error && kind != AccessKind::overwrite) {
-    FailurePtr of_lane = mark.info.lane->failure(failures_, error);
-    FailurePtr failure = FailureLog::caused(Failure::Kind::lost, mark.info, std::move(of_lane));
+    FailurePtr failure = lost(mark, error);
     MutexLock lock(point_mutex_);
     if (!op.lane_failure) op.lane_failure = std::move(failure);
   }
   if (op.pending.fetch_sub(1) != 1) return;
-  ReadyList ready;
-  dispatch(op, ready);
-  release_all(ready);
+  dispatch(op);
 }
 
-void Core::dispatch(OpRecord& op, ReadyList& ready) {
-  if (op.is_wait()) {
-    end_wait(op, ready);
-  } else if (life_ == Life::stopped) {
-    run(op, nullptr);  // a retire after shutdown
+FailurePtr Core::lost(const Mark& mark, const std::exception_ptr& error) {
+  return FailureLog::caused(Failure::Kind::lost, mark.info, mark.info.lane->failure(failures_, error));
+}
+
+void Core::dispatch(OpRecord& op) {
+  if (op.after_end) {
+    run(op, nullptr);
   } else if (op.info.lane->admit(op)) {
     policy_->add(op);
   }
@@ -88,15 +87,13 @@ void Core::dispatch(OpRecord& op, ReadyList& ready) {
 void Core::end_wait(OpRecord& op, ReadyList& ready) {
   const OpPtr owner(&op);
   const auto waiter = std::get<std::shared_ptr<Waiter>>(op.body);
-  auto failures = poisons(op);
-  const bool past = !op.lane_failure;
+  waiter->failures = poisons(op);
+  if (has_ordered_) {
+    // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
+    for_each_mark(op, [&](const Mark& mark, AccessKind kind) { waiter->points.push_back({mark, kind}); });
+  }
   Dep::leave(
-      op,
-      [&](Dep::Access& access) {
-        if (past) clear_marks(var_of(access), access.kind);
-      },
-      [&](Dep::Op& next) { ready.push(next); });
-  waiter->failures = std::move(failures);
+      op, [](Dep::Access&) {}, [&](Dep::Op& next) { ready.push(next); });
   waiter->granted.set();
   one_less_pending();
 }
@@ -107,7 +104,7 @@ void Core::run(OpRecord& op, Crew* crew) {
   const bool skipped = op.poison && !op.info.run_always;
   bool sync = true;
   {
-    const Running frame(this, op, crew);
+    const Running frame(*this, op, crew);
     if (!skipped) invoke(op);
     if (auto* body = std::get_if<AsyncBody>(&op.body); body != nullptr && !skipped) {
       sync = false;
@@ -160,7 +157,7 @@ void Core::complete(OpRecord& op, std::exception_ptr outcome) {
   auto& body = std::get<AsyncBody>(op.body);
   body.outcome = std::move(outcome);
   {
-    const Running frame(this, op, nullptr);
+    const Running frame(*this, op, nullptr);
     if (!count_down(op, body)) return;  // its function still runs
     op.body.emplace<std::monostate>();
   }
@@ -193,12 +190,16 @@ void Core::finish(OpRecord& op, Outcome outcome, const std::optional<Mark>& mark
   VarState* ended = op.retires ? &var_of(op.accesses().front()) : nullptr;
 
   ReadyList ready;
-  Dep::leave(
-      op, [&](Dep::Access& access) { settle_access(op, access, outcome, failure, mark); },
-      [&](Dep::Op& next) { ready.push(next); });
+  {
+    const FailureLog::Hold hold(failure);
+    Dep::leave(
+        op, [&](Dep::Access& access) { settle_access(op, access, outcome, failure, mark); },
+        [&](Dep::Op& next) { ready.push(next); });
+  }
+  const bool after_end = op.after_end;
   owner.reset();
   if (ended != nullptr) free(*ended);
-  if (OpRecord* next = lane.release()) policy_->add(*next);
+  if (OpRecord* next = after_end ? nullptr : lane.release()) policy_->add(*next);
   release_all(ready);
   one_less_pending();
 }

@@ -81,8 +81,12 @@ class PerDevice final : public RunningPolicy {
   void add(OpRecord& op) override { crew_of(*op.info.lane).add(op); }
 
   void stop() override {
-    MutexLock lock(mutex_);
-    for (auto& [lane, crew] : crews_) crew.stop();
+    std::vector<Crew*> crews;
+    {
+      MutexLock lock(mutex_);
+      for (auto& [lane, crew] : crews_) crews.push_back(&crew);
+    }
+    for (Crew* crew : crews) crew->stop();  // joins: not under a lock
   }
 
   int spares() const override {

@@ -13,8 +13,8 @@ constexpr std::chrono::milliseconds ring_patience{2};
 /// The entry in the wait graph of a thread's ops, while they wait.
 class Entry {
  public:
-  Entry(const Running* frames, VarState& var, OpId wait) : frames_(frames) {
-    WaitGraph::of_process().enter(frames, var, wait);
+  Entry(const Running* frames, WaitGraph::Place place) : frames_(frames) {
+    WaitGraph::of_process().enter(frames, place);
   }
   ~Entry() { WaitGraph::of_process().leave(frames_); }
   Entry(const Entry&) = delete;
@@ -36,22 +36,62 @@ void refuse_on_ordered_lane() {
 
 }  // namespace
 
-/// Takes the wait back, unless it has been granted by the end of the scope.
-class Core::Withdrawal {
+/// The records of one call of wait: one for each variable, all entered at one instant. Each leaves its queue when it is
+/// granted, since one record in all queues would hold up others in one for what it still awaits in another. Those that
+/// have not been granted by the end of the scope are taken back.
+class Core::Waits {
  public:
-  Withdrawal(Core& core, Waiter& waiter, VarState& var, OpId wait)
-      : core_(core), waiter_(waiter), var_(var), wait_(wait) {}
-  ~Withdrawal() {
-    if (!waiter_.granted.is_set()) core_.withdraw(var_, wait_);
+  struct Wait {
+    std::shared_ptr<Waiter> waiter;
+    WaitGraph::Place place;
+  };
+
+  Waits(Core& core, std::span<const Dep::Access> accesses, const OpInfo& about, bool limited) : core_(core) {
+    std::vector<OpPtr> owners;
+    std::vector<Dep::Op*> ops;
+    for (const Dep::Access& access : accesses) {
+      OpPtr& op = owners.emplace_back(OpRecord::create({&access, 1}));
+      op->id = ++core_.last_wait_id_;
+      op->info = about;
+      op->limited = limited;
+      op->body = std::make_shared<Waiter>();
+      waits_.push_back({std::get<std::shared_ptr<Waiter>>(op->body), {core_.number, &var_of(access), op->id}});
+      ops.push_back(op.get());
+    }
+    join(owners, ops);
   }
-  Withdrawal(const Withdrawal&) = delete;
-  Withdrawal& operator=(const Withdrawal&) = delete;
+
+  ~Waits() {
+    for (Wait& wait : waits_) {
+      if (!wait.waiter->granted.is_set()) core_.withdraw(*wait.place.var, wait.place.op);
+    }
+  }
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+  auto begin() { return waits_.begin(); }
+  auto end() { return waits_.end(); }
 
  private:
+  void join(std::vector<OpPtr>& owners, const std::vector<Dep::Op*>& ops) {
+    const auto ready = std::make_unique<bool[]>(ops.size());
+    core_.pending_ += ops.size();
+    if (!Dep::join_each(ops, {ready.get(), ops.size()})) {
+      for (std::size_t i = 0; i < ops.size(); ++i) core_.one_less_pending();
+      std::vector<Dep::Access> accesses;
+      for (const OpPtr& op : owners) accesses.push_back(op->accesses().front());
+      core_.refuse(owners.front()->info, accesses);
+    }
+    ReadyList list;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      static_cast<void>(owners[i].release());
+      if (ready[i]) list.push(*ops[i]);
+    }
+    core_.release_all(list);
+  }
+
   Core& core_;
-  Waiter& waiter_;
-  VarState& var_;
-  const OpId wait_;
+  std::vector<Wait> waits_;
 };
 
 Running* Core::frame_of_mine() const {
@@ -62,42 +102,42 @@ Running* Core::frame_of_mine() const {
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   refuse_on_ordered_lane();
-  ++(frame_of_mine() ? waits_in_ops_ : waits_);
+  const bool inside = frame_of_mine() != nullptr;
+  ++(inside ? waits_in_ops_ : waits_);
   const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_, .run_always = true};
+  Waits waits(*this, canonical(accesses, about), about, deadline.has_value());
   std::vector<FailurePtr> failures;
-  // One after the other: a wait that stood in several queues at once would hold up others for what it still awaits.
-  for (const Dep::Access& access : canonical(accesses, about)) {
-    if (!wait_one(access, about, deadline, failures)) return false;
+  for (auto& [waiter, place] : waits) {
+    if (!waiter->granted.is_set() && !wait_long(*waiter, place, deadline)) return false;
+    if (!wait_for_points(*waiter, deadline)) return false;
+    failures.insert(failures.end(), waiter->failures.begin(), waiter->failures.end());
   }
   if (failures.empty()) return true;
-  FailureLog::mark_reported(failures);
+  if (!inside) FailureLog::mark_reported(failures);  // an op that is told may keep it to itself
   throw OpError(std::move(failures));
 }
 
-bool Core::wait_one(const Dep::Access& access, const OpInfo& about, Deadline deadline,
-                    std::vector<FailurePtr>& failures) {
-  const auto waiter = std::make_shared<Waiter>();
-  OpPtr op(OpRecord::create({&access, 1}));
-  const OpId id = op->id = ++last_wait_id_;
-  op->info = about;
-  op->body = waiter;
-  enter(std::move(op));
-  if (!waiter->granted.is_set() && !wait_long(*waiter, var_of(access), id, deadline)) return false;
-  failures.insert(failures.end(), waiter->failures.begin(), waiter->failures.end());
-  return true;
-}
-
-bool Core::wait_long(Waiter& waiter, VarState& var, OpId id, Deadline deadline) {
-  const Withdrawal unless_granted(*this, waiter, var, id);
+bool Core::wait_long(Waiter& waiter, WaitGraph::Place place, Deadline deadline) {
   const SlotsFree slots;
   const Running* frames = Running::innermost();
   // A wait that has a limit ends, so it closes no ring.
   if (frames == nullptr || deadline) return waiter.granted.wait(deadline);
-  const Entry entry(frames, var, id);
+  const Entry entry(frames, place);
   if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
   const std::string ring = WaitGraph::of_process().find_ring(frames);
   if (!ring.empty()) throw WaitCycleError(ring);
   return waiter.granted.wait(std::nullopt);
+}
+
+bool Core::wait_for_points(Waiter& waiter, Deadline deadline) {
+  if (waiter.points.empty()) return true;
+  const SlotsFree slots;
+  for (const Awaited& awaited : waiter.points) {
+    std::exception_ptr error;
+    if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
+    if (error && awaited.kind != AccessKind::overwrite) waiter.failures.push_back(lost(awaited.mark, error));
+  }
+  return true;
 }
 
 void Core::withdraw(VarState& var, OpId id) {

@@ -28,7 +28,8 @@ std::string label(const Seen& op) {
 const OpRecord& record_of(const Dep::Access& access) { return static_cast<const OpRecord&>(*access.op); }
 
 /// Appends the ops that must finish before the one that stands at this place: all ahead of it, or for a reader all up
-/// to the last writer ahead. Waits among them wait for nothing else, so they are left out.
+/// to the last exclusive access ahead. Waits among them wait for nothing else, so they are left out, and so is what
+/// stands behind one that has a limit only.
 void append_ahead(VarState& var, OpId place, std::size_t waited_for_by, std::vector<Seen>& found) {
   const std::size_t old = found.size();
   std::size_t end = old;  // behind the last one that counts for a reader
@@ -40,8 +41,11 @@ void append_ahead(VarState& var, OpId place, std::size_t waited_for_by, std::vec
       if (!access->exclusive()) found.resize(end);
       return;
     }
-    if (op.is_wait()) continue;
-    Seen& seen = found.emplace_back(Seen{{var.owner, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
+    if (op.is_wait()) {
+      if (access->exclusive() && !op.limited) end = found.size();
+      continue;
+    }
+    Seen& seen = found.emplace_back(Seen{{var.engine, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
     for (const Dep::Access& other : access->op->accesses()) {
       if (other.var != &var) seen.vars.push_back(&var_of(other));
     }
@@ -65,16 +69,26 @@ std::string describe(const std::vector<Seen>& ops, std::size_t last) {
 
 WaitGraph& WaitGraph::of_process() { return immortal<WaitGraph>(); }
 
-void WaitGraph::enter(const Running* frames, VarState& var, OpId wait) {
+void WaitGraph::add_engine(std::uint32_t engine) {
+  MutexLock lock(mutex_);
+  engines_.insert(engine);
+}
+
+void WaitGraph::remove_engine(std::uint32_t engine) {
+  MutexLock lock(mutex_);
+  engines_.erase(engine);
+}
+
+void WaitGraph::enter(const Running* frames, Place place) {
   MutexLock lock(mutex_);
   for (; frames != nullptr; frames = frames->outer) {
-    waits_.insert_or_assign({frames->core, frames->op->id}, Place{&var, wait});
+    waits_.insert_or_assign({frames->engine, frames->op->id}, place);
   }
 }
 
 void WaitGraph::leave(const Running* frames) {
   MutexLock lock(mutex_);
-  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core, frames->op->id});
+  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->engine, frames->op->id});
 }
 
 std::string WaitGraph::find_ring(const Running* frames) const {
@@ -82,21 +96,21 @@ std::string WaitGraph::find_ring(const Running* frames) const {
   std::set<OpKey> mine, known;
   for (; frames != nullptr; frames = frames->outer) {
     const OpInfo& info = frames->op->info;
-    ops.push_back({{frames->core, frames->op->id}, info.name, info.pushed_at, nobody, {}});
+    ops.push_back({{frames->engine, frames->op->id}, info.name, info.pushed_at, nobody, {}});
     mine.insert(ops.back().key);
   }
   std::vector<Seen> ahead;
+  MutexLock lock(mutex_);  // no engine ends meanwhile
   for (std::size_t next = 0; next < ops.size(); ++next) {
     const OpKey key = ops[next].key;
     std::vector<Place> places;
-    for (VarState* var : ops[next].vars) places.push_back({var, key.id});
-    {
-      MutexLock lock(mutex_);
-      const auto wait = waits_.find(key);
-      if (wait != waits_.end()) places.push_back(wait->second);
-    }
+    for (VarState* var : ops[next].vars) places.push_back({key.engine, var, key.id});
+    const auto wait = waits_.find(key);
+    if (wait != waits_.end()) places.push_back(wait->second);
     ahead.clear();
-    for (const Place& place : places) append_ahead(*place.var, place.op, next, ahead);
+    for (const Place& place : places) {
+      if (engines_.contains(place.engine)) append_ahead(*place.var, place.op, next, ahead);
+    }
     for (Seen& op : ahead) {
       const bool closes = mine.contains(op.key);
       if (!closes && !known.insert(op.key).second) continue;

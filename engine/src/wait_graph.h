@@ -4,11 +4,13 @@
 // that waits inside, without a time limit, to those its wait stands behind. Each edge, once seen, holds until its
 // target finishes. So a walk that starts at an unfinished op and comes back to it has found a true deadlock, although
 // it never stops an engine: the last edge holds because its target is unfinished, hence the one before it, and so on.
-// The last edge of a ring is always a wait, and every wait without a limit looks, so every ring is found.
+// The last edge of a ring is always a wait, and every wait without a limit looks, so every ring is found. (One that
+// has found its ring is taken back, so of two waits that close a ring at one time both may report it.)
 #pragma once
 
 #include <compare>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,29 +23,35 @@ struct Running;
 
 /// Names an op of the process for ever.
 struct OpKey {
-  const Core* core = nullptr;
+  std::uint32_t engine = 0;  ///< its number
   OpId id = 0;
   friend auto operator<=>(const OpKey&, const OpKey&) = default;
 };
 
 class WaitGraph {
  public:
+  /// A place in a queue of an engine.
+  struct Place {
+    std::uint32_t engine;
+    VarState* var;
+    OpId op;
+  };
+
   static WaitGraph& of_process();
 
-  /// The ops that run on this thread wait, inside, through the record `wait`, which is in the queue of `var`.
-  void enter(const Running* frames, VarState& var, OpId wait) WINDROW_EXCLUDES(mutex_);
+  /// In between, the engine's variables may be looked at.
+  void add_engine(std::uint32_t engine) WINDROW_EXCLUDES(mutex_);
+  void remove_engine(std::uint32_t engine) WINDROW_EXCLUDES(mutex_);
+
+  /// The ops that run on this thread wait, inside, through the record at this place.
+  void enter(const Running* frames, Place place) WINDROW_EXCLUDES(mutex_);
   void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
   /// Describes a ring through one of the ops, which have entered; empty if there is none.
   std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
 
  private:
-  /// A place in a queue.
-  struct Place {
-    VarState* var;
-    OpId op;
-  };
-
   mutable Mutex mutex_;
+  std::set<std::uint32_t> engines_ WINDROW_GUARDED_BY(mutex_);
   std::map<OpKey, Place> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
 };
 

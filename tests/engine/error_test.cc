@@ -232,5 +232,44 @@ TEST_P(ErrorTest, TheTextOfManyFailuresIsShort) {
   EXPECT_LT(text.size(), 5000u);
 }
 
+TEST_P(ErrorTest, AnErrorThatIsThrownOnIsNewsAgain) {
+  engine.push(boom, {mutate(a)}, {.name = "load"});
+  std::exception_ptr kept;
+  try {
+    engine.wait(a);
+  } catch (...) {
+    kept = std::current_exception();
+  }
+  engine.heal(a);
+  engine.wait_all();
+  engine.push([&] { std::rethrow_exception(kept); }, {mutate(b)});
+  contains(error_of<OpError>([&] { engine.wait_all(); }), "boom");
+  EXPECT_THROW(engine.wait(b), OpError);
+}
+
+TEST_P(ErrorTest, WhatOnlyAnOpWasToldIsToldOutsideToo) {
+  engine.push(boom, {mutate(a)}, {.name = "load"});
+  engine.push([&] { engine.wait(a); }, {});
+  engine.heal(a);
+  contains(error_of<OpError>([&] { engine.wait_all(); }), "boom");
+  engine.wait_all();
+}
+
+TEST_P(ErrorTest, AnErrorOfAnotherEngineIsAnErrorLikeAnyOther) {
+  std::exception_ptr foreign;
+  {
+    Engine other(options());
+    const Var v = other.new_var();
+    other.push(boom, {mutate(v)}, {.name = "elsewhere"});
+    try {
+      other.wait(v);
+    } catch (...) {
+      foreign = std::current_exception();
+    }
+  }
+  engine.push([&] { std::rethrow_exception(foreign); }, {mutate(a)});
+  contains(error_of<OpError>([&] { engine.wait_all(); }), "op 'elsewhere'");
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -227,6 +227,17 @@ TEST_P(LaneTest, WhatIsLostNamesItsOpAndItsLane) {
   EXPECT_EQ(error_of<OpError>([&] { engine.wait(a); }), lost("first", first));
 }
 
+TEST_P(ThreadedLaneTest, APollHoldsUpNoLaterOpOfTheLane) {
+  Gate issued;
+  one->hold();
+  engine.push([&] { one->launch([] {}); }, {mutate(a)}, {.lane = on_one});
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(engine.wait_for({read(a)}, 10us));
+  engine.push([&] { one->launch([] {}), issued.open(); }, {mutate(a)}, {.lane = on_one});
+  EXPECT_TRUE(issued.pass());
+  one->let_go();
+  engine.wait(a);
+}
+
 TEST_P(LaneTest, ALaneIsAddedOnce) {
   EXPECT_EQ(error_of<MisuseError>([&] { engine.add_lane(one); }), "lane 'one' was added to this engine before");
 }

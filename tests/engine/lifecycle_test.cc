@@ -275,6 +275,22 @@ TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDra
   EXPECT_EQ(freed, 1);
 }
 
+TEST_P(LifecycleTest, CapturesOfARefusedPushEndOutsideTheEngine) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  engine.retire(v);
+  struct Owner {
+    Engine* engine;
+    ~Owner() { EXPECT_TRUE(engine->wait_all_for(patience)); }
+  };
+  EXPECT_THROW(engine.push([owner = std::make_unique<Owner>(&engine)] {}, {read(v)}), MisuseError);
+  auto last = std::make_shared<Engine>(options());
+  Engine& alive = *last;
+  const Var w = alive.new_var();
+  alive.retire(w);
+  EXPECT_THROW(alive.push([last = std::move(last)] {}, {read(w)}), MisuseError);
+}
+
 TEST_P(LifecycleTest, AnEngineMayLiveAndEndInsideAnOpOfAnother) {
   Engine engine(options());
   const Var v = engine.new_var();

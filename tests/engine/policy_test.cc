@@ -245,6 +245,17 @@ TEST(ChaosPolicy, AReplayThatCannotGoOnGivesUpAlthoughOpsKeepComing) {
   EXPECT_TRUE(engine.stats().replay_diverged);
 }
 
+TEST(ChaosPolicy, AReplayThatCannotGoOnIsNoticedBySleepersToo) {
+  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {1, 5, 2}});
+  const Var v = engine.new_var();
+  engine.push([] {}, {mutate(v)});
+  engine.wait(v);
+  std::this_thread::sleep_for(50ms);  // the thread sleeps
+  engine.push([] {}, {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_TRUE(engine.stats().replay_diverged);
+}
+
 TEST(ChaosPolicy, AnUndeclaredAccessIsFoundByItsSeedAndSeenAgainByItsLog) {
   // The second op reads x without saying so. Pushed order gives 1.
   const auto run = [](EngineOptions options, std::vector<OpId>& log) {

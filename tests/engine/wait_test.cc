@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "support.h"
 
@@ -192,6 +193,84 @@ TEST(WaitRingTest, ARingThroughTwoEnginesIsFound) {
   ASSERT_TRUE(one.wait_all_for(patience));
   ASSERT_TRUE(two.wait_all_for(patience));
   EXPECT_GE(rings, 1);
+}
+
+TEST(WaitRingTest, AnExclusiveWaitBetweenReadersHidesNoRing) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var v = engine.new_var(), w = engine.new_var();
+  Gate reader_runs, writer_runs;
+  std::atomic<int> rings{0};
+  const auto wait = [&](Var var) {
+    try {
+      engine.wait(var);
+    } catch (const WaitCycleError&) {
+      ++rings;
+    }
+  };
+  engine.push([&] { reader_runs.open(), writer_runs.pass(), std::this_thread::sleep_for(20ms), wait(w); }, {read(v)});
+  EXPECT_TRUE(reader_runs.pass());
+  std::jthread outside([&] { engine.wait({mutate(v)}); });
+  std::this_thread::sleep_for(10ms);
+  engine.push([&] { writer_runs.open(), wait(v); }, {mutate(w)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
+TEST(WaitRingTest, AWaitForTwoVariablesStandsBeforeWhatIsPushedLater) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var(), b = engine.new_var(), x = engine.new_var();
+  Gate waits, later_pushed;
+  engine.push([&] { EXPECT_TRUE(later_pushed.pass()); }, {mutate(a)});
+  bool passed = false;
+  engine.push([&] { waits.open(), engine.wait({read(a), read(b)}), passed = true; }, {mutate(x)});
+  EXPECT_TRUE(waits.pass());
+  std::this_thread::sleep_for(10ms);
+  engine.push([] {}, {read(x), mutate(b)});
+  later_pushed.open();
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_TRUE(passed);
+}
+
+TEST(WaitRingTest, EnginesMayEndWhileOthersLookForRings) {
+  Engine engine({.policy = Policy::pool, .workers = 3});
+  const Var y = engine.new_var();
+  Gate go;
+  engine.push(
+      [&] {
+        go.open();
+        for (int round = 0; round < 20; ++round) {
+          Engine local({.policy = Policy::pool, .workers = 1});
+          const Var c = local.new_var();
+          for (int i = 0; i < 200; ++i) local.push([] {}, {mutate(c), mutate(local.new_var())});
+          local.wait(c);
+        }
+      },
+      {mutate(y)});
+  EXPECT_TRUE(go.pass());
+  for (int i = 0; i < 20; ++i) engine.push([&] { engine.wait(y); }, {});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+}
+
+TEST(WaitLimitTest, ASerialOpThatWouldLeaveNoThreadIsRefused) {
+  Engine engine({.policy = Policy::serial, .max_spare_threads = 0});
+  const Var a = engine.new_var(), b = engine.new_var();
+  std::vector<OnComplete> tokens;
+  const auto keep = [&](OnComplete done) { tokens.push_back(std::move(done)); };
+  engine.push_async(keep, {mutate(a)});
+  engine.push_async(keep, {mutate(b)});
+  Gate waited;
+  std::string text;
+  engine.push(
+      [&] {
+        text = error_of<Error>([&] { engine.wait(b); });
+        waited.open();
+      },
+      {mutate(a)});
+  tokens[0]();
+  EXPECT_TRUE(waited.pass());
+  EXPECT_NE(text.find("max_spare_threads = 0"), std::string::npos) << text;
+  tokens[1]();
+  ASSERT_TRUE(engine.wait_all_for(patience));
 }
 
 TEST(WaitRingTest, AWaitThatWasGivenUpHoldsNothing) {

@@ -9,6 +9,7 @@
 //          and no cycle can arise. An op with nothing missing is ready.
 //   leave  unlinks the op's accesses one variable at a time and grants what has come to the front; an op whose last
 //          missing grant this was is ready.
+//   join_each enters ops of one access each, at one instant, but each leaves as soon as it can: for waits.
 //   withdraw takes back an op of one access that has not been granted.
 //
 // Invariants of a queue, which hold whenever its lock bit is free:
@@ -140,9 +141,7 @@ struct Dependency {
   static Join join(Op& op) {
     const std::span<Access> accesses = op.accesses();
     for (Access& access : accesses) access.var->lock.lock();
-    const bool stale = std::any_of(accesses.begin(), accesses.end(), [](const Access& access) {
-      return access.var->retired || access.var->generation != access.generation;
-    });
+    const bool stale = std::any_of(accesses.begin(), accesses.end(), is_stale);
     std::int32_t missing = 0;
     if (!stale) {
       for (Access& access : accesses) {
@@ -155,6 +154,26 @@ struct Dependency {
     // The op cannot leave, and so its accesses cannot vanish, before the last of these bits is free.
     for (Access& access : accesses) access.var->lock.unlock();
     return stale ? Join::refused : missing == 0 ? Join::ready : Join::waiting;
+  }
+
+  /// Enters ops of one access each, on different variables and in address order, into their queues at one instant.
+  /// `ready[i]` tells whether the i-th is; those that are not may already be gone. False, and none has entered, if one
+  /// of the variables is retired.
+  static bool join_each(std::span<Op* const> ops, std::span<bool> ready) {
+    for (Op* op : ops) op->accesses().front().var->lock.lock();
+    const bool stale = std::any_of(ops.begin(), ops.end(), [](Op* op) { return is_stale(op->accesses().front()); });
+    if (stale) {
+      for (Op* op : ops) op->accesses().front().var->lock.unlock();
+      return false;
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      Access& access = ops[i]->accesses().front();
+      Var& var = *access.var;
+      ready[i] = append(access);
+      ops[i]->pending.store(ready[i] ? 0 : 1, std::memory_order_relaxed);
+      var.lock.unlock();  // after all are locked, the first to be let go may be: nobody gets between two of the ops
+    }
+    return true;
   }
 
   /// Takes the finished op out of its queues. `visit(access)` is called once for each access, under its variable's lock
@@ -198,6 +217,10 @@ struct Dependency {
       ready(*released);
       released = next;
     }
+  }
+
+  static bool is_stale(const Access& access) {
+    return access.var->retired || access.var->generation != access.generation;
   }
 
   static AccessKind stronger(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }

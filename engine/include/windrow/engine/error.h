@@ -11,6 +11,8 @@
 
 namespace windrow {
 
+class Core;
+
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -61,13 +63,15 @@ using FailurePtr = std::shared_ptr<const Failure>;
 /// Thrown by waits on poisoned variables: every time, until these are healed or overwritten.
 class OpError : public Error {
  public:
-  explicit OpError(std::vector<FailurePtr> failures);
   /// At least one; each with its chain of causes. The text names the first ten.
   const std::vector<FailurePtr>& failures() const { return *failures_; }
   /// Throws what the first root threw, as it was.
   [[noreturn]] void rethrow_root() const;
 
  private:
+  friend class Core;
+  explicit OpError(std::vector<FailurePtr> failures);
+
   std::shared_ptr<const std::vector<FailurePtr>> failures_;  // shared, so that copying the exception cannot throw
 };
 
