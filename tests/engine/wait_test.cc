@@ -132,7 +132,7 @@ TEST_P(WaitTest, AWaitWithALimitRunsIntoItAndClosesNoRing) {
   const Var v = engine.new_var();
   bool in_time = true;
   engine.push([&] { in_time = engine.wait_for({read(v)}, 10ms); }, {mutate(v)});
-  engine.wait(v);
+  engine.wait_all();
   EXPECT_FALSE(in_time);
   EXPECT_EQ(engine.stats().pending, 0u);
 }
