@@ -67,9 +67,7 @@ Core::~Core() { WaitGraph::of_process().remove_engine(number); }
 Var Core::new_var(OpName name) {
   MutexLock lock(table_mutex_);
   if (free_vars_.empty()) {
-    VarState& made = vars_.emplace_back();
-    made.owner = this;
-    made.engine = number;
+    vars_.emplace_back().owner = this;
     if (free_vars_.capacity() < vars_.size()) free_vars_.reserve(2 * vars_.size());  // so that free() needs no memory
     free_vars_.push_back(&vars_.back());
   }

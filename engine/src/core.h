@@ -117,7 +117,7 @@ class Core {
   /// Spans a push; with a serial policy the op runs at its end.
   class Push;
 
-  FailureLog failures_;
+  FailureLog failures_{number};
   std::atomic<OpId> last_id_{0};
   std::atomic<OpId> last_wait_id_{OpRecord::first_wait_id};
   std::atomic<std::uint64_t> pending_{0};

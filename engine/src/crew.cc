@@ -69,7 +69,7 @@ void Crew::block() {
                 "' without a thread: " + std::to_string(own_threads()) +
                 " wait already, max_spare_threads = " + std::to_string(options_.max_spares));
   }
-  changed_.notify_all();
+  if (options_.callers_run) changed_.notify_all();  // the turn is free
   rouse();
 }
 

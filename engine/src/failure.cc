@@ -83,7 +83,7 @@ FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) {
     std::rethrow_exception(error);
   } catch (const OpError& e) {
     const FailurePtr& first = e.failures().front();
-    if (root_of(first).log == number_) {
+    if (root_of(first).engine == number_) {
       list_again(first);
       return caused(Failure::Kind::waited, op, first);
     }
@@ -100,11 +100,6 @@ void FailureLog::list_again(FailurePtr failure) {
   if (root->listed) return;
   root->listed = true;
   roots_.push_back(std::move(root));
-}
-
-std::uint64_t FailureLog::next_number() {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
 }
 
 FailureLog::Hold::Hold(const FailurePtr& failure) : failure_(failure) {
@@ -125,7 +120,7 @@ FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception
   failure->name = op.name;
   failure->pushed_at = op.pushed_at;
   failure->error = std::move(error);
-  failure->log = number_;
+  failure->engine = number_;
   Roots dropped;
   MutexLock lock(mutex_);
   roots_.push_back(failure);

@@ -15,7 +15,7 @@ class FailureLog;
 
 /// A root, with what must be known about it to report it neither never nor for ever.
 struct RootFailure : Failure {
-  std::uint64_t log = 0;  ///< number of the log that made it
+  std::uint32_t engine = 0;  ///< number of the engine whose log made it
   /// Variables poisoned by it or by what it caused. Written under their lock bits.
   std::atomic<std::int64_t> carriers{0};
   std::atomic<bool> reported{false};
@@ -24,6 +24,9 @@ struct RootFailure : Failure {
 
 class FailureLog {
  public:
+  /// `number` is the engine's.
+  explicit FailureLog(std::uint32_t number) : number_(number) {}
+
   /// The op threw `error`; where that is an OpError of a wait inside the op, the failure has that one's as its cause.
   FailurePtr thrown(const OpInfo& op, std::exception_ptr error);
   FailurePtr lane(const std::string& name, std::exception_ptr error);
@@ -61,9 +64,7 @@ class FailureLog {
   /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code.
   Roots prune() WINDROW_REQUIRES(mutex_);
 
-  static std::uint64_t next_number();
-
-  const std::uint64_t number_ = next_number();
+  const std::uint32_t number_;
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

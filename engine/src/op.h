@@ -122,8 +122,7 @@ struct Residue {
 /// access may read them without.
 struct VarState : Dep::Var {
   Core* owner = nullptr;
-  std::uint32_t engine = 0;  ///< the owner's number
-  std::string_view name;     ///< written under the lock bit
+  std::string_view name;  ///< written under the lock bit
   FailurePtr poison;
   std::uint64_t version = 0;
   std::unique_ptr<Residue> residue;  ///< guarded by the lock bit; empty unless an ordered lane touched the variable

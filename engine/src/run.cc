@@ -1,7 +1,4 @@
 // The back of the engine: ready ops are dispatched, run, and finished.
-#include <condition_variable>
-#include <mutex>
-
 #include "core.h"
 
 namespace windrow {

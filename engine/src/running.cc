@@ -1,7 +1,5 @@
 #include "running.h"
 
-#include "core.h"
-
 namespace windrow {
 namespace {
 
@@ -9,8 +7,7 @@ thread_local Running* frame = nullptr;
 
 }  // namespace
 
-Running::Running(Core& of, OpRecord& running, Crew* slot)
-    : core(&of), engine(of.number), op(&running), crew(slot), outer(frame) {
+Running::Running(Core& engine, OpRecord& running, Crew* slot) : core(&engine), op(&running), crew(slot), outer(frame) {
   frame = this;
 }
 

@@ -7,7 +7,7 @@
 namespace windrow {
 namespace {
 
-/// A wait inside an op that has lasted so long looks whether it can end. Most are over by then.
+/// A wait inside an op that has lasted so long looks whether it can end, so that short ones need no search.
 constexpr std::chrono::milliseconds ring_patience{2};
 
 /// The entry in the wait graph of a thread's ops, while they wait.
@@ -104,7 +104,7 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   refuse_on_ordered_lane();
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
-  const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_, .run_always = true};
+  const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_};
   Waits waits(*this, canonical(accesses, about), about, deadline.has_value());
   std::vector<FailurePtr> failures;
   for (auto& [waiter, place] : waits) {

@@ -3,8 +3,8 @@
 #include <mutex>
 #include <set>
 
+#include "core.h"
 #include "immortal.h"
-#include "running.h"
 
 namespace windrow {
 namespace {
@@ -45,7 +45,8 @@ void append_ahead(VarState& var, OpId place, std::size_t waited_for_by, std::vec
       if (access->exclusive() && !op.limited) end = found.size();
       continue;
     }
-    Seen& seen = found.emplace_back(Seen{{var.engine, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
+    Seen& seen =
+        found.emplace_back(Seen{{var.owner->number, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
     for (const Dep::Access& other : access->op->accesses()) {
       if (other.var != &var) seen.vars.push_back(&var_of(other));
     }
@@ -82,13 +83,13 @@ void WaitGraph::remove_engine(std::uint32_t engine) {
 void WaitGraph::enter(const Running* frames, Place place) {
   MutexLock lock(mutex_);
   for (; frames != nullptr; frames = frames->outer) {
-    waits_.insert_or_assign({frames->engine, frames->op->id}, place);
+    waits_.insert_or_assign({frames->core->number, frames->op->id}, place);
   }
 }
 
 void WaitGraph::leave(const Running* frames) {
   MutexLock lock(mutex_);
-  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->engine, frames->op->id});
+  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core->number, frames->op->id});
 }
 
 std::string WaitGraph::find_ring(const Running* frames) const {
@@ -96,7 +97,7 @@ std::string WaitGraph::find_ring(const Running* frames) const {
   std::set<OpKey> mine, known;
   for (; frames != nullptr; frames = frames->outer) {
     const OpInfo& info = frames->op->info;
-    ops.push_back({{frames->engine, frames->op->id}, info.name, info.pushed_at, nobody, {}});
+    ops.push_back({{frames->core->number, frames->op->id}, info.name, info.pushed_at, nobody, {}});
     mine.insert(ops.back().key);
   }
   std::vector<Seen> ahead;

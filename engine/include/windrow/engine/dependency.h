@@ -38,8 +38,8 @@ struct StdAtomics {
   template <class T>
   using Plain = T;
 
-  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders keep a bit for some tens of
-  /// nanoseconds, so a long wait means that the holder lost its core: give ours away, then sleep.
+  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link and
+  /// unlink, so a long wait means that the holder lost its core: give ours away, then sleep.
   static void pause(int round) {
     if (round < 64) {
 #if defined(__x86_64__)
