@@ -30,6 +30,8 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
 /// The libraries that a room may include; the standard library is free to all.
 const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "sched.h"}},
+    {"memory", {}},
+    {"ops", {"oneapi", "hwy", "omp.h"}},
 };
 
 std::string read_file(const fs::path& path) {
@@ -78,6 +80,7 @@ TEST(House, RoomsIncludeOnlyWhatLiesBelowThem) {
 
 TEST(House, RoomsUseOnlyTheirLibraries) {
   for (const auto& [room, libraries] : allowed_libraries) {
+    if (!fs::exists(root / room)) continue;
     for (const fs::path& file : sources_of(room)) {
       for (const std::string& include : includes_of(file)) {
         const bool standard = include.find('.') == std::string::npos && include.find('/') == std::string::npos;

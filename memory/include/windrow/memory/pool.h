@@ -1,0 +1,71 @@
+// A pool: memory that was given back is kept, by size, for who asks next.
+//
+// Sizes are rounded up to classes, four to each power of two, so that at most a fifth of a piece stands empty and that
+// minibatches of slightly different sizes find each other's pieces.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "windrow/memory/allocator.h"
+
+namespace windrow {
+
+struct PoolOptions {
+  /// Bytes that may be taken from the allocator below, kept ones included.
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+};
+
+/// Bytes are counted as rounded.
+struct PoolStats {
+  std::size_t in_use = 0;
+  std::size_t peak_in_use = 0;
+  std::size_t kept = 0;  ///< given back, and held for reuse
+  std::uint64_t allocations = 0;
+  std::uint64_t reused = 0;  ///< allocations served from what was kept
+};
+
+/// An owner of what it keeps. Everything allocated from it must be given back before it ends.
+///
+/// When the limit or the memory below is reached it returns all it keeps, tries once more, and then throws OutOfMemory
+/// with the bytes asked for, in use, and allowed.
+/// Threads: all members from any thread.
+class Pool final : public Allocator {
+ public:
+  explicit Pool(std::shared_ptr<Allocator> below, PoolOptions options = {});
+  ~Pool() override;
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  std::string_view name() const override { return name_; }
+  std::byte* allocate(std::size_t bytes) override;
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override;
+
+  /// Returns all that is kept to the allocator below.
+  void trim() noexcept;
+  PoolStats stats() const;
+
+  /// The bytes that a request for `bytes` takes.
+  static std::size_t rounded(std::size_t bytes);
+
+ private:
+  std::byte* reuse_or_reserve(std::size_t size_class);
+  std::byte* allocate_below(std::size_t bytes);
+  std::string why_not(std::size_t bytes, std::string_view reason) const;
+
+  // Immutable after construction.
+  const std::shared_ptr<Allocator> below_;
+  const std::size_t limit_;
+  const std::string name_;
+
+  // Guarded by mutex_, under which the allocator below is never called. Bytes are counted as in use before they are
+  // taken from below, and taken only once in_use + kept was within the limit with them.
+  mutable std::mutex mutex_;
+  PoolStats stats_;
+  std::array<std::vector<std::byte*>, 256> kept_;  // by size class
+};
+
+}  // namespace windrow

@@ -1,0 +1,30 @@
+// A block of memory that is taken when first asked for.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "windrow/memory/allocator.h"
+
+namespace windrow {
+
+/// An owner, shared by the buffers cut from it. Threads: start() from any thread.
+class Block {
+ public:
+  Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  /// Throws OutOfMemory; a later call tries again.
+  std::byte* start();
+
+ private:
+  const std::shared_ptr<Allocator> memory_;
+  const std::size_t bytes_;
+  std::mutex taking_;                       // held by the one who takes the memory
+  std::atomic<std::byte*> start_{nullptr};  // written once under taking_
+};
+
+}  // namespace windrow

@@ -1,0 +1,82 @@
+#include "windrow/memory/buffer.h"
+
+#include <string>
+#include <utility>
+
+#include "block.h"
+
+namespace windrow {
+
+/// What ops see of a buffer. Lives until the op that frees it has run.
+struct Bytes::State {
+  std::shared_ptr<Block> block;
+  std::size_t offset;
+  OpName name;
+  // Written by ops that may write the buffer, read by those that read it: the engine orders them.
+  std::byte* start = nullptr;
+};
+
+std::byte* Bytes::write() const {
+  if (state_->start == nullptr) state_->start = state_->block->start() + state_->offset;
+  return state_->start;
+}
+
+std::byte* Bytes::update() const {
+  if (state_->start == nullptr) {
+    throw MisuseError("buffer '" + std::string(state_->name.text()) + "' is read before anything was written to it");
+  }
+  return state_->start;
+}
+
+const std::byte* Bytes::read() const { return update(); }
+
+Buffer::Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
+    : engine_(&engine), size_(bytes) {
+  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, name});
+  var_ = engine.new_var(name);
+  state_ = state.release();
+}
+
+Buffer::Buffer(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name)
+    : Buffer(engine, std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name) {}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : engine_(other.engine_), var_(other.var_), size_(other.size_), state_(std::exchange(other.state_, nullptr)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  free();
+  engine_ = other.engine_;
+  var_ = other.var_;
+  size_ = other.size_;
+  state_ = std::exchange(other.state_, nullptr);
+  return *this;
+}
+
+Buffer::~Buffer() { free(); }
+
+void Buffer::free() noexcept {
+  Bytes::State* state = std::exchange(state_, nullptr);
+  if (state == nullptr) return;
+  try {
+    engine_->retire(std::exchange(var_, {}), [state] { delete state; }, {.name = "free"});
+  } catch (...) {
+    // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep them.
+  }
+}
+
+Arena::Arena(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes)
+    : engine_(&engine), block_(std::make_shared<Block>(std::move(memory), bytes)), size_(bytes) {}
+
+Buffer Arena::cut(std::size_t bytes, OpName name) {
+  const std::size_t place = aligned_size(bytes);
+  if (place > left()) {
+    throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +
+                      " bytes does not fit into the " + std::to_string(left()) + " that are left");
+  }
+  Buffer result(*engine_, block_, used_, bytes, name);
+  used_ += place;
+  return result;
+}
+
+}  // namespace windrow

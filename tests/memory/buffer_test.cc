@@ -1,0 +1,166 @@
+#include "windrow/memory/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+
+#include "tests/engine/support.h"
+#include "tests/memory/counting_allocator.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow {
+namespace {
+
+using testing::CountingAllocator;
+using testing::error_of;
+using testing::EveryPolicy;
+using testing::Gate;
+
+class BufferOnEveryPolicy : public EveryPolicy {};
+WINDROW_EVERY_POLICY(BufferOnEveryPolicy);
+
+TEST_P(BufferOnEveryPolicy, LivesUntilItsLastReaderIsDone) {
+  auto memory = std::make_shared<CountingAllocator>();
+  std::atomic<int> sum = 0;
+  {
+    Engine engine(options());
+    Var result = engine.new_var("result");
+    {
+      Buffer buffer(engine, memory, 100, "hundred");
+      engine.push([bytes = buffer.bytes()] { std::memset(bytes.write(), 1, 100); }, {overwrite(buffer.var())});
+      engine.push([bytes = buffer.bytes(),
+                   &sum] { for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]); },
+                  {read(buffer.var()), mutate(result)});
+    }
+    engine.wait(result);
+    EXPECT_EQ(sum, 100);
+    engine.wait_all();
+    EXPECT_EQ(memory->held, 0u);
+  }
+  EXPECT_EQ(memory->allocations, 1);
+}
+
+TEST_P(BufferOnEveryPolicy, EndsAfterShutdownToo) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine(options());
+  Buffer buffer(engine, memory, 100);
+  engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+  engine.shutdown();
+  EXPECT_EQ(memory->held, 100u);
+  { Buffer end = std::move(buffer); }
+  EXPECT_EQ(memory->held, 0u);
+}
+
+TEST_P(BufferOnEveryPolicy, FreesWhatAFailedOpWrote) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine(options());
+  {
+    Buffer buffer(engine, memory, 100);
+    engine.push(
+        [bytes = buffer.bytes()] {
+          bytes.write();
+          throw std::runtime_error("after the write");
+        },
+        {overwrite(buffer.var())});
+  }
+  EXPECT_THROW(engine.wait_all(), OpError);
+  EXPECT_EQ(memory->held, 0u);
+}
+
+TEST(Buffer, TakesMemoryWithTheFirstWriteAndNotBefore) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine({.workers = 1});
+  Buffer written(engine, memory, 100), never(engine, memory, 1 << 20);
+  EXPECT_EQ(memory->held, 0u);
+  engine.push([bytes = written.bytes()] { bytes.write(); }, {overwrite(written.var())});
+  engine.wait(written.var());
+  EXPECT_EQ(memory->held, 100u);
+}
+
+TEST(Buffer, ReadBeforeAnyWriteFailsTheOpThatReads) {
+  Engine engine({.workers = 1});
+  Buffer buffer(engine, host_allocator(), 100, "blank");
+  Var out = engine.new_var("out");
+  engine.push([bytes = buffer.bytes()] { bytes.read(); }, {read(buffer.var()), overwrite(out)}, {.name = "look"});
+  const std::string text = error_of<OpError>([&] { engine.wait(out); });
+  EXPECT_NE(text.find("op 'look'"), std::string::npos) << text;
+  EXPECT_NE(text.find("buffer 'blank' is read before anything was written to it"), std::string::npos) << text;
+}
+
+TEST(Buffer, NoMemoryPoisonsWhatWasToBeWritten) {
+  Engine engine({.workers = 1});
+  Buffer buffer(engine, std::make_shared<CountingAllocator>(10), 100);
+  engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+  const std::string text = error_of<OpError>([&] { engine.wait(buffer.var()); });
+  EXPECT_NE(text.find("counting: full"), std::string::npos) << text;
+}
+
+TEST(Buffer, MovesAndFreesWhatItReplaces) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine({.policy = Policy::serial});
+  Buffer a(engine, memory, 100), b(engine, memory, 10);
+  for (Buffer* buffer : {&a, &b}) {
+    engine.push([bytes = buffer->bytes()] { bytes.write(); }, {overwrite(buffer->var())});
+  }
+  const Var kept = b.var();
+  a = std::move(b);
+  EXPECT_EQ(memory->held, 10u);
+  EXPECT_EQ(a.var(), kept);
+  EXPECT_EQ(a.size(), 10u);
+}
+
+TEST(Buffer, OutlivesThePoolHandleItCameFrom) {
+  auto below = std::make_shared<CountingAllocator>();
+  Engine engine({.workers = 2});
+  {
+    auto pool = std::make_shared<Pool>(below);
+    Buffer buffer(engine, pool, 100);
+    pool.reset();
+    engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+  }
+  engine.wait_all();
+  EXPECT_EQ(below->held, 0u);
+}
+
+TEST(Arena, GivesItsBlockBackWithTheLastOfItsBuffers) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine({.policy = Policy::serial});
+  std::optional<Arena> arena(std::in_place, engine, memory, 256);
+  std::optional<Buffer> a = arena->cut(100, "a"), b = arena->cut(100, "b");
+  EXPECT_EQ(arena->left(), 0u);
+  EXPECT_EQ(memory->held, 0u);
+  std::byte *start_of_a = nullptr, *start_of_b = nullptr;
+  engine.push([&, bytes = b->bytes()] { start_of_b = bytes.write(); }, {overwrite(b->var())});
+  engine.push([&, bytes = a->bytes()] { start_of_a = bytes.write(); }, {overwrite(a->var())});
+  EXPECT_EQ(start_of_b - start_of_a, 128);
+  EXPECT_EQ(memory->allocations, 1);
+  arena.reset();
+  a.reset();
+  EXPECT_EQ(memory->held, 256u);
+  b.reset();
+  EXPECT_EQ(memory->held, 0u);
+}
+
+TEST(Arena, RefusesMoreThanItHas) {
+  Engine engine({.policy = Policy::serial});
+  Arena arena(engine, host_allocator(), 192);
+  Buffer first = arena.cut(65);
+  EXPECT_EQ(error_of<MisuseError>([&] { arena.cut(65, "second"); }),
+            "arena: buffer 'second' of 128 bytes does not fit into the 64 that are left");
+  EXPECT_EQ(arena.left(), 64u);
+}
+
+TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  Arena arena(engine, host_allocator(), 128);
+  Buffer a = arena.cut(64), b = arena.cut(64);
+  Gate a_runs, b_runs;
+  engine.push([&, bytes = a.bytes()] { bytes.write(); a_runs.open(); EXPECT_TRUE(b_runs.pass()); }, {overwrite(a.var())});
+  engine.push([&, bytes = b.bytes()] { bytes.write(); b_runs.open(); EXPECT_TRUE(a_runs.pass()); }, {overwrite(b.var())});
+  engine.wait_all();
+}
+
+}  // namespace
+}  // namespace windrow

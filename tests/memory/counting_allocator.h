@@ -1,0 +1,36 @@
+// An allocator that counts, and that can be told to have no more.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "windrow/memory/allocator.h"
+
+namespace windrow::testing {
+
+class CountingAllocator final : public Allocator {
+ public:
+  explicit CountingAllocator(std::size_t capacity = 1u << 30) : capacity_(capacity) {}
+
+  std::string_view name() const override { return "counting"; }
+  std::byte* allocate(std::size_t bytes) override {
+    if (bytes > capacity_ - held) throw OutOfMemory("counting: full");
+    std::byte* start = host_->allocate(bytes);
+    held += bytes;
+    ++allocations;
+    return start;
+  }
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override {
+    held -= bytes;
+    host_->deallocate(start, bytes);
+  }
+
+  std::atomic<std::size_t> held = 0;
+  std::atomic<int> allocations = 0;
+
+ private:
+  const std::size_t capacity_;
+  const std::shared_ptr<Allocator> host_ = host_allocator();
+};
+
+}  // namespace windrow::testing

@@ -1,0 +1,133 @@
+#include "windrow/memory/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "tests/engine/support.h"
+#include "tests/memory/counting_allocator.h"
+
+namespace windrow {
+namespace {
+
+using testing::CountingAllocator;
+using testing::error_of;
+
+TEST(HostAllocator, GivesPlacesThatAreAlignedAndApart) {
+  auto host = host_allocator();
+  std::byte* a = host->allocate(0);
+  std::byte* b = host->allocate(100);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a) % memory_alignment, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b) % memory_alignment, 0u);
+  EXPECT_NE(a, b);
+  host->deallocate(a, 0);
+  host->deallocate(b, 100);
+}
+
+TEST(HostAllocator, SaysWhatItCouldNotGive) {
+  const std::string text = error_of<OutOfMemory>([] { host_allocator()->allocate(std::size_t{1} << 62); });
+  EXPECT_EQ(text, "host: 4611686018427387904 bytes are not to be had");
+  EXPECT_THROW(aligned_size(~std::size_t{0}), OutOfMemory);
+}
+
+TEST(Pool, RoundsUpByAFifthAtMostAndNeverDown) {
+  std::size_t before = 0;
+  for (std::size_t bytes = 0; bytes < 100'000; bytes += 7) {
+    const std::size_t rounded = Pool::rounded(bytes);
+    EXPECT_GE(rounded, bytes);
+    EXPECT_EQ(rounded % memory_alignment, 0u);
+    EXPECT_GE(rounded, before);
+    EXPECT_EQ(Pool::rounded(rounded), rounded);
+    EXPECT_LE(rounded - aligned_size(std::max<std::size_t>(bytes, 1)), rounded / 5) << bytes;
+    before = rounded;
+  }
+  EXPECT_GE(Pool::rounded(std::size_t{5} << 50), std::size_t{5} << 50);
+}
+
+TEST(Pool, GivesAgainWhatCameBack) {
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below);
+  std::byte* first = pool.allocate(1000);
+  std::memset(first, 1, 1000);
+  pool.deallocate(first, 1000);
+  std::byte* second = pool.allocate(1010);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(below->allocations, 1);
+  EXPECT_EQ(pool.stats().reused, 1u);
+  EXPECT_EQ(pool.stats().in_use, Pool::rounded(1000));
+  EXPECT_EQ(pool.stats().kept, 0u);
+  pool.deallocate(second, 1010);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().kept, Pool::rounded(1000));
+}
+
+TEST(Pool, ReturnsEverythingToTheAllocatorBelow) {
+  auto below = std::make_shared<CountingAllocator>();
+  {
+    Pool pool(below);
+    for (std::size_t bytes : {0u, 64u, 300u, 5000u, 100000u}) pool.deallocate(pool.allocate(bytes), bytes);
+    EXPECT_GT(below->held, 0u);
+    pool.trim();
+    EXPECT_EQ(below->held, 0u);
+    EXPECT_EQ(pool.stats().kept, 0u);
+    pool.deallocate(pool.allocate(99), 99);
+  }
+  EXPECT_EQ(below->held, 0u);
+}
+
+TEST(Pool, TrimsBeforeItRefuses) {
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below, {.limit = 1024});
+  pool.deallocate(pool.allocate(512), 512);
+  pool.deallocate(pool.allocate(256), 256);
+  std::byte* whole = pool.allocate(1024);
+  EXPECT_EQ(below->held, 1024u);
+  EXPECT_EQ(error_of<OutOfMemory>([&] { pool.allocate(1); }),
+            "pool of counting: 64 bytes are not to be had; 1024 are in use, and 1024 is the limit");
+  pool.deallocate(whole, 1024);
+}
+
+TEST(Pool, TrimsWhenTheMemoryBelowIsFull) {
+  auto below = std::make_shared<CountingAllocator>(1024);
+  Pool pool(below);
+  pool.deallocate(pool.allocate(512), 512);
+  std::byte* whole = pool.allocate(1024);
+  EXPECT_EQ(error_of<OutOfMemory>([&] { pool.allocate(1); }),
+            "pool of counting: 64 bytes are not to be had; 1088 are in use, and counting: full");
+  EXPECT_EQ(pool.stats().in_use, 1024u);
+  pool.deallocate(whole, 1024);
+}
+
+TEST(Pool, ServesThreadsAtOnceAndKeepsItsLimit) {
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below, {.limit = 100'000});
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<std::pair<std::byte*, std::size_t>> mine;
+    for (int i = 0; i < 3000; ++i) {
+      if (mine.size() > 5 || (!mine.empty() && random() % 2 == 0)) {
+        pool.deallocate(mine.back().first, mine.back().second);
+        mine.pop_back();
+      } else {
+        const std::size_t bytes = random() % 5000;
+        std::byte* start = pool.allocate(bytes);
+        std::memset(start, static_cast<int>(seed), bytes);
+        mine.emplace_back(start, bytes);
+      }
+      EXPECT_LE(below->held, 100'000u);
+    }
+    for (const auto& [start, bytes] : mine) pool.deallocate(start, bytes);
+  };
+  std::thread other(work, 1u);
+  work(2u);
+  other.join();
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().kept, below->held);
+}
+
+}  // namespace
+}  // namespace windrow
