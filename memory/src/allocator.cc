@@ -12,12 +12,12 @@ class HostAllocator final : public Allocator {
   std::string_view name() const override { return "host"; }
 
   std::byte* allocate(std::size_t bytes) override {
-    void* start = ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{memory_alignment}, std::nothrow);
+    void* start = ::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{memory_alignment}, std::nothrow);
     if (start == nullptr) throw OutOfMemory("host: " + std::to_string(bytes) + " bytes are not to be had");
     return static_cast<std::byte*>(start);
   }
   void deallocate(std::byte* start, std::size_t) noexcept override {
-    ::operator delete(start, std::align_val_t{memory_alignment});
+    ::operator delete (start, std::align_val_t{memory_alignment});
   }
 };
 

@@ -61,7 +61,8 @@ void Buffer::free() noexcept {
   try {
     engine_->retire(std::exchange(var_, {}), [state] { delete state; }, {.name = "free"});
   } catch (...) {
-    // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep them.
+    // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep
+    // them.
   }
 }
 

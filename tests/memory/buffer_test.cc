@@ -30,9 +30,11 @@ TEST_P(BufferOnEveryPolicy, LivesUntilItsLastReaderIsDone) {
     {
       Buffer buffer(engine, memory, 100, "hundred");
       engine.push([bytes = buffer.bytes()] { std::memset(bytes.write(), 1, 100); }, {overwrite(buffer.var())});
-      engine.push([bytes = buffer.bytes(),
-                   &sum] { for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]); },
-                  {read(buffer.var()), mutate(result)});
+      engine.push(
+          [bytes = buffer.bytes(), &sum] {
+            for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]);
+          },
+          {read(buffer.var()), mutate(result)});
     }
     engine.wait(result);
     EXPECT_EQ(sum, 100);
@@ -157,8 +159,20 @@ TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
   Arena arena(engine, host_allocator(), 128);
   Buffer a = arena.cut(64), b = arena.cut(64);
   Gate a_runs, b_runs;
-  engine.push([&, bytes = a.bytes()] { bytes.write(); a_runs.open(); EXPECT_TRUE(b_runs.pass()); }, {overwrite(a.var())});
-  engine.push([&, bytes = b.bytes()] { bytes.write(); b_runs.open(); EXPECT_TRUE(a_runs.pass()); }, {overwrite(b.var())});
+  engine.push(
+      [&, bytes = a.bytes()] {
+        bytes.write();
+        a_runs.open();
+        EXPECT_TRUE(b_runs.pass());
+      },
+      {overwrite(a.var())});
+  engine.push(
+      [&, bytes = b.bytes()] {
+        bytes.write();
+        b_runs.open();
+        EXPECT_TRUE(a_runs.pass());
+      },
+      {overwrite(b.var())});
   engine.wait_all();
 }
 

@@ -1,7 +1,8 @@
 // Buffers: bytes with a variable. Start here.
 //
 //   windrow::Buffer squares(engine, host_allocator(), 1000 * sizeof(int), "squares");
-//   engine.push([bytes = squares.bytes()] { fill(reinterpret_cast<int*>(bytes.write())); }, {overwrite(squares.var())});
+//   engine.push([bytes = squares.bytes()] { fill(reinterpret_cast<int*>(bytes.write())); },
+//   {overwrite(squares.var())});
 //
 // The end of a buffer is an op like any other: the bytes go when all that was pushed with the variable is done, and
 // nobody waits for that. They come as late as possible too, with the first op that writes them.
@@ -43,8 +44,8 @@ class Bytes {
 };
 
 /// An owner: it does not copy, and its end retires its variable and frees its bytes, as an op. Must end before its
-/// engine does; after the engine's shutdown the bytes go at once. Nobody else may retire its variable: the bytes would be
-/// kept for ever.
+/// engine does; after the engine's shutdown the bytes go at once. Nobody else may retire its variable: the bytes would
+/// be kept for ever.
 class Buffer {
  public:
   /// Takes no memory yet.

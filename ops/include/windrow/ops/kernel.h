@@ -1,0 +1,57 @@
+// Kernels: what computes an operator on one kind of device, and the table in which they are found.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "windrow/ops/operator.h"
+
+namespace windrow {
+
+/// What becomes of the elements that were in the result before.
+enum class Write {
+  overwrite,  ///< they are not looked at
+  add,        ///< the result is added to them
+};
+
+/// One application of an operator. Shapes fit the operator's rule. The result overlaps no operand, except that of an
+/// elementwise operator, which may be one of them.
+template <class Real>
+struct KernelCall {
+  std::span<const Matrix<const Real>> in;
+  std::span<const Matrix<const std::int32_t>> indices;
+  Matrix<Real> out;
+  Attributes attributes;
+  Write write = Write::overwrite;
+};
+
+/// Runs on the calling thread. Throws MisuseError for an index out of range, having written anything or nothing.
+template <class Real>
+using Kernel = void (*)(const KernelCall<Real>& call);
+
+/// Which kernel computes which operator. A value. Threads: find() from any thread while nobody adds.
+template <class Real>
+class KernelTable {
+ public:
+  /// Replaces the kernel that was there.
+  void add(const Operator& op, Kernel<Real> kernel) { kernels_.insert_or_assign(std::string(op.name.text()), kernel); }
+  /// Throws MisuseError if there is none.
+  Kernel<Real> find(const Operator& op) const;
+
+ private:
+  std::map<std::string, Kernel<Real>, std::less<>> kernels_;
+};
+
+extern template class KernelTable<float>;
+extern template class KernelTable<double>;
+
+/// For the host: every operator of operators.h, by oneDNN, Highway and plain loops. Each kernel uses one thread.
+const KernelTable<float>& host_kernels();
+
+/// The slow and obvious oracle of every kernel, in double precision, without any library.
+const KernelTable<double>& reference_kernels();
+
+}  // namespace windrow

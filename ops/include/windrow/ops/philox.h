@@ -1,0 +1,43 @@
+// Philox4x32-10: random words as a function of a key and a counter.
+//
+// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "windrow/ops/operator.h"
+
+namespace windrow {
+
+using PhiloxCounter = std::array<std::uint32_t, 4>;
+using PhiloxKey = std::array<std::uint32_t, 2>;
+
+/// Four independent uniform words. Distinct counters of one key never give the same four.
+constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0], b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+  }
+  return counter;
+}
+
+constexpr PhiloxKey philox_key(std::uint64_t seed) {
+  return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+}
+
+/// The uniform number in [0, 1) of a word: its upper 24 bits.
+constexpr float unit_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+/// Four columns share the words of one counter, which holds the site, the block of columns and the row's three keys.
+/// The columns are 4 * block to 4 * block + 3; block is below 2^16.
+constexpr PhiloxCounter dropout_words(const Attributes& dropout, const std::int32_t* keys, Index block) {
+  const auto site = static_cast<std::uint32_t>(dropout.sizes[1]);
+  return philox({site << 16 | static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(keys[0]),
+                 static_cast<std::uint32_t>(keys[1]), static_cast<std::uint32_t>(keys[2])},
+                philox_key(static_cast<std::uint64_t>(dropout.sizes[0])));
+}
+
+}  // namespace windrow

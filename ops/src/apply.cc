@@ -1,0 +1,82 @@
+#include "windrow/ops/apply.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace windrow {
+namespace {
+
+template <class T>
+Type type_of(const TensorOf<T>& tensor) {
+  return {Rows::count(tensor.rows()), tensor.width()};
+}
+
+Signature signature_of(const Operands& operands) {
+  Signature signature;
+  for (const Tensor& tensor : operands.in) signature.in.push_back(type_of(tensor));
+  for (const IntTensor& tensor : operands.indices) signature.indices.push_back(type_of(tensor));
+  signature.attributes = operands.attributes;
+  return signature;
+}
+
+/// What the pushed op holds: views, which do not keep buffers alive.
+struct Application {
+  Kernel<float> kernel;
+  std::vector<Tensor::View> in;
+  std::vector<IntTensor::View> indices;
+  Tensor::View out;
+  Attributes attributes;
+  Write write;
+
+  void operator()() const {
+    std::vector<Matrix<const float>> inputs;
+    std::vector<Matrix<const std::int32_t>> index_inputs;
+    for (const auto& view : in) inputs.push_back(view.read());
+    for (const auto& view : indices) index_inputs.push_back(view.read());
+    kernel({inputs, index_inputs, write == Write::add ? out.update() : out.write(), attributes, write});
+  }
+};
+
+void require_result(const Operator& op, const Signature& signature, const Operands& operands, const Tensor& out) {
+  const Type expected = infer(op, signature);
+  if (type_of(out) != expected) {
+    throw shape_error(op, signature, "a result " + to_string(expected) + ", not " + to_string(type_of(out)));
+  }
+  if (op.updates && operands.write != Write::add) throw shape_error(op, signature, "Write::add");
+  for (const Tensor& in : operands.in) {
+    if (in.var() == out.var() && !(op.elementwise && in.same_view(out))) {
+      throw shape_error(op, signature, "a result that shares no buffer with an operand");
+    }
+  }
+}
+
+std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
+  std::vector<Access> accesses;
+  for (const Tensor& tensor : operands.in) accesses.push_back(read(tensor.var()));
+  for (const IntTensor& tensor : operands.indices) accesses.push_back(read(tensor.var()));
+  const bool replaces = operands.write == Write::overwrite && out.whole();
+  accesses.push_back(replaces ? overwrite(out.var()) : mutate(out.var()));
+  return accesses;
+}
+
+}  // namespace
+
+void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
+           std::source_location pushed_at) {
+  require_result(op, signature_of(operands), operands, out);
+  Application application{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
+  for (const Tensor& tensor : operands.in) application.in.push_back(tensor.view());
+  for (const IntTensor& tensor : operands.indices) application.indices.push_back(tensor.view());
+  device.engine->push(std::move(application), accesses_of(operands, out),
+                      {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
+}
+
+Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
+  const Type type = infer(op, signature_of(operands));
+  Tensor out(device, type.rows.code(), type.width, op.name);
+  apply(device, op, operands, out, pushed_at);
+  return out;
+}
+
+}  // namespace windrow

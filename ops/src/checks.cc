@@ -1,0 +1,20 @@
+#include "checks.h"
+
+#include <string>
+
+#include "windrow/engine/error.h"
+
+namespace windrow {
+
+void throw_bad_index(Index index, Index row, Index first, Index last) {
+  throw MisuseError("index " + std::to_string(index) + " at row " + std::to_string(row) + "; expected " +
+                    (last < first ? "none, since there is nothing to index"
+                                  : std::to_string(first) + " to " + std::to_string(last)));
+}
+
+void throw_bad_segment(Index begin, Index end, Index row, Index rows) {
+  throw MisuseError("segment [" + std::to_string(begin) + ", " + std::to_string(end) + ") at row " +
+                    std::to_string(row) + "; expected it within [0, " + std::to_string(rows) + ")");
+}
+
+}  // namespace windrow

@@ -1,0 +1,18 @@
+// What the host kernels share, and the families they come in.
+#pragma once
+
+#include "checks.h"
+#include "windrow/ops/kernel.h"
+
+namespace windrow {
+
+using HostCall = KernelCall<float>;
+
+void add_host_elementwise(KernelTable<float>& table);
+void add_host_linear(KernelTable<float>& table);
+void add_host_rows(KernelTable<float>& table);
+
+/// to += factor * from, n elements, by SIMD.
+void add_scaled(float* to, const float* from, Index n, float factor);
+
+}  // namespace windrow

@@ -1,0 +1,149 @@
+// Host kernels that move rows and columns, reduce segments, and drop out.
+#include <algorithm>
+
+#include "host.h"
+#include "windrow/ops/operators.h"
+#include "windrow/ops/philox.h"
+
+namespace windrow {
+namespace {
+
+void put(float* to, const float* from, Index n, Write write) {
+  if (write == Write::add) {
+    add_scaled(to, from, n, 1);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+void zero_unless_adding(const HostCall& k) {
+  if (k.write == Write::add) return;
+  for (Index r = 0; r < k.out.rows; ++r) std::fill_n(k.out.row(r), k.out.width, 0.0f);
+}
+
+void gather(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    put(k.out.row(r), k.in[0].row(checked_row(k.indices[0], r, k.in[0].rows)), k.out.width, k.write);
+  }
+}
+
+void scatter(const HostCall& k, float factor) {
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    add_scaled(k.out.row(checked_row(k.indices[0], r, k.out.rows)), k.in[0].row(r), k.out.width, factor);
+  }
+}
+
+void concat(const HostCall& k) {
+  Index begin = 0;
+  for (const auto& part : k.in) {
+    for (Index r = 0; r < part.rows; ++r) put(k.out.row(r) + begin, part.row(r), part.width, k.write);
+    begin += part.width;
+  }
+}
+
+void slice(const HostCall& k) {
+  const Index begin = k.attributes.sizes[0];
+  for (Index r = 0; r < k.out.rows; ++r) put(k.out.row(r), k.in[0].row(r) + begin, k.out.width, k.write);
+}
+
+void place(const HostCall& k) {
+  zero_unless_adding(k);
+  const Index begin = k.attributes.sizes[0];
+  for (Index r = 0; r < k.out.rows; ++r) put(k.out.row(r) + begin, k.in[0].row(r), k.in[0].width, k.write);
+}
+
+void segment_sum(const HostCall& k, bool mean) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+    const float share = mean ? 1.0f / static_cast<float>(last - first) : 1;
+    for (Index from = first; from < last; ++from) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, share);
+  }
+}
+
+Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
+  Index best = first;
+  for (Index r = first + 1; r < last; ++r) {
+    if (x.row(r)[c] > x.row(best)[c]) best = r;
+  }
+  return best;
+}
+
+void segment_max(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+    if (first == last) continue;
+    for (Index c = 0; c < k.out.width; ++c) k.out.row(r)[c] += k.in[0].row(first_maximum(k.in[0], c, first, last))[c];
+  }
+}
+
+void segment_max_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[2].rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+    if (first == last) continue;
+    for (Index c = 0; c < k.out.width; ++c) {
+      k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[2].row(r)[c];
+    }
+  }
+}
+
+void segment_spread(const HostCall& k, bool mean) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
+    const float share = mean ? 1.0f / static_cast<float>(last - first) : 1;
+    for (Index to = first; to < last; ++to) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, share);
+  }
+}
+
+void dropout(const HostCall& k) {
+  const double rate = k.attributes.values[0];
+  const auto kept = static_cast<float>(1 / (1 - rate));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    for (Index block = 0; block * 4 < k.out.width; ++block) {
+      const PhiloxCounter words = dropout_words(k.attributes, k.indices[0].row(r), block);
+      for (Index c = block * 4; c < std::min(block * 4 + 4, k.out.width); ++c) {
+        const float value = unit_uniform(words[c % 4]) < rate ? 0 : kept * k.in[0].row(r)[c];
+        float& out = k.out.row(r)[c];
+        out = k.write == Write::add ? out + value : value;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void add_host_rows(KernelTable<float>& table) {
+  table.add(op::gather_rows, gather);
+  table.add(op::embedding, gather);
+  table.add(op::scatter_rows, [](const HostCall& k) {
+    zero_unless_adding(k);
+    scatter(k, 1);
+  });
+  table.add(op::sgd_rows, [](const HostCall& k) { scatter(k, static_cast<float>(-k.attributes.values[0])); });
+  table.add(op::concat, concat);
+  table.add(op::slice, slice);
+  table.add(op::place, place);
+  table.add(op::segment_sum, [](const HostCall& k) { segment_sum(k, false); });
+  table.add(op::segment_mean, [](const HostCall& k) { segment_sum(k, true); });
+  table.add(op::segment_max, segment_max);
+  table.add(op::segment_max_gradient, segment_max_gradient);
+  table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, false); });
+  table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, true); });
+  table.add(op::dropout, dropout);
+}
+
+const KernelTable<float>& host_kernels() {
+  static const KernelTable<float> table = [] {
+    KernelTable<float> made;
+    add_host_elementwise(made);
+    add_host_linear(made);
+    add_host_rows(made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace windrow

@@ -1,0 +1,62 @@
+// Softmax, losses and dropout: shapes and gradients; and the list of all operators.
+#include "rules.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::op {
+namespace {
+
+constexpr Index dropout_width_limit = Index{4} << 16;  // see dropout_words
+
+Type infer_cross_entropy(const Operator& op, const Signature& s) {
+  require_index(1, op, s);
+  return {s.in[0].rows, 1};
+}
+Type infer_cross_entropy_gradient(const Operator& op, const Signature& s) {
+  require(s.in[1] == infer_cross_entropy(op, s), op, s, "logits, and a gradient of width 1 for each row");
+  return s.in[0];
+}
+Type infer_dropout(const Operator& op, const Signature& s) {
+  require_index(3, op, s);
+  require(s.in[0].width <= dropout_width_limit, op, s, "a width of at most 262144");
+  return s.in[0];
+}
+
+Terms of_softmax(const Signature&) {
+  return {GradientTerm{&softmax_gradient, {result(), gradient()}}};
+}
+Terms of_cross_entropy(const Signature&) {
+  return {GradientTerm{&softmax_cross_entropy_gradient, {x(), gradient()}, {0}}};
+}
+Terms of_dropout(const Signature& s) { return {GradientTerm{&dropout, {gradient()}, {0}, s.attributes}}; }
+
+}  // namespace
+
+constinit const Operator softmax{.name = "softmax", .infer = same_shape, .gradients = of_softmax};
+constinit const Operator softmax_gradient{.name = "softmax_gradient", .inputs = 2, .infer = same_shape};
+constinit const Operator softmax_cross_entropy{
+    .name = "softmax_cross_entropy", .index_inputs = 1, .infer = infer_cross_entropy, .gradients = of_cross_entropy};
+constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_entropy_gradient",
+                                                        .inputs = 2,
+                                                        .index_inputs = 1,
+                                                        .infer = infer_cross_entropy_gradient};
+constinit const Operator dropout{
+    .name = "dropout", .index_inputs = 1, .infer = infer_dropout, .gradients = of_dropout};
+
+Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {
+  if (site >> 16 != 0) throw MisuseError("dropout: site " + std::to_string(site) + "; expected 0 to 65535");
+  if (!(0 <= rate && rate < 1)) throw MisuseError("dropout: rate " + std::to_string(rate) + "; expected 0 <= rate < 1");
+  return {.sizes = {static_cast<Index>(seed), site}, .values = {rate, 0}};
+}
+
+std::span<const Operator* const> all() {
+  static constexpr const Operator* list[] = {
+      &add, &sub, &mul, &div, &maximum, &neg, &scale, &tanh, &sigmoid, &relu, &exp, &log, &square, &tanh_gradient,
+      &sigmoid_gradient, &relu_gradient, &square_gradient, &div_gradient, &maximum_gradient, &matmul, &matmul_nt,
+      &matmul_tn, &transpose, &add_bias, &column_sum, &row_sum, &spread_rows, &spread_columns, &gather_rows, &embedding,
+      &scatter_rows, &concat, &slice, &place, &segment_sum, &segment_mean, &segment_max, &segment_spread,
+      &segment_spread_mean, &segment_max_gradient, &softmax, &softmax_gradient, &softmax_cross_entropy,
+      &softmax_cross_entropy_gradient, &dropout, &sgd, &sgd_rows};
+  return list;
+}
+
+}  // namespace windrow::op

@@ -1,0 +1,42 @@
+#include "windrow/ops/operator.h"
+
+namespace windrow {
+namespace {
+
+std::string rows_text(Rows rows) {
+  if (rows == Rows::vertices()) return "vertices";
+  if (rows == Rows::edges()) return "edges";
+  return std::to_string(rows.code());
+}
+
+std::string list(const std::vector<Type>& types) {
+  std::string text;
+  for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
+  return text;
+}
+
+std::string plural(std::size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string to_string(const Type& type) { return rows_text(type.rows) + " x " + std::to_string(type.width); }
+
+MisuseError shape_error(const Operator& op, const Signature& signature, const std::string& expected) {
+  std::string text = std::string(op.name.text()) + ": operands " + list(signature.in);
+  if (!signature.indices.empty()) text += ", indices " + list(signature.indices);
+  return MisuseError(text + "; expected " + expected);
+}
+
+Type infer(const Operator& op, const Signature& signature) {
+  if (op.inputs != Operator::any_number && signature.in.size() != op.inputs) {
+    throw shape_error(op, signature, plural(op.inputs, "operand"));
+  }
+  if (signature.indices.size() != op.index_inputs) {
+    throw shape_error(op, signature, plural(op.index_inputs, "index operand"));
+  }
+  return op.infer(op, signature);
+}
+
+}  // namespace windrow

@@ -1,0 +1,123 @@
+// Operators that move rows and columns, and segmented reductions: shapes and gradients.
+#include "rules.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::op {
+namespace {
+
+Type infer_gather(const Operator& op, const Signature& s) {
+  require(s.indices[0].width == 1, op, s, "indices of width 1");
+  return {s.indices[0].rows, s.in[0].width};
+}
+Type infer_embedding(const Operator& op, const Signature& s) {
+  require(s.in[0].rows.counted(), op, s, "a parameter as the table");
+  return infer_gather(op, s);
+}
+Type infer_scatter(const Operator& op, const Signature& s) {
+  require_index(1, op, s);
+  return {target_rows(s), s.in[0].width};
+}
+Type infer_concat(const Operator& op, const Signature& s) {
+  require(!s.in.empty(), op, s, "one operand or more");
+  Type result = {s.in[0].rows, 0};
+  for (const Type& type : s.in) {
+    require(type.rows == result.rows, op, s, "operands of one number of rows");
+    result.width += type.width;
+  }
+  return result;
+}
+Type infer_slice(const Operator& op, const Signature& s) {
+  const auto [begin, end] = s.attributes.sizes;
+  if (begin < 0 || end < begin || s.in[0].width < end) {
+    throw shape_error(op, s, "columns [" + std::to_string(begin) + ", " + std::to_string(end) + ") among those there are");
+  }
+  return {s.in[0].rows, end - begin};
+}
+Type infer_place(const Operator& op, const Signature& s) {
+  const auto [begin, width] = s.attributes.sizes;
+  if (begin < 0 || width - begin < s.in[0].width) {
+    throw shape_error(op, s, "that it fits into a width of " + std::to_string(width) + " from column " +
+                                 std::to_string(begin) + " on");
+  }
+  return {s.in[0].rows, width};
+}
+Type infer_segments(const Operator& op, const Signature& s) {
+  require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
+  return {s.indices[0].rows, s.in[0].width};
+}
+Type infer_segment_spread(const Operator& op, const Signature& s) {
+  require_index(2, op, s);
+  return {target_rows(s), s.in[0].width};
+}
+Type infer_segment_max_gradient(const Operator& op, const Signature& s) {
+  const bool fits = infer_segments(op, s) == s.in[1] && s.in[1] == s.in[2];
+  require(fits, op, s, "an operand, then the result and a gradient of the result's shape");
+  return s.in[0];
+}
+Type infer_sgd_rows(const Operator& op, const Signature& s) {
+  require_index(1, op, s);
+  return {target_rows(s), s.in[0].width};
+}
+
+Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, rows_of(s.in[0])}}; }
+Terms of_scatter(const Signature&) { return {GradientTerm{&gather_rows, {gradient()}, {0}}}; }
+Terms of_concat(const Signature& s) {
+  Terms terms;
+  Index begin = 0;
+  for (const Type& type : s.in) {
+    terms.push_back(GradientTerm{&slice, {gradient()}, {}, columns(begin, begin + type.width)});
+    begin += type.width;
+  }
+  return terms;
+}
+Terms of_slice(const Signature& s) {
+  return {GradientTerm{&place, {gradient()}, {}, at_column(s.attributes.sizes[0], s.in[0].width)}};
+}
+Terms of_place(const Signature& s) {
+  const Index begin = s.attributes.sizes[0];
+  return {GradientTerm{&slice, {gradient()}, {}, columns(begin, begin + s.in[0].width)}};
+}
+Terms of_segment_sum(const Signature& s) {
+  return {GradientTerm{&segment_spread, {gradient()}, {0}, rows_of(s.in[0])}};
+}
+Terms of_segment_mean(const Signature& s) {
+  return {GradientTerm{&segment_spread_mean, {gradient()}, {0}, rows_of(s.in[0])}};
+}
+Terms of_segment_max(const Signature&) {
+  return {GradientTerm{&segment_max_gradient, {x(), result(), gradient()}, {0}}};
+}
+Terms of_segment_spread(const Signature&) { return {GradientTerm{&segment_sum, {gradient()}, {0}}}; }
+Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_mean, {gradient()}, {0}}}; }
+
+}  // namespace
+
+constinit const Operator gather_rows{
+    .name = "gather_rows", .index_inputs = 1, .infer = infer_gather, .gradients = of_gather};
+constinit const Operator embedding{
+    .name = "embedding", .index_inputs = 1, .infer = infer_embedding, .gradients = of_gather};
+constinit const Operator scatter_rows{
+    .name = "scatter_rows", .index_inputs = 1, .infer = infer_scatter, .gradients = of_scatter};
+constinit const Operator concat{
+    .name = "concat", .inputs = Operator::any_number, .infer = infer_concat, .gradients = of_concat};
+constinit const Operator slice{.name = "slice", .infer = infer_slice, .gradients = of_slice};
+constinit const Operator place{.name = "place", .infer = infer_place, .gradients = of_place};
+constinit const Operator segment_sum{
+    .name = "segment_sum", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_sum};
+constinit const Operator segment_mean{
+    .name = "segment_mean", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_mean};
+constinit const Operator segment_max{
+    .name = "segment_max", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_max};
+constinit const Operator segment_spread{
+    .name = "segment_spread", .index_inputs = 1, .infer = infer_segment_spread, .gradients = of_segment_spread};
+constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
+                                             .index_inputs = 1,
+                                             .infer = infer_segment_spread,
+                                             .gradients = of_segment_spread_mean};
+constinit const Operator segment_max_gradient{
+    .name = "segment_max_gradient", .inputs = 3, .index_inputs = 1, .infer = infer_segment_max_gradient};
+constinit const Operator sgd_rows{.name = "sgd_rows", .index_inputs = 1, .infer = infer_sgd_rows, .updates = true};
+
+Attributes columns(Index begin, Index end) { return {.sizes = {begin, end}}; }
+Attributes at_column(Index begin, Index width) { return {.sizes = {begin, width}}; }
+
+}  // namespace windrow::op

@@ -1,0 +1,243 @@
+#include "tests/ops/cases.h"
+
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace windrow::testing {
+namespace {
+
+Type counted(Index rows, Index width) { return {Rows::count(rows), width}; }
+
+/// Makes the parts of a case.
+class Maker {
+  std::mt19937& random_;
+
+ public:
+  Maker(Index row_count, std::mt19937& random) : random_(random), rows(row_count), width(some_width()) {}
+
+  Index number(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random_); }
+
+  void operand(const Type& type) {
+    made.signature.in.push_back(type);
+    made.in.push_back(random_values(type, random_));
+  }
+  void positive_operand(const Type& type) {
+    operand(type);
+    for (double& value : made.in.back()) value = static_cast<float>(std::abs(value) + 0.25);
+  }
+  void index(const Type& type, const std::function<Index()>& value) {
+    made.signature.indices.push_back(type);
+    std::vector<std::int32_t> values(elements(type));
+    for (std::int32_t& v : values) v = static_cast<std::int32_t>(value());
+    made.indices.push_back(values);
+  }
+  /// `count` segments of `of` rows: one after the other, some empty, some rows in none.
+  void segments(Index count, Index of) {
+    index(counted(count, 2), [] { return 0; });
+    Index at = 0;
+    for (Index r = 0; r < count; ++r) {
+      at = std::min(of, at + number(0, 1));
+      made.indices.back()[static_cast<std::size_t>(2 * r)] = static_cast<std::int32_t>(at);
+      at = std::min(of, at + number(0, 3));
+      made.indices.back()[static_cast<std::size_t>(2 * r + 1)] = static_cast<std::int32_t>(at);
+    }
+  }
+  Index some_width() {
+    static constexpr Index widths[] = {1, 2, 5, 15, 16, 17, 31, 40, 64, 70};
+    return widths[number(0, std::size(widths) - 1)];
+  }
+
+  const Index rows;
+  const Index width;
+  Case made;
+};
+
+using Make = std::function<void(Maker&)>;
+
+Make elementwise(int operands) {
+  return [operands](Maker& m) {
+    for (int k = 0; k < operands; ++k) m.operand(counted(m.rows, m.width));
+  };
+}
+
+void make_gather(Maker& m) {
+  const Index table = m.number(1, 9);
+  m.operand(counted(table, m.width));
+  m.index(counted(m.rows, 1), [&m, table] { return m.number(0, table - 1); });
+}
+
+void make_scatter(Maker& m) {
+  const Index target = m.number(1, 9);
+  m.operand(counted(m.rows, m.width));
+  m.index(counted(m.rows, 1), [&m, target] { return m.number(0, target - 1); });
+  m.made.signature.attributes = op::to_rows(Rows::count(target));
+}
+
+void make_segments(Maker& m) {
+  const Index edges = m.number(0, 2 * m.rows);
+  m.operand(counted(edges, m.width));
+  m.segments(m.rows, edges);
+}
+
+void make_spread(Maker& m) {
+  const Index edges = m.number(0, 2 * m.rows);
+  m.operand(counted(m.rows, m.width));
+  m.segments(m.rows, edges);
+  m.made.signature.attributes = op::to_rows(Rows::count(edges));
+}
+
+void make_labels(Maker& m) {
+  m.index(counted(m.rows, 1), [&m] { return m.number(-1, m.width - 1); });
+}
+
+const std::map<std::string, Make>& makes() {
+  static const std::map<std::string, Make> table = {
+      {"add", elementwise(2)},
+      {"sub", elementwise(2)},
+      {"mul", elementwise(2)},
+      {"div",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.width));
+         m.positive_operand(counted(m.rows, m.width));
+       }},
+      {"maximum", elementwise(2)},
+      {"neg", elementwise(1)},
+      {"scale",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.made.signature.attributes = op::scaled_by(-0.75);
+       }},
+      {"tanh", elementwise(1)},
+      {"sigmoid", elementwise(1)},
+      {"relu", elementwise(1)},
+      {"exp", elementwise(1)},
+      {"log", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
+      {"square", elementwise(1)},
+      {"tanh_gradient", elementwise(2)},
+      {"sigmoid_gradient", elementwise(2)},
+      {"relu_gradient", elementwise(2)},
+      {"square_gradient", elementwise(2)},
+      {"div_gradient",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.width));
+         m.positive_operand(counted(m.rows, m.width));
+         m.operand(counted(m.rows, m.width));
+       }},
+      {"maximum_gradient", elementwise(3)},
+      {"sgd",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.made.signature.attributes = op::at_rate(0.1, 0.01);
+       }},
+      {"matmul",
+       [](Maker& m) {
+         const Index inner = m.number(0, 40);
+         m.operand(counted(m.rows, inner));
+         m.operand(counted(inner, m.width));
+       }},
+      {"matmul_nt",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.width));
+         m.operand(counted(m.number(0, 40), m.width));
+       }},
+      {"matmul_tn",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.number(0, 40)));
+         m.operand(counted(m.rows, m.width));
+       }},
+      {"transpose", elementwise(1)},
+      {"add_bias",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.width));
+         m.operand(counted(1, m.width));
+       }},
+      {"column_sum", elementwise(1)},
+      {"row_sum", elementwise(1)},
+      {"spread_rows",
+       [](Maker& m) {
+         m.operand(counted(1, m.width));
+         m.made.signature.attributes = op::to_rows(Rows::count(m.rows));
+       }},
+      {"spread_columns",
+       [](Maker& m) {
+         m.operand(counted(m.rows, 1));
+         m.made.signature.attributes = op::to_width(m.width);
+       }},
+      {"gather_rows", make_gather},
+      {"embedding", make_gather},
+      {"scatter_rows", make_scatter},
+      {"sgd_rows",
+       [](Maker& m) {
+         make_scatter(m);
+         m.made.signature.attributes.values[0] = 0.1;
+       }},
+      {"concat",
+       [](Maker& m) {
+         for (Index parts = m.number(1, 4); parts > 0; --parts) m.operand(counted(m.rows, m.some_width()));
+       }},
+      {"slice",
+       [](Maker& m) {
+         elementwise(1)(m);
+         const Index begin = m.number(0, m.width);
+         m.made.signature.attributes = op::columns(begin, m.number(begin, m.width));
+       }},
+      {"place",
+       [](Maker& m) {
+         elementwise(1)(m);
+         const Index begin = m.number(0, 20);
+         m.made.signature.attributes = op::at_column(begin, begin + m.width + m.number(0, 20));
+       }},
+      {"segment_sum", make_segments},
+      {"segment_mean", make_segments},
+      {"segment_max", make_segments},
+      {"segment_spread", make_spread},
+      {"segment_spread_mean", make_spread},
+      {"segment_max_gradient",
+       [](Maker& m) {
+         make_segments(m);
+         m.operand(counted(m.rows, m.width));
+         m.operand(counted(m.rows, m.width));
+       }},
+      {"softmax", elementwise(1)},
+      {"softmax_gradient", elementwise(2)},
+      {"softmax_cross_entropy",
+       [](Maker& m) {
+         elementwise(1)(m);
+         make_labels(m);
+       }},
+      {"softmax_cross_entropy_gradient",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.operand(counted(m.rows, 1));
+         make_labels(m);
+       }},
+      {"dropout",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.index(counted(m.rows, 3), [&m] { return m.number(-1'000'000, 1'000'000); });
+         m.made.signature.attributes = op::dropout_by(0.3, 5'000'000'000, 7);
+       }},
+  };
+  return table;
+}
+
+}  // namespace
+
+Values random_values(const Type& type, std::mt19937& random) {
+  Values values(elements(type));
+  std::uniform_real_distribution<float> uniform(-2, 2);
+  for (double& value : values) value = uniform(random);
+  return values;
+}
+
+Case random_case(const Operator& op, Index rows, std::mt19937& random) {
+  const auto found = makes().find(std::string(op.name.text()));
+  if (found == makes().end()) throw std::logic_error("no case for operator " + std::string(op.name.text()));
+  Maker maker(rows, random);
+  found->second(maker);
+  return maker.made;
+}
+
+}  // namespace windrow::testing

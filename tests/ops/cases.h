@@ -1,0 +1,109 @@
+// A random application of any operator of the list, and what runs it through a kernel.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "windrow/ops/kernel.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::testing {
+
+/// Values of a matrix without gaps, row by row.
+using Values = std::vector<double>;
+
+struct Case {
+  Signature signature;
+  std::vector<Values> in;  ///< representable as float
+  std::vector<std::vector<std::int32_t>> indices;
+
+  Type result(const Operator& op) const { return infer(op, signature); }
+};
+
+inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.code() * type.width); }
+
+/// Operands that fit `op`, with about `rows` rows, or fewer where the operator wants it so.
+Case random_case(const Operator& op, Index rows, std::mt19937& random);
+
+/// Uniform values in [-2, 2] as floats hold them.
+Values random_values(const Type& type, std::mt19937& random);
+
+/// Matrices in storage whose rows are further apart than they are wide. What lies between must stay as it is.
+template <class Real>
+class Strided {
+ public:
+  Strided(const Type& type, const Values& values, Index gap) : type_(type), stride_(type.width + gap) {
+    storage_.assign(static_cast<std::size_t>(type.rows.code() * stride_ + 1), Real{77});
+    for (Index r = 0; r < type.rows.code(); ++r) {
+      for (Index c = 0; c < type.width; ++c) {
+        storage_[static_cast<std::size_t>(r * stride_ + c)] =
+            static_cast<Real>(values[static_cast<std::size_t>(r * type.width + c)]);
+      }
+    }
+  }
+  Matrix<Real> matrix() { return {storage_.data(), type_.rows.code(), type_.width, stride_}; }
+  Values values() {
+    Values result;
+    for (std::size_t i = 0; i + 1 < storage_.size(); ++i) {
+      const bool inside = static_cast<Index>(i) % stride_ < type_.width;
+      if (inside) {
+        result.push_back(static_cast<double>(storage_[i]));
+      } else {
+        EXPECT_EQ(storage_[i], Real{77}) << "written outside the result";
+      }
+    }
+    EXPECT_EQ(storage_.back(), Real{77}) << "written behind the result";
+    return result;
+  }
+
+ private:
+  Type type_;
+  Index stride_;
+  std::vector<Real> storage_;
+};
+
+struct RunOptions {
+  Write write = Write::overwrite;
+  Index gap = 0;  ///< between the rows of all matrices
+};
+
+/// The result of a kernel of `table`, which starts as `before`.
+template <class Real>
+Values run(const KernelTable<Real>& table, const Operator& op, const Case& c, const Values& before,
+           RunOptions options = {}) {
+  std::vector<Strided<Real>> in;
+  std::vector<Matrix<const Real>> inputs;
+  std::vector<Matrix<const std::int32_t>> indices;
+  for (std::size_t k = 0; k < c.in.size(); ++k) in.emplace_back(c.signature.in[k], c.in[k], options.gap);
+  for (auto& matrix : in) inputs.push_back(matrix.matrix());
+  for (std::size_t k = 0; k < c.indices.size(); ++k) {
+    const Type& type = c.signature.indices[k];
+    indices.push_back({c.indices[k].data(), type.rows.code(), type.width, type.width});
+  }
+  Strided<Real> out(c.result(op), before, options.gap);
+  table.find(op)({inputs, indices, out.matrix(), c.signature.attributes, options.write});
+  return out.values();
+}
+
+inline double largest(const Values& values) {
+  double top = 0;
+  for (double value : values) top = std::max(top, std::abs(value));
+  return top;
+}
+
+/// Equal to `tolerance` of the largest magnitude of the second.
+inline void expect_close(const Values& actual, const Values& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  const double limit = tolerance * largest(expected);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_LE(std::abs(actual[i] - expected[i]), limit)
+        << "element " << i << " is " << actual[i] << ", expected " << expected[i];
+  }
+}
+
+}  // namespace windrow::testing

@@ -1,0 +1,168 @@
+#include "windrow/ops/random.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tests/engine/support.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::EveryPolicy;
+using Floats = std::vector<float>;
+
+// Known answers of the authors' Random123 1.14, kat_vectors, philox4x32 with 10 rounds.
+TEST(Philox, GivesItsAuthorsKnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr std::uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
+            (PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+class GeneratorOnEveryPolicy : public EveryPolicy {};
+WINDROW_EVERY_POLICY(GeneratorOnEveryPolicy);
+
+/// What three draws give on an engine of these options.
+std::vector<Floats> three_draws(EngineOptions options, std::uint64_t seed, std::uint32_t stream) {
+  Engine engine(options);
+  const Device host = host_device(engine);
+  Generator generator(engine, seed, stream);
+  Tensor a(host, 3, 5), b(host, 1, 100), c(host, 7, 7);
+  generator.uniform(a, -1, 1);
+  generator.normal(b, 0, 1);
+  generator.uniform(c.column_range(2, 5), 0, 1);
+  return {a.get(), b.get(), c.column_range(2, 5).get()};
+}
+
+TEST_P(GeneratorOnEveryPolicy, DrawsTheSameInTheOrderOfPushes) {
+  const auto expected = three_draws({.policy = Policy::serial}, 42, 0);
+  EXPECT_EQ(three_draws(options(), 42, 0), expected);
+  EXPECT_NE(three_draws(options(), 43, 0), expected);
+  EXPECT_NE(three_draws(options(), 42, 1), expected);
+}
+
+class Random : public ::testing::Test {
+ protected:
+  Engine engine{{.policy = Policy::serial}};
+  Device host = host_device(engine);
+  Generator generator{engine, 7};
+
+  struct Moments {
+    double mean = 0, variance = 0;
+  };
+  static Moments moments(const Floats& values) {
+    Moments m;
+    for (float v : values) m.mean += static_cast<double>(v) / static_cast<double>(values.size());
+    for (float v : values) m.variance += std::pow(v - m.mean, 2) / static_cast<double>(values.size());
+    return m;
+  }
+};
+
+TEST_F(Random, UniformNumbersFillTheirRangeEvenly) {
+  const Tensor x(host, 100, 1000);
+  generator.uniform(x, 2, 5);
+  const Floats values = x.get();
+  std::vector<int> counts(10);
+  for (float v : values) {
+    ASSERT_GE(v, 2);
+    ASSERT_LT(v, 5);
+    ++counts[static_cast<std::size_t>((v - 2) / 0.3f)];
+  }
+  for (int count : counts) EXPECT_NEAR(count, 10'000, 500);  // five standard deviations
+  EXPECT_NEAR(moments(values).mean, 3.5, 0.015);
+  EXPECT_NEAR(moments(values).variance, 0.75, 0.02);
+}
+
+TEST_F(Random, UniformNumbersNeverRoundUpToTheEnd) {
+  const Tensor x(host, 1, 100'000);
+  const float low = 1, high = std::nextafter(std::nextafter(1.0f, 2.0f), 2.0f);
+  generator.uniform(x, low, high);
+  for (float v : x.get()) ASSERT_LT(v, high);
+}
+
+TEST_F(Random, NormalNumbersHaveTheirMomentsAndTails) {
+  const Tensor x(host, 100, 1000);
+  generator.normal(x, 3, 2);
+  const Floats values = x.get();
+  EXPECT_NEAR(moments(values).mean, 3, 0.03);
+  EXPECT_NEAR(moments(values).variance, 4, 0.1);
+  const auto beyond = std::count_if(values.begin(), values.end(), [](float v) { return std::abs(v - 3) > 4; });
+  EXPECT_NEAR(static_cast<double>(beyond), 4550, 350);  // 4.55 % lie beyond two deviations
+  double neighbours = 0;
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) neighbours += (values[i] - 3) * (values[i + 1] - 3);
+  EXPECT_NEAR(neighbours / 100'000, 0, 0.07);
+}
+
+TEST_F(Random, NumbersDoNotDependOnTheShapesDrawnBefore) {
+  Generator other(engine, 7);
+  const Tensor small(host, 1, 1), large(host, 50, 50), a(host, 1, 9), b(host, 3, 3);
+  generator.uniform(small, 0, 1);
+  other.uniform(large, 0, 1);
+  generator.uniform(a, 0, 1);
+  other.uniform(b, 0, 1);
+  EXPECT_EQ(a.get(), b.get());
+  EXPECT_EQ(small.get()[0], large.get()[0]);
+}
+
+TEST_F(Random, DropoutKeepsItsShareAndItsSumAndTheMaskOfItsKeys) {
+  const Tensor x(host, 400, 250);
+  x.set(Floats(100'000, 1));
+  IntTensor keys(host, 400, 3);
+  generator.dropout_keys(keys);
+  const Attributes quarter = op::dropout_by(0.25, 9, 1);
+  const Floats first = apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = quarter}).get();
+  const Floats again = apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = quarter}).get();
+  EXPECT_EQ(first, again);  // as the gradient needs
+  EXPECT_NEAR(static_cast<double>(std::count(first.begin(), first.end(), 0.0f)), 25'000, 700);
+  EXPECT_NEAR(moments(first).mean, 1, 0.01);
+
+  generator.dropout_keys(keys);
+  EXPECT_NE(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = quarter}).get(), first);
+  const Attributes none = op::dropout_by(0, 9, 1);
+  EXPECT_EQ(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = none}).get(), x.get());
+}
+
+TEST_F(Random, DropoutOfARowDoesNotDependOnWhereItLies) {
+  const Tensor x(host, 2, 64);
+  x.set(Floats(128, 1));
+  IntTensor keys(host, 2, 3), swapped(host, 2, 3);
+  keys.set({1, 2, 3, 4, 5, 6});
+  swapped.set({4, 5, 6, 1, 2, 3});
+  const Attributes half = op::dropout_by(0.5, 1, 2);
+  const Tensor a = apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = half});
+  const Tensor b = apply(host, op::dropout, {.in = {x}, .indices = {swapped}, .attributes = half});
+  EXPECT_EQ(a.row_range(0, 1).get(), b.row_range(1, 2).get());
+  EXPECT_EQ(a.row_range(1, 2).get(), b.row_range(0, 1).get());
+  EXPECT_NE(a.row_range(0, 1).get(), a.row_range(1, 2).get());
+  const Attributes elsewhere = op::dropout_by(0.5, 1, 3);
+  EXPECT_NE(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = elsewhere}).get(), a.get());
+}
+
+TEST_F(Random, BadRangesAreNamed) {
+  const Tensor x(host, 1, 1);
+  EXPECT_EQ(error_of<MisuseError>([&] { generator.uniform(x, 2, 2); }),
+            "uniform: 2.000000, 2.000000; expected finite low < high");
+  EXPECT_EQ(error_of<MisuseError>([&] { generator.normal(x, 0, -1); }),
+            "normal: 0.000000, -1.000000; expected finite mean and deviation >= 0");
+  EXPECT_EQ(error_of<MisuseError>([&] { generator.dropout_keys(IntTensor(host, 2, 2)); }),
+            "dropout_keys: a tensor of width 2; expected 3");
+}
+
+TEST_F(Random, AGeneratorMayEndBeforeItsDrawsAreDone) {
+  Engine threads({.policy = Policy::pool, .workers = 2});
+  const Device device = host_device(threads);
+  const Tensor x(device, 10, 10);
+  { Generator(threads, 1).uniform(x, 0, 1); }
+  EXPECT_EQ(x.get().size(), 100u);
+}
+
+}  // namespace
+}  // namespace windrow
