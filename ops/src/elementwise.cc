@@ -5,12 +5,8 @@
 namespace windrow::op {
 namespace {
 
-Terms of_add(const Signature&) {
-  return {passed_on(), passed_on()};
-}
-Terms of_sub(const Signature&) {
-  return {passed_on(), GradientTerm{&neg, {gradient()}}};
-}
+Terms of_add(const Signature&) { return {passed_on(), passed_on()}; }
+Terms of_sub(const Signature&) { return {passed_on(), GradientTerm{&neg, {gradient()}}}; }
 Terms of_mul(const Signature&) {
   return {GradientTerm{&mul, {gradient(), y()}}, GradientTerm{&mul, {gradient(), x()}}};
 }
@@ -32,8 +28,8 @@ Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(),
 
 }  // namespace
 
-#define WINDROW_ELEMENTWISE(NAME, INPUTS, GRADIENTS)                                                    \
-  constinit const Operator NAME {                                                                       \
+#define WINDROW_ELEMENTWISE(NAME, INPUTS, GRADIENTS)                                                  \
+  constinit const Operator NAME {                                                                     \
     .name = #NAME, .inputs = INPUTS, .infer = same_shape, .gradients = GRADIENTS, .elementwise = true \
   }
 

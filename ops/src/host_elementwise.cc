@@ -176,9 +176,7 @@ void div_gradient(const HostCall& k) {
 }
 void maximum_gradient(const HostCall& k) {
   const bool ties = k.attributes.sizes[0] != 0;
-  map<3>(k, [=](V x, V y, V g) HWY_ATTR {
-    return hn::IfThenElse(ties ? hn::Ge(x, y) : hn::Gt(x, y), g, constant(0));
-  });
+  map<3>(k, [=](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(ties ? hn::Ge(x, y) : hn::Gt(x, y), g, constant(0)); });
 }
 void sgd(const HostCall& k) {
   const V rate = constant(-k.attributes.values[0]), decay = constant(k.attributes.values[1]);

@@ -102,12 +102,10 @@ void add_host_linear(KernelTable<float>& table) {
   table.add(op::add_bias, add_bias);
   table.add(op::column_sum, column_sum);
   table.add(op::row_sum, row_sum);
-  table.add(op::spread_rows, [](const HostCall& k) {
-    each(k, [from = k.in[0].data](Index, Index c) { return from[c]; });
-  });
-  table.add(op::spread_columns, [](const HostCall& k) {
-    each(k, [x = k.in[0]](Index r, Index) { return *x.row(r); });
-  });
+  table.add(op::spread_rows,
+            [](const HostCall& k) { each(k, [from = k.in[0].data](Index, Index c) { return from[c]; }); });
+  table.add(op::spread_columns,
+            [](const HostCall& k) { each(k, [x = k.in[0]](Index r, Index) { return *x.row(r); }); });
 }
 
 }  // namespace windrow

@@ -6,7 +6,8 @@ template <class Real>
 Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
   const auto found = kernels_.find(op.name.text());
   if (found == kernels_.end()) {
-    throw MisuseError("operator '" + std::string(op.name.text()) + "' has no kernel in this table; expected one added with KernelTable::add");
+    throw MisuseError("operator '" + std::string(op.name.text()) +
+                      "' has no kernel in this table; expected one added with KernelTable::add");
   }
   return found->second;
 }

@@ -48,9 +48,7 @@ Terms of_matmul_tn(const Signature&) {
   return {GradientTerm{&matmul_nt, {y(), gradient()}}, GradientTerm{&matmul, {x(), gradient()}}};
 }
 Terms of_transpose(const Signature&) { return {GradientTerm{&transpose, {gradient()}}}; }
-Terms of_add_bias(const Signature&) {
-  return {passed_on(), GradientTerm{&column_sum, {gradient()}}};
-}
+Terms of_add_bias(const Signature&) { return {passed_on(), GradientTerm{&column_sum, {gradient()}}}; }
 Terms of_column_sum(const Signature& s) { return {GradientTerm{&spread_rows, {gradient()}, {}, rows_of(s.in[0])}}; }
 Terms of_row_sum(const Signature& s) {
   return {GradientTerm{&spread_columns, {gradient()}, {}, to_width(s.in[0].width)}};

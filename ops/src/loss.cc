@@ -21,9 +21,7 @@ Type infer_dropout(const Operator& op, const Signature& s) {
   return s.in[0];
 }
 
-Terms of_softmax(const Signature&) {
-  return {GradientTerm{&softmax_gradient, {result(), gradient()}}};
-}
+Terms of_softmax(const Signature&) { return {GradientTerm{&softmax_gradient, {result(), gradient()}}}; }
 Terms of_cross_entropy(const Signature&) {
   return {GradientTerm{&softmax_cross_entropy_gradient, {x(), gradient()}, {0}}};
 }
@@ -35,12 +33,9 @@ constinit const Operator softmax{.name = "softmax", .infer = same_shape, .gradie
 constinit const Operator softmax_gradient{.name = "softmax_gradient", .inputs = 2, .infer = same_shape};
 constinit const Operator softmax_cross_entropy{
     .name = "softmax_cross_entropy", .index_inputs = 1, .infer = infer_cross_entropy, .gradients = of_cross_entropy};
-constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_entropy_gradient",
-                                                        .inputs = 2,
-                                                        .index_inputs = 1,
-                                                        .infer = infer_cross_entropy_gradient};
-constinit const Operator dropout{
-    .name = "dropout", .index_inputs = 1, .infer = infer_dropout, .gradients = of_dropout};
+constinit const Operator softmax_cross_entropy_gradient{
+    .name = "softmax_cross_entropy_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_cross_entropy_gradient};
+constinit const Operator dropout{.name = "dropout", .index_inputs = 1, .infer = infer_dropout, .gradients = of_dropout};
 
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {
   if (site >> 16 != 0) throw MisuseError("dropout: site " + std::to_string(site) + "; expected 0 to 65535");
@@ -49,13 +44,53 @@ Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {
 }
 
 std::span<const Operator* const> all() {
-  static constexpr const Operator* list[] = {
-      &add, &sub, &mul, &div, &maximum, &neg, &scale, &tanh, &sigmoid, &relu, &exp, &log, &square, &tanh_gradient,
-      &sigmoid_gradient, &relu_gradient, &square_gradient, &div_gradient, &maximum_gradient, &matmul, &matmul_nt,
-      &matmul_tn, &transpose, &add_bias, &column_sum, &row_sum, &spread_rows, &spread_columns, &gather_rows, &embedding,
-      &scatter_rows, &concat, &slice, &place, &segment_sum, &segment_mean, &segment_max, &segment_spread,
-      &segment_spread_mean, &segment_max_gradient, &softmax, &softmax_gradient, &softmax_cross_entropy,
-      &softmax_cross_entropy_gradient, &dropout, &sgd, &sgd_rows};
+  static constexpr const Operator* list[] = {&add,
+                                             &sub,
+                                             &mul,
+                                             &div,
+                                             &maximum,
+                                             &neg,
+                                             &scale,
+                                             &tanh,
+                                             &sigmoid,
+                                             &relu,
+                                             &exp,
+                                             &log,
+                                             &square,
+                                             &tanh_gradient,
+                                             &sigmoid_gradient,
+                                             &relu_gradient,
+                                             &square_gradient,
+                                             &div_gradient,
+                                             &maximum_gradient,
+                                             &matmul,
+                                             &matmul_nt,
+                                             &matmul_tn,
+                                             &transpose,
+                                             &add_bias,
+                                             &column_sum,
+                                             &row_sum,
+                                             &spread_rows,
+                                             &spread_columns,
+                                             &gather_rows,
+                                             &embedding,
+                                             &scatter_rows,
+                                             &concat,
+                                             &slice,
+                                             &place,
+                                             &segment_sum,
+                                             &segment_mean,
+                                             &segment_max,
+                                             &segment_spread,
+                                             &segment_spread_mean,
+                                             &segment_max_gradient,
+                                             &softmax,
+                                             &softmax_gradient,
+                                             &softmax_cross_entropy,
+                                             &softmax_cross_entropy_gradient,
+                                             &dropout,
+                                             &sgd,
+                                             &sgd_rows};
   return list;
 }
 

@@ -90,9 +90,8 @@ void Generator::dropout_keys(const IntTensor& out) {
   if (out.width() != 3) {
     throw MisuseError("dropout_keys: a tensor of width " + std::to_string(out.width()) + "; expected 3");
   }
-  draw(out, "dropout_keys", [](const Words& words, std::uint64_t n) {
-    return static_cast<std::int32_t>(words.block(n / 3)[n % 3]);
-  });
+  draw(out, "dropout_keys",
+       [](const Words& words, std::uint64_t n) { return static_cast<std::int32_t>(words.block(n / 3)[n % 3]); });
 }
 
 }  // namespace windrow

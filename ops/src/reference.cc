@@ -66,9 +66,8 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y > 0 ? g : 0; }); });
   table.add(op::square_gradient, [](const Call& k) { binary(k, [](double x, double g) { return 2 * x * g; }); });
-  table.add(op::div_gradient, [](const Call& k) {
-    ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; });
-  });
+  table.add(op::div_gradient,
+            [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
   table.add(op::maximum_gradient, [](const Call& k) {
     const bool ties = k.attributes.sizes[0] != 0;
     ternary(k, [&](double x, double y, double g) { return x > y || (ties && x == y) ? g : 0; });
@@ -101,9 +100,8 @@ void add_linear(KernelTable<double>& table) {
     each(k, [&](Index r, Index c) { return dot(x.data + r, x.stride, y.data + c, y.stride, x.rows); });
   });
   table.add(op::transpose, [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(c)[r]; }); });
-  table.add(op::add_bias, [](const Call& k) {
-    each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] + k.in[1].row(0)[c]; });
-  });
+  table.add(op::add_bias,
+            [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] + k.in[1].row(0)[c]; }); });
   table.add(op::column_sum, [](const Call& k) {
     each(k, [&](Index, Index c) {
       double sum = 0;

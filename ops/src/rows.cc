@@ -29,15 +29,17 @@ Type infer_concat(const Operator& op, const Signature& s) {
 Type infer_slice(const Operator& op, const Signature& s) {
   const auto [begin, end] = s.attributes.sizes;
   if (begin < 0 || end < begin || s.in[0].width < end) {
-    throw shape_error(op, s, "columns [" + std::to_string(begin) + ", " + std::to_string(end) + ") among those there are");
+    throw shape_error(op, s,
+                      "columns [" + std::to_string(begin) + ", " + std::to_string(end) + ") among those there are");
   }
   return {s.in[0].rows, end - begin};
 }
 Type infer_place(const Operator& op, const Signature& s) {
   const auto [begin, width] = s.attributes.sizes;
   if (begin < 0 || width - begin < s.in[0].width) {
-    throw shape_error(op, s, "that it fits into a width of " + std::to_string(width) + " from column " +
-                                 std::to_string(begin) + " on");
+    throw shape_error(
+        op, s,
+        "that it fits into a width of " + std::to_string(width) + " from column " + std::to_string(begin) + " on");
   }
   return {s.in[0].rows, width};
 }

@@ -75,7 +75,8 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
     const Matrix<T> to = view.write();
     for (Index r = 0; r < to.rows; ++r) std::copy_n(values.data() + r * to.width, to.width, to.row(r));
   };
-  engine().push(std::move(write), {whole() ? overwrite(var()) : mutate(var())}, {.name = "set", .pushed_at = pushed_at});
+  engine().push(std::move(write), {whole() ? overwrite(var()) : mutate(var())},
+                {.name = "set", .pushed_at = pushed_at});
 }
 
 template <class T>

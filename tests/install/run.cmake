@@ -1,4 +1,4 @@
-# Installs the build BUILD into a fresh prefix, builds the user's project against it, runs it.
+# Installs the build BUILD into a fresh prefix, builds the user's project against it, runs its programs.
 set(work ${BUILD}/install_test)
 file(REMOVE_RECURSE ${work})
 macro(run)
@@ -9,6 +9,7 @@ macro(run)
 endmacro()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install -B ${work}/build -G Ninja -DCMAKE_PREFIX_PATH=${work}/prefix
-    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS} -DEXAMPLE=${SOURCE}/examples/engine.cc)
+    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS} -DEXAMPLES=${SOURCE}/examples)
 run(${CMAKE_COMMAND} --build ${work}/build)
-run(${work}/build/user)
+run(${work}/build/user_of_engine)
+run(${work}/build/user_of_ops)

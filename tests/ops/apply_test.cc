@@ -39,8 +39,10 @@ TEST_P(ApplyOnEveryPolicy, TrainsALineByGradientDescent) {
     const Tensor guess = apply(host, op::add_bias, {.in = {apply(host, op::matmul, {.in = {x, w}}), b}});
     const Tensor off = apply(host, op::sub, {.in = {guess, y}});
     const auto rate = op::at_rate(0.1);
-    apply(host, op::sgd, {.in = {apply(host, op::matmul_tn, {.in = {x, off}})}, .attributes = rate, .write = Write::add}, w);
-    apply(host, op::sgd, {.in = {apply(host, op::column_sum, {.in = {off}})}, .attributes = rate, .write = Write::add}, b);
+    apply(host, op::sgd,
+          {.in = {apply(host, op::matmul_tn, {.in = {x, off}})}, .attributes = rate, .write = Write::add}, w);
+    apply(host, op::sgd, {.in = {apply(host, op::column_sum, {.in = {off}})}, .attributes = rate, .write = Write::add},
+          b);
   }
   EXPECT_NEAR(w.get()[0], 2, 1e-3);
   EXPECT_NEAR(w.get()[1], -3, 1e-3);
@@ -92,7 +94,9 @@ TEST_F(Apply, UpdatesRowsOfATableOneByOne) {
   const Tensor table = tensor(3, 2, {1, 1, 2, 2, 3, 3});
   const Tensor step = tensor(3, 2, {1, 0, 0, 1, 1, 1});
   apply(host, op::sgd_rows,
-        {.in = {step}, .indices = {ints(3, 1, {2, 0, 2})}, .attributes = {.sizes = {3, 0}, .values = {0.5, 0}},
+        {.in = {step},
+         .indices = {ints(3, 1, {2, 0, 2})},
+         .attributes = {.sizes = {3, 0}, .values = {0.5, 0}},
          .write = Write::add},
         table);
   EXPECT_EQ(table.get(), (Floats{1, 0.5, 2, 2, 2, 2.5}));
@@ -131,16 +135,20 @@ TEST_F(Apply, RefusesAResultOfAnotherShape) {
 TEST_F(Apply, RefusesAResultThatIsAnOperand) {
   const Tensor x = tensor(2, 2, {1, 2, 3, 4});
   const std::string expected = "expected a result that shares no buffer with an operand";
-  EXPECT_NE(error_of<MisuseError>([&] { apply(host, op::matmul, {.in = {x, x}}, x); }).find(expected), std::string::npos);
-  const std::string shifted = error_of<MisuseError>(
-      [&] { apply(host, op::neg, {.in = {x.row_range(0, 1)}}, x.row_range(1, 2)); });
+  EXPECT_NE(error_of<MisuseError>([&] {
+              apply(host, op::matmul, {.in = {x, x}}, x);
+            }).find(expected),
+            std::string::npos);
+  const std::string shifted =
+      error_of<MisuseError>([&] { apply(host, op::neg, {.in = {x.row_range(0, 1)}}, x.row_range(1, 2)); });
   EXPECT_NE(shifted.find(expected), std::string::npos);
   EXPECT_EQ(x.get(), (Floats{1, 2, 3, 4}));
 }
 
 TEST_F(Apply, UpdatesDemandToBeAdded) {
   const Tensor x = tensor(1, 1, {1});
-  EXPECT_EQ(error_of<MisuseError>([&] { apply(host, op::sgd, {.in = {x}}); }), "sgd: operands 1 x 1; expected Write::add");
+  EXPECT_EQ(error_of<MisuseError>([&] { apply(host, op::sgd, {.in = {x}}); }),
+            "sgd: operands 1 x 1; expected Write::add");
 }
 
 TEST_F(Apply, NamesAnOperatorWithoutKernel) {

@@ -145,7 +145,8 @@ TEST_P(DifferentiableOperator, HasTheGradientThatDifferencesShow) {
         up.in[k][at] += step;
         down.in[k][at] -= step;
         const double difference = (weighted(op(), up, weights) - weighted(op(), down, weights)) / (2 * step);
-        ASSERT_NEAR(gradient[at], difference, 1e-6 * (1 + std::abs(difference))) << "operand " << k << ", element " << at;
+        ASSERT_NEAR(gradient[at], difference, 1e-6 * (1 + std::abs(difference)))
+            << "operand " << k << ", element " << at;
       }
     }
   });
@@ -224,9 +225,9 @@ TEST(HostKernels, IndicesOutOfRangeAreNamed) {
   const Index edges = c.signature.in[0].rows.code();
   c.indices[0] = {0, 0, 0, static_cast<std::int32_t>(edges + 1)};
   const Values before(elements(c.result(op::segment_sum)));
-  EXPECT_EQ(error_of<MisuseError>([&] { testing::run(host_kernels(), op::segment_sum, c, before); }),
-            "segment [0, " + std::to_string(edges + 1) + ") at row 1; expected it within [0, " +
-                std::to_string(edges) + ")");
+  EXPECT_EQ(
+      error_of<MisuseError>([&] { testing::run(host_kernels(), op::segment_sum, c, before); }),
+      "segment [0, " + std::to_string(edges + 1) + ") at row 1; expected it within [0, " + std::to_string(edges) + ")");
   c = testing::random_case(op::softmax_cross_entropy, 1, random);
   c.indices[0] = {-2};
   EXPECT_EQ(error_of<MisuseError>([&] { testing::run(host_kernels(), op::softmax_cross_entropy, c, {0}); }),
@@ -242,8 +243,7 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
   EXPECT_EQ(text(op::add, {.in = {{Rows::vertices(), 3}, {Rows::edges(), 3}}}),
             "add: operands vertices x 3, edges x 3; expected operands of one shape");
   EXPECT_EQ(text(op::add, {.in = {counted(2, 3)}}), "add: operands 2 x 3; expected 2 operands");
-  EXPECT_EQ(text(op::gather_rows, {.in = {counted(2, 3)}}),
-            "gather_rows: operands 2 x 3; expected 1 index operand");
+  EXPECT_EQ(text(op::gather_rows, {.in = {counted(2, 3)}}), "gather_rows: operands 2 x 3; expected 1 index operand");
   EXPECT_EQ(text(op::slice, {.in = {counted(2, 3)}, .attributes = op::columns(2, 4)}),
             "slice: operands 2 x 3; expected columns [2, 4) among those there are");
   EXPECT_EQ(text(op::place, {.in = {counted(2, 3)}, .attributes = op::at_column(2, 4)}),
@@ -260,12 +260,12 @@ TEST(Shapes, OfABatchNeedNoNumberOfRows) {
   EXPECT_EQ(infer(op::embedding, {.in = {counted(9, 4)}, .indices = {{Rows::vertices(), 1}}}), vertices);
   EXPECT_EQ(infer(op::segment_sum, {.in = {edges}, .indices = {{Rows::vertices(), 2}}}), vertices);
   const auto spread = op::to_rows(Rows::edges());
-  EXPECT_EQ(infer(op::segment_spread, {.in = {vertices}, .indices = {{Rows::vertices(), 2}}, .attributes = spread}), edges);
+  EXPECT_EQ(infer(op::segment_spread, {.in = {vertices}, .indices = {{Rows::vertices(), 2}}, .attributes = spread}),
+            edges);
 }
 
 TEST(Shapes, AttributesOutOfRangeAreNamed) {
-  EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1, 1, 0); }),
-            "dropout: rate 1.000000; expected 0 <= rate < 1");
+  EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1, 1, 0); }), "dropout: rate 1.000000; expected 0 <= rate < 1");
   EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(0.5, 1, 65536); }), "dropout: site 65536; expected 0 to 65535");
 }
 

@@ -10,7 +10,8 @@ namespace windrow {
 /// Counts of rows and elements, and places among them.
 using Index = std::int64_t;
 
-/// A handle without ownership: `rows` rows of `width` elements each, row-major, whose starts are `stride` elements apart.
+/// A handle without ownership: `rows` rows of `width` elements each, row-major, whose starts are `stride` elements
+/// apart.
 template <class T>
 struct Matrix {
   T* data = nullptr;

@@ -13,34 +13,34 @@
 namespace windrow::op {
 
 // Elementwise: all operands and the result have one shape.
-extern const Operator add;                ///< x + y
-extern const Operator sub;                ///< x - y
-extern const Operator mul;                ///< x * y
-extern const Operator div;                ///< x / y
-extern const Operator maximum;            ///< the larger; where equal, the gradient goes to x
-extern const Operator neg;                ///< -x
-extern const Operator scale;              ///< factor * x; see scaled_by
-extern const Operator tanh;               ///< to 3e-7
-extern const Operator sigmoid;            ///< 1 / (1 + exp(-x)), to 3e-7
-extern const Operator relu;               ///< max(x, 0); at 0 the gradient is 0
-extern const Operator exp;                ///< to 1e-6 of the value
-extern const Operator log;                ///< natural
-extern const Operator square;             ///< x * x
-extern const Operator tanh_gradient;      ///< of result and gradient: y * (1 - x * x)
-extern const Operator sigmoid_gradient;   ///< of result and gradient: y * x * (1 - x)
-extern const Operator relu_gradient;      ///< of result and gradient: y where x > 0, else 0
-extern const Operator square_gradient;    ///< of operand and gradient: 2 * x * y
-extern const Operator div_gradient;       ///< of result, divisor and gradient: -z * x / y
-extern const Operator maximum_gradient;   ///< of an operand, the other, and gradient: z where x is the result, else 0
+extern const Operator add;               ///< x + y
+extern const Operator sub;               ///< x - y
+extern const Operator mul;               ///< x * y
+extern const Operator div;               ///< x / y
+extern const Operator maximum;           ///< the larger; where equal, the gradient goes to x
+extern const Operator neg;               ///< -x
+extern const Operator scale;             ///< factor * x; see scaled_by
+extern const Operator tanh;              ///< to 3e-7
+extern const Operator sigmoid;           ///< 1 / (1 + exp(-x)), to 3e-7
+extern const Operator relu;              ///< max(x, 0); at 0 the gradient is 0
+extern const Operator exp;               ///< to 1e-6 of the value
+extern const Operator log;               ///< natural
+extern const Operator square;            ///< x * x
+extern const Operator tanh_gradient;     ///< of result and gradient: y * (1 - x * x)
+extern const Operator sigmoid_gradient;  ///< of result and gradient: y * x * (1 - x)
+extern const Operator relu_gradient;     ///< of result and gradient: y where x > 0, else 0
+extern const Operator square_gradient;   ///< of operand and gradient: 2 * x * y
+extern const Operator div_gradient;      ///< of result, divisor and gradient: -z * x / y
+extern const Operator maximum_gradient;  ///< of an operand, the other, and gradient: z where x is the result, else 0
 
 // Linear.
-extern const Operator matmul;      ///< n x k, k x m -> n x m; of a parameter y
-extern const Operator matmul_nt;   ///< n x m, k x m -> n x k: x times y transposed; of a parameter y
-extern const Operator matmul_tn;   ///< n x k, n x m -> k x m: x transposed times y, the sum over all rows
-extern const Operator transpose;   ///< k x m -> m x k, of a parameter
-extern const Operator add_bias;    ///< n x w, 1 x w -> n x w: y added to each row
-extern const Operator column_sum;  ///< n x w -> 1 x w
-extern const Operator row_sum;     ///< n x w -> n x 1
+extern const Operator matmul;          ///< n x k, k x m -> n x m; of a parameter y
+extern const Operator matmul_nt;       ///< n x m, k x m -> n x k: x times y transposed; of a parameter y
+extern const Operator matmul_tn;       ///< n x k, n x m -> k x m: x transposed times y, the sum over all rows
+extern const Operator transpose;       ///< k x m -> m x k, of a parameter
+extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: y added to each row
+extern const Operator column_sum;      ///< n x w -> 1 x w
+extern const Operator row_sum;         ///< n x w -> n x 1
 extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; see to_rows
 extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; see to_width
 
@@ -57,9 +57,9 @@ extern const Operator place;         ///< n x w -> n x width: x as columns from 
 extern const Operator segment_sum;
 extern const Operator segment_mean;
 extern const Operator segment_max;
-extern const Operator segment_spread;         ///< n x w; n x 2 -> m x w: row r added to each row of its segment; see to_rows
-extern const Operator segment_spread_mean;    ///< the same, divided by the segment's length
-extern const Operator segment_max_gradient;   ///< of operand, result and gradient: to the first row that has the maximum
+extern const Operator segment_spread;  ///< n x w; n x 2 -> m x w: row r added to each row of its segment; see to_rows
+extern const Operator segment_spread_mean;   ///< the same, divided by the segment's length
+extern const Operator segment_max_gradient;  ///< of operand, result and gradient: to the first row that has the maximum
 
 // Losses and what belongs to them.
 extern const Operator softmax;           ///< n x w -> n x w, over each row

@@ -1,0 +1,63 @@
+// An operator of your own: its shape, its gradient, and its host kernels, used like those that come with Windrow.
+#include <cmath>
+#include <cstdio>
+
+#include "windrow/ops/apply.h"
+
+// y = x / (1 + |x|), and its gradient g / (1 + |x|)^2.
+extern const windrow::Operator softsign, softsign_gradient;
+
+windrow::Type one_shape(const windrow::Operator& op, const windrow::Signature& s) {
+  for (const windrow::Type& type : s.in) {
+    if (type != s.in[0]) throw windrow::shape_error(op, s, "operands of one shape");
+  }
+  return s.in[0];
+}
+
+windrow::GradientTerms softsign_gradients(const windrow::Signature&) {
+  using windrow::Ref;
+  return {windrow::GradientTerm{&softsign_gradient, {Ref::operand(0), Ref::gradient()}}};
+}
+
+constinit const windrow::Operator softsign{
+    .name = "softsign", .inputs = 1, .infer = one_shape, .gradients = softsign_gradients, .elementwise = true};
+constinit const windrow::Operator softsign_gradient{
+    .name = "softsign_gradient", .inputs = 2, .infer = one_shape, .elementwise = true};
+
+template <class Real, class Value>
+void for_each_element(const windrow::KernelCall<Real>& call, Value value) {
+  for (windrow::Index r = 0; r < call.out.rows; ++r) {
+    for (windrow::Index c = 0; c < call.out.width; ++c) {
+      Real& out = call.out.row(r)[c];
+      out = value(r, c) + (call.write == windrow::Write::add ? out : 0);
+    }
+  }
+}
+
+// For float it is the host's kernel, for double the reference.
+template <class Real>
+void softsign_kernel(const windrow::KernelCall<Real>& call) {
+  for_each_element(call, [x = call.in[0]](auto r, auto c) { return x.row(r)[c] / (1 + std::abs(x.row(r)[c])); });
+}
+
+template <class Real>
+void softsign_gradient_kernel(const windrow::KernelCall<Real>& call) {
+  for_each_element(call, [x = call.in[0], g = call.in[1]](auto r, auto c) {
+    const Real d = 1 + std::abs(x.row(r)[c]);
+    return g.row(r)[c] / (d * d);
+  });
+}
+
+int main() {
+  windrow::Engine engine;
+  windrow::Device host = windrow::host_device(engine);
+  host.kernels.add(softsign, softsign_kernel);
+  host.kernels.add(softsign_gradient, softsign_gradient_kernel);
+
+  windrow::Tensor x(host, 1, 3), g(host, 1, 3);
+  x.set({-1, 0, 3});
+  g.set({1, 1, 1});
+  const auto y = apply(host, softsign, {.in = {x}}).get();
+  const auto dx = apply(host, softsign_gradient, {.in = {x, g}}).get();
+  std::printf("y = %g %g %g, dx = %g %g %g\n", y[0], y[1], y[2], dx[0], dx[1], dx[2]);
+}
