@@ -31,7 +31,7 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
 const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "sched.h"}},
     {"memory", {}},
-    {"ops", {"dnnl.h", "hwy", "omp.h"}},
+    {"ops", {"dnnl.h", "hwy"}},
 };
 
 std::string read_file(const fs::path& path) {

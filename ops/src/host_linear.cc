@@ -1,12 +1,15 @@
 // Host kernels of the linear operators: matrix products by oneDNN, the rest by loops.
 #include <dnnl.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <string>
 
 #include "host.h"
 #include "windrow/ops/operators.h"
+
+// Of the OpenMP runtime that oneDNN brings, libgomp, whichever compiler's omp.h may be at hand.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int);
 
 namespace windrow {
 namespace {
