@@ -10,11 +10,11 @@
 
 #include "failure.h"
 #include "lanes.h"
-#include "mutex.h"
 #include "op.h"
 #include "running.h"
 #include "running_policy.h"
 #include "wait_graph.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

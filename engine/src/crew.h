@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "mutex.h"
 #include "ready_queue.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "mutex.h"
 #include "op.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

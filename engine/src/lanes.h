@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "failure.h"
-#include "mutex.h"
 #include "op.h"
 #include "ready_queue.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

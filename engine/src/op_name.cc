@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "immortal.h"
-#include "mutex.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 namespace {

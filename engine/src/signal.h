@@ -4,7 +4,7 @@
 #include <chrono>
 #include <optional>
 
-#include "mutex.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

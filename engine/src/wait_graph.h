@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "mutex.h"
 #include "op.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 

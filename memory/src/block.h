@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
+#include "windrow/engine/mutex.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow {
@@ -12,6 +12,7 @@ namespace windrow {
 /// An owner, shared by the buffers cut from it. Threads: start() from any thread.
 class Block {
  public:
+  /// Throws MisuseError for no allocator.
   Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
   ~Block();
   Block(const Block&) = delete;
@@ -23,8 +24,8 @@ class Block {
  private:
   const std::shared_ptr<Allocator> memory_;
   const std::size_t bytes_;
-  std::mutex taking_;                       // held by the one who takes the memory
-  std::atomic<std::byte*> start_{nullptr};  // written once under taking_
+  Mutex taking_;                            // held by the one who takes the memory
+  std::atomic<std::byte*> start_{nullptr};  // written once under taking_, read by all
 };
 
 }  // namespace windrow

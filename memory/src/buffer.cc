@@ -1,5 +1,6 @@
 #include "windrow/memory/buffer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,8 @@ std::byte* Bytes::update() const {
 
 const std::byte* Bytes::read() const { return update(); }
 
+bool Bytes::written() const { return state_->start != nullptr; }
+
 Buffer::Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
     : engine_(&engine), size_(bytes) {
   auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, name});
@@ -41,13 +44,16 @@ Buffer::Buffer(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t by
     : Buffer(engine, std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : engine_(other.engine_), var_(other.var_), size_(other.size_), state_(std::exchange(other.state_, nullptr)) {}
+    : engine_(other.engine_),
+      var_(std::exchange(other.var_, {})),
+      size_(other.size_),
+      state_(std::exchange(other.state_, nullptr)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   free();
   engine_ = other.engine_;
-  var_ = other.var_;
+  var_ = std::exchange(other.var_, {});
   size_ = other.size_;
   state_ = std::exchange(other.state_, nullptr);
   return *this;
@@ -55,11 +61,16 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() { free(); }
 
+Bytes Buffer::bytes() const {
+  if (state_ == nullptr) throw MisuseError("buffer: bytes() of one that was moved from");
+  return Bytes(state_);
+}
+
 void Buffer::free() noexcept {
   Bytes::State* state = std::exchange(state_, nullptr);
   if (state == nullptr) return;
   try {
-    engine_->retire(std::exchange(var_, {}), [state] { delete state; }, {.name = "free"});
+    engine_->retire(std::exchange(var_, {}), [state] { std::unique_ptr<Bytes::State> ends(state); }, {.name = "free"});
   } catch (...) {
     // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep
     // them.
@@ -67,10 +78,12 @@ void Buffer::free() noexcept {
 }
 
 Arena::Arena(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes)
-    : engine_(&engine), block_(std::make_shared<Block>(std::move(memory), bytes)), size_(bytes) {}
+    : engine_(&engine),
+      block_(std::make_shared<Block>(std::move(memory), aligned_size(bytes))),
+      size_(aligned_size(bytes)) {}
 
 Buffer Arena::cut(std::size_t bytes, OpName name) {
-  const std::size_t place = aligned_size(bytes);
+  const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1));
   if (place > left()) {
     throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +
                       " bytes does not fit into the " + std::to_string(left()) + " that are left");

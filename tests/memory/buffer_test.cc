@@ -113,6 +113,15 @@ TEST(Buffer, MovesAndFreesWhatItReplaces) {
   EXPECT_EQ(a.size(), 10u);
 }
 
+TEST(Buffer, MovedFromNamesNothing) {
+  Engine engine({.policy = Policy::serial});
+  Buffer a(engine, host_allocator(), 8);
+  const Buffer b = std::move(a);
+  EXPECT_FALSE(a.var());
+  EXPECT_EQ(error_of<MisuseError>([&] { a.bytes(); }), "buffer: bytes() of one that was moved from");
+  EXPECT_EQ(error_of<MisuseError>([&] { Buffer(engine, nullptr, 8); }), "buffer: no allocator; expected one");
+}
+
 TEST(Buffer, OutlivesThePoolHandleItCameFrom) {
   auto below = std::make_shared<CountingAllocator>();
   Engine engine({.workers = 2});
@@ -152,6 +161,33 @@ TEST(Arena, RefusesMoreThanItHas) {
   EXPECT_EQ(error_of<MisuseError>([&] { arena.cut(65, "second"); }),
             "arena: buffer 'second' of 128 bytes does not fit into the 64 that are left");
   EXPECT_EQ(arena.left(), 64u);
+}
+
+TEST(Arena, NeverGivesOnePlaceTwice) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine({.policy = Policy::serial});
+  Arena arena(engine, memory, 100);
+  Buffer empty = arena.cut(0), full = arena.cut(64);
+  std::byte *at_empty = nullptr, *at_full = nullptr;
+  engine.push([&, bytes = empty.bytes()] { at_empty = bytes.write(); }, {overwrite(empty.var())});
+  engine.push([&, bytes = full.bytes()] { at_full = bytes.write(); }, {overwrite(full.var())});
+  EXPECT_EQ(at_full - at_empty, 64);
+}
+
+TEST(Arena, TakesItsBlockOnceThoughManyWriteFirst) {
+  auto memory = std::make_shared<CountingAllocator>();
+  Engine engine({.policy = Policy::pool, .workers = 4});
+  for (int repetition = 0; repetition < 50; ++repetition) {
+    Arena arena(engine, memory, 4 * 64);
+    std::vector<Buffer> buffers;
+    for (int i = 0; i < 4; ++i) buffers.push_back(arena.cut(64));
+    for (Buffer& buffer : buffers) {
+      engine.push([bytes = buffer.bytes()] { std::memset(bytes.write(), 1, 64); }, {overwrite(buffer.var())});
+    }
+  }
+  engine.wait_all();
+  EXPECT_EQ(memory->allocations, 50);
+  EXPECT_EQ(memory->held, 0u);
 }
 
 TEST(Arena, ItsBuffersAreIndependentForTheEngine) {

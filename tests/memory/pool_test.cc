@@ -97,28 +97,48 @@ TEST(Pool, TrimsWhenTheMemoryBelowIsFull) {
   pool.deallocate(pool.allocate(512), 512);
   std::byte* whole = pool.allocate(1024);
   EXPECT_EQ(error_of<OutOfMemory>([&] { pool.allocate(1); }),
-            "pool of counting: 64 bytes are not to be had; 1088 are in use, and counting: full");
+            "pool of counting: 64 bytes are not to be had; 1024 are in use, and counting: full");
   EXPECT_EQ(pool.stats().in_use, 1024u);
   pool.deallocate(whole, 1024);
 }
 
+TEST(Pool, CountsItsPeakAndNoRefusals) {
+  Pool pool(host_allocator(), {.limit = 1024});
+  std::byte* a = pool.allocate(512);
+  std::byte* b = pool.allocate(256);
+  pool.deallocate(a, 512);
+  EXPECT_THROW(pool.allocate(4096), OutOfMemory);
+  EXPECT_EQ(pool.stats().peak_in_use, 768u);
+  EXPECT_EQ(pool.stats().in_use, 256u);
+  EXPECT_EQ(pool.stats().kept, 512u);
+  EXPECT_EQ(pool.stats().allocations, 2u);
+  pool.deallocate(b, 256);
+}
+
+TEST(Pool, NeedsAnAllocatorBelow) {
+  EXPECT_EQ(error_of<MisuseError>([] { Pool(nullptr); }), "pool: no allocator below; expected one");
+}
+
 TEST(Pool, ServesThreadsAtOnceAndKeepsItsLimit) {
   auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = 100'000});
+  Pool pool(below, {.limit = 50'000});  // what both hold at most is 61'440
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
     std::vector<std::pair<std::byte*, std::size_t>> mine;
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < 20'000; ++i) {
       if (mine.size() > 5 || (!mine.empty() && random() % 2 == 0)) {
         pool.deallocate(mine.back().first, mine.back().second);
         mine.pop_back();
       } else {
         const std::size_t bytes = random() % 5000;
-        std::byte* start = pool.allocate(bytes);
-        std::memset(start, static_cast<int>(seed), bytes);
-        mine.emplace_back(start, bytes);
+        try {
+          mine.emplace_back(pool.allocate(bytes), bytes);
+          std::memset(mine.back().first, static_cast<int>(seed), bytes);
+        } catch (const OutOfMemory&) {
+          pool.trim();  // the limit is where both meet: that is what is tested
+        }
       }
-      EXPECT_LE(below->held, 100'000u);
+      ASSERT_LE(below->held, 50'000u);
     }
     for (const auto& [start, bytes] : mine) pool.deallocate(start, bytes);
   };

@@ -34,6 +34,8 @@ class Bytes {
   const std::byte* read() const;
   /// For ops that mutate and look at what is there. Throws MisuseError if nothing was written.
   std::byte* update() const;
+  /// Whether write() was called.
+  bool written() const;
 
  private:
   friend class Buffer;
@@ -55,9 +57,11 @@ class Buffer {
   ~Buffer();
 
   Engine& engine() const { return *engine_; }
+  /// Names no variable when moved from.
   Var var() const { return var_; }
   std::size_t size() const { return size_; }
-  Bytes bytes() const { return Bytes(state_); }
+  /// Throws MisuseError when moved from.
+  Bytes bytes() const;
 
  private:
   friend class Arena;
@@ -75,9 +79,13 @@ class Buffer {
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
  public:
+  /// Room for `bytes`, rounded up by aligned_size().
   Arena(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
 
-  /// The next `bytes`, rounded up by aligned_size(). Throws MisuseError if that is more than is left.
+  /// The next `bytes`, rounded up by aligned_size(), at least one place. Throws MisuseError if that is more than is
+  /// left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
   std::size_t left() const { return size_ - used_; }
 

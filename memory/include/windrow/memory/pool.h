@@ -1,15 +1,15 @@
 // A pool: memory that was given back is kept, by size, for who asks next.
 //
-// Sizes are rounded up to classes, four to each power of two, so that at most a fifth of a piece stands empty and that
-// minibatches of slightly different sizes find each other's pieces.
+// Sizes are rounded up to multiples of memory_alignment and then to classes, four to each power of two, so that at most
+// a fifth of a piece more stands empty, and minibatches of slightly different sizes find each other's pieces.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <vector>
 
+#include "windrow/engine/mutex.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow {
@@ -35,6 +35,7 @@ struct PoolStats {
 /// Threads: all members from any thread.
 class Pool final : public Allocator {
  public:
+  /// Throws MisuseError for no allocator.
   explicit Pool(std::shared_ptr<Allocator> below, PoolOptions options = {});
   ~Pool() override;
   Pool(const Pool&) = delete;
@@ -52,20 +53,24 @@ class Pool final : public Allocator {
   static std::size_t rounded(std::size_t bytes);
 
  private:
-  std::byte* reuse_or_reserve(std::size_t size_class);
-  std::byte* allocate_below(std::size_t bytes);
-  std::string why_not(std::size_t bytes, std::string_view reason) const;
+  std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
+  std::byte* take_from_below(std::size_t bytes);
+  void count_allocation() WINDROW_REQUIRES(mutex_);
+  OutOfMemory refusal(std::size_t bytes, std::string_view reason) const WINDROW_REQUIRES(mutex_);
 
   // Immutable after construction.
   const std::shared_ptr<Allocator> below_;
   const std::size_t limit_;
   const std::string name_;
 
-  // Guarded by mutex_, under which the allocator below is never called. Bytes are counted as in use before they are
-  // taken from below, and taken only once in_use + kept was within the limit with them.
-  mutable std::mutex mutex_;
-  PoolStats stats_;
-  std::array<std::vector<std::byte*>, 256> kept_;  // by size class
+  // Held while pieces go back to the allocator below: who waits for it may count on them being gone.
+  Mutex trimming_;
+
+  // The allocator below is never called under mutex_. Bytes count as in use before they are taken from below, and as
+  // kept until they are back there; they are taken only once in_use + kept was within the limit with them.
+  mutable Mutex mutex_;
+  PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
+  std::array<std::vector<std::byte*>, 256> kept_ WINDROW_GUARDED_BY(mutex_);  // by size class
 };
 
 }  // namespace windrow
