@@ -1,8 +1,9 @@
-// An operator of your own: its shape, its gradient, and its host kernels, used like those that come with Windrow.
+// An operator of your own: its shape, its gradient, and its kernels, used like those that come with Windrow.
 #include <cmath>
 #include <cstdio>
 
 #include "windrow/ops/apply.h"
+#include "windrow/ops/evaluate.h"
 
 // y = x / (1 + |x|), and its gradient g / (1 + |x|)^2.
 extern const windrow::Operator softsign, softsign_gradient;
@@ -19,10 +20,13 @@ windrow::GradientTerms softsign_gradients(const windrow::Signature&) {
   return {windrow::GradientTerm{&softsign_gradient, {Ref::operand(0), Ref::gradient()}}};
 }
 
-constinit const windrow::Operator softsign{
-    .name = "softsign", .inputs = 1, .infer = one_shape, .gradients = softsign_gradients, .elementwise = true};
+constinit const windrow::Operator softsign{.name = "softsign",
+                                           .inputs = 1,
+                                           .infer = one_shape,
+                                           .gradients = softsign_gradients,
+                                           .locality = windrow::Locality::elementwise};
 constinit const windrow::Operator softsign_gradient{
-    .name = "softsign_gradient", .inputs = 2, .infer = one_shape, .elementwise = true};
+    .name = "softsign_gradient", .inputs = 2, .infer = one_shape, .locality = windrow::Locality::elementwise};
 
 template <class Real, class Value>
 void for_each_element(const windrow::KernelCall<Real>& call, Value value) {
@@ -54,10 +58,20 @@ int main() {
   host.kernels.add(softsign, softsign_kernel);
   host.kernels.add(softsign_gradient, softsign_gradient_kernel);
 
-  windrow::Tensor x(host, 1, 3), g(host, 1, 3);
-  x.set({-1, 0, 3});
-  g.set({1, 1, 1});
+  windrow::Tensor x(host, 1, 3);
+  x.set({-1, 0.5, 3});
   const auto y = apply(host, softsign, {.in = {x}}).get();
-  const auto dx = apply(host, softsign_gradient, {.in = {x, g}}).get();
-  std::printf("y = %g %g %g, dx = %g %g %g\n", y[0], y[1], y[2], dx[0], dx[1], dx[2]);
+
+  auto reference = windrow::reference_kernels();
+  reference.add(softsign, softsign_kernel);
+  reference.add(softsign_gradient, softsign_gradient_kernel);
+  windrow::Application application;
+  application.signature.in = {{windrow::Rows::count(1), 3}};
+  application.in = {{-1, 0.5, 3}};
+  const auto exact = evaluate(reference, softsign, application);
+  const double error = gradient_error(reference, softsign, application);
+
+  for (int i = 0; i < 3; ++i) std::printf("y = %.4f, exactly %.4f\n", y[i], exact[i]);
+  std::printf("the gradient is %s\n", error < 1e-6 ? "right" : "wrong");
+  return error < 1e-6 ? 0 : 1;
 }

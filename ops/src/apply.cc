@@ -1,6 +1,6 @@
 #include "windrow/ops/apply.h"
 
-#include <memory>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -21,7 +21,7 @@ Signature signature_of(const Operands& operands) {
 }
 
 /// What the pushed op holds: views, which do not keep buffers alive.
-struct Application {
+struct Launch {
   Kernel<float> kernel;
   std::vector<Tensor::View> in;
   std::vector<IntTensor::View> indices;
@@ -44,10 +44,13 @@ void require_result(const Operator& op, const Signature& signature, const Operan
     throw shape_error(op, signature, "a result " + to_string(expected) + ", not " + to_string(type_of(out)));
   }
   if (op.updates && operands.write != Write::add) throw shape_error(op, signature, "Write::add");
-  for (const Tensor& in : operands.in) {
-    if (in.var() == out.var() && !(op.elementwise && in.same_view(out))) {
-      throw shape_error(op, signature, "a result that shares no buffer with an operand");
-    }
+  const auto clashes = [&](const Tensor& in) {
+    return in.overlaps(out) && !(op.locality == Locality::elementwise && in.same_view(out));
+  };
+  const auto shares = [&](const IntTensor& index) { return index.var() == out.var(); };
+  if (std::any_of(operands.in.begin(), operands.in.end(), clashes) ||
+      std::any_of(operands.indices.begin(), operands.indices.end(), shares)) {
+    throw shape_error(op, signature, "a result that overlaps no operand");
   }
 }
 
@@ -65,16 +68,18 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at) {
   require_result(op, signature_of(operands), operands, out);
-  Application application{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
-  for (const Tensor& tensor : operands.in) application.in.push_back(tensor.view());
-  for (const IntTensor& tensor : operands.indices) application.indices.push_back(tensor.view());
-  device.engine->push(std::move(application), accesses_of(operands, out),
+  Launch launch{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
+  for (const Tensor& tensor : operands.in) launch.in.push_back(tensor.view());
+  for (const IntTensor& tensor : operands.indices) launch.indices.push_back(tensor.view());
+  device.engine->push(std::move(launch), accesses_of(operands, out),
                       {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
 }
 
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
-  const Type type = infer(op, signature_of(operands));
-  Tensor out(device, type.rows.code(), type.width, op.name);
+  const Signature signature = signature_of(operands);
+  const Type type = infer(op, signature);
+  if (!type.rows.counted()) throw shape_error(op, signature, "attributes that count rows");
+  Tensor out(device, type.rows.number(), type.width, op.name);
   apply(device, op, operands, out, pushed_at);
   return out;
 }

@@ -14,8 +14,8 @@ Terms of_div(const Signature&) {
   return {GradientTerm{&div, {gradient(), y()}}, GradientTerm{&div_gradient, {result(), y(), gradient()}}};
 }
 Terms of_maximum(const Signature&) {
-  return {GradientTerm{&maximum_gradient, {x(), y(), gradient()}, {}, with_ties(true)},
-          GradientTerm{&maximum_gradient, {y(), x(), gradient()}, {}, with_ties(false)}};
+  return {GradientTerm{&maximum_gradient, {x(), y(), gradient()}},
+          GradientTerm{&maximum_gradient_strict, {y(), x(), gradient()}}};
 }
 Terms of_neg(const Signature&) { return {GradientTerm{&neg, {gradient()}}}; }
 Terms of_scale(const Signature& s) { return {GradientTerm{&scale, {gradient()}, {}, s.attributes}}; }
@@ -28,35 +28,42 @@ Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(),
 
 }  // namespace
 
-#define WINDROW_ELEMENTWISE(NAME, INPUTS, GRADIENTS)                                                  \
-  constinit const Operator NAME {                                                                     \
-    .name = #NAME, .inputs = INPUTS, .infer = same_shape, .gradients = GRADIENTS, .elementwise = true \
-  }
+/// An elementwise operator of one shape.
+static consteval Operator elementwise(OpName name, std::size_t inputs, Terms (*gradients)(const Signature&) = nullptr,
+                                      std::string_view attributes = {}) {
+  return {.name = name,
+          .inputs = inputs,
+          .infer = same_shape,
+          .gradients = gradients,
+          .locality = Locality::elementwise,
+          .attributes = attributes};
+}
 
-WINDROW_ELEMENTWISE(add, 2, of_add);
-WINDROW_ELEMENTWISE(sub, 2, of_sub);
-WINDROW_ELEMENTWISE(mul, 2, of_mul);
-WINDROW_ELEMENTWISE(div, 2, of_div);
-WINDROW_ELEMENTWISE(maximum, 2, of_maximum);
-WINDROW_ELEMENTWISE(neg, 1, of_neg);
-WINDROW_ELEMENTWISE(scale, 1, of_scale);
-WINDROW_ELEMENTWISE(tanh, 1, of_tanh);
-WINDROW_ELEMENTWISE(sigmoid, 1, of_sigmoid);
-WINDROW_ELEMENTWISE(relu, 1, of_relu);
-WINDROW_ELEMENTWISE(exp, 1, of_exp);
-WINDROW_ELEMENTWISE(log, 1, of_log);
-WINDROW_ELEMENTWISE(square, 1, of_square);
-WINDROW_ELEMENTWISE(tanh_gradient, 2, nullptr);
-WINDROW_ELEMENTWISE(sigmoid_gradient, 2, nullptr);
-WINDROW_ELEMENTWISE(relu_gradient, 2, nullptr);
-WINDROW_ELEMENTWISE(square_gradient, 2, nullptr);
-WINDROW_ELEMENTWISE(div_gradient, 3, nullptr);
-WINDROW_ELEMENTWISE(maximum_gradient, 3, nullptr);
-#undef WINDROW_ELEMENTWISE
+constinit const Operator add = elementwise("add", 2, of_add);
+constinit const Operator sub = elementwise("sub", 2, of_sub);
+constinit const Operator mul = elementwise("mul", 2, of_mul);
+constinit const Operator div = elementwise("div", 2, of_div);
+constinit const Operator maximum = elementwise("maximum", 2, of_maximum);
+constinit const Operator neg = elementwise("neg", 1, of_neg);
+constinit const Operator scale = elementwise("scale", 1, of_scale, "scaled_by");
+constinit const Operator tanh = elementwise("tanh", 1, of_tanh);
+constinit const Operator sigmoid = elementwise("sigmoid", 1, of_sigmoid);
+constinit const Operator relu = elementwise("relu", 1, of_relu);
+constinit const Operator exp = elementwise("exp", 1, of_exp);
+constinit const Operator log = elementwise("log", 1, of_log);
+constinit const Operator square = elementwise("square", 1, of_square);
+constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2);
+constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2);
+constinit const Operator relu_gradient = elementwise("relu_gradient", 2);
+constinit const Operator square_gradient = elementwise("square_gradient", 2);
+constinit const Operator div_gradient = elementwise("div_gradient", 3);
+constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3);
+constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3);
 
-constinit const Operator sgd{.name = "sgd", .infer = same_shape, .elementwise = true, .updates = true};
+constinit const Operator sgd{
+    .name = "sgd", .infer = same_shape, .locality = Locality::elementwise, .attributes = "at_rate", .updates = true};
 
-Attributes scaled_by(double factor) { return {.values = {factor, 0}}; }
-Attributes at_rate(double rate, double decay) { return {.values = {rate, decay}}; }
+Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {factor, 0}}; }
+Attributes at_rate(double rate, double decay) { return {.made_by = "at_rate", .values = {rate, decay}}; }
 
 }  // namespace windrow::op

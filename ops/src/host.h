@@ -1,6 +1,8 @@
 // What the host kernels share, and the families they come in.
 #pragma once
 
+#include <algorithm>
+
 #include "checks.h"
 #include "windrow/ops/kernel.h"
 
@@ -11,6 +13,11 @@ using HostCall = KernelCall<float>;
 void add_host_elementwise(KernelTable<float>& table);
 void add_host_linear(KernelTable<float>& table);
 void add_host_rows(KernelTable<float>& table);
+
+inline void zero_unless_adding(const HostCall& call) {
+  if (call.write == Write::add) return;
+  for (Index r = 0; r < call.out.rows; ++r) std::fill_n(call.out.row(r), call.out.width, 0.0f);
+}
 
 /// to += factor * from, n elements, by SIMD.
 void add_scaled(float* to, const float* from, Index n, float factor);

@@ -29,11 +29,13 @@ constexpr D d;
 
 V constant(double value) { return hn::Set(d, static_cast<float>(value)); }
 
-// tanh(x) = x P(x^2) / Q(x^2), the best such quotient of degrees 5 and 3 for the relative error on |x| <= 9.02, where
-// tanh is 1 in float: 6e-8 before rounding.
+/// x within [-limit, limit]. In this order of operands a NaN passes.
+HWY_INLINE V clamp(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
+
+// tanh(x) = x P(x^2) / Q(x^2), the best such quotient of degrees 5 and 3 for the relative error on |x| <= 9.02, beyond
+// which tanh is 1 in float: 6e-8 before rounding, which may lead past 1.
 HWY_INLINE V tanh_of(V x) {
-  const V limit = constant(9.02);
-  x = hn::Max(hn::Neg(limit), hn::Min(limit, x));  // in this order of operands a NaN passes
+  x = clamp(x, 9.02);
   const V t = hn::Mul(x, x);
   V p = constant(1.8165796081173373e-11);
   p = hn::MulAdd(p, t, constant(-1.2745329571964948e-08));
@@ -45,7 +47,7 @@ HWY_INLINE V tanh_of(V x) {
   q = hn::MulAdd(q, t, constant(0.02375792428420774));
   q = hn::MulAdd(q, t, constant(0.4625132050027441));
   q = hn::MulAdd(q, t, constant(1));
-  return hn::Div(hn::Mul(x, p), q);
+  return clamp(hn::Div(hn::Mul(x, p), q), 1);
 }
 
 HWY_INLINE V sigmoid_of(V x) {
@@ -57,8 +59,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Highway's are for the arguments between; the rest is ours.
 HWY_INLINE V exp_of(V x) {
-  const V y = hn::Exp(d, hn::Min(constant(88.7), hn::Max(constant(-104), x)));
-  const V large = hn::IfThenElse(hn::Gt(x, constant(88.722838)), hn::Set(d, infinity), y);
+  const V y = hn::Exp(d, hn::Min(constant(88.722832), hn::Max(constant(-104), x)));
+  const V large = hn::IfThenElse(hn::Gt(x, constant(88.722832)), hn::Set(d, infinity), y);
   return hn::IfThenElse(hn::Eq(x, x), large, x);
 }
 
@@ -104,10 +106,10 @@ HWY_INLINE void map_row(float* out, const std::array<const float*, N>& in, Index
 
 template <std::size_t N, class F>
 void map(const HostCall& call, F f) {
+  if (call.out.rows == 0 || call.out.width == 0) return;
   bool dense = call.out.dense();
   for (const auto& in : call.in) dense = dense && in.dense();
   const Index rows = dense ? 1 : call.out.rows, width = dense ? call.out.rows * call.out.width : call.out.width;
-  if (call.out.rows == 0) return;
   std::array<const float*, N> in;
   for (Index r = 0; r < rows; ++r) {
     for (std::size_t k = 0; k < N; ++k) in[k] = call.in[k].row(r);
@@ -132,7 +134,7 @@ void div(const HostCall& k) {
   map<2>(k, [](V x, V y) HWY_ATTR { return hn::Div(x, y); });
 }
 void maximum(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, y), y, x); });
+  map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y); });
 }
 void neg(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Neg(x); });
@@ -166,7 +168,7 @@ void sigmoid_gradient(const HostCall& k) {
   map<2>(k, [](V y, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(y, y, y)); });
 }
 void relu_gradient(const HostCall& k) {
-  map<2>(k, [](V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(y, constant(0)), g, constant(0)); });
+  map<2>(k, [](V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Le(y, constant(0)), constant(0), g); });
 }
 void square_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(hn::Add(x, x), g); });
@@ -175,8 +177,10 @@ void div_gradient(const HostCall& k) {
   map<3>(k, [](V quotient, V y, V g) HWY_ATTR { return hn::Neg(hn::Div(hn::Mul(g, quotient), y)); });
 }
 void maximum_gradient(const HostCall& k) {
-  const bool ties = k.attributes.sizes[0] != 0;
-  map<3>(k, [=](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(ties ? hn::Ge(x, y) : hn::Gt(x, y), g, constant(0)); });
+  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, y), constant(0), g); });
+}
+void maximum_gradient_strict(const HostCall& k) {
+  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(x, y), g, constant(0)); });
 }
 void sgd(const HostCall& k) {
   const V rate = constant(-k.attributes.values[0]), decay = constant(k.attributes.values[1]);
@@ -258,17 +262,16 @@ void cross_entropy(const HostCall& k) {
 }
 
 void cross_entropy_gradient(const HostCall& k) {
+  zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows; ++r) {
     const Index label = checked_label(k.indices[0], r, k.in[0].width);
-    const float *x = k.in[0].row(r), g = label < 0 ? 0 : *k.in[1].row(r);
+    if (label < 0) continue;
+    const float *x = k.in[0].row(r), g = *k.in[1].row(r);
     const ExpSum sum = exp_sum(x, k.in[0].width);
-    const V shift = hn::Set(d, sum.top), share = hn::Set(d, label < 0 ? 0 : g / sum.sum);
-    const bool adds = k.write == Write::add;
-    map_row(k.out.row(r), std::array<const float*, 1>{x}, k.out.width, [=](V old, V v) HWY_ATTR {
-      const V value = hn::Mul(exp_of(hn::Sub(v, shift)), share);
-      return adds ? hn::Add(old, value) : value;
-    });
-    if (label >= 0) k.out.row(r)[label] -= g;
+    const V shift = hn::Set(d, sum.top), share = hn::Set(d, g / sum.sum);
+    map_row(k.out.row(r), std::array<const float*, 1>{x}, k.out.width,
+            [=](V old, V v) HWY_ATTR { return hn::MulAdd(exp_of(hn::Sub(v, shift)), share, old); });
+    k.out.row(r)[label] -= g;
   }
 }
 
@@ -309,6 +312,7 @@ WINDROW_KERNEL(relu_gradient)
 WINDROW_KERNEL(square_gradient)
 WINDROW_KERNEL(div_gradient)
 WINDROW_KERNEL(maximum_gradient)
+WINDROW_KERNEL(maximum_gradient_strict)
 WINDROW_KERNEL(sgd)
 WINDROW_KERNEL(softmax)
 WINDROW_KERNEL(softmax_gradient)
@@ -341,6 +345,7 @@ void add_host_elementwise(KernelTable<float>& table) {
   table.add(op::square_gradient, best_square_gradient);
   table.add(op::div_gradient, best_div_gradient);
   table.add(op::maximum_gradient, best_maximum_gradient);
+  table.add(op::maximum_gradient_strict, best_maximum_gradient_strict);
   table.add(op::sgd, best_sgd);
   table.add(op::softmax, best_softmax);
   table.add(op::softmax_gradient, best_softmax_gradient);

@@ -26,10 +26,6 @@ class OneThread {
   const int before_;
 };
 
-void zero(Matrix<float> out) {
-  for (Index r = 0; r < out.rows; ++r) std::fill_n(out.row(r), out.width, 0.0f);
-}
-
 /// What dnnl_sgemm asks of strides, also of matrices with one row or none.
 dnnl_dim_t leading(Matrix<const float> x) { return std::max<Index>({x.stride, x.width, 1}); }
 
@@ -40,7 +36,7 @@ void product(const HostCall& call, char x_as, char y_as, Index inner) {
   if (out.rows == 0 || out.width == 0) return;
   const float beta = call.write == Write::add ? 1.0f : 0.0f;
   if (inner == 0) {  // dnnl_sgemm would leave the result as it is
-    if (call.write == Write::overwrite) zero(out);
+    zero_unless_adding(call);
     return;
   }
   const OneThread one_thread;
@@ -66,7 +62,7 @@ void transpose(const HostCall& call) {
   // By tiles, so that neither side leaves the cache line it is in.
   constexpr Index tile = 16;
   const Matrix<const float> x = call.in[0];
-  if (call.write == Write::overwrite) zero(call.out);
+  zero_unless_adding(call);
   for (Index r0 = 0; r0 < call.out.rows; r0 += tile) {
     for (Index c0 = 0; c0 < call.out.width; c0 += tile) {
       for (Index r = r0; r < std::min(r0 + tile, call.out.rows); ++r) {
@@ -82,7 +78,7 @@ void add_bias(const HostCall& call) {
 }
 
 void column_sum(const HostCall& call) {
-  if (call.write == Write::overwrite) zero(call.out);
+  zero_unless_adding(call);
   const Matrix<const float> x = call.in[0];
   for (Index r = 0; r < x.rows; ++r) add_scaled(call.out.data, x.row(r), x.width, 1);
 }

@@ -1,9 +1,10 @@
 // Host kernels that move rows and columns, reduce segments, and drop out.
 #include <algorithm>
+#include <cmath>
 
+#include "dropout.h"
 #include "host.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/philox.h"
 
 namespace windrow {
 namespace {
@@ -14,11 +15,6 @@ void put(float* to, const float* from, Index n, Write write) {
   } else {
     std::copy_n(from, n, to);
   }
-}
-
-void zero_unless_adding(const HostCall& k) {
-  if (k.write == Write::add) return;
-  for (Index r = 0; r < k.out.rows; ++r) std::fill_n(k.out.row(r), k.out.width, 0.0f);
 }
 
 void gather(const HostCall& k) {
@@ -52,21 +48,19 @@ void place(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) put(k.out.row(r) + begin, k.in[0].row(r), k.in[0].width, k.write);
 }
 
-void segment_sum(const HostCall& k, bool mean) {
+enum class Share { whole, mean };
+
+float share_of(Share share, Index first, Index last) {
+  return share == Share::mean ? 1.0f / static_cast<float>(last - first) : 1;
+}
+
+void segment_sum(const HostCall& k, Share share) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
-    const float share = mean ? 1.0f / static_cast<float>(last - first) : 1;
-    for (Index from = first; from < last; ++from) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, share);
+    const float factor = share_of(share, first, last);
+    for (Index from = first; from < last; ++from) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, factor);
   }
-}
-
-Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
-  Index best = first;
-  for (Index r = first + 1; r < last; ++r) {
-    if (x.row(r)[c] > x.row(best)[c]) best = r;
-  }
-  return best;
 }
 
 void segment_max(const HostCall& k) {
@@ -80,21 +74,21 @@ void segment_max(const HostCall& k) {
 
 void segment_max_gradient(const HostCall& k) {
   zero_unless_adding(k);
-  for (Index r = 0; r < k.in[2].rows; ++r) {
+  for (Index r = 0; r < k.in[1].rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
     if (first == last) continue;
     for (Index c = 0; c < k.out.width; ++c) {
-      k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[2].row(r)[c];
+      k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[1].row(r)[c];
     }
   }
 }
 
-void segment_spread(const HostCall& k, bool mean) {
+void segment_spread(const HostCall& k, Share share) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.in[0].rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
-    const float share = mean ? 1.0f / static_cast<float>(last - first) : 1;
-    for (Index to = first; to < last; ++to) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, share);
+    const float factor = share_of(share, first, last);
+    for (Index to = first; to < last; ++to) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, factor);
   }
 }
 
@@ -126,24 +120,13 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::concat, concat);
   table.add(op::slice, slice);
   table.add(op::place, place);
-  table.add(op::segment_sum, [](const HostCall& k) { segment_sum(k, false); });
-  table.add(op::segment_mean, [](const HostCall& k) { segment_sum(k, true); });
+  table.add(op::segment_sum, [](const HostCall& k) { segment_sum(k, Share::whole); });
+  table.add(op::segment_mean, [](const HostCall& k) { segment_sum(k, Share::mean); });
   table.add(op::segment_max, segment_max);
   table.add(op::segment_max_gradient, segment_max_gradient);
-  table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, false); });
-  table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, true); });
+  table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, Share::whole); });
+  table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, Share::mean); });
   table.add(op::dropout, dropout);
-}
-
-const KernelTable<float>& host_kernels() {
-  static const KernelTable<float> table = [] {
-    KernelTable<float> made;
-    add_host_elementwise(made);
-    add_host_linear(made);
-    add_host_rows(made);
-    return made;
-  }();
-  return table;
 }
 
 }  // namespace windrow

@@ -13,7 +13,7 @@ Type infer_matmul(const Operator& op, const Signature& s) {
 Type infer_matmul_nt(const Operator& op, const Signature& s) {
   const Type &a = s.in[0], &b = s.in[1];
   require(b.rows.counted() && a.width == b.width, op, s, "two of one width, the second a parameter");
-  return {a.rows, b.rows.code()};
+  return {a.rows, b.rows.number()};
 }
 Type infer_matmul_tn(const Operator& op, const Signature& s) {
   require(s.in[0].rows == s.in[1].rows, op, s, "as many rows of the one as of the other");
@@ -21,7 +21,7 @@ Type infer_matmul_tn(const Operator& op, const Signature& s) {
 }
 Type infer_transpose(const Operator& op, const Signature& s) {
   require(s.in[0].rows.counted(), op, s, "a parameter");
-  return {Rows::count(s.in[0].width), s.in[0].rows.code()};
+  return {Rows::count(s.in[0].width), s.in[0].rows.number()};
 }
 Type infer_add_bias(const Operator& op, const Signature& s) {
   require(s.in[1] == Type{Rows::count(1), s.in[0].width}, op, s, "a second of one row, as wide as the first");
@@ -31,7 +31,7 @@ Type infer_column_sum(const Operator&, const Signature& s) { return {Rows::count
 Type infer_row_sum(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
 Type infer_spread_rows(const Operator& op, const Signature& s) {
   require(s.in[0].rows == Rows::count(1), op, s, "one row");
-  return {target_rows(s), s.in[0].width};
+  return {s.attributes.rows, s.in[0].width};
 }
 Type infer_spread_columns(const Operator& op, const Signature& s) {
   require(s.in[0].width == 1, op, s, "a width of 1");
@@ -49,7 +49,9 @@ Terms of_matmul_tn(const Signature&) {
 }
 Terms of_transpose(const Signature&) { return {GradientTerm{&transpose, {gradient()}}}; }
 Terms of_add_bias(const Signature&) { return {passed_on(), GradientTerm{&column_sum, {gradient()}}}; }
-Terms of_column_sum(const Signature& s) { return {GradientTerm{&spread_rows, {gradient()}, {}, rows_of(s.in[0])}}; }
+Terms of_column_sum(const Signature& s) {
+  return {GradientTerm{&spread_rows, {gradient()}, {}, to_rows(s.in[0].rows)}};
+}
 Terms of_row_sum(const Signature& s) {
   return {GradientTerm{&spread_columns, {gradient()}, {}, to_width(s.in[0].width)}};
 }
@@ -58,20 +60,46 @@ Terms of_spread_columns(const Signature&) { return {GradientTerm{&row_sum, {grad
 
 }  // namespace
 
-constinit const Operator matmul{.name = "matmul", .inputs = 2, .infer = infer_matmul, .gradients = of_matmul};
-constinit const Operator matmul_nt{
-    .name = "matmul_nt", .inputs = 2, .infer = infer_matmul_nt, .gradients = of_matmul_nt};
-constinit const Operator matmul_tn{
-    .name = "matmul_tn", .inputs = 2, .infer = infer_matmul_tn, .gradients = of_matmul_tn};
+constinit const Operator matmul{.name = "matmul",
+                                .inputs = 2,
+                                .infer = infer_matmul,
+                                .gradients = of_matmul,
+                                .locality = Locality::rowwise,
+                                .whole = 0b10};
+constinit const Operator matmul_nt{.name = "matmul_nt",
+                                   .inputs = 2,
+                                   .infer = infer_matmul_nt,
+                                   .gradients = of_matmul_nt,
+                                   .locality = Locality::rowwise,
+                                   .whole = 0b10};
+constinit const Operator matmul_tn{.name = "matmul_tn",
+                                   .inputs = 2,
+                                   .infer = infer_matmul_tn,
+                                   .gradients = of_matmul_tn,
+                                   .locality = Locality::sums_rows};
 constinit const Operator transpose{.name = "transpose", .infer = infer_transpose, .gradients = of_transpose};
-constinit const Operator add_bias{.name = "add_bias", .inputs = 2, .infer = infer_add_bias, .gradients = of_add_bias};
-constinit const Operator column_sum{.name = "column_sum", .infer = infer_column_sum, .gradients = of_column_sum};
-constinit const Operator row_sum{.name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum};
-constinit const Operator spread_rows{.name = "spread_rows", .infer = infer_spread_rows, .gradients = of_spread_rows};
-constinit const Operator spread_columns{
-    .name = "spread_columns", .infer = infer_spread_columns, .gradients = of_spread_columns};
+constinit const Operator add_bias{.name = "add_bias",
+                                  .inputs = 2,
+                                  .infer = infer_add_bias,
+                                  .gradients = of_add_bias,
+                                  .locality = Locality::rowwise,
+                                  .whole = 0b10};
+constinit const Operator column_sum{
+    .name = "column_sum", .infer = infer_column_sum, .gradients = of_column_sum, .locality = Locality::sums_rows};
+constinit const Operator row_sum{
+    .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise};
+constinit const Operator spread_rows{
+    .name = "spread_rows", .infer = infer_spread_rows, .gradients = of_spread_rows, .attributes = "to_rows"};
+constinit const Operator spread_columns{.name = "spread_columns",
+                                        .infer = infer_spread_columns,
+                                        .gradients = of_spread_columns,
+                                        .locality = Locality::rowwise,
+                                        .attributes = "to_width"};
 
-Attributes to_rows(Rows rows) { return {.sizes = {rows.code(), 0}}; }
-Attributes to_width(Index width) { return {.sizes = {width, 0}}; }
+Attributes to_rows(Rows rows) { return {.made_by = "to_rows", .rows = rows}; }
+Attributes to_width(Index width) {
+  if (width < 0) throw MisuseError("to_width: " + std::to_string(width) + "; expected 0 or more");
+  return {.made_by = "to_width", .sizes = {width, 0}};
+}
 
 }  // namespace windrow::op

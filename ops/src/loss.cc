@@ -1,11 +1,12 @@
-// Softmax, losses and dropout: shapes and gradients; and the list of all operators.
+// Softmax, losses and dropout: shapes and gradients.
+#include <string>
+
+#include "dropout.h"
 #include "rules.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
 namespace {
-
-constexpr Index dropout_width_limit = Index{4} << 16;  // see dropout_words
 
 Type infer_cross_entropy(const Operator& op, const Signature& s) {
   require_index(1, op, s);
@@ -29,69 +30,31 @@ Terms of_dropout(const Signature& s) { return {GradientTerm{&dropout, {gradient(
 
 }  // namespace
 
-constinit const Operator softmax{.name = "softmax", .infer = same_shape, .gradients = of_softmax};
-constinit const Operator softmax_gradient{.name = "softmax_gradient", .inputs = 2, .infer = same_shape};
-constinit const Operator softmax_cross_entropy{
-    .name = "softmax_cross_entropy", .index_inputs = 1, .infer = infer_cross_entropy, .gradients = of_cross_entropy};
-constinit const Operator softmax_cross_entropy_gradient{
-    .name = "softmax_cross_entropy_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_cross_entropy_gradient};
-constinit const Operator dropout{.name = "dropout", .index_inputs = 1, .infer = infer_dropout, .gradients = of_dropout};
+constinit const Operator softmax{
+    .name = "softmax", .infer = same_shape, .gradients = of_softmax, .locality = Locality::rowwise};
+constinit const Operator softmax_gradient{
+    .name = "softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise};
+constinit const Operator softmax_cross_entropy{.name = "softmax_cross_entropy",
+                                               .index_inputs = 1,
+                                               .infer = infer_cross_entropy,
+                                               .gradients = of_cross_entropy,
+                                               .locality = Locality::rowwise};
+constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_entropy_gradient",
+                                                        .inputs = 2,
+                                                        .index_inputs = 1,
+                                                        .infer = infer_cross_entropy_gradient,
+                                                        .locality = Locality::rowwise};
+constinit const Operator dropout{.name = "dropout",
+                                 .index_inputs = 1,
+                                 .infer = infer_dropout,
+                                 .gradients = of_dropout,
+                                 .locality = Locality::rowwise,
+                                 .attributes = "dropout_by"};
 
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {
   if (site >> 16 != 0) throw MisuseError("dropout: site " + std::to_string(site) + "; expected 0 to 65535");
   if (!(0 <= rate && rate < 1)) throw MisuseError("dropout: rate " + std::to_string(rate) + "; expected 0 <= rate < 1");
-  return {.sizes = {static_cast<Index>(seed), site}, .values = {rate, 0}};
-}
-
-std::span<const Operator* const> all() {
-  static constexpr const Operator* list[] = {&add,
-                                             &sub,
-                                             &mul,
-                                             &div,
-                                             &maximum,
-                                             &neg,
-                                             &scale,
-                                             &tanh,
-                                             &sigmoid,
-                                             &relu,
-                                             &exp,
-                                             &log,
-                                             &square,
-                                             &tanh_gradient,
-                                             &sigmoid_gradient,
-                                             &relu_gradient,
-                                             &square_gradient,
-                                             &div_gradient,
-                                             &maximum_gradient,
-                                             &matmul,
-                                             &matmul_nt,
-                                             &matmul_tn,
-                                             &transpose,
-                                             &add_bias,
-                                             &column_sum,
-                                             &row_sum,
-                                             &spread_rows,
-                                             &spread_columns,
-                                             &gather_rows,
-                                             &embedding,
-                                             &scatter_rows,
-                                             &concat,
-                                             &slice,
-                                             &place,
-                                             &segment_sum,
-                                             &segment_mean,
-                                             &segment_max,
-                                             &segment_spread,
-                                             &segment_spread_mean,
-                                             &segment_max_gradient,
-                                             &softmax,
-                                             &softmax_gradient,
-                                             &softmax_cross_entropy,
-                                             &softmax_cross_entropy_gradient,
-                                             &dropout,
-                                             &sgd,
-                                             &sgd_rows};
-  return list;
+  return {.made_by = "dropout_by", .sizes = {static_cast<Index>(seed), site}, .values = {rate, 0}};
 }
 
 }  // namespace windrow::op

@@ -6,7 +6,7 @@ namespace {
 std::string rows_text(Rows rows) {
   if (rows == Rows::vertices()) return "vertices";
   if (rows == Rows::edges()) return "edges";
-  return std::to_string(rows.code());
+  return std::to_string(rows.number());
 }
 
 std::string list(const std::vector<Type>& types) {
@@ -20,6 +20,16 @@ std::string plural(std::size_t count, const std::string& noun) {
 }
 
 }  // namespace
+
+Rows Rows::count(Index rows) {
+  if (rows < 0) throw MisuseError("rows: " + std::to_string(rows) + "; expected 0 or more");
+  return Rows(Of::number, rows);
+}
+
+Index Rows::number() const {
+  if (!counted()) throw MisuseError("rows: those of a batch; expected a number");
+  return number_;
+}
 
 std::string to_string(const Type& type) { return rows_text(type.rows) + " x " + std::to_string(type.width); }
 
@@ -35,6 +45,10 @@ Type infer(const Operator& op, const Signature& signature) {
   }
   if (signature.indices.size() != op.index_inputs) {
     throw shape_error(op, signature, plural(op.index_inputs, "index operand"));
+  }
+  if (signature.attributes.made_by != op.attributes) {
+    throw shape_error(op, signature,
+                      op.attributes.empty() ? "no attributes" : "attributes made by " + std::string(op.attributes));
   }
   return op.infer(op, signature);
 }

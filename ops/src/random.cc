@@ -1,6 +1,8 @@
 #include "windrow/ops/random.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -8,16 +10,16 @@
 namespace windrow {
 namespace {
 
-/// The words of one draw: word n of block n / 4.
+/// The words of one draw: block n has the numbers 4 n to 4 n + 3.
 class Words {
  public:
   Words(PhiloxKey key, std::uint32_t stream, std::uint64_t draw) : key_(key), stream_(stream), draw_(draw) {}
 
+  /// Blocks and draws below 2^48 are all different.
   PhiloxCounter block(std::uint64_t number) const {
-    const auto high = static_cast<std::uint32_t>(draw_ >> 32);
+    const auto high = static_cast<std::uint32_t>(draw_ >> 32 << 16 | number >> 32);
     return philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(draw_), high, stream_}, key_);
   }
-  std::uint32_t operator[](std::uint64_t number) const { return block(number / 4)[number % 4]; }
 
  private:
   PhiloxKey key_;
@@ -25,73 +27,82 @@ class Words {
   std::uint64_t draw_;
 };
 
-/// Element n of the draw, row by row, becomes value(n).
+// Sets a generator's words apart from those that dropout draws by the same seed.
+constexpr std::uint32_t generator_domain = 0x67656e72;
+
+/// Element n of the draw, row by row, becomes value(its word, its neighbour's): the neighbour is n + 1 for even n, else
+/// n - 1.
 template <class T, class Value>
-void fill(Matrix<T> out, Value value) {
+void fill(Matrix<T> out, const Words& words, Value value) {
   std::uint64_t n = 0;
+  PhiloxCounter block{};
   for (Index r = 0; r < out.rows; ++r) {
-    for (Index c = 0; c < out.width; ++c) out.row(r)[c] = value(n++);
+    for (Index c = 0; c < out.width; ++c, ++n) {
+      if (n % 4 == 0) block = words.block(n / 4);
+      out.row(r)[c] = value(n, block[n % 4], block[(n % 4) ^ 1]);
+    }
   }
 }
 
-void require_finite(bool fits, const char* draw, float a, float b, const char* expected) {
-  if (fits && std::isfinite(a) && std::isfinite(b)) return;
-  throw MisuseError(std::string(draw) + ": " + std::to_string(a) + ", " + std::to_string(b) + "; expected finite " +
-                    expected);
+MisuseError bad_range(const char* draw, float a, float b, const char* expected) {
+  return MisuseError(std::string(draw) + ": " + std::to_string(a) + ", " + std::to_string(b) + "; expected finite " +
+                     expected);
 }
 
 }  // namespace
 
-Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream)
-    : engine_(&engine),
-      var_(engine.new_var("generator")),
-      state_(std::make_unique<State>(State{philox_key(seed), stream})) {}
+Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream) : engine_(&engine) {
+  auto state = std::make_unique<State>(State{philox_key(seed), stream});
+  state->key[1] ^= generator_domain;
+  var_ = engine.new_var("generator");
+  state_ = state.release();
+}
 
 Generator::~Generator() {
-  State* state = state_.release();
-  if (state == nullptr) return;
   try {
-    engine_->retire(var_, [state] { delete state; }, {.name = "end of generator"});
+    engine_->retire(var_, [state = state_] { std::unique_ptr<State> ends(state); }, {.name = "end of generator"});
   } catch (...) {
     // Somebody else retired the variable, or there is no memory for the op. Draws may still be to come: keep the state.
   }
 }
 
 template <class T, class Value>
-void Generator::draw(const TensorOf<T>& out, OpName name, Value value) {
+void Generator::draw(const TensorOf<T>& out, OpName name, Site pushed_at, Value value) {
   engine_->push(
-      [state = state_.get(), view = out.view(), value] {
-        const Words words(state->key, state->stream, state->draws++);
-        fill(view.write(), [&](std::uint64_t n) { return value(words, n); });
+      [state = state_, view = out.view(), value] {
+        const Matrix<T> to = view.write();
+        fill(to, Words(state->key, state->stream, state->draws++), value);
       },
-      {mutate(var_), out.whole() ? overwrite(out.var()) : mutate(out.var())}, {.name = name});
+      {mutate(var_), out.whole() ? overwrite(out.var()) : mutate(out.var())}, {.name = name, .pushed_at = pushed_at});
 }
 
-void Generator::uniform(const Tensor& out, float low, float high) {
-  require_finite(low < high && std::isfinite(high - low), "uniform", low, high, "low < high");
+void Generator::uniform(const Tensor& out, float low, float high, Site pushed_at) {
+  if (!(low < high && std::isfinite(high - low))) throw bad_range("uniform", low, high, "low < high");
   const float below = std::nextafter(high, low);
-  draw(out, "uniform", [low, high, below](const Words& words, std::uint64_t n) {
-    return std::min(below, low + (high - low) * unit_uniform(words[n]));  // the sum may round up to high
+  draw(out, "uniform", pushed_at, [low, high, below](std::uint64_t, std::uint32_t word, std::uint32_t) {
+    return std::min(below, low + (high - low) * unit_uniform(word));  // the sum may round up to high
   });
 }
 
-void Generator::normal(const Tensor& out, float mean, float deviation) {
-  require_finite(deviation >= 0, "normal", mean, deviation, "mean and deviation >= 0");
-  draw(out, "normal", [mean, deviation](const Words& words, std::uint64_t n) {
-    const PhiloxCounter w = words.block(n / 2);  // two numbers of each block
-    const double radius = std::sqrt(-2 * std::log1p(-static_cast<double>(unit_uniform(w[0]))));
-    const double angle = 2 * std::numbers::pi * static_cast<double>(unit_uniform(w[1]));
-    const double unit = radius * (n % 2 == 0 ? std::cos(angle) : std::sin(angle));
-    return static_cast<float>(mean + deviation * unit);
+void Generator::normal(const Tensor& out, float mean, float deviation, Site pushed_at) {
+  if (!(deviation >= 0 && std::isfinite(mean) && std::isfinite(deviation))) {
+    throw bad_range("normal", mean, deviation, "mean and deviation >= 0");
+  }
+  // Two words make two numbers, the even one by the cosine and the odd one by the sine.
+  draw(out, "normal", pushed_at, [mean, deviation](std::uint64_t n, std::uint32_t word, std::uint32_t neighbour) {
+    const bool even = n % 2 == 0;
+    const double length = unit_uniform(even ? word : neighbour), turn = unit_uniform(even ? neighbour : word);
+    const double radius = std::sqrt(-2 * std::log1p(-length)), angle = 2 * std::numbers::pi * turn;
+    return static_cast<float>(mean + deviation * radius * (even ? std::cos(angle) : std::sin(angle)));
   });
 }
 
-void Generator::dropout_keys(const IntTensor& out) {
+void Generator::dropout_keys(const IntTensor& out, Site pushed_at) {
   if (out.width() != 3) {
     throw MisuseError("dropout_keys: a tensor of width " + std::to_string(out.width()) + "; expected 3");
   }
-  draw(out, "dropout_keys",
-       [](const Words& words, std::uint64_t n) { return static_cast<std::int32_t>(words.block(n / 3)[n % 3]); });
+  draw(out, "dropout_keys", pushed_at,
+       [](std::uint64_t, std::uint32_t word, std::uint32_t) { return static_cast<std::int32_t>(word); });
 }
 
 }  // namespace windrow

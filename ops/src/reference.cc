@@ -1,6 +1,4 @@
 // The reference kernels: what each operator means, in double precision and without any thought of speed.
-//
-// They zero or keep the result first, then add to it: so each says in one place what it computes.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -18,7 +16,7 @@ using Call = KernelCall<double>;
 using In = Matrix<const double>;
 using Out = Matrix<double>;
 
-void begin(const Call& call) {
+void zero_unless_adding(const Call& call) {
   if (call.write == Write::add) return;
   for (Index r = 0; r < call.out.rows; ++r) std::fill_n(call.out.row(r), call.out.width, 0.0);
 }
@@ -53,7 +51,8 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::sub, [](const Call& k) { binary(k, [](double x, double y) { return x - y; }); });
   table.add(op::mul, [](const Call& k) { binary(k, [](double x, double y) { return x * y; }); });
   table.add(op::div, [](const Call& k) { binary(k, [](double x, double y) { return x / y; }); });
-  table.add(op::maximum, [](const Call& k) { binary(k, [](double x, double y) { return std::max(x, y); }); });
+  table.add(op::maximum,
+            [](const Call& k) { binary(k, [](double x, double y) { return x < y || std::isnan(y) ? y : x; }); });
   table.add(op::neg, [](const Call& k) { unary(k, [](double x) { return -x; }); });
   table.add(op::scale, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] * x; }); });
   table.add(op::tanh, [](const Call& k) { unary(k, [](double x) { return std::tanh(x); }); });
@@ -64,14 +63,14 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::square, [](const Call& k) { unary(k, [](double x) { return x * x; }); });
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
-  table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y > 0 ? g : 0; }); });
+  table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });
   table.add(op::square_gradient, [](const Call& k) { binary(k, [](double x, double g) { return 2 * x * g; }); });
   table.add(op::div_gradient,
             [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
-  table.add(op::maximum_gradient, [](const Call& k) {
-    const bool ties = k.attributes.sizes[0] != 0;
-    ternary(k, [&](double x, double y, double g) { return x > y || (ties && x == y) ? g : 0; });
-  });
+  table.add(op::maximum_gradient,
+            [](const Call& k) { ternary(k, [](double x, double y, double g) { return x < y ? 0 : g; }); });
+  table.add(op::maximum_gradient_strict,
+            [](const Call& k) { ternary(k, [](double x, double y, double g) { return x > y ? g : 0; }); });
   table.add(op::sgd, [](const Call& k) {
     const auto [rate, decay] = k.attributes.values;
     each(k, [&, rate = rate, decay = decay](Index r, Index c) {
@@ -135,7 +134,7 @@ void add_rows(KernelTable<double>& table) {
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
   table.add(op::scatter_rows, [](const Call& k) {
-    begin(k);
+    zero_unless_adding(k);
     scatter(k, 1);
   });
   table.add(op::sgd_rows, [](const Call& k) { scatter(k, -k.attributes.values[0]); });
@@ -172,21 +171,15 @@ double sum_of(In x, Index c, Index first, Index last) {
   return sum;
 }
 
-Index first_maximum(In x, Index c, Index first, Index last) {
-  Index best = first;
-  for (Index r = first; r < last; ++r) {
-    if (x.row(r)[c] > x.row(best)[c]) best = r;
-  }
-  return best;
-}
+enum class Share { whole, mean };
 
-void spread(const Call& k, bool mean) {
-  begin(k);
+void spread(const Call& k, Share share) {
+  zero_unless_adding(k);
   for (Index r = 0; r < k.in[0].rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
     for (Index to = first; to < last; ++to) {
-      const double share = mean ? static_cast<double>(last - first) : 1;
-      for (Index c = 0; c < k.out.width; ++c) k.out.row(to)[c] += k.in[0].row(r)[c] / share;
+      const double parts = share == Share::mean ? static_cast<double>(last - first) : 1;
+      for (Index c = 0; c < k.out.width; ++c) k.out.row(to)[c] += k.in[0].row(r)[c] / parts;
     }
   }
 }
@@ -199,14 +192,14 @@ void add_segments(KernelTable<double>& table) {
   table.add(op::segment_max, [](const Call& k) {
     segments(k, [](In x, Index c, Index b, Index e) { return x.row(first_maximum(x, c, b, e))[c]; });
   });
-  table.add(op::segment_spread, [](const Call& k) { spread(k, false); });
-  table.add(op::segment_spread_mean, [](const Call& k) { spread(k, true); });
+  table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
+  table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
   table.add(op::segment_max_gradient, [](const Call& k) {
-    begin(k);
-    for (Index r = 0; r < k.in[2].rows; ++r) {
+    zero_unless_adding(k);
+    for (Index r = 0; r < k.in[1].rows; ++r) {
       const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
       for (Index c = 0; c < k.out.width && first < last; ++c) {
-        k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[2].row(r)[c];
+        k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[1].row(r)[c];
       }
     }
   });
@@ -249,8 +242,12 @@ void add_losses(KernelTable<double>& table) {
   });
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
-    each(k, [&](Index r, Index c) {
-      const bool dropped = unit_uniform(dropout_words(k.attributes, k.indices[0].row(r), c / 4)[c % 4]) < rate;
+    const auto [seed, site] = k.attributes.sizes;
+    const PhiloxKey key = philox_key(static_cast<std::uint64_t>(seed));
+    each(k, [&, site = site](Index r, Index c) {
+      PhiloxCounter counter = {static_cast<std::uint32_t>(site * 65536 + c / 4)};
+      for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
+      const bool dropped = unit_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]) < rate;
       return dropped ? 0.0 : k.in[0].row(r)[c] / (1 - rate);
     });
   });

@@ -15,7 +15,7 @@ Type infer_embedding(const Operator& op, const Signature& s) {
 }
 Type infer_scatter(const Operator& op, const Signature& s) {
   require_index(1, op, s);
-  return {target_rows(s), s.in[0].width};
+  return {s.attributes.rows, s.in[0].width};
 }
 Type infer_concat(const Operator& op, const Signature& s) {
   require(!s.in.empty(), op, s, "one operand or more");
@@ -36,7 +36,7 @@ Type infer_slice(const Operator& op, const Signature& s) {
 }
 Type infer_place(const Operator& op, const Signature& s) {
   const auto [begin, width] = s.attributes.sizes;
-  if (begin < 0 || width - begin < s.in[0].width) {
+  if (begin < 0 || width < begin || width - begin < s.in[0].width) {
     throw shape_error(
         op, s,
         "that it fits into a width of " + std::to_string(width) + " from column " + std::to_string(begin) + " on");
@@ -49,19 +49,13 @@ Type infer_segments(const Operator& op, const Signature& s) {
 }
 Type infer_segment_spread(const Operator& op, const Signature& s) {
   require_index(2, op, s);
-  return {target_rows(s), s.in[0].width};
+  return {s.attributes.rows, s.in[0].width};
 }
 Type infer_segment_max_gradient(const Operator& op, const Signature& s) {
-  const bool fits = infer_segments(op, s) == s.in[1] && s.in[1] == s.in[2];
-  require(fits, op, s, "an operand, then the result and a gradient of the result's shape");
+  require(infer_segments(op, s) == s.in[1], op, s, "an operand, then a gradient of the result's shape");
   return s.in[0];
 }
-Type infer_sgd_rows(const Operator& op, const Signature& s) {
-  require_index(1, op, s);
-  return {target_rows(s), s.in[0].width};
-}
-
-Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, rows_of(s.in[0])}}; }
+Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, to_rows(s.in[0].rows)}}; }
 Terms of_scatter(const Signature&) { return {GradientTerm{&gather_rows, {gradient()}, {0}}}; }
 Terms of_concat(const Signature& s) {
   Terms terms;
@@ -80,46 +74,89 @@ Terms of_place(const Signature& s) {
   return {GradientTerm{&slice, {gradient()}, {}, columns(begin, begin + s.in[0].width)}};
 }
 Terms of_segment_sum(const Signature& s) {
-  return {GradientTerm{&segment_spread, {gradient()}, {0}, rows_of(s.in[0])}};
+  return {GradientTerm{&segment_spread, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
 Terms of_segment_mean(const Signature& s) {
-  return {GradientTerm{&segment_spread_mean, {gradient()}, {0}, rows_of(s.in[0])}};
+  return {GradientTerm{&segment_spread_mean, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
-Terms of_segment_max(const Signature&) {
-  return {GradientTerm{&segment_max_gradient, {x(), result(), gradient()}, {0}}};
-}
+Terms of_segment_max(const Signature&) { return {GradientTerm{&segment_max_gradient, {x(), gradient()}, {0}}}; }
 Terms of_segment_spread(const Signature&) { return {GradientTerm{&segment_sum, {gradient()}, {0}}}; }
 Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_mean, {gradient()}, {0}}}; }
 
 }  // namespace
 
-constinit const Operator gather_rows{
-    .name = "gather_rows", .index_inputs = 1, .infer = infer_gather, .gradients = of_gather};
-constinit const Operator embedding{
-    .name = "embedding", .index_inputs = 1, .infer = infer_embedding, .gradients = of_gather};
-constinit const Operator scatter_rows{
-    .name = "scatter_rows", .index_inputs = 1, .infer = infer_scatter, .gradients = of_scatter};
-constinit const Operator concat{
-    .name = "concat", .inputs = Operator::any_number, .infer = infer_concat, .gradients = of_concat};
-constinit const Operator slice{.name = "slice", .infer = infer_slice, .gradients = of_slice};
-constinit const Operator place{.name = "place", .infer = infer_place, .gradients = of_place};
-constinit const Operator segment_sum{
-    .name = "segment_sum", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_sum};
-constinit const Operator segment_mean{
-    .name = "segment_mean", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_mean};
-constinit const Operator segment_max{
-    .name = "segment_max", .index_inputs = 1, .infer = infer_segments, .gradients = of_segment_max};
-constinit const Operator segment_spread{
-    .name = "segment_spread", .index_inputs = 1, .infer = infer_segment_spread, .gradients = of_segment_spread};
+constinit const Operator gather_rows{.name = "gather_rows",
+                                     .index_inputs = 1,
+                                     .infer = infer_gather,
+                                     .gradients = of_gather,
+                                     .locality = Locality::rowwise,
+                                     .whole = 0b1};
+constinit const Operator embedding{.name = "embedding",
+                                   .index_inputs = 1,
+                                   .infer = infer_embedding,
+                                   .gradients = of_gather,
+                                   .locality = Locality::rowwise,
+                                   .whole = 0b1};
+constinit const Operator scatter_rows{.name = "scatter_rows",
+                                      .index_inputs = 1,
+                                      .infer = infer_scatter,
+                                      .gradients = of_scatter,
+                                      .locality = Locality::sums_rows,
+                                      .attributes = "to_rows"};
+constinit const Operator concat{.name = "concat",
+                                .inputs = Operator::any_number,
+                                .infer = infer_concat,
+                                .gradients = of_concat,
+                                .locality = Locality::rowwise};
+constinit const Operator slice{.name = "slice",
+                               .infer = infer_slice,
+                               .gradients = of_slice,
+                               .locality = Locality::rowwise,
+                               .attributes = "columns"};
+constinit const Operator place{.name = "place",
+                               .infer = infer_place,
+                               .gradients = of_place,
+                               .locality = Locality::rowwise,
+                               .attributes = "at_column"};
+
+/// A reduction of the rows of each segment.
+static consteval Operator reduction(OpName name, Terms (*gradients)(const Signature&)) {
+  return {.name = name,
+          .index_inputs = 1,
+          .infer = infer_segments,
+          .gradients = gradients,
+          .locality = Locality::rowwise,
+          .whole = 0b1};
+}
+constinit const Operator segment_sum = reduction("segment_sum", of_segment_sum);
+constinit const Operator segment_mean = reduction("segment_mean", of_segment_mean);
+constinit const Operator segment_max = reduction("segment_max", of_segment_max);
+
+constinit const Operator segment_spread{.name = "segment_spread",
+                                        .index_inputs = 1,
+                                        .infer = infer_segment_spread,
+                                        .gradients = of_segment_spread,
+                                        .locality = Locality::sums_rows,
+                                        .attributes = "to_rows"};
 constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
                                              .index_inputs = 1,
                                              .infer = infer_segment_spread,
-                                             .gradients = of_segment_spread_mean};
+                                             .gradients = of_segment_spread_mean,
+                                             .locality = Locality::sums_rows,
+                                             .attributes = "to_rows"};
 constinit const Operator segment_max_gradient{
-    .name = "segment_max_gradient", .inputs = 3, .index_inputs = 1, .infer = infer_segment_max_gradient};
-constinit const Operator sgd_rows{.name = "sgd_rows", .index_inputs = 1, .infer = infer_sgd_rows, .updates = true};
+    .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};
+constinit const Operator sgd_rows{.name = "sgd_rows",
+                                  .index_inputs = 1,
+                                  .infer = infer_scatter,
+                                  .locality = Locality::sums_rows,
+                                  .attributes = "rows_at_rate",
+                                  .updates = true};
 
-Attributes columns(Index begin, Index end) { return {.sizes = {begin, end}}; }
-Attributes at_column(Index begin, Index width) { return {.sizes = {begin, width}}; }
+Attributes columns(Index begin, Index end) { return {.made_by = "columns", .sizes = {begin, end}}; }
+Attributes at_column(Index begin, Index width) { return {.made_by = "at_column", .sizes = {begin, width}}; }
+Attributes rows_at_rate(Rows rows, double rate) {
+  return {.made_by = "rows_at_rate", .rows = rows, .values = {rate, 0}};
+}
 
 }  // namespace windrow::op

@@ -1,11 +1,8 @@
 #include "windrow/ops/tensor.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
-
-#include "windrow/memory/pool.h"
 
 namespace windrow {
 namespace {
@@ -32,31 +29,27 @@ void require_range(Index begin, Index end, Index size, const char* what) {
 
 }  // namespace
 
-Device host_device(Engine& engine) {
-  return {.name = "host",
-          .engine = &engine,
-          .lane = host_lane,
-          .memory = std::make_shared<Pool>(host_allocator()),
-          .kernels = host_kernels()};
-}
-
 template <class T>
 TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
     : buffer_(std::make_shared<Buffer>(*device.engine, device.memory, bytes_of(rows, width, sizeof(T), name), name)),
       shape_{nullptr, rows, width, width} {}
 
 template <class T>
-TensorOf<T> TensorOf<T>::row_range(Index begin, Index end) const {
-  require_range(begin, end, rows(), "rows");
-  const bool whole = whole_ && begin == 0 && end == rows();
-  return {buffer_, {nullptr, end - begin, width(), shape_.stride}, offset_ + begin * shape_.stride, whole};
+TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset)
+    : buffer_(std::move(buffer)), shape_{nullptr, rows, width, width}, offset_(offset) {
+  const std::size_t bytes = bytes_of(rows, width, sizeof(T), "tensor");
+  const std::size_t room = buffer_ == nullptr ? 0 : buffer_->size() / sizeof(T);
+  if (buffer_ == nullptr || offset < 0 || static_cast<std::size_t>(offset) > room ||
+      bytes / sizeof(T) > room - static_cast<std::size_t>(offset)) {
+    throw MisuseError("tensor: " + std::to_string(rows) + " x " + std::to_string(width) + " from element " +
+                      std::to_string(offset) + " on; expected a buffer that holds it, not one of " +
+                      std::to_string(room) + " elements");
+  }
 }
 
 template <class T>
-TensorOf<T> TensorOf<T>::column_range(Index begin, Index end) const {
-  require_range(begin, end, width(), "columns");
-  const bool whole = whole_ && begin == 0 && end == width();
-  return {buffer_, {nullptr, rows(), end - begin, shape_.stride}, offset_ + begin, whole};
+bool TensorOf<T>::whole() const {
+  return shape_.stride == shape_.width && static_cast<std::size_t>(rows() * width()) == buffer_->size() / sizeof(T);
 }
 
 template <class T>
@@ -66,12 +59,57 @@ bool TensorOf<T>::same_view(const TensorOf& other) const {
 }
 
 template <class T>
+bool TensorOf<T>::overlaps(const TensorOf& other) const {
+  const auto empty = [](const TensorOf& t) { return t.rows() == 0 || t.width() == 0; };
+  if (buffer_ != other.buffer_ || empty(*this) || empty(other)) return false;
+  const auto end = [](const TensorOf& t) { return t.offset_ + (t.rows() - 1) * t.shape_.stride + t.width(); };
+  if (end(*this) <= other.offset_ || end(other) <= offset_) return false;
+  if (shape_.stride != other.shape_.stride) return true;
+  // Both are columns [begin, begin + width) of rows of one length.
+  const Index begin = offset_ % shape_.stride, others = other.offset_ % shape_.stride;
+  return begin < others + other.width() && others < begin + width();
+}
+
+template <class T>
+TensorOf<T> TensorOf<T>::row_range(Index begin, Index end) const {
+  require_range(begin, end, rows(), "rows");
+  return {buffer_, {nullptr, end - begin, width(), shape_.stride}, offset_ + begin * shape_.stride};
+}
+
+template <class T>
+TensorOf<T> TensorOf<T>::column_range(Index begin, Index end) const {
+  require_range(begin, end, width(), "columns");
+  return {buffer_, {nullptr, rows(), end - begin, shape_.stride}, offset_ + begin};
+}
+
+template <class T>
+Matrix<const T> TensorOf<T>::View::read() const {
+  if (empty()) return at<const T>(nullptr);
+  return at(reinterpret_cast<const T*>(bytes_.read()));
+}
+
+template <class T>
+Matrix<T> TensorOf<T>::View::update() const {
+  if (empty()) return at<T>(nullptr);
+  return at(reinterpret_cast<T*>(bytes_.update()));
+}
+
+template <class T>
+Matrix<T> TensorOf<T>::View::write() const {
+  const bool first = !bytes_.written();
+  std::byte* start = bytes_.write();
+  const bool whole = static_cast<std::size_t>(shape_.rows * shape_.width) * sizeof(T) == size_;
+  if (first && !whole) std::fill_n(start, size_, std::byte{0});
+  return at(reinterpret_cast<T*>(start));
+}
+
+template <class T>
 void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) const {
   if (values.size() != static_cast<std::size_t>(rows() * width())) {
     throw MisuseError("set: " + std::to_string(values.size()) + " values; expected " + std::to_string(rows()) + " x " +
                       std::to_string(width()));
   }
-  const auto write = [view = view(), values = std::move(values)] {
+  auto write = [view = view(), values = std::move(values)] {
     const Matrix<T> to = view.write();
     for (Index r = 0; r < to.rows; ++r) std::copy_n(values.data() + r * to.width, to.width, to.row(r));
   };
@@ -81,12 +119,22 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
 
 template <class T>
 std::vector<T> TensorOf<T>::get(std::source_location from) const {
-  engine().wait({read(var())}, from);
-  std::vector<T> values;
-  const Matrix<const T> x = view().read();
-  values.reserve(static_cast<std::size_t>(x.rows * x.width));
-  for (Index r = 0; r < x.rows; ++r) values.insert(values.end(), x.row(r), x.row(r) + x.width);
-  return values;
+  const auto values = std::make_shared<std::vector<T>>();  // shared, since the op may outlive a wait that throws
+  const Var copied = engine().new_var("values");
+  auto copy = [values, view = view()] {
+    const Matrix<const T> x = view.read();
+    values->reserve(static_cast<std::size_t>(x.rows * x.width));
+    for (Index r = 0; r < x.rows; ++r) values->insert(values->end(), x.row(r), x.row(r) + x.width);
+  };
+  engine().push(std::move(copy), {windrow::read(var()), overwrite(copied)}, {.name = "get", .pushed_at = from});
+  try {
+    engine().wait(copied, from);
+  } catch (...) {
+    engine().retire(copied);
+    throw;
+  }
+  engine().retire(copied);
+  return std::move(*values);
 }
 
 template class TensorOf<float>;

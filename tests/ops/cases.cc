@@ -13,15 +13,19 @@ Type counted(Index rows, Index width) { return {Rows::count(rows), width}; }
 /// Makes the parts of a case.
 class Maker {
   std::mt19937& random_;
+  const Numbers numbers_;
 
  public:
-  Maker(Index row_count, std::mt19937& random) : random_(random), rows(row_count), width(some_width()) {}
+  Maker(Index row_count, Numbers numbers, std::mt19937& random)
+      : random_(random), numbers_(numbers), rows(row_count), width(some_width()) {}
 
   Index number(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random_); }
 
   void operand(const Type& type) {
     made.signature.in.push_back(type);
     made.in.push_back(random_values(type, random_));
+    if (numbers_ == Numbers::real) return;
+    for (double& value : made.in.back()) value = static_cast<double>(number(-2, 2));
   }
   void positive_operand(const Type& type) {
     operand(type);
@@ -51,7 +55,7 @@ class Maker {
 
   const Index rows;
   const Index width;
-  Case made;
+  Application made;
 };
 
 using Make = std::function<void(Maker&)>;
@@ -126,6 +130,7 @@ const std::map<std::string, Make>& makes() {
          m.operand(counted(m.rows, m.width));
        }},
       {"maximum_gradient", elementwise(3)},
+      {"maximum_gradient_strict", elementwise(3)},
       {"sgd",
        [](Maker& m) {
          elementwise(1)(m);
@@ -171,7 +176,7 @@ const std::map<std::string, Make>& makes() {
       {"sgd_rows",
        [](Maker& m) {
          make_scatter(m);
-         m.made.signature.attributes.values[0] = 0.1;
+         m.made.signature.attributes = op::rows_at_rate(m.made.signature.attributes.rows, 0.1);
        }},
       {"concat",
        [](Maker& m) {
@@ -197,7 +202,6 @@ const std::map<std::string, Make>& makes() {
       {"segment_max_gradient",
        [](Maker& m) {
          make_segments(m);
-         m.operand(counted(m.rows, m.width));
          m.operand(counted(m.rows, m.width));
        }},
       {"softmax", elementwise(1)},
@@ -232,10 +236,10 @@ Values random_values(const Type& type, std::mt19937& random) {
   return values;
 }
 
-Case random_case(const Operator& op, Index rows, std::mt19937& random) {
+Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers) {
   const auto found = makes().find(std::string(op.name.text()));
   if (found == makes().end()) throw std::logic_error("no case for operator " + std::string(op.name.text()));
-  Maker maker(rows, random);
+  Maker maker(rows, numbers, random);
   found->second(maker);
   return maker.made;
 }

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "windrow/ops/kernel.h"
+#include "windrow/ops/evaluate.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::testing {
@@ -17,18 +17,15 @@ namespace windrow::testing {
 /// Values of a matrix without gaps, row by row.
 using Values = std::vector<double>;
 
-struct Case {
-  Signature signature;
-  std::vector<Values> in;  ///< representable as float
-  std::vector<std::vector<std::int32_t>> indices;
+inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.number() * type.width); }
 
-  Type result(const Operator& op) const { return infer(op, signature); }
+enum class Numbers {
+  real,   ///< uniform in [-2, 2]
+  whole,  ///< -2, -1, 0, 1 or 2: with ties and zeros
 };
 
-inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.code() * type.width); }
-
-/// Operands that fit `op`, with about `rows` rows, or fewer where the operator wants it so.
-Case random_case(const Operator& op, Index rows, std::mt19937& random);
+/// Operands that fit `op`, with about `rows` rows, or fewer where the operator wants it so; floats hold them exactly.
+Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers = Numbers::real);
 
 /// Uniform values in [-2, 2] as floats hold them.
 Values random_values(const Type& type, std::mt19937& random);
@@ -38,15 +35,15 @@ template <class Real>
 class Strided {
  public:
   Strided(const Type& type, const Values& values, Index gap) : type_(type), stride_(type.width + gap) {
-    storage_.assign(static_cast<std::size_t>(type.rows.code() * stride_ + 1), Real{77});
-    for (Index r = 0; r < type.rows.code(); ++r) {
+    storage_.assign(static_cast<std::size_t>(type.rows.number() * stride_ + 1), Real{77});
+    for (Index r = 0; r < type.rows.number(); ++r) {
       for (Index c = 0; c < type.width; ++c) {
         storage_[static_cast<std::size_t>(r * stride_ + c)] =
             static_cast<Real>(values[static_cast<std::size_t>(r * type.width + c)]);
       }
     }
   }
-  Matrix<Real> matrix() { return {storage_.data(), type_.rows.code(), type_.width, stride_}; }
+  Matrix<Real> matrix() { return {storage_.data(), type_.rows.number(), type_.width, stride_}; }
   Values values() {
     Values result;
     for (std::size_t i = 0; i + 1 < storage_.size(); ++i) {
@@ -67,26 +64,23 @@ class Strided {
   std::vector<Real> storage_;
 };
 
-struct RunOptions {
-  Write write = Write::overwrite;
-  Index gap = 0;  ///< between the rows of all matrices
-};
-
-/// The result of a kernel of `table`, which starts as `before`.
-template <class Real>
-Values run(const KernelTable<Real>& table, const Operator& op, const Case& c, const Values& before,
-           RunOptions options = {}) {
-  std::vector<Strided<Real>> in;
-  std::vector<Matrix<const Real>> inputs;
-  std::vector<Matrix<const std::int32_t>> indices;
-  for (std::size_t k = 0; k < c.in.size(); ++k) in.emplace_back(c.signature.in[k], c.in[k], options.gap);
-  for (auto& matrix : in) inputs.push_back(matrix.matrix());
+/// The result of a float kernel that finds `before` in its place, with rows up to four elements further apart than they
+/// are wide: by chance, for each operand.
+inline Values run_host(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed) {
+  std::mt19937 random(gap_seed);
+  const auto gap = [&] { return static_cast<Index>(random() % 3) * 2; };
+  std::vector<Strided<float>> in;
+  std::vector<Strided<std::int32_t>> indices;
+  for (std::size_t k = 0; k < c.in.size(); ++k) in.emplace_back(c.signature.in[k], c.in[k], gap());
   for (std::size_t k = 0; k < c.indices.size(); ++k) {
-    const Type& type = c.signature.indices[k];
-    indices.push_back({c.indices[k].data(), type.rows.code(), type.width, type.width});
+    indices.emplace_back(c.signature.indices[k], Values(c.indices[k].begin(), c.indices[k].end()), gap());
   }
-  Strided<Real> out(c.result(op), before, options.gap);
-  table.find(op)({inputs, indices, out.matrix(), c.signature.attributes, options.write});
+  std::vector<Matrix<const float>> inputs;
+  std::vector<Matrix<const std::int32_t>> index_inputs;
+  for (auto& matrix : in) inputs.push_back(matrix.matrix());
+  for (auto& matrix : indices) index_inputs.push_back(matrix.matrix());
+  Strided<float> out(infer(op, c.signature), before, gap());
+  host_kernels().find(op)({inputs, index_inputs, out.matrix(), c.signature.attributes, write});
   return out.values();
 }
 

@@ -27,6 +27,9 @@ TEST(Philox, GivesItsAuthorsKnownAnswers) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+/// The uniform number of a word.
+double unit(std::uint32_t word) { return static_cast<double>(word / 256) / 16777216; }
+
 class GeneratorOnEveryPolicy : public EveryPolicy {};
 WINDROW_EVERY_POLICY(GeneratorOnEveryPolicy);
 
@@ -65,6 +68,55 @@ class Random : public ::testing::Test {
     return m;
   }
 };
+
+TEST_F(Random, NumbersAreTheWordsOfTheirPlaceInTheDraw) {
+  const Tensor x(host, 3, 5), y(host, 3, 5);
+  generator.uniform(x, -1, 3);  // draw 0
+  generator.normal(y, 2, 0.5);  // draw 1
+  const Floats uniform = x.get(), normal = y.get();
+  const PhiloxKey key = {7, 0x67656e72};
+  for (std::uint32_t n = 0; n < 15; ++n) {
+    EXPECT_NEAR(uniform[n], -1 + 4 * unit(philox({n / 4, 0, 0, 0}, key)[n % 4]), 1e-6);
+    const PhiloxCounter words = philox({n / 4, 1, 0, 0}, key);
+    const double length = unit(words[n % 4 < 2 ? 0 : 2]), turn = unit(words[n % 4 < 2 ? 1 : 3]);
+    const double angle = 2 * 3.14159265358979 * turn;
+    const double number = std::sqrt(-2 * std::log(1 - length)) * (n % 2 == 0 ? std::cos(angle) : std::sin(angle));
+    EXPECT_NEAR(normal[n], 2 + 0.5 * number, 1e-6);
+  }
+}
+
+TEST_F(Random, DropoutOfTheSameSeedIsIndependentOfTheNumbers) {
+  const Tensor draw(host, 1, 64), ones(host, 1, 64);
+  generator.uniform(draw, 0, 1);
+  ones.set(Floats(64, 1));
+  IntTensor keys(host, 1, 3);
+  keys.set({0, 0, 0});
+  const Floats mask =
+      apply(host, op::dropout, {.in = {ones}, .indices = {keys}, .attributes = op::dropout_by(0.5, 7, 0)}).get();
+  const Floats numbers = draw.get();
+  int agree = 0;
+  for (std::size_t i = 0; i < 64; ++i) agree += (mask[i] == 0) == (numbers[i] < 0.5f) ? 1 : 0;
+  EXPECT_NEAR(agree, 32, 20);  // five standard deviations
+}
+
+TEST_F(Random, AFailedDrawNamesWhereItWasPushed) {
+  const Tensor x(host, 1, 1);
+  engine.push([] { throw std::runtime_error("broken"); }, {mutate(generator.var())});
+  generator.uniform(x, 0, 1);
+  const std::string text = error_of<OpError>([&] { x.get(); });
+  EXPECT_NE(text.find("op 'uniform' (pushed at "), std::string::npos) << text;
+  EXPECT_NE(text.find("random_test.cc:"), std::string::npos) << text;
+  engine.heal(generator.var());
+  generator.uniform(x, 0, 1);
+  EXPECT_EQ(x.get().size(), 1u);
+}
+
+TEST_F(Random, ADrawIntoAPartLeavesPoisonWhereItIs) {
+  const Tensor x(host, 2, 1);
+  engine.push([] { throw std::runtime_error("broken"); }, {overwrite(x.var())});
+  generator.uniform(x.row_range(0, 1), 0, 1);
+  EXPECT_THROW(x.get(), OpError);
+}
 
 TEST_F(Random, UniformNumbersFillTheirRangeEvenly) {
   const Tensor x(host, 100, 1000);
@@ -142,6 +194,13 @@ TEST_F(Random, DropoutOfARowDoesNotDependOnWhereItLies) {
   EXPECT_EQ(a.row_range(0, 1).get(), b.row_range(1, 2).get());
   EXPECT_EQ(a.row_range(1, 2).get(), b.row_range(0, 1).get());
   EXPECT_NE(a.row_range(0, 1).get(), a.row_range(1, 2).get());
+  for (std::vector<std::int32_t> other : {std::vector{9, 2, 3}, std::vector{1, 9, 3}, std::vector{1, 2, 9}}) {
+    other.insert(other.end(), {4, 5, 6});
+    swapped.set(other);  // each of the keys counts
+    const Tensor c = apply(host, op::dropout, {.in = {x}, .indices = {swapped}, .attributes = half});
+    EXPECT_NE(c.row_range(0, 1).get(), a.row_range(0, 1).get());
+    EXPECT_EQ(c.row_range(1, 2).get(), a.row_range(1, 2).get());
+  }
   const Attributes elsewhere = op::dropout_by(0.5, 1, 3);
   EXPECT_NE(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = elsewhere}).get(), a.get());
 }
@@ -159,9 +218,10 @@ TEST_F(Random, BadRangesAreNamed) {
 TEST_F(Random, AGeneratorMayEndBeforeItsDrawsAreDone) {
   Engine threads({.policy = Policy::pool, .workers = 2});
   const Device device = host_device(threads);
-  const Tensor x(device, 10, 10);
-  { Generator(threads, 1).uniform(x, 0, 1); }
-  EXPECT_EQ(x.get().size(), 100u);
+  const Tensor early(device, 10, 10), late(host, 10, 10);
+  { Generator(threads, 7).uniform(early, 0, 1); }
+  generator.uniform(late, 0, 1);
+  EXPECT_EQ(early.get(), late.get());
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct Operands {
 };
 
 /// Pushes op's kernel of that device. Throws MisuseError, naming the operator and the shapes, if the operands do not
-/// fit, if `out` has not the shape of the result, or if it shares a buffer with an operand: this is allowed to
-/// elementwise operators, with the very same view.
+/// fit, if `out` has not the shape of the result, or if it overlaps an operand: elementwise operators may be applied in
+/// place, with the very same view.
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at = std::source_location::current());
 

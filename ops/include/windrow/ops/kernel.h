@@ -32,17 +32,22 @@ struct KernelCall {
 template <class Real>
 using Kernel = void (*)(const KernelCall<Real>& call);
 
-/// Which kernel computes which operator. A value. Threads: find() from any thread while nobody adds.
+/// Which kernel computes which operator, by the operator's name. A value. Threads: find() from any thread while nobody
+/// adds.
 template <class Real>
 class KernelTable {
  public:
-  /// Replaces the kernel that was there.
-  void add(const Operator& op, Kernel<Real> kernel) { kernels_.insert_or_assign(std::string(op.name.text()), kernel); }
-  /// Throws MisuseError if there is none.
+  /// Replaces the kernel that was there. Throws MisuseError for a null kernel.
+  void add(const Operator& op, Kernel<Real> kernel);
+  /// Throws MisuseError if there is none, or one for another number of operands.
   Kernel<Real> find(const Operator& op) const;
 
  private:
-  std::map<std::string, Kernel<Real>, std::less<>> kernels_;
+  struct Entry {
+    Kernel<Real> kernel;
+    std::size_t inputs, index_inputs;
+  };
+  std::map<std::string, Entry, std::less<>> kernels_;
 };
 
 extern template class KernelTable<float>;

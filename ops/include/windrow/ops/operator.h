@@ -5,8 +5,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "windrow/engine/error.h"
@@ -18,19 +20,22 @@ namespace windrow {
 /// How many rows a value has: a number, or as many as a batch will have vertices or edges. A value.
 class Rows {
  public:
-  static Rows count(Index rows) { return Rows(rows); }
-  static Rows vertices() { return Rows(-1); }
-  static Rows edges() { return Rows(-2); }
-  /// For Attributes, which hold numbers.
-  static Rows from_code(Index code) { return Rows(code); }
-  Index code() const { return code_; }
+  /// Throws MisuseError for a negative number.
+  static Rows count(Index rows);
+  static Rows vertices() { return Rows(Of::vertices, 0); }
+  static Rows edges() { return Rows(Of::edges, 0); }
 
-  bool counted() const { return code_ >= 0; }
-  friend bool operator==(Rows, Rows) = default;
+  bool counted() const { return of_ == Of::number; }
+  /// Throws MisuseError unless counted.
+  Index number() const;
+  friend bool operator==(const Rows&, const Rows&) = default;
 
  private:
-  explicit Rows(Index code) : code_(code) {}
-  Index code_;
+  enum class Of : std::uint8_t { number, vertices, edges };
+  Rows(Of of, Index number) : of_(of), number_(number) {}
+
+  Of of_;
+  Index number_;  // 0 unless of_ is number
 };
 
 /// The shape of a value. Its elements are float, or int32 for indices.
@@ -43,8 +48,11 @@ struct Type {
 /// "3 x 4", "vertices x 256".
 std::string to_string(const Type& type);
 
-/// The constants of one application of an operator; each operator says what it takes from them. A value.
+/// The constants of one application of an operator. Made by the function that the operator names, so that they cannot
+/// be forgotten. A value.
 struct Attributes {
+  std::string_view made_by;  ///< a literal; empty for none
+  Rows rows = Rows::vertices();
   std::array<Index, 2> sizes{};
   std::array<double, 2> values{};
   friend bool operator==(const Attributes&, const Attributes&) = default;
@@ -79,6 +87,14 @@ struct GradientTerm {
 };
 using GradientTerms = std::vector<std::optional<GradientTerm>>;
 
+/// Which parts of the operands a part of the result needs.
+enum class Locality {
+  elementwise,  ///< an element needs the elements at its own place only; may be computed in place of an operand
+  rowwise,      ///< a row needs that row of each operand and index operand, and all of the operands in `whole`
+  sums_rows,    ///< the result is a sum over the rows of its operands: parts may be added one after the other
+  mixed,        ///< anything
+};
+
 /// Immutable, and lives as long as anything that uses it: make it a constant of the program.
 struct Operator {
   static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
@@ -87,13 +103,16 @@ struct Operator {
   OpName name;
   std::size_t inputs = 1;
   std::size_t index_inputs = 0;
-  /// The type of the result. Throws shape_error() for operands that do not fit. Counts are checked before.
+  /// The type of the result. Throws shape_error() for operands that do not fit. Counts and attributes are checked
+  /// before.
   Type (*infer)(const Operator& self, const Signature& signature);
   /// One term for each input, empty for one without a gradient. Null: the operator has none.
   GradientTerms (*gradients)(const Signature& signature) = nullptr;
-  /// Each element of the result depends on the elements of the inputs at the same place, and on nothing else: the
-  /// operator may be applied to any part of the rows and columns.
-  bool elementwise = false;
+  Locality locality = Locality::mixed;
+  /// For rowwise: bit k is set if each row needs all of operand k, a parameter or the rows to be gathered from.
+  unsigned whole = 0;
+  /// The function that makes its attributes; empty if it has none.
+  std::string_view attributes = {};
   /// It changes what its result held: for Write::add only.
   bool updates = false;
 };

@@ -1,8 +1,9 @@
 // The operators that come with Windrow.
 //
-// Operands are called x, y, ... in order, indices i; `n x w` is a shape of n rows and width w. A parameter is a value
-// with a counted number of rows. Gradient operators, and those that move a gradient, have no gradient unless one is
-// given here by being another operator of the list.
+// Operands are called x, y, z in order, index operands i; `n x w` is a shape of n rows and width w. A parameter is a
+// value with a counted number of rows. Those named *_gradient, sgd and sgd_rows cannot be differentiated.
+//
+// Attributes are made by the functions below; each operator that has some says by which.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,28 @@
 namespace windrow::op {
 
 // Elementwise: all operands and the result have one shape.
-extern const Operator add;               ///< x + y
-extern const Operator sub;               ///< x - y
-extern const Operator mul;               ///< x * y
-extern const Operator div;               ///< x / y
-extern const Operator maximum;           ///< the larger; where equal, the gradient goes to x
-extern const Operator neg;               ///< -x
-extern const Operator scale;             ///< factor * x; see scaled_by
-extern const Operator tanh;              ///< to 3e-7
-extern const Operator sigmoid;           ///< 1 / (1 + exp(-x)), to 3e-7
-extern const Operator relu;              ///< max(x, 0); at 0 the gradient is 0
-extern const Operator exp;               ///< to 1e-6 of the value
-extern const Operator log;               ///< natural
-extern const Operator square;            ///< x * x
-extern const Operator tanh_gradient;     ///< of result and gradient: y * (1 - x * x)
-extern const Operator sigmoid_gradient;  ///< of result and gradient: y * x * (1 - x)
-extern const Operator relu_gradient;     ///< of result and gradient: y where x > 0, else 0
-extern const Operator square_gradient;   ///< of operand and gradient: 2 * x * y
-extern const Operator div_gradient;      ///< of result, divisor and gradient: -z * x / y
-extern const Operator maximum_gradient;  ///< of an operand, the other, and gradient: z where x is the result, else 0
+extern const Operator add;      ///< x + y
+extern const Operator sub;      ///< x - y
+extern const Operator mul;      ///< x * y
+extern const Operator div;      ///< x / y
+extern const Operator maximum;  ///< the larger, or NaN if one is; where equal, the gradient goes to x
+extern const Operator neg;      ///< -x
+extern const Operator scale;    ///< factor * x; scaled_by
+extern const Operator tanh;     ///< error at most 4e-7, within [-1, 1]
+extern const Operator sigmoid;  ///< 1 / (1 + exp(-x)), error at most 4e-7, within [0, 1]
+extern const Operator relu;     ///< max(x, 0); at 0 the gradient is 0
+extern const Operator exp;      ///< error at most 1e-6 of the value, where that is a normal float
+extern const Operator log;      ///< natural; -inf at 0, NaN below
+extern const Operator square;   ///< x * x
+
+// Their gradients, where these are no other operator of the list. `g` is the gradient of the result.
+extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
+extern const Operator sigmoid_gradient;         ///< result, g: g * result * (1 - result)
+extern const Operator relu_gradient;            ///< result, g: 0 where the result is 0, else g
+extern const Operator square_gradient;          ///< x, g: 2 * x * g
+extern const Operator div_gradient;             ///< result, y, g: -g * result / y
+extern const Operator maximum_gradient;         ///< x, y, g: g unless x < y, then 0
+extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, else 0
 
 // Linear.
 extern const Operator matmul;          ///< n x k, k x m -> n x m; of a parameter y
@@ -41,49 +45,53 @@ extern const Operator transpose;       ///< k x m -> m x k, of a parameter
 extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: y added to each row
 extern const Operator column_sum;      ///< n x w -> 1 x w
 extern const Operator row_sum;         ///< n x w -> n x 1
-extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; see to_rows
-extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; see to_width
+extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; to_rows
+extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
 
 // Rows and columns moved.
 extern const Operator gather_rows;   ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
 extern const Operator embedding;     ///< the same for a parameter x, a table
-extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: row r of x added to row i[r] of zeros; see to_rows
+extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: row r of x added to row i[r] of zeros; to_rows
 extern const Operator concat;        ///< n x w1, n x w2, ... -> n x (w1 + w2 + ...)
-extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end); see columns. Splits a concat
-extern const Operator place;         ///< n x w -> n x width: x as columns from begin on, zeros elsewhere; see at_column
+extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end), a part of a split; columns
+extern const Operator place;         ///< n x w -> n x width: x from column begin on, zeros elsewhere; at_column
 
 // Segments: m x w; n x 2 -> n x w. Row r of the result reduces the rows [i[r][0], i[r][1]) of x, first to last. An
 // empty segment gives zeros.
 extern const Operator segment_sum;
 extern const Operator segment_mean;
-extern const Operator segment_max;
-extern const Operator segment_spread;  ///< n x w; n x 2 -> m x w: row r added to each row of its segment; see to_rows
-extern const Operator segment_spread_mean;   ///< the same, divided by the segment's length
-extern const Operator segment_max_gradient;  ///< of operand, result and gradient: to the first row that has the maximum
+extern const Operator segment_max;  ///< NaN if a row has it
+
+// Back from segments to rows: n x w; n x 2 -> m x w.
+extern const Operator segment_spread;        ///< row r of x added to each row of its segment of zeros; to_rows
+extern const Operator segment_spread_mean;   ///< the same, divided by the segment's length; to_rows
+extern const Operator segment_max_gradient;  ///< x of segment_max, g: to the first row that has the maximum
 
 // Losses and what belongs to them.
 extern const Operator softmax;           ///< n x w -> n x w, over each row
-extern const Operator softmax_gradient;  ///< of result and gradient
-/// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural; 0 where the label i is -1.
+extern const Operator softmax_gradient;  ///< result, g
+/// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural. 0 where the label i is -1, whatever x is there.
 extern const Operator softmax_cross_entropy;
-extern const Operator softmax_cross_entropy_gradient;  ///< n x w, gradient n x 1; n x 1 -> n x w
+extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
 
-/// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, else divided by 1 - rate. The draw is fixed by
-/// dropout_by's seed and site, the row's three keys, and the column (Philox4x32-10, Salmon et al. 2011).
+/// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, else divided by 1 - rate; dropout_by. The draw is
+/// fixed by its seed and site, the row's three keys, and the column (see philox.h). At most 262144 wide.
 extern const Operator dropout;
 
 // Training. These change what their result held: they take Write::add only.
-extern const Operator sgd;       ///< elementwise: result -= rate * (x + decay * result); see at_rate
-extern const Operator sgd_rows;  ///< n x w; n x 1 -> m x w: row i[r] of the result -= rate * row r of x, first to last
+extern const Operator sgd;       ///< elementwise: result -= rate * (x + decay * result); at_rate
+extern const Operator sgd_rows;  ///< n x w; n x 1 -> m x w: row i[r] -= rate * row r of x, first to last; rows_at_rate
 
 Attributes scaled_by(double factor);
 Attributes to_rows(Rows rows);
+/// Throws MisuseError for a negative width.
 Attributes to_width(Index width);
 Attributes columns(Index begin, Index end);
 Attributes at_column(Index begin, Index width);
 /// Throws MisuseError unless 0 <= rate < 1 and site < 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
 Attributes at_rate(double rate, double decay = 0);
+Attributes rows_at_rate(Rows rows, double rate);
 
 /// All of the above.
 std::span<const Operator* const> all();

@@ -6,8 +6,6 @@
 #include <array>
 #include <cstdint>
 
-#include "windrow/ops/operator.h"
-
 namespace windrow {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
@@ -30,14 +28,5 @@ constexpr PhiloxKey philox_key(std::uint64_t seed) {
 
 /// The uniform number in [0, 1) of a word: its upper 24 bits.
 constexpr float unit_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-
-/// Four columns share the words of one counter, which holds the site, the block of columns and the row's three keys.
-/// The columns are 4 * block to 4 * block + 3; block is below 2^16.
-constexpr PhiloxCounter dropout_words(const Attributes& dropout, const std::int32_t* keys, Index block) {
-  const auto site = static_cast<std::uint32_t>(dropout.sizes[1]);
-  return philox({site << 16 | static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(keys[0]),
-                 static_cast<std::uint32_t>(keys[1]), static_cast<std::uint32_t>(keys[2])},
-                philox_key(static_cast<std::uint64_t>(dropout.sizes[0])));
-}
 
 }  // namespace windrow

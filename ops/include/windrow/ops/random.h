@@ -5,33 +5,35 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <source_location>
 
 #include "windrow/ops/philox.h"
 #include "windrow/ops/tensor.h"
 
 namespace windrow {
 
-/// An owner of the state of one sequence. Streams of one seed are independent. Must end before its engine does.
+/// An owner of the state of one sequence. Streams of one seed are independent, and so are the masks that op::dropout
+/// draws by that seed. Must end before its engine does.
 ///
 /// The numbers depend on seed, stream, and the order of the draws alone: not on the policy, the workers or the shape of
-/// what was drawn before. A draw that fails poisons the generator: heal its variable to go on.
-/// Threads: any, one at a time; draws of several threads would come in no fixed order.
+/// what was drawn before. A draw that fails or is skipped poisons the generator: heal its variable to go on.
+/// Threads: any; draws of several threads come in the order of their pushes.
 class Generator {
  public:
   Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream = 0);
-  Generator(Generator&&) noexcept = default;
-  Generator& operator=(Generator&&) = delete;
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
   ~Generator();
 
   Var var() const { return var_; }
 
+  using Site = std::source_location;
   /// Fills `out` with numbers from [low, high). Throws MisuseError unless low < high, and high - low is finite.
-  void uniform(const Tensor& out, float low, float high);
+  void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
   /// Fills `out` with normal numbers (Box and Muller 1958). Throws MisuseError unless deviation >= 0, both finite.
-  void normal(const Tensor& out, float mean, float deviation);
-  /// Fills `out`, n x 3, with keys for op::dropout: each row its own, no two draws alike.
-  void dropout_keys(const IntTensor& out);
+  void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
+  /// Fills `out`, n x 3, with random keys for op::dropout. Throws MisuseError for another width.
+  void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
  private:
   struct State {
@@ -41,11 +43,11 @@ class Generator {
   };
 
   template <class T, class Value>
-  void draw(const TensorOf<T>& out, OpName name, Value value);
+  void draw(const TensorOf<T>& out, OpName name, Site pushed_at, Value value);
 
   Engine* engine_;
   Var var_;
-  std::unique_ptr<State> state_;  // empty when moved from
+  State* state_;  // deleted by the op that ends the variable
 };
 
 }  // namespace windrow

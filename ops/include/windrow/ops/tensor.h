@@ -11,66 +11,74 @@
 
 namespace windrow {
 
-/// A handle: copies and views name the same buffer, which ends with the last of them, after the ops that use it. Views
-/// share the buffer's variable, so the engine orders them as one.
+/// A handle: copies and views name the same buffer, which ends with the last of them, after the ops that use it, and
+/// before its engine does. Views share the buffer's variable, so the engine orders them as one.
 ///
-/// Elements are float, or int32 for indices. Until something is written, there is nothing to read: an op that does
-/// fails. Threads: as for any value; the elements are touched by ops, or between waits.
+/// Elements are float, or int32 for indices. An op that reads a tensor of which nothing was written fails; where only a
+/// part was, the rest is zero. Threads: all members from any thread.
 template <class T>
 class TensorOf {
  public:
   /// rows x width, not yet written. Throws MisuseError for a negative size, OutOfMemory for one beyond any memory.
   TensorOf(const Device& device, Index rows, Index width, OpName name = "tensor");
+  /// rows x width elements of a buffer, one behind the other from element `offset` on. Throws MisuseError if they do
+  /// not lie in it.
+  TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset = 0);
+  TensorOf(const TensorOf&) = default;  // and no move: there is no tensor without a buffer
+  TensorOf& operator=(const TensorOf&) = default;
 
   Index rows() const { return shape_.rows; }
   Index width() const { return shape_.width; }
   Var var() const { return buffer_->var(); }
   Engine& engine() const { return buffer_->engine(); }
-  /// It is not a part of a larger one, so that overwriting it leaves nothing of what was there.
-  bool whole() const { return whole_; }
-  /// Both name the same elements.
+  /// It is all of its buffer, so that overwriting it leaves nothing of what was there.
+  bool whole() const;
+  /// Both name the same elements, in the same order.
   bool same_view(const TensorOf& other) const;
+  /// Some element may belong to both. False for disjoint rectangles of one tensor.
+  bool overlaps(const TensorOf& other) const;
 
   /// Views. Throw MisuseError for a range outside the tensor.
   TensorOf row_range(Index begin, Index end) const;
   TensorOf column_range(Index begin, Index end) const;
 
-  /// The elements, for ops that read, that overwrite, and that mutate what is there; see Bytes. From outside, between
-  /// a wait and the next push.
+  /// The elements, for ops to capture: that read, that overwrite, or that mutate what is there; see Bytes. It does not
+  /// keep the buffer alive, which the engine does until the op has run.
   class View {
    public:
-    Matrix<const T> read() const { return at(reinterpret_cast<const T*>(bytes_.read())); }
-    Matrix<T> write() const { return at(reinterpret_cast<T*>(bytes_.write())); }
-    Matrix<T> update() const { return at(reinterpret_cast<T*>(bytes_.update())); }
+    Matrix<const T> read() const;
+    Matrix<T> write() const;
+    Matrix<T> update() const;
 
    private:
     friend class TensorOf;
-    View(Bytes bytes, Matrix<T> shape, Index offset) : bytes_(bytes), shape_(shape), offset_(offset) {}
+    View(Bytes bytes, std::size_t size, Matrix<T> shape, Index offset)
+        : bytes_(bytes), size_(size), shape_(shape), offset_(offset) {}
+    bool empty() const { return shape_.rows == 0 || shape_.width == 0; }
     template <class U>
     Matrix<U> at(U* start) const {
       return {start + offset_, shape_.rows, shape_.width, shape_.stride};
     }
 
     Bytes bytes_;
+    std::size_t size_;  // of the buffer
     Matrix<T> shape_;
     Index offset_;
   };
-  /// For ops to capture: it does not keep the buffer alive, which the engine does until the op has run.
-  View view() const { return View(buffer_->bytes(), shape_, offset_); }
+  View view() const { return View(buffer_->bytes(), buffer_->size(), shape_, offset_); }
 
   /// Pushes an op that writes the values, row by row. Throws MisuseError for another number of them.
   void set(std::vector<T> values, std::source_location pushed_at = std::source_location::current()) const;
-  /// Waits, and copies row by row. Throws what a wait throws.
+  /// Pushes an op that copies the values, row by row, and waits for it. Throws what a wait throws.
   std::vector<T> get(std::source_location from = std::source_location::current()) const;
 
  private:
-  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole)
-      : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole) {}
+  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset)
+      : buffer_(std::move(buffer)), shape_(shape), offset_(offset) {}
 
   std::shared_ptr<Buffer> buffer_;
   Matrix<T> shape_;  // without data
   Index offset_ = 0;
-  bool whole_ = true;
 };
 
 using Tensor = TensorOf<float>;

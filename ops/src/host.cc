@@ -1,0 +1,16 @@
+#include "host.h"
+
+namespace windrow {
+
+const KernelTable<float>& host_kernels() {
+  static const KernelTable<float> table = [] {
+    KernelTable<float> made;
+    add_host_elementwise(made);
+    add_host_linear(made);
+    add_host_rows(made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace windrow
