@@ -32,7 +32,8 @@ Values run(const KernelTable<double>& kernels, const Operator& op, const Applica
   if (out.size() != elements(type)) throw shape_error(op, signature, "a result " + to_string(type));
   const auto in = matrices(op, signature, signature.in, application.in);
   const auto indices = matrices(op, signature, signature.indices, application.indices);
-  kernels.find(op)({in, indices, {out.data(), type.rows.number(), type.width, type.width}, signature.attributes, write});
+  kernels.find(op)(
+      {in, indices, {out.data(), type.rows.number(), type.width, type.width}, signature.attributes, write});
   return out;
 }
 

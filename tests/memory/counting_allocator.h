@@ -2,7 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <string>
+#include <chrono>
+#include <thread>
 
 #include "windrow/memory/allocator.h"
 
@@ -17,16 +18,23 @@ class CountingAllocator final : public Allocator {
     if (bytes > capacity_ - held) throw OutOfMemory("counting: full");
     std::byte* start = host_->allocate(bytes);
     held += bytes;
+    if (held > most_held) most_held = held.load();
     ++allocations;
+    std::this_thread::sleep_for(pause);
     return start;
   }
   void deallocate(std::byte* start, std::size_t bytes) noexcept override {
+    ++deallocations;
+    std::this_thread::sleep_for(pause);
     held -= bytes;
     host_->deallocate(start, bytes);
   }
 
   std::atomic<std::size_t> held = 0;
-  std::atomic<int> allocations = 0;
+  std::atomic<std::size_t> most_held = 0;
+  std::atomic<int> allocations = 0, deallocations = 0;
+  /// How long it takes: what others do meanwhile shows whether they count on it being done. Set before use.
+  std::chrono::milliseconds pause{0};
 
  private:
   const std::size_t capacity_;

@@ -115,6 +115,19 @@ TEST(Pool, CountsItsPeakAndNoRefusals) {
   pool.deallocate(b, 256);
 }
 
+TEST(Pool, TakesNothingInPlaceOfPiecesThatAreNotBackYet) {
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below, {.limit = 1024});
+  for (std::size_t bytes : {256u, 512u}) pool.deallocate(pool.allocate(bytes), bytes);
+  below->pause = std::chrono::milliseconds(20);
+  std::thread trimmer([&] { pool.trim(); });
+  while (below->deallocations == 0) std::this_thread::yield();  // the first piece is on its way
+  std::byte* whole = pool.allocate(1024);
+  trimmer.join();
+  EXPECT_EQ(below->most_held, 1024u);
+  pool.deallocate(whole, 1024);
+}
+
 TEST(Pool, NeedsAnAllocatorBelow) {
   EXPECT_EQ(error_of<MisuseError>([] { Pool(nullptr); }), "pool: no allocator below; expected one");
 }
