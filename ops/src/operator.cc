@@ -40,6 +40,7 @@ MisuseError shape_error(const Operator& op, const Signature& signature, const st
 }
 
 Type infer(const Operator& op, const Signature& signature) {
+  if (op.infer == nullptr) throw shape_error(op, signature, "an operator with a rule for types");
   if (op.inputs != Operator::any_number && signature.in.size() != op.inputs) {
     throw shape_error(op, signature, plural(op.inputs, "operand"));
   }

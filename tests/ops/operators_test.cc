@@ -374,6 +374,8 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
   EXPECT_EQ(text(op::dropout,
                  {.in = {counted(1, 262'145)}, .indices = {counted(1, 3)}, .attributes = op::dropout_by(0.5, 1, 1)}),
             "dropout: operands 1 x 262145, indices 1 x 3; expected a width of at most 262144");
+  constexpr Operator blank{.name = "blank"};
+  EXPECT_EQ(text(blank, {.in = {counted(1, 1)}}), "blank: operands 1 x 1; expected an operator with a rule for types");
   EXPECT_EQ(text(op::concat, {}), "concat: operands ; expected one operand or more");
 }
 

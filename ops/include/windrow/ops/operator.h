@@ -105,7 +105,7 @@ struct Operator {
   std::size_t index_inputs = 0;
   /// The type of the result. Throws shape_error() for operands that do not fit. Counts and attributes are checked
   /// before.
-  Type (*infer)(const Operator& self, const Signature& signature);
+  Type (*infer)(const Operator& self, const Signature& signature) = nullptr;
   /// One term for each input, empty for one without a gradient. Null: the operator has none.
   GradientTerms (*gradients)(const Signature& signature) = nullptr;
   Locality locality = Locality::mixed;
