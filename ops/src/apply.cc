@@ -38,12 +38,7 @@ struct Launch {
   }
 };
 
-void require_result(const Operator& op, const Signature& signature, const Operands& operands, const Tensor& out) {
-  const Type expected = infer(op, signature);
-  if (type_of(out) != expected) {
-    throw shape_error(op, signature, "a result " + to_string(expected) + ", not " + to_string(type_of(out)));
-  }
-  if (op.updates && operands.write != Write::add) throw shape_error(op, signature, "Write::add");
+void require_no_overlap(const Operator& op, const Signature& signature, const Operands& operands, const Tensor& out) {
   const auto clashes = [&](const Tensor& in) {
     return in.overlaps(out) && !(op.locality == Locality::elementwise && in.same_view(out));
   };
@@ -54,33 +49,49 @@ void require_result(const Operator& op, const Signature& signature, const Operan
   }
 }
 
+/// The type of the result of op on what the signature is of.
+Type checked_type(const Operator& op, const Signature& signature, Write write) {
+  const Type type = infer(op, signature);
+  if (!type.rows.counted()) throw shape_error(op, signature, "attributes that count rows");
+  if (op.updates && write != Write::add) throw shape_error(op, signature, "Write::add");
+  return type;
+}
+
 std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
   std::vector<Access> accesses;
   for (const Tensor& tensor : operands.in) accesses.push_back(read(tensor.var()));
   for (const IntTensor& tensor : operands.indices) accesses.push_back(read(tensor.var()));
-  const bool replaces = operands.write == Write::overwrite && out.whole();
-  accesses.push_back(replaces ? overwrite(out.var()) : mutate(out.var()));
+  accesses.push_back(operands.write == Write::add ? mutate(out.var()) : out.write_access());
   return accesses;
+}
+
+/// Pushes what has been checked.
+void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
+            std::source_location pushed_at) {
+  Launch made{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
+  for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
+  for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
+  device.engine->push(std::move(made), accesses_of(operands, out),
+                      {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
 }
 
 }  // namespace
 
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at) {
-  require_result(op, signature_of(operands), operands, out);
-  Launch launch{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
-  for (const Tensor& tensor : operands.in) launch.in.push_back(tensor.view());
-  for (const IntTensor& tensor : operands.indices) launch.indices.push_back(tensor.view());
-  device.engine->push(std::move(launch), accesses_of(operands, out),
-                      {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
+  const Signature signature = signature_of(operands);
+  const Type type = checked_type(op, signature, operands.write);
+  if (type_of(out) != type) {
+    throw shape_error(op, signature, "a result " + to_string(type) + ", not " + to_string(type_of(out)));
+  }
+  require_no_overlap(op, signature, operands, out);
+  launch(device, op, operands, out, pushed_at);
 }
 
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
-  const Signature signature = signature_of(operands);
-  const Type type = infer(op, signature);
-  if (!type.rows.counted()) throw shape_error(op, signature, "attributes that count rows");
-  Tensor out(device, type.rows.number(), type.width, op.name);
-  apply(device, op, operands, out, pushed_at);
+  const Type type = checked_type(op, signature_of(operands), operands.write);
+  const Tensor out(device, type.rows.number(), type.width, op.name);
+  launch(device, op, operands, out, pushed_at);
   return out;
 }
 

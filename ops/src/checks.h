@@ -1,7 +1,6 @@
 // What host and reference kernels take from index operands, checked. `row` is the row of the index operand.
 #pragma once
 
-#include <cmath>
 #include <utility>
 
 #include "windrow/ops/matrix.h"
@@ -31,18 +30,6 @@ inline std::pair<Index, Index> checked_segment(Indices indices, Index row, Index
   const Index begin = indices.row(row)[0], end = indices.row(row)[1];
   if (begin < 0 || end < begin || end > rows) throw_bad_segment(begin, end, row, rows);
   return {begin, end};
-}
-
-/// The row of [first, last), not empty, that has the maximum of column c: the first that is NaN, or the first of the
-/// largest.
-template <class Real>
-Index first_maximum(Matrix<const Real> x, Index c, Index first, Index last) {
-  Index best = first;
-  for (Index r = first + 1; r < last; ++r) {
-    const Real top = x.row(best)[c], value = x.row(r)[c];
-    if (value > top || (std::isnan(value) && !std::isnan(top))) best = r;
-  }
-  return best;
 }
 
 }  // namespace windrow

@@ -25,18 +25,6 @@ std::vector<Matrix<const T>> matrices(const Operator& op, const Signature& signa
   return result;
 }
 
-Values run(const KernelTable<double>& kernels, const Operator& op, const Application& application, Values out,
-           Write write) {
-  const Signature& signature = application.signature;
-  const Type type = infer(op, signature);
-  if (out.size() != elements(type)) throw shape_error(op, signature, "a result " + to_string(type));
-  const auto in = matrices(op, signature, signature.in, application.in);
-  const auto indices = matrices(op, signature, signature.indices, application.indices);
-  kernels.find(op)(
-      {in, indices, {out.data(), type.rows.number(), type.width, type.width}, signature.attributes, write});
-  return out;
-}
-
 double weight(std::size_t i) { return (i % 2 == 0 ? 1.0 : -1.0) / static_cast<double>(i + 1); }
 
 /// The application of a gradient term.
@@ -56,28 +44,36 @@ Application applied(const GradientTerm& term, const Application& application, co
   return made;
 }
 
-double difference(const KernelTable<double>& kernels, const Operator& op, Application application, std::size_t operand,
-                  std::size_t element) {
+/// The central difference of the weighted sum by one element, which is left as it was.
+double difference(const KernelTable<double>& kernels, const Operator& op, Application& application, double& element) {
   constexpr double step = 1e-6;
-  const double at = application.in[operand][element];
+  const double at = element;
   const auto sum = [&](double value) {
-    application.in[operand][element] = value;
+    element = value;
     const Values values = evaluate(kernels, op, application);
     double total = 0;
     for (std::size_t i = 0; i < values.size(); ++i) total += weight(i) * values[i];
     return total;
   };
-  return (sum(at + step) - sum(at - step)) / (2 * step);
+  const double slope = (sum(at + step) - sum(at - step)) / (2 * step);
+  element = at;
+  return slope;
 }
 
 }  // namespace
 
-Values evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application) {
-  return run(kernels, op, application, Values(elements(infer(op, application.signature))), Write::overwrite);
-}
-
-Values evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application, Values before) {
-  return run(kernels, op, application, std::move(before), Write::add);
+Values evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application,
+                std::optional<Values> before) {
+  const Signature& signature = application.signature;
+  const Type type = infer(op, signature);
+  const Write write = before ? Write::add : Write::overwrite;
+  Values out = before ? *std::move(before) : Values(elements(type));
+  if (out.size() != elements(type)) throw shape_error(op, signature, "a result " + to_string(type));
+  const auto in = matrices(op, signature, signature.in, application.in);
+  const auto indices = matrices(op, signature, signature.indices, application.indices);
+  const Matrix<double> result{out.data(), type.rows.number(), type.width, type.width};
+  kernels.find(op)({in, indices, result, signature.attributes, write});
+  return out;
 }
 
 double gradient_error(const KernelTable<double>& kernels, const Operator& op, const Application& application) {
@@ -88,6 +84,7 @@ double gradient_error(const KernelTable<double>& kernels, const Operator& op, co
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = weight(i);
 
   double error = 0;
+  Application moved = application;
   const GradientTerms terms = op.gradients(application.signature);
   for (std::size_t k = 0; k < terms.size(); ++k) {
     if (!terms[k]) continue;
@@ -95,7 +92,7 @@ double gradient_error(const KernelTable<double>& kernels, const Operator& op, co
     const Values values = terms[k]->op == nullptr ? made.in.at(0) : evaluate(kernels, *terms[k]->op, made);
     if (values.size() != application.in[k].size()) return std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const double expected = difference(kernels, op, application, k, i);
+      const double expected = difference(kernels, op, moved, moved.in[k][i]);
       const double off = std::abs(values[i] - expected) / (1 + std::abs(expected));
       error = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(error, off);
     }

@@ -33,7 +33,7 @@ V constant(double value) { return hn::Set(d, static_cast<float>(value)); }
 HWY_INLINE V clamp(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
 
 // tanh(x) = x P(x^2) / Q(x^2), the best such quotient of degrees 5 and 3 for the relative error on |x| <= 9.02, beyond
-// which tanh is 1 in float: 6e-8 before rounding, which may lead past 1.
+// which tanh is 1 in float; rounding may lead past 1. scripts/fit-tanh prints the coefficients and the error.
 HWY_INLINE V tanh_of(V x) {
   x = clamp(x, 9.02);
   const V t = hn::Mul(x, x);
@@ -104,8 +104,19 @@ HWY_INLINE void map_row(float* out, const std::array<const float*, N>& in, Index
   tail.store(apply(tail.load(out + i, n - i), load), out + i, n - i);
 }
 
+/// out = f(in...), or out += f(in...), for a row of n elements.
 template <std::size_t N, class F>
-void map(const HostCall& call, F f) {
+HWY_INLINE void write_row(Write write, float* out, const std::array<const float*, N>& in, Index n, F f) {
+  if (write == Write::add) {
+    map_row(out, in, n, [&](V old, auto... x) HWY_ATTR { return hn::Add(old, f(x...)); });
+  } else {
+    map_row(out, in, n, [&](V, auto... x) HWY_ATTR { return f(x...); });
+  }
+}
+
+/// Calls row(out, in, n) for each row, or once for all if they lie one behind the other everywhere.
+template <std::size_t N, class Row>
+HWY_INLINE void each_row(const HostCall& call, Row row) {
   if (call.out.rows == 0 || call.out.width == 0) return;
   bool dense = call.out.dense();
   for (const auto& in : call.in) dense = dense && in.dense();
@@ -113,12 +124,14 @@ void map(const HostCall& call, F f) {
   std::array<const float*, N> in;
   for (Index r = 0; r < rows; ++r) {
     for (std::size_t k = 0; k < N; ++k) in[k] = call.in[k].row(r);
-    if (call.write == Write::add) {
-      map_row(call.out.row(r), in, width, [&](V old, auto... x) HWY_ATTR { return hn::Add(old, f(x...)); });
-    } else {
-      map_row(call.out.row(r), in, width, [&](V, auto... x) HWY_ATTR { return f(x...); });
-    }
+    row(call.out.row(r), in, width);
   }
+}
+
+template <std::size_t N, class F>
+void map(const HostCall& call, F f) {
+  each_row<N>(call, [&](float* out, const std::array<const float*, N>& in, Index n)
+                        HWY_ATTR { write_row(call.write, out, in, n, f); });
 }
 
 void add(const HostCall& k) {
@@ -184,12 +197,9 @@ void maximum_gradient_strict(const HostCall& k) {
 }
 void sgd(const HostCall& k) {
   const V rate = constant(-k.attributes.values[0]), decay = constant(k.attributes.values[1]);
-  std::array<const float*, 1> in;
-  for (Index r = 0; r < k.out.rows; ++r) {
-    in[0] = k.in[0].row(r);
-    map_row(k.out.row(r), in, k.out.width,
-            [=](V old, V g) HWY_ATTR { return hn::MulAdd(rate, hn::MulAdd(decay, old, g), old); });
-  }
+  const auto step = [=](V old, V g) HWY_ATTR { return hn::MulAdd(rate, hn::MulAdd(decay, old, g), old); };
+  each_row<1>(k,
+              [&](float* out, const std::array<const float*, 1>& in, Index n) HWY_ATTR { map_row(out, in, n, step); });
 }
 
 /// Gathers `f` of each vector of a row; lanes beyond its end hold `pad`.
@@ -223,13 +233,11 @@ HWY_INLINE ExpSum exp_sum(const float* x, Index n) {
 
 void softmax(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
-    const ExpSum sum = exp_sum(k.in[0].row(r), k.out.width);
+    const float* x = k.in[0].row(r);
+    const ExpSum sum = exp_sum(x, k.out.width);
     const V shift = hn::Set(d, sum.top), share = hn::Set(d, 1 / sum.sum);
-    const auto value = [=](V x) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(x, shift)), share); };
-    const std::array<const float*, 1> in = {k.in[0].row(r)};
-    const bool adds = k.write == Write::add;
-    map_row(k.out.row(r), in, k.out.width,
-            [=](V old, V x) HWY_ATTR { return adds ? hn::Add(old, value(x)) : value(x); });
+    write_row<1>(k.write, k.out.row(r), {x}, k.out.width,
+                 [=](V v) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(v, shift)), share); });
   }
 }
 
@@ -239,15 +247,12 @@ void softmax_gradient(const HostCall& k) {
     float dot = 0;
     for (Index c = 0; c < k.out.width; ++c) dot += y[c] * g[c];
     const V dots = hn::Set(d, dot);
-    const bool adds = k.write == Write::add;
-    map_row(k.out.row(r), std::array<const float*, 2>{y, g}, k.out.width, [=](V old, V a, V b) HWY_ATTR {
-      const V value = hn::Mul(a, hn::Sub(b, dots));
-      return adds ? hn::Add(old, value) : value;
-    });
+    write_row<2>(k.write, k.out.row(r), {y, g}, k.out.width,
+                 [=](V a, V b) HWY_ATTR { return hn::Mul(a, hn::Sub(b, dots)); });
   }
 }
 
-void cross_entropy(const HostCall& k) {
+void softmax_cross_entropy(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     const Index label = checked_label(k.indices[0], r, k.in[0].width);
     const float* x = k.in[0].row(r);
@@ -261,17 +266,20 @@ void cross_entropy(const HostCall& k) {
   }
 }
 
-void cross_entropy_gradient(const HostCall& k) {
-  zero_unless_adding(k);
+void softmax_cross_entropy_gradient(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     const Index label = checked_label(k.indices[0], r, k.in[0].width);
-    if (label < 0) continue;
+    float* out = k.out.row(r);
+    if (label < 0) {
+      if (k.write == Write::overwrite) std::fill_n(out, k.out.width, 0.0f);
+      continue;
+    }
     const float *x = k.in[0].row(r), g = *k.in[1].row(r);
     const ExpSum sum = exp_sum(x, k.in[0].width);
     const V shift = hn::Set(d, sum.top), share = hn::Set(d, g / sum.sum);
-    map_row(k.out.row(r), std::array<const float*, 1>{x}, k.out.width,
-            [=](V old, V v) HWY_ATTR { return hn::MulAdd(exp_of(hn::Sub(v, shift)), share, old); });
-    k.out.row(r)[label] -= g;
+    write_row<1>(k.write, out, {x}, k.out.width,
+                 [=](V v) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(v, shift)), share); });
+    out[label] -= g;
   }
 }
 
@@ -288,37 +296,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace windrow {
 
-// Kernel NAME: the version for the best instruction set of this machine.
-#define WINDROW_KERNEL(NAME) \
-  HWY_EXPORT(NAME);          \
-  static void best_##NAME(const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); }
+// The kernels, each named like its operator.
+#define WINDROW_KERNELS(X)                                                                                     \
+  X(add)                                                                                                       \
+  X(sub)                                                                                                       \
+  X(mul) X(div) X(maximum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log) X(square) X(tanh_gradient) \
+      X(sigmoid_gradient) X(relu_gradient) X(square_gradient) X(div_gradient) X(maximum_gradient)              \
+          X(maximum_gradient_strict) X(sgd) X(softmax) X(softmax_gradient) X(softmax_cross_entropy)            \
+              X(softmax_cross_entropy_gradient)
 
-WINDROW_KERNEL(add)
-WINDROW_KERNEL(sub)
-WINDROW_KERNEL(mul)
-WINDROW_KERNEL(div)
-WINDROW_KERNEL(maximum)
-WINDROW_KERNEL(neg)
-WINDROW_KERNEL(scale)
-WINDROW_KERNEL(tanh)
-WINDROW_KERNEL(sigmoid)
-WINDROW_KERNEL(relu)
-WINDROW_KERNEL(exp)
-WINDROW_KERNEL(log)
-WINDROW_KERNEL(square)
-WINDROW_KERNEL(tanh_gradient)
-WINDROW_KERNEL(sigmoid_gradient)
-WINDROW_KERNEL(relu_gradient)
-WINDROW_KERNEL(square_gradient)
-WINDROW_KERNEL(div_gradient)
-WINDROW_KERNEL(maximum_gradient)
-WINDROW_KERNEL(maximum_gradient_strict)
-WINDROW_KERNEL(sgd)
-WINDROW_KERNEL(softmax)
-WINDROW_KERNEL(softmax_gradient)
-WINDROW_KERNEL(cross_entropy)
-WINDROW_KERNEL(cross_entropy_gradient)
-#undef WINDROW_KERNEL
+#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
+WINDROW_KERNELS(WINDROW_EXPORT)
 HWY_EXPORT(add_scaled);
 
 void add_scaled(float* to, const float* from, Index n, float factor) {
@@ -326,31 +314,8 @@ void add_scaled(float* to, const float* from, Index n, float factor) {
 }
 
 void add_host_elementwise(KernelTable<float>& table) {
-  table.add(op::add, best_add);
-  table.add(op::sub, best_sub);
-  table.add(op::mul, best_mul);
-  table.add(op::div, best_div);
-  table.add(op::maximum, best_maximum);
-  table.add(op::neg, best_neg);
-  table.add(op::scale, best_scale);
-  table.add(op::tanh, best_tanh);
-  table.add(op::sigmoid, best_sigmoid);
-  table.add(op::relu, best_relu);
-  table.add(op::exp, best_exp);
-  table.add(op::log, best_log);
-  table.add(op::square, best_square);
-  table.add(op::tanh_gradient, best_tanh_gradient);
-  table.add(op::sigmoid_gradient, best_sigmoid_gradient);
-  table.add(op::relu_gradient, best_relu_gradient);
-  table.add(op::square_gradient, best_square_gradient);
-  table.add(op::div_gradient, best_div_gradient);
-  table.add(op::maximum_gradient, best_maximum_gradient);
-  table.add(op::maximum_gradient_strict, best_maximum_gradient_strict);
-  table.add(op::sgd, best_sgd);
-  table.add(op::softmax, best_softmax);
-  table.add(op::softmax_gradient, best_softmax_gradient);
-  table.add(op::softmax_cross_entropy, best_cross_entropy);
-  table.add(op::softmax_cross_entropy_gradient, best_cross_entropy_gradient);
+#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
+  WINDROW_KERNELS(WINDROW_ADD)
 }
 
 }  // namespace windrow

@@ -62,12 +62,13 @@ void transpose(const HostCall& call) {
   // By tiles, so that neither side leaves the cache line it is in.
   constexpr Index tile = 16;
   const Matrix<const float> x = call.in[0];
-  zero_unless_adding(call);
   for (Index r0 = 0; r0 < call.out.rows; r0 += tile) {
     for (Index c0 = 0; c0 < call.out.width; c0 += tile) {
       for (Index r = r0; r < std::min(r0 + tile, call.out.rows); ++r) {
         float* to = call.out.row(r);
-        for (Index c = c0; c < std::min(c0 + tile, call.out.width); ++c) to[c] += x.row(c)[r];
+        for (Index c = c0; c < std::min(c0 + tile, call.out.width); ++c) {
+          to[c] = x.row(c)[r] + (call.write == Write::add ? to[c] : 0);
+        }
       }
     }
   }

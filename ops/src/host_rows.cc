@@ -63,6 +63,17 @@ void segment_sum(const HostCall& k, Share share) {
   }
 }
 
+/// The row of [first, last), not empty, that has the maximum of column c: the first that is NaN, or the first of the
+/// largest.
+Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
+  Index best = first;
+  for (Index r = first + 1; r < last; ++r) {
+    const float top = x.row(best)[c], value = x.row(r)[c];
+    if (value > top || (std::isnan(value) && !std::isnan(top))) best = r;
+  }
+  return best;
+}
+
 void segment_max(const HostCall& k) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows; ++r) {

@@ -1,11 +1,12 @@
 #include "windrow/ops/random.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <memory>
+#include <new>
 #include <numbers>
 #include <string>
-#include <utility>
 
 namespace windrow {
 namespace {
@@ -30,18 +31,24 @@ class Words {
 // Sets a generator's words apart from those that dropout draws by the same seed.
 constexpr std::uint32_t generator_domain = 0x67656e72;
 
-/// Element n of the draw, row by row, becomes value(its word, its neighbour's): the neighbour is n + 1 for even n, else
-/// n - 1.
-template <class T, class Value>
-void fill(Matrix<T> out, const Words& words, Value value) {
+/// The elements of a draw, row by row, four(words) of each block of words.
+template <class T, class Four>
+void fill(Matrix<T> out, const Words& words, Four four) {
   std::uint64_t n = 0;
-  PhiloxCounter block{};
+  std::array<T, 4> values{};
   for (Index r = 0; r < out.rows; ++r) {
     for (Index c = 0; c < out.width; ++c, ++n) {
-      if (n % 4 == 0) block = words.block(n / 4);
-      out.row(r)[c] = value(n, block[n % 4], block[(n % 4) ^ 1]);
+      if (n % 4 == 0) values = four(words.block(n / 4));
+      out.row(r)[c] = values[n % 4];
     }
   }
+}
+
+/// Two independent normal numbers of deviation 1 from two words.
+std::array<double, 2> normal_pair(std::uint32_t length, std::uint32_t turn) {
+  const double radius = std::sqrt(-2 * std::log1p(-static_cast<double>(unit_uniform(length))));
+  const double angle = 2 * std::numbers::pi * static_cast<double>(unit_uniform(turn));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
 MisuseError bad_range(const char* draw, float a, float b, const char* expected) {
@@ -51,36 +58,33 @@ MisuseError bad_range(const char* draw, float a, float b, const char* expected) 
 
 }  // namespace
 
-Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream) : engine_(&engine) {
-  auto state = std::make_unique<State>(State{philox_key(seed), stream});
-  state->key[1] ^= generator_domain;
-  var_ = engine.new_var("generator");
-  state_ = state.release();
+Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream)
+    : key_(philox_key(seed)), stream_(stream), draws_(engine, host_allocator(), sizeof(std::uint64_t), "generator") {
+  key_[1] ^= generator_domain;
+  engine.push([bytes = draws_.bytes()] { ::new (bytes.write()) std::uint64_t(0); }, {overwrite(var())},
+              {.name = "seed"});
 }
 
-Generator::~Generator() {
-  try {
-    engine_->retire(var_, [state = state_] { std::unique_ptr<State> ends(state); }, {.name = "end of generator"});
-  } catch (...) {
-    // Somebody else retired the variable, or there is no memory for the op. Draws may still be to come: keep the state.
-  }
-}
-
-template <class T, class Value>
-void Generator::draw(const TensorOf<T>& out, OpName name, Site pushed_at, Value value) {
-  engine_->push(
-      [state = state_, view = out.view(), value] {
+template <class T, class Four>
+void Generator::draw(const TensorOf<T>& out, OpName name, Site pushed_at, Four four) {
+  draws_.engine().push(
+      [key = key_, stream = stream_, bytes = draws_.bytes(), view = out.view(), four] {
+        auto& draws = *std::launder(reinterpret_cast<std::uint64_t*>(bytes.update()));
         const Matrix<T> to = view.write();
-        fill(to, Words(state->key, state->stream, state->draws++), value);
+        fill(to, Words(key, stream, draws++), four);
       },
-      {mutate(var_), out.whole() ? overwrite(out.var()) : mutate(out.var())}, {.name = name, .pushed_at = pushed_at});
+      {mutate(var()), out.write_access()}, {.name = name, .pushed_at = pushed_at});
 }
 
 void Generator::uniform(const Tensor& out, float low, float high, Site pushed_at) {
   if (!(low < high && std::isfinite(high - low))) throw bad_range("uniform", low, high, "low < high");
   const float below = std::nextafter(high, low);
-  draw(out, "uniform", pushed_at, [low, high, below](std::uint64_t, std::uint32_t word, std::uint32_t) {
-    return std::min(below, low + (high - low) * unit_uniform(word));  // the sum may round up to high
+  draw(out, "uniform", pushed_at, [low, high, below](const PhiloxCounter& words) {
+    std::array<float, 4> values{};
+    for (std::size_t i = 0; i < 4; ++i) {
+      values[i] = std::min(below, low + (high - low) * unit_uniform(words[i]));  // the sum may round up to high
+    }
+    return values;
   });
 }
 
@@ -88,12 +92,11 @@ void Generator::normal(const Tensor& out, float mean, float deviation, Site push
   if (!(deviation >= 0 && std::isfinite(mean) && std::isfinite(deviation))) {
     throw bad_range("normal", mean, deviation, "mean and deviation >= 0");
   }
-  // Two words make two numbers, the even one by the cosine and the odd one by the sine.
-  draw(out, "normal", pushed_at, [mean, deviation](std::uint64_t n, std::uint32_t word, std::uint32_t neighbour) {
-    const bool even = n % 2 == 0;
-    const double length = unit_uniform(even ? word : neighbour), turn = unit_uniform(even ? neighbour : word);
-    const double radius = std::sqrt(-2 * std::log1p(-length)), angle = 2 * std::numbers::pi * turn;
-    return static_cast<float>(mean + deviation * radius * (even ? std::cos(angle) : std::sin(angle)));
+  draw(out, "normal", pushed_at, [mean, deviation](const PhiloxCounter& words) {
+    const auto [a, b] = normal_pair(words[0], words[1]);
+    const auto [c, d] = normal_pair(words[2], words[3]);
+    const auto scaled = [&](double unit) { return static_cast<float>(mean + deviation * unit); };
+    return std::array{scaled(a), scaled(b), scaled(c), scaled(d)};
   });
 }
 
@@ -102,7 +105,7 @@ void Generator::dropout_keys(const IntTensor& out, Site pushed_at) {
     throw MisuseError("dropout_keys: a tensor of width " + std::to_string(out.width()) + "; expected 3");
   }
   draw(out, "dropout_keys", pushed_at,
-       [](std::uint64_t, std::uint32_t word, std::uint32_t) { return static_cast<std::int32_t>(word); });
+       [](const PhiloxCounter& words) { return std::bit_cast<std::array<std::int32_t, 4>>(words); });
 }
 
 }  // namespace windrow

@@ -171,6 +171,12 @@ double sum_of(In x, Index c, Index first, Index last) {
   return sum;
 }
 
+double maximum_of(In x, Index c, Index first, Index last) {
+  double top = x.row(first)[c];
+  for (Index r = first; r < last; ++r) top = std::isnan(top) || x.row(r)[c] <= top ? top : x.row(r)[c];
+  return top;
+}
+
 enum class Share { whole, mean };
 
 void spread(const Call& k, Share share) {
@@ -189,9 +195,7 @@ void add_segments(KernelTable<double>& table) {
   table.add(op::segment_mean, [](const Call& k) {
     segments(k, [](In x, Index c, Index b, Index e) { return sum_of(x, c, b, e) / static_cast<double>(e - b); });
   });
-  table.add(op::segment_max, [](const Call& k) {
-    segments(k, [](In x, Index c, Index b, Index e) { return x.row(first_maximum(x, c, b, e))[c]; });
-  });
+  table.add(op::segment_max, [](const Call& k) { segments(k, maximum_of); });
   table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
   table.add(op::segment_max_gradient, [](const Call& k) {
@@ -199,7 +203,10 @@ void add_segments(KernelTable<double>& table) {
     for (Index r = 0; r < k.in[1].rows; ++r) {
       const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
       for (Index c = 0; c < k.out.width && first < last; ++c) {
-        k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[1].row(r)[c];
+        Index to = first;
+        const double top = maximum_of(k.in[0], c, first, last);
+        while (std::isnan(top) ? !std::isnan(k.in[0].row(to)[c]) : k.in[0].row(to)[c] != top) ++to;
+        k.out.row(to)[c] += k.in[1].row(r)[c];
       }
     }
   });

@@ -98,8 +98,7 @@ template <class T>
 Matrix<T> TensorOf<T>::View::write() const {
   const bool first = !bytes_.written();
   std::byte* start = bytes_.write();
-  const bool whole = static_cast<std::size_t>(shape_.rows * shape_.width) * sizeof(T) == size_;
-  if (first && !whole) std::fill_n(start, size_, std::byte{0});
+  if (first) std::fill_n(start, to_clear_, std::byte{0});
   return at(reinterpret_cast<T*>(start));
 }
 
@@ -113,8 +112,7 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
     const Matrix<T> to = view.write();
     for (Index r = 0; r < to.rows; ++r) std::copy_n(values.data() + r * to.width, to.width, to.row(r));
   };
-  engine().push(std::move(write), {whole() ? overwrite(var()) : mutate(var())},
-                {.name = "set", .pushed_at = pushed_at});
+  engine().push(std::move(write), {write_access()}, {.name = "set", .pushed_at = pushed_at});
 }
 
 template <class T>

@@ -1,8 +1,4 @@
-// Random programs against a serial interpreter.
-//
-// A program is a list of steps over a hundred variables: ops that read, mutate and overwrite, that throw, complete
-// asynchronously, run always, push and wait inside, run on other lanes; retires; heals. Each variable guards a cell
-// that no atomic protects, so that an ordering mistake is a wrong value here and a report under ThreadSanitizer.
+// Random programs against a serial interpreter (random_program.h).
 //
 // In the first test the pushing threads agree on an order by a mutex around each push, and the outcome must be the
 // interpreter's, poison and versions included. In the second they do not: there must be some order that explains what
@@ -16,127 +12,14 @@
 #include <random>
 #include <thread>
 
+#include "random_program.h"
 #include "sim_device.h"
 #include "support.h"
 
 namespace windrow::testing {
 namespace {
 
-constexpr int variables = 100;
 constexpr std::uint64_t seed_of_all = 20240611;
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  return x ^ (x >> 27);
-}
-
-enum class Body { plain, async, async_elsewhere, nested, declared, fails, drops_token, on_lane, async_on_lane };
-
-struct Step {
-  enum class Kind { op, retire, heal } kind = Kind::op;
-  Body body = Body::plain;
-  int id = 0;
-  bool run_always = false;
-  int priority = 0;
-  int lane = 0;
-  std::vector<std::pair<int, AccessKind>> accesses;  // each variable once
-};
-
-struct Features {
-  bool failures = true;  // throw, drop, heal, run_always, retire
-  int lanes = 0;         // ordered lanes to use
-};
-
-Step random_step(std::mt19937_64& random, int id, const Features& features) {
-  const auto one_in = [&](unsigned n) { return random() % n == 0; };
-  Step step{.id = id, .run_always = features.failures && one_in(10), .priority = static_cast<int>(random() % 3)};
-  std::array<bool, variables> used{};
-  for (std::size_t i = random() % 5; i > 0; --i) {
-    const int v = static_cast<int>(random() % variables);
-    if (std::exchange(used[static_cast<std::size_t>(v)], true)) continue;
-    const AccessKind kinds[] = {AccessKind::read, AccessKind::read, AccessKind::mutate, AccessKind::overwrite};
-    step.accesses.emplace_back(v, kinds[random() % 4]);
-  }
-  if (features.failures && one_in(12)) {
-    step.kind = one_in(2) ? Step::Kind::retire : Step::Kind::heal;
-    step.accesses = {{static_cast<int>(random() % variables), AccessKind::overwrite}};
-    return step;
-  }
-  constexpr Body bodies[] = {Body::plain,           Body::plain,  Body::plain,   Body::async,
-                             Body::async_elsewhere, Body::nested, Body::declared};
-  step.body = bodies[random() % std::size(bodies)];
-  if (features.failures && one_in(20)) step.body = one_in(2) ? Body::fails : Body::drops_token;
-  if (features.lanes > 0 && one_in(3)) {
-    step.body = one_in(3) ? Body::async_on_lane : Body::on_lane;
-    step.lane = static_cast<int>(random() % static_cast<unsigned>(features.lanes));
-  }
-  return step;
-}
-
-/// What a variable guards, and what is recorded of who touched it.
-struct Cell {
-  std::uint64_t value = 0;
-  int last_writer = -1;
-};
-
-/// What one op saw: for each access the writer before it.
-struct Sight {
-  bool ran = false;
-  std::vector<int> writers;
-};
-
-/// What a step does to the cells it was granted.
-void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sight) {
-  std::uint64_t hash = static_cast<std::uint64_t>(step.id);
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (step.accesses[i].second != AccessKind::overwrite) hash = mix(hash, cells[i]->value);
-    sight.writers.push_back(cells[i]->last_writer);
-  }
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (step.accesses[i].second == AccessKind::read) continue;
-    cells[i]->value = mix(hash, i);
-    cells[i]->last_writer = step.id;
-  }
-  sight.ran = true;
-}
-
-/// The slow, obvious engine: one step after the other.
-class Interpreter {
- public:
-  struct State {
-    Cell cell;
-    bool poisoned = false;
-    std::uint64_t version = 0;
-  };
-
-  void run(const Step& step) {
-    if (step.kind == Step::Kind::retire) {
-      states[static_cast<std::size_t>(step.accesses[0].first)] = {};
-      return;
-    }
-    std::vector<Cell*> cells;
-    bool poisoned = false;
-    for (const auto& [v, kind] : step.accesses) {
-      State& state = states[static_cast<std::size_t>(v)];
-      cells.push_back(&state.cell);
-      poisoned |= state.poisoned && kind != AccessKind::overwrite;
-    }
-    const bool skipped = poisoned && !step.run_always;
-    const bool failed = !skipped && (step.body == Body::fails || step.body == Body::drops_token);
-    Sight sight;
-    if (!skipped && !failed && step.kind == Step::Kind::op) apply(step, cells, sight);
-    for (const auto& [v, kind] : step.accesses) {
-      State& state = states[static_cast<std::size_t>(v)];
-      if (kind == AccessKind::read) continue;
-      if (!skipped) ++state.version;
-      if (skipped || failed) state.poisoned = true;
-      if (!skipped && !failed && kind == AccessKind::overwrite) state.poisoned = false;
-    }
-  }
-
-  std::array<State, variables> states;
-};
 
 /// Threads on which async ops complete.
 class Elsewhere {

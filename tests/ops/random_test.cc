@@ -215,6 +215,19 @@ TEST_F(Random, BadRangesAreNamed) {
             "dropout_keys: a tensor of width 2; expected 3");
 }
 
+TEST_F(Random, AMovedGeneratorGoesOnWhereItWas) {
+  const Tensor first(host, 1, 4), second(host, 1, 4), again(host, 1, 4);
+  Generator other(engine, 7);
+  other.uniform(first, 0, 1);
+  Generator moved = std::move(other);
+  moved.uniform(second, 0, 1);
+  generator.uniform(again, 0, 1);
+  EXPECT_EQ(again.get(), first.get());
+  generator.uniform(again, 0, 1);
+  EXPECT_EQ(again.get(), second.get());
+  EXPECT_THROW(other.uniform(first, 0, 1), MisuseError);
+}
+
 TEST_F(Random, AGeneratorMayEndBeforeItsDrawsAreDone) {
   Engine threads({.policy = Policy::pool, .workers = 2});
   const Device device = host_device(threads);

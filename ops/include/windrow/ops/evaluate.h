@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "windrow/ops/kernel.h"
@@ -15,11 +16,9 @@ struct Application {
   std::vector<std::vector<std::int32_t>> indices;
 };
 
-/// The result, row by row, where the kernel finds `before` in its place if that is given and adds to it. Throws
-/// MisuseError for operands that do not fit.
-std::vector<double> evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application);
+/// The result, row by row; added to `before` if that is given. Throws MisuseError for operands that do not fit.
 std::vector<double> evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application,
-                             std::vector<double> before);
+                             std::optional<std::vector<double>> before = std::nullopt);
 
 /// How far op's gradients are from central differences at the application's operands: the largest
 /// |gradient - difference| / (1 + |difference|) over all elements of all operands, for the sum of the result's elements

@@ -26,14 +26,6 @@ struct Matrix {
   /// The rows lie one behind the other.
   bool dense() const { return stride == width || rows <= 1; }
 
-  Matrix row_range(Index begin, Index end) const {
-    assert(0 <= begin && begin <= end && end <= rows);
-    return {data + begin * stride, end - begin, width, stride};
-  }
-  Matrix column_range(Index begin, Index end) const {
-    assert(0 <= begin && begin <= end && end <= width);
-    return {data + begin, rows, end - begin, stride};
-  }
   operator Matrix<const T>() const requires(!std::is_const_v<T>) { return {data, rows, width, stride}; }
 };
 

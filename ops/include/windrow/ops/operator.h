@@ -51,8 +51,8 @@ std::string to_string(const Type& type);
 /// The constants of one application of an operator. Made by the function that the operator names, so that they cannot
 /// be forgotten. A value.
 struct Attributes {
-  std::string_view made_by;  ///< a literal; empty for none
-  Rows rows = Rows::vertices();
+  std::string_view made_by;      ///< a literal; empty for none
+  Rows rows = Rows::vertices();  ///< of the result, where the operands do not tell
   std::array<Index, 2> sizes{};
   std::array<double, 2> values{};
   friend bool operator==(const Attributes&, const Attributes&) = default;

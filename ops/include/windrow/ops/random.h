@@ -21,11 +21,8 @@ namespace windrow {
 class Generator {
  public:
   Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream = 0);
-  Generator(const Generator&) = delete;
-  Generator& operator=(const Generator&) = delete;
-  ~Generator();
 
-  Var var() const { return var_; }
+  Var var() const { return draws_.var(); }
 
   using Site = std::source_location;
   /// Fills `out` with numbers from [low, high). Throws MisuseError unless low < high, and high - low is finite.
@@ -36,18 +33,12 @@ class Generator {
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
  private:
-  struct State {
-    PhiloxKey key;
-    std::uint32_t stream;
-    std::uint64_t draws = 0;  // done so far; changed by ops that mutate the variable
-  };
+  template <class T, class Four>
+  void draw(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
 
-  template <class T, class Value>
-  void draw(const TensorOf<T>& out, OpName name, Site pushed_at, Value value);
-
-  Engine* engine_;
-  Var var_;
-  State* state_;  // deleted by the op that ends the variable
+  PhiloxKey key_;
+  std::uint32_t stream_;
+  Buffer draws_;  // a std::uint64_t: how many are done
 };
 
 }  // namespace windrow

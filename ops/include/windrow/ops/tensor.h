@@ -33,6 +33,8 @@ class TensorOf {
   Engine& engine() const { return buffer_->engine(); }
   /// It is all of its buffer, so that overwriting it leaves nothing of what was there.
   bool whole() const;
+  /// How an op that writes all of these elements touches the variable: overwrite if whole, else mutate.
+  Access write_access() const { return whole() ? overwrite(var()) : mutate(var()); }
   /// Both name the same elements, in the same order.
   bool same_view(const TensorOf& other) const;
   /// Some element may belong to both. False for disjoint rectangles of one tensor.
@@ -52,8 +54,8 @@ class TensorOf {
 
    private:
     friend class TensorOf;
-    View(Bytes bytes, std::size_t size, Matrix<T> shape, Index offset)
-        : bytes_(bytes), size_(size), shape_(shape), offset_(offset) {}
+    View(Bytes bytes, std::size_t to_clear, Matrix<T> shape, Index offset)
+        : bytes_(bytes), to_clear_(to_clear), shape_(shape), offset_(offset) {}
     bool empty() const { return shape_.rows == 0 || shape_.width == 0; }
     template <class U>
     Matrix<U> at(U* start) const {
@@ -61,11 +63,11 @@ class TensorOf {
     }
 
     Bytes bytes_;
-    std::size_t size_;  // of the buffer
+    std::size_t to_clear_;  // of the buffer, by its first write: all unless that writes all
     Matrix<T> shape_;
     Index offset_;
   };
-  View view() const { return View(buffer_->bytes(), buffer_->size(), shape_, offset_); }
+  View view() const { return View(buffer_->bytes(), whole() ? 0 : buffer_->size(), shape_, offset_); }
 
   /// Pushes an op that writes the values, row by row. Throws MisuseError for another number of them.
   void set(std::vector<T> values, std::source_location pushed_at = std::source_location::current()) const;

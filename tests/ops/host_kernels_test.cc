@@ -1,0 +1,169 @@
+// What the host kernels do at the ends of their ranges, with what is not a number, and with bad indices.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+
+namespace windrow {
+namespace {
+
+using testing::elements;
+using testing::error_of;
+using testing::run_host;
+using testing::Values;
+
+double host_value(const Operator& op, std::vector<double> operands) {
+  Application c;
+  for (double operand : operands) {
+    c.signature.in.push_back({Rows::count(1), 1});
+    c.in.push_back({operand});
+  }
+  return run_host(op, c, {0}, Write::overwrite, 1)[0];
+}
+
+/// The first operands of `op`, the host's values of which are compared with value(x) by check(x, host, exact).
+template <class Exact, class Check>
+void sweep(const Operator& op, double low, double high, Exact exact, Check check) {
+  constexpr Index count = 200'000;
+  Application c;
+  c.signature.in = {{Rows::count(1), count}};
+  c.in.resize(1);
+  for (Index i = 0; i < count; ++i) {
+    c.in[0].push_back(static_cast<float>(low + (high - low) * static_cast<double>(i) / static_cast<double>(count)));
+  }
+  const Values values = run_host(op, c, Values(count), Write::overwrite, 1);
+  for (std::size_t i = 0; i < values.size(); ++i) check(c.in[0][i], values[i], exact(c.in[0][i]));
+}
+
+TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
+  const auto within = [](double low, double high) {
+    return [=](double x, double host, double exact) {
+      ASSERT_NEAR(host, exact, 4e-7) << x;
+      ASSERT_GE(host, low) << x;
+      ASSERT_LE(host, high) << x;
+    };
+  };
+  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
+  sweep(
+      op::tanh, -40, 40, [](double x) { return std::tanh(x); }, within(-1, 1));
+  sweep(
+      op::sigmoid, -40, 40, [](double x) { return 1 / (1 + std::exp(-x)); }, within(0, 1));
+  sweep(
+      op::tanh, 1e-6, 1, [](double x) { return std::tanh(x); }, relative);
+  sweep(
+      op::exp, -87.3, 88.722, [](double x) { return std::exp(x); }, relative);
+  sweep(
+      op::exp, 88.7, 88.7228, [](double x) { return std::exp(x); }, relative);
+  const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-6) << x; };
+  sweep(
+      op::log, 1e-6, 10, [](double x) { return std::log(x); }, absolute);
+  sweep(
+      op::log, 1, 1e9, [](double x) { return std::log(x); }, absolute);
+}
+
+TEST(HostKernels, PassNotANumberOn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Operator* op : op::all()) {
+    if (op->locality != Locality::elementwise || op->updates || op == &op::maximum_gradient_strict) continue;
+    if (op == &op::scale || op == &op::maximum_gradient) continue;
+    for (std::size_t at = 0; at < op->inputs; ++at) {
+      if (op == &op::relu_gradient && at == 0) continue;  // passes the gradient on there
+      std::vector<double> operands(op->inputs, 1.0);
+      operands[at] = nan;
+      EXPECT_TRUE(std::isnan(host_value(*op, operands))) << op->name.text() << ", operand " << at;
+    }
+  }
+  EXPECT_EQ(host_value(op::relu_gradient, {nan, 5}), 5);
+  Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, nan, 2}}, {{0, 3}}};
+  EXPECT_TRUE(std::isnan(run_host(op::segment_max, c, {0}, Write::overwrite, 1)[0]));
+}
+
+TEST(HostKernels, ReachInfinityWhereFloatsDo) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(host_value(op::exp, {88.73}), inf);
+  EXPECT_EQ(host_value(op::exp, {inf}), inf);
+  EXPECT_EQ(host_value(op::exp, {-inf}), 0);
+  EXPECT_EQ(host_value(op::log, {0}), -inf);
+  EXPECT_EQ(host_value(op::log, {inf}), inf);
+  EXPECT_TRUE(std::isnan(host_value(op::log, {-1})));
+  EXPECT_EQ(host_value(op::tanh, {inf}), 1);
+  EXPECT_EQ(host_value(op::tanh, {-inf}), -1);
+  EXPECT_EQ(host_value(op::sigmoid, {-inf}), 0);
+}
+
+TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
+  const Application c{{.in = {{Rows::count(2), 2}}, .indices = {{Rows::count(2), 1}}}, {{1000, 0, 1000, 0}}, {{0, 1}}};
+  EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7, 7}, Write::overwrite, 1), (Values{0, 1000}));
+}
+
+TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Application c{{.in = {{Rows::count(1), 2}}, .indices = {{Rows::count(1), 1}}}, {{nan, 1}}, {{-1}}};
+  EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7}, Write::overwrite, 1), (Values{0}));
+  c.signature.in.push_back({Rows::count(1), 1});
+  c.in.push_back({1});
+  EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
+  EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::add, 1), (Values{7, 7}));
+}
+
+TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
+  EXPECT_EQ(host_value(op::relu_gradient, {0, 5}), 0);
+  EXPECT_EQ(host_value(op::maximum_gradient, {1, 1, 5}), 5);
+  EXPECT_EQ(host_value(op::maximum_gradient_strict, {1, 1, 5}), 0);
+  const Application ties{{.in = {{Rows::count(4), 1}, {Rows::count(1), 1}}, .indices = {{Rows::count(1), 2}}},
+                         {{1, 3, 3, 2}, {5}},
+                         {{0, 4}}};
+  EXPECT_EQ(run_host(op::segment_max_gradient, ties, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+}
+
+/// The text of the error that host and reference kernels both throw.
+std::string text_of_both(const Operator& op, const Application& c) {
+  const Values before(elements(infer(op, c.signature)));
+  const std::string host = error_of<MisuseError>([&] { run_host(op, c, before, Write::add, 1); });
+  EXPECT_EQ(error_of<MisuseError>([&] { evaluate(reference_kernels(), op, c, before); }), host);
+  return host;
+}
+
+TEST(Indices, OutOfRangeAreNamed) {
+  for (const Operator* op : {&op::gather_rows, &op::embedding, &op::scatter_rows, &op::sgd_rows}) {
+    const bool gathers = op->whole != 0;
+    for (const std::int32_t bad : {2, -1, std::numeric_limits<std::int32_t>::max()}) {
+      Application c{{.in = {{Rows::count(gathers ? 2 : 3), 1}}, .indices = {{Rows::count(3), 1}}}, {}, {{0, 1, bad}}};
+      c.in.push_back(Values(gathers ? 2 : 3));
+      if (op == &op::scatter_rows) c.signature.attributes = op::to_rows(Rows::count(2));
+      if (op == &op::sgd_rows) c.signature.attributes = op::rows_at_rate(Rows::count(2), 0.1);
+      EXPECT_EQ(text_of_both(*op, c), "index " + std::to_string(bad) + " at row 2; expected 0 to 1") << op->name.text();
+    }
+  }
+  for (const std::int32_t bad : {-2, 3}) {
+    const Application c{{.in = {{Rows::count(1), 3}}, .indices = {{Rows::count(1), 1}}}, {{1, 2, 3}}, {{bad}}};
+    EXPECT_EQ(text_of_both(op::softmax_cross_entropy, c),
+              "index " + std::to_string(bad) + " at row 0; expected -1 to 2");
+  }
+  const Application none{{.in = {{Rows::count(0), 1}}, .indices = {{Rows::count(1), 1}}}, {{}}, {{0}}};
+  EXPECT_EQ(text_of_both(op::gather_rows, none), "index 0 at row 0; expected none, since there is nothing to index");
+}
+
+TEST(Indices, BadSegmentsAreNamed) {
+  using Segment = std::vector<std::int32_t>;
+  for (const Segment& bad : {Segment{0, 4}, Segment{-1, 2}, Segment{2, 1}}) {
+    const std::string expected =
+        "segment [" + std::to_string(bad[0]) + ", " + std::to_string(bad[1]) + ") at row 0; expected it within [0, 3)";
+    Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, 2, 3}}, {bad}};
+    for (const Operator* op : {&op::segment_sum, &op::segment_mean, &op::segment_max}) {
+      EXPECT_EQ(text_of_both(*op, c), expected) << op->name.text();
+    }
+    c.signature.in = {{Rows::count(1), 1}};
+    c.in = {{1}};
+    c.signature.attributes = op::to_rows(Rows::count(3));
+    EXPECT_EQ(text_of_both(op::segment_spread, c), expected);
+    EXPECT_EQ(text_of_both(op::segment_spread_mean, c), expected);
+  }
+}
+
+}  // namespace
+}  // namespace windrow
