@@ -7,7 +7,8 @@ find_package(Threads REQUIRED)
 
 add_library(windrow_flags INTERFACE)
 target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
-                                               $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+                                               $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+                                               $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # false alarms: GCC bug 105651
 if(WINDROW_SANITIZE)
   target_compile_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer
                                                  -fno-sanitize-recover=all)

@@ -32,6 +32,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "sched.h"}},
     {"memory", {}},
     {"ops", {"dnnl.h", "hwy"}},
+    {"batching", {}},
 };
 
 std::string read_file(const fs::path& path) {

@@ -28,37 +28,39 @@ Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(),
 
 }  // namespace
 
-/// An elementwise operator of one shape.
-static consteval Operator elementwise(OpName name, std::size_t inputs, Terms (*gradients)(const Signature&) = nullptr,
+/// An elementwise operator of one shape, zero where one of the operands in `zero` is.
+static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned zero,
+                                      Terms (*gradients)(const Signature&) = nullptr,
                                       std::string_view attributes = {}) {
   return {.name = name,
           .inputs = inputs,
           .infer = same_shape,
           .gradients = gradients,
           .locality = Locality::elementwise,
+          .zero = zero,
           .attributes = attributes};
 }
 
-constinit const Operator add = elementwise("add", 2, of_add);
-constinit const Operator sub = elementwise("sub", 2, of_sub);
-constinit const Operator mul = elementwise("mul", 2, of_mul);
-constinit const Operator div = elementwise("div", 2, of_div);
-constinit const Operator maximum = elementwise("maximum", 2, of_maximum);
-constinit const Operator neg = elementwise("neg", 1, of_neg);
-constinit const Operator scale = elementwise("scale", 1, of_scale, "scaled_by");
-constinit const Operator tanh = elementwise("tanh", 1, of_tanh);
-constinit const Operator sigmoid = elementwise("sigmoid", 1, of_sigmoid);
-constinit const Operator relu = elementwise("relu", 1, of_relu);
-constinit const Operator exp = elementwise("exp", 1, of_exp);
-constinit const Operator log = elementwise("log", 1, of_log);
-constinit const Operator square = elementwise("square", 1, of_square);
-constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2);
-constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2);
-constinit const Operator relu_gradient = elementwise("relu_gradient", 2);
-constinit const Operator square_gradient = elementwise("square_gradient", 2);
-constinit const Operator div_gradient = elementwise("div_gradient", 3);
-constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3);
-constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3);
+constinit const Operator add = elementwise("add", 2, 0, of_add);
+constinit const Operator sub = elementwise("sub", 2, 0, of_sub);
+constinit const Operator mul = elementwise("mul", 2, 0b11, of_mul);
+constinit const Operator div = elementwise("div", 2, 0, of_div);
+constinit const Operator maximum = elementwise("maximum", 2, 0, of_maximum);
+constinit const Operator neg = elementwise("neg", 1, 0b1, of_neg);
+constinit const Operator scale = elementwise("scale", 1, 0b1, of_scale, "scaled_by");
+constinit const Operator tanh = elementwise("tanh", 1, 0b1, of_tanh);
+constinit const Operator sigmoid = elementwise("sigmoid", 1, 0, of_sigmoid);
+constinit const Operator relu = elementwise("relu", 1, 0b1, of_relu);
+constinit const Operator exp = elementwise("exp", 1, 0, of_exp);
+constinit const Operator log = elementwise("log", 1, 0, of_log);
+constinit const Operator square = elementwise("square", 1, 0b1, of_square);
+constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10);
+constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11);
+constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11);
+constinit const Operator square_gradient = elementwise("square_gradient", 2, 0b11);
+constinit const Operator div_gradient = elementwise("div_gradient", 3, 0);
+constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100);
+constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100);
 
 constinit const Operator sgd{
     .name = "sgd", .infer = same_shape, .locality = Locality::elementwise, .attributes = "at_rate", .updates = true};

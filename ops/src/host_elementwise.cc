@@ -297,13 +297,13 @@ HWY_AFTER_NAMESPACE();
 namespace windrow {
 
 // The kernels, each named like its operator.
-#define WINDROW_KERNELS(X)                                                                                     \
-  X(add)                                                                                                       \
-  X(sub)                                                                                                       \
-  X(mul) X(div) X(maximum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log) X(square) X(tanh_gradient) \
-      X(sigmoid_gradient) X(relu_gradient) X(square_gradient) X(div_gradient) X(maximum_gradient)              \
-          X(maximum_gradient_strict) X(sgd) X(softmax) X(softmax_gradient) X(softmax_cross_entropy)            \
-              X(softmax_cross_entropy_gradient)
+// clang-format off
+#define WINDROW_KERNELS(X)                                                                                            \
+  X(add) X(sub) X(mul) X(div) X(maximum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log) X(square)           \
+  X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient) X(div_gradient) X(maximum_gradient)        \
+  X(maximum_gradient_strict) X(sgd) X(softmax) X(softmax_gradient) X(softmax_cross_entropy)                           \
+  X(softmax_cross_entropy_gradient)
+// clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)

@@ -65,35 +65,46 @@ constinit const Operator matmul{.name = "matmul",
                                 .infer = infer_matmul,
                                 .gradients = of_matmul,
                                 .locality = Locality::rowwise,
-                                .whole = 0b10};
+                                .whole = 0b10,
+                                .zero = 0b11};
 constinit const Operator matmul_nt{.name = "matmul_nt",
                                    .inputs = 2,
                                    .infer = infer_matmul_nt,
                                    .gradients = of_matmul_nt,
                                    .locality = Locality::rowwise,
-                                   .whole = 0b10};
+                                   .whole = 0b10,
+                                   .zero = 0b11};
 constinit const Operator matmul_tn{.name = "matmul_tn",
                                    .inputs = 2,
                                    .infer = infer_matmul_tn,
                                    .gradients = of_matmul_tn,
-                                   .locality = Locality::sums_rows};
-constinit const Operator transpose{.name = "transpose", .infer = infer_transpose, .gradients = of_transpose};
+                                   .locality = Locality::sums_rows,
+                                   .zero = 0b11};
+constinit const Operator transpose{
+    .name = "transpose", .infer = infer_transpose, .gradients = of_transpose, .zero = 0b1};
 constinit const Operator add_bias{.name = "add_bias",
                                   .inputs = 2,
                                   .infer = infer_add_bias,
                                   .gradients = of_add_bias,
                                   .locality = Locality::rowwise,
                                   .whole = 0b10};
-constinit const Operator column_sum{
-    .name = "column_sum", .infer = infer_column_sum, .gradients = of_column_sum, .locality = Locality::sums_rows};
+constinit const Operator column_sum{.name = "column_sum",
+                                    .infer = infer_column_sum,
+                                    .gradients = of_column_sum,
+                                    .locality = Locality::sums_rows,
+                                    .zero = 0b1};
 constinit const Operator row_sum{
-    .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise};
-constinit const Operator spread_rows{
-    .name = "spread_rows", .infer = infer_spread_rows, .gradients = of_spread_rows, .attributes = "to_rows"};
+    .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise, .zero = 0b1};
+constinit const Operator spread_rows{.name = "spread_rows",
+                                     .infer = infer_spread_rows,
+                                     .gradients = of_spread_rows,
+                                     .zero = 0b1,
+                                     .attributes = "to_rows"};
 constinit const Operator spread_columns{.name = "spread_columns",
                                         .infer = infer_spread_columns,
                                         .gradients = of_spread_columns,
                                         .locality = Locality::rowwise,
+                                        .zero = 0b1,
                                         .attributes = "to_width"};
 
 Attributes to_rows(Rows rows) { return {.made_by = "to_rows", .rows = rows}; }

@@ -33,7 +33,7 @@ Terms of_dropout(const Signature& s) { return {GradientTerm{&dropout, {gradient(
 constinit const Operator softmax{
     .name = "softmax", .infer = same_shape, .gradients = of_softmax, .locality = Locality::rowwise};
 constinit const Operator softmax_gradient{
-    .name = "softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise};
+    .name = "softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise, .zero = 0b11};
 constinit const Operator softmax_cross_entropy{.name = "softmax_cross_entropy",
                                                .index_inputs = 1,
                                                .infer = infer_cross_entropy,
@@ -43,12 +43,14 @@ constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_e
                                                         .inputs = 2,
                                                         .index_inputs = 1,
                                                         .infer = infer_cross_entropy_gradient,
-                                                        .locality = Locality::rowwise};
+                                                        .locality = Locality::rowwise,
+                                                        .zero = 0b10};
 constinit const Operator dropout{.name = "dropout",
                                  .index_inputs = 1,
                                  .infer = infer_dropout,
                                  .gradients = of_dropout,
                                  .locality = Locality::rowwise,
+                                 .zero = 0b1,
                                  .attributes = "dropout_by"};
 
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {

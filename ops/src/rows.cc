@@ -90,18 +90,21 @@ constinit const Operator gather_rows{.name = "gather_rows",
                                      .infer = infer_gather,
                                      .gradients = of_gather,
                                      .locality = Locality::rowwise,
-                                     .whole = 0b1};
+                                     .whole = 0b1,
+                                     .zero = 0b1};
 constinit const Operator embedding{.name = "embedding",
                                    .index_inputs = 1,
                                    .infer = infer_embedding,
                                    .gradients = of_gather,
                                    .locality = Locality::rowwise,
-                                   .whole = 0b1};
+                                   .whole = 0b1,
+                                   .zero = 0b1};
 constinit const Operator scatter_rows{.name = "scatter_rows",
                                       .index_inputs = 1,
                                       .infer = infer_scatter,
                                       .gradients = of_scatter,
                                       .locality = Locality::sums_rows,
+                                      .zero = 0b1,
                                       .attributes = "to_rows"};
 constinit const Operator concat{.name = "concat",
                                 .inputs = Operator::any_number,
@@ -112,11 +115,13 @@ constinit const Operator slice{.name = "slice",
                                .infer = infer_slice,
                                .gradients = of_slice,
                                .locality = Locality::rowwise,
+                               .zero = 0b1,
                                .attributes = "columns"};
 constinit const Operator place{.name = "place",
                                .infer = infer_place,
                                .gradients = of_place,
                                .locality = Locality::rowwise,
+                               .zero = 0b1,
                                .attributes = "at_column"};
 
 /// A reduction of the rows of each segment.
@@ -126,7 +131,8 @@ static consteval Operator reduction(OpName name, Terms (*gradients)(const Signat
           .infer = infer_segments,
           .gradients = gradients,
           .locality = Locality::rowwise,
-          .whole = 0b1};
+          .whole = 0b1,
+          .zero = 0b1};
 }
 constinit const Operator segment_sum = reduction("segment_sum", of_segment_sum);
 constinit const Operator segment_mean = reduction("segment_mean", of_segment_mean);
@@ -137,12 +143,14 @@ constinit const Operator segment_spread{.name = "segment_spread",
                                         .infer = infer_segment_spread,
                                         .gradients = of_segment_spread,
                                         .locality = Locality::sums_rows,
+                                        .zero = 0b1,
                                         .attributes = "to_rows"};
 constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
                                              .index_inputs = 1,
                                              .infer = infer_segment_spread,
                                              .gradients = of_segment_spread_mean,
                                              .locality = Locality::sums_rows,
+                                             .zero = 0b1,
                                              .attributes = "to_rows"};
 constinit const Operator segment_max_gradient{
     .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};

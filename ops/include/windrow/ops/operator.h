@@ -111,6 +111,8 @@ struct Operator {
   Locality locality = Locality::mixed;
   /// For rowwise: bit k is set if each row needs all of operand k, a parameter or the rows to be gathered from.
   unsigned whole = 0;
+  /// Bit k is set if the result is zero wherever all of operand k is zero; what is known to be zero is not computed.
+  unsigned zero = 0;
   /// The function that makes its attributes; empty if it has none.
   std::string_view attributes = {};
   /// It changes what its result held: for Write::add only.

@@ -1,0 +1,103 @@
+// Expressions of one vertex: what the body of a vertex function computes with.
+//
+// An expression stands for a value that each vertex of a batch has, of the width that its type says; nothing is
+// computed while a vertex function is traced. Parameters enter expressions as they are.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+
+namespace ir {
+class Trace;
+}
+
+/// A handle to a value of the function that is being traced. To use it after the trace, or in another one, throws
+/// MisuseError.
+class Expr {
+ public:
+  const Type& type() const { return type_; }
+  Index width() const { return type_.width; }
+
+ private:
+  friend class ir::Trace;
+  friend class Operand;
+  Expr(std::weak_ptr<ir::Trace> trace, std::int32_t value, Type type)
+      : trace_(std::move(trace)), value_(value), type_(type) {}
+
+  std::weak_ptr<ir::Trace> trace_;
+  std::int32_t value_;
+  Type type_;
+};
+
+/// The same for int32 columns that were pulled.
+class IndexExpr {
+ public:
+  Index width() const { return width_; }
+
+ private:
+  friend class ir::Trace;
+  IndexExpr(std::weak_ptr<ir::Trace> trace, std::size_t pull, Index width)
+      : trace_(std::move(trace)), pull_(pull), width_(width) {}
+
+  std::weak_ptr<ir::Trace> trace_;
+  std::size_t pull_;
+  Index width_;
+};
+
+/// An expression or a parameter.
+class Operand {
+ public:
+  Operand(const Expr& expr) : trace_(expr.trace_), value_(expr.value_), type_(expr.type_) {}
+  Operand(const Parameter& parameter);
+  const Type& type() const { return type_; }
+
+ private:
+  friend class ir::Trace;
+
+  std::weak_ptr<ir::Trace> trace_;  // empty for a parameter
+  std::int32_t value_ = -1;
+  std::uint64_t set_ = 0;
+  std::size_t parameter_ = 0;
+  Type type_;
+};
+
+/// Any operator, also one's own. It must compute a vertex from that vertex alone: elementwise or rowwise, with whole
+/// operands that are parameters. Throws MisuseError, naming the vertex function, the operator and the shapes, if that
+/// is not so or if they do not fit.
+Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
+           const Attributes& attributes = {});
+Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
+           const Attributes& attributes = {});
+
+// The operators of operators.h by their names. `+` of a vertex's value and a parameter of one row is add_bias.
+Expr operator+(const Operand& x, const Operand& y);
+Expr operator-(const Operand& x, const Operand& y);
+Expr operator*(const Operand& x, const Operand& y);
+Expr operator/(const Operand& x, const Operand& y);
+Expr operator-(const Expr& x);
+Expr operator*(double factor, const Expr& x);
+Expr maximum(const Operand& x, const Operand& y);
+Expr tanh(const Expr& x);
+Expr sigmoid(const Expr& x);
+Expr relu(const Expr& x);
+Expr exp(const Expr& x);
+Expr log(const Expr& x);
+Expr square(const Expr& x);
+Expr matmul(const Operand& x, const Operand& w);
+Expr concat(std::initializer_list<Operand> parts);
+/// Columns [begin, end).
+Expr slice(const Expr& x, Index begin, Index end);
+Expr row_sum(const Expr& x);
+Expr softmax(const Expr& x);
+Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label);
+Expr embedding(const Operand& table, const IndexExpr& row);
+/// The mask is drawn from three keys a vertex; see op::dropout.
+Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
+
+}  // namespace windrow

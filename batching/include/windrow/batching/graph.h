@@ -1,0 +1,61 @@
+// Input graphs: which vertex consumes which, and what each vertex is given.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/vertex_function.h"
+#include "windrow/ops/matrix.h"
+
+namespace windrow {
+
+/// No child at this place.
+inline constexpr std::int32_t no_child = -1;
+
+/// A graph as its reader delivers it. Vertices are numbered from 0, in any order.
+struct GraphData {
+  /// Children in CSR: those of vertex v are children[child_begin[v]] ... children[child_begin[v + 1] - 1], the first
+  /// being child 0. One more than there are vertices; {0} for none.
+  std::vector<std::int32_t> child_begin = {0};
+  std::vector<std::int32_t> children;  ///< vertices, or no_child
+  /// Of each name that the vertex function pulls: the rows of all vertices, one behind the other.
+  std::map<std::string, std::vector<std::int32_t>> indices;
+  std::map<std::string, std::vector<float>> values;
+};
+
+/// A checked graph with its levels: a vertex is one level above its highest child, a vertex without children on level
+/// 0. Immutable; for the vertex function it was made for.
+class Graph {
+ public:
+  /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
+  /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors.
+  Graph(const VertexFunction& function, GraphData data, const std::string& name = "graph");
+
+  std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
+  std::int32_t levels() const { return levels_; }
+  std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
+  std::int64_t edges() const { return static_cast<std::int64_t>(children_.size()); }
+
+ private:
+  friend struct Layout;
+  friend class Runner;
+  void check_children(const GraphData& data, std::size_t arity);
+  void find_levels();
+  void take_inputs(GraphData& data);
+  void find_types(const GraphData& data);
+
+  std::string name_;
+  std::shared_ptr<const ir::Function> function_;
+  std::int32_t levels_ = 0;
+  std::vector<std::int32_t> level_;
+  std::vector<std::int32_t> child_begin_, children_;  // CSR without gaps
+  std::vector<std::uint32_t> types_;                  // the distinct types, see ir.h
+  std::vector<std::uint16_t> type_of_;                // of each vertex, a place in types_
+  std::vector<std::vector<std::int32_t>> indices_;    // by number of the index pull
+  std::vector<std::vector<float>> values_;            // by number of the pull
+};
+
+}  // namespace windrow

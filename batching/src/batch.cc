@@ -1,0 +1,285 @@
+#include "batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+bool finite(Matrix<const float> x) {
+  for (Index r = 0; r < x.rows; ++r) {
+    for (Index c = 0; c < x.width; ++c) {
+      if (!std::isfinite(x.row(r)[c])) return false;
+    }
+  }
+  return true;
+}
+
+void fill(Matrix<float> out, float value, Write write) {
+  for (Index r = 0; r < out.rows; ++r) {
+    for (Index c = 0; c < out.width; ++c) {
+      float& to = out.row(r)[c];
+      to = write == Write::add ? to + value : value;
+    }
+  }
+}
+
+}  // namespace
+
+Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+             Options options)
+    : device_(device),
+      plan_(std::move(plan)),
+      layout_(std::move(layout)),
+      tensors_(std::move(tensors)),
+      options_(options) {
+  map_memory();
+  for (Index g = 0; g < layout_.groups; ++g) groups_.push_back(device_.engine->new_var("group of samples"));
+}
+
+Batch::~Batch() {
+  for (Var group : groups_) device_.engine->retire(group);
+}
+
+void Batch::map_memory() {
+  Index size = 0;
+  const auto take = [&](Index elements) {
+    const Index offset = size;
+    size += static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
+    return offset;
+  };
+  Index scratch = 0;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    auto& arenas = arenas_.emplace_back();
+    for (Index width : plan_->types[t].arenas) arenas.push_back(take(layout_.types[t].rows * width));
+    scratch = std::max(scratch, plan_->types[t].scratch);
+  }
+  for (const ir::Field& state : plan_->program.function->states) {
+    states_.push_back(take(layout_.edges * state.width));
+    gradients_.push_back(plan_->training ? take(layout_.edges * state.width) : 0);
+  }
+  for (Index g = 0; g < layout_.groups; ++g) scratch_.push_back(take(scratch));
+  memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
+                                     OpName("minibatch"));
+}
+
+void Batch::take_memory() { data_ = reinterpret_cast<float*>(memory_->bytes().write()); }
+
+Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) const {
+  const bool by_level = stage.phase == Phase::level || stage.phase == Phase::back_level;
+  const Index first = by_level ? stage.level : 0, last = by_level ? stage.level : layout_.levels - 1;
+  return {layout_.begin(type, group, first), layout_.begin(type, group, last + 1)};
+}
+
+// --- Steps
+
+void Batch::run(Index group, const Stage& stage) {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
+    if (segments.empty()) continue;
+    const Range rows = range(t, group, stage);
+    for (Index begin = rows.begin; begin < rows.end;) {
+      const Index end = rows.end - begin > options_.batch_rows ? begin + options_.batch_rows : rows.end;
+      for (const Segment& segment : segments) run_segment(t, group, segment, {begin, end});
+      begin = end;
+    }
+  }
+}
+
+void Batch::run_segment(std::size_t type, Index group, const Segment& segment, Range rows) {
+  const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
+  for (Index begin = rows.begin; begin < rows.end; begin += at_once) {
+    const Range part{begin, std::min(begin + at_once, rows.end)};
+    for (const Step& step : segment.steps) run_step(type, group, step, part);
+  }
+}
+
+void Batch::run_step(std::size_t type, Index group, const Step& step, Range rows) {
+  switch (step.does) {
+    case Step::Does::kernel:
+      return run_kernel(type, group, step, rows, place(type, group, step.out, rows));
+    case Step::Does::fill:
+      return fill(place(type, group, step.out, rows), step.constant, step.write);
+    case Step::Does::scatter:
+      return scatter(type, step, operand(type, group, step.in[0], rows), rows);
+    case Step::Does::incoming:
+      return take_incoming(type, step, place(type, group, step.out, rows), rows);
+  }
+}
+
+void Batch::run_kernel(std::size_t type, Index group, const Step& step, Range rows, Matrix<float> out) {
+  constexpr std::size_t usual = 8;
+  std::array<Matrix<const float>, usual> few;
+  std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
+  const std::span<Matrix<const float>> in(many.empty() ? few.data() : many.data(), step.in.size());
+  for (std::size_t k = 0; k < in.size(); ++k) in[k] = operand(type, group, step.in[k], rows);
+  std::array<Matrix<const std::int32_t>, usual> indices;
+  if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
+  for (std::size_t k = 0; k < step.indices.size(); ++k) {
+    const Index width = plan_->program.function->index_pulls[step.indices[k]].width;
+    const std::int32_t* first = layout_.types[type].indices[step.indices[k]].data();
+    indices[k] = {first + rows.begin * width, rows.end - rows.begin, width, width};
+  }
+  step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
+}
+
+void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows) {
+  const TypeRows& here = layout_.types[type];
+  const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
+  for (Index r = rows.begin; r < rows.end; ++r) {
+    const std::int32_t to = here.slot[static_cast<std::size_t>(r)];
+    if (to >= 0) std::memcpy(slot(states_, step.state, to), from.row(r - rows.begin), bytes);
+  }
+  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin), 0};
+  auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
+  for (; more != here.further.end() && more->row < rows.end; ++more) {
+    std::memcpy(slot(states_, step.state, more->slot), from.row(more->row - rows.begin), bytes);
+  }
+}
+
+void Batch::take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows) {
+  const TypeRows& here = layout_.types[type];
+  const auto add = [&](float* row, std::int32_t from) {
+    const float* gradient = slot(gradients_, step.state, from);
+    for (Index c = 0; c < to.width; ++c) row[c] += gradient[c];
+  };
+  for (Index r = rows.begin; r < rows.end; ++r) {
+    float* row = to.row(r - rows.begin);
+    const std::int32_t from = here.slot[static_cast<std::size_t>(r)];
+    if (step.write == Write::add) {
+      if (from >= 0) add(row, from);
+    } else if (from >= 0) {
+      std::copy_n(slot(gradients_, step.state, from), to.width, row);
+    } else {
+      std::fill_n(row, to.width, 0.0f);
+    }
+  }
+  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin), 0};
+  auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
+  for (; more != here.further.end() && more->row < rows.end; ++more) add(to.row(more->row - rows.begin), more->slot);
+}
+
+// --- Places
+
+float* Batch::slot(const std::vector<Index>& states, std::size_t state, Index slot) const {
+  return data_ + states[state] + slot * plan_->program.function->states[state].width;
+}
+
+Matrix<float> Batch::place(std::size_t type, Index group, const Place& place, Range rows) const {
+  const TypePlan& plan = plan_->types[type];
+  const Index count = rows.end - rows.begin;
+  switch (place.in) {
+    case Place::In::arena: {
+      const Index width = plan.arenas[place.number];
+      return {data_ + arenas_[type][place.number] + rows.begin * width + place.column, count, place.width, width};
+    }
+    case Place::In::tile: {
+      const TypePlan::Tile& tile = plan.tiles[place.number];
+      const Index scratch = scratch_[static_cast<std::size_t>(group)];
+      return {data_ + scratch + tile.offset + place.column, count, place.width, tile.width};
+    }
+    case Place::In::state:
+    case Place::In::state_gradient: {
+      const auto& states = place.in == Place::In::state ? states_ : gradients_;
+      const Index first = layout_.types[type].first_slot + rows.begin * plan.children;
+      const Index stride = plan.children * plan_->program.function->states[place.number].width;
+      return {slot(states, place.number, first) + place.column, count, place.width, stride};
+    }
+    default:
+      throw Error("a step writes what is only read");
+  }
+}
+
+Matrix<const float> Batch::operand(std::size_t type, Index group, const Place& from, Range rows) const {
+  if (from.in == Place::In::tensor) {
+    Matrix<const float> whole = tensors_[from.number].view().read();
+    return {whole.data + from.column, whole.rows, from.width, whole.stride};
+  }
+  if (from.in == Place::In::pull) {
+    const Index width = plan_->program.function->pulls[from.number].width;
+    const float* first = layout_.types[type].values[from.number].data();
+    return {first + rows.begin * width + from.column, rows.end - rows.begin, from.width, width};
+  }
+  return place(type, group, from, rows);
+}
+
+// --- What belongs to no vertex, and the end
+
+void Batch::run(const TensorStep& tensor_step) {
+  const Step& step = tensor_step.step;
+  const Tensor& tensor = tensors_[tensor_step.out];
+  Matrix<float> out = step.write == Write::add ? tensor.view().update() : tensor.view().write();
+  out = {out.data + step.out.column, out.rows, step.out.width, out.stride};
+  if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
+  if (tensor_step.vertex_type < 0) return run_kernel(0, 0, step, {0, 0}, out);
+  const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
+  const Index rows = layout_.types[type].rows;
+  if (options_.batch_rows >= rows || plan_->program.at(step.node).op->locality != Locality::sums_rows) {
+    return run_kernel(type, 0, step, {0, rows}, out);
+  }
+  Step part = step;
+  for (Index begin = 0; begin < rows; begin += options_.batch_rows, part.write = Write::add) {
+    run_kernel(type, 0, part, {begin, std::min(begin + options_.batch_rows, rows)}, out);
+  }
+}
+
+Tensor Batch::rows_of(const Plan::Rows& rows) const {
+  const auto type = static_cast<std::size_t>(rows.vertex_type);
+  const Index offset = arenas_[type][rows.rows.number];
+  const Index width = plan_->types[type].arenas[rows.rows.number];
+  return Tensor(memory_, layout_.types[type].rows, width, offset)
+      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
+}
+
+void Batch::finish() {
+  double sum = 0;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const Range all{0, layout_.types[t].rows};
+    for (const Place& loss : plan_->types[t].losses) {
+      const Matrix<const float> values = operand(t, 0, loss, all);
+      for (Index r = 0; r < values.rows; ++r) sum += *values.row(r);
+    }
+  }
+  if (!std::isfinite(sum)) {
+    throw Error("minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name +
+                ": the loss is " + std::to_string(sum) + ", expected a finite number; " + first_not_finite());
+  }
+  loss_ = sum;
+}
+
+std::string Batch::first_not_finite() const {
+  const ir::Program& program = plan_->program;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (plan_->tensors[i].is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
+      return "parameter " + std::to_string(plan_->tensors[i].number) + " is not finite";
+    }
+  }
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    for (const auto& segments : plan_->types[t].phases) {
+      for (const Segment& segment : segments) {
+        for (const Step& step : segment.steps) {
+          const bool kept = step.does == Step::Does::kernel && step.out.in == Place::In::arena;
+          if (kept && !finite(place(t, 0, step.out, {0, layout_.types[t].rows}))) {
+            return "the first to give another was '" + std::string(program.at(step.node).op->name.text()) + "'";
+          }
+        }
+      }
+    }
+  }
+  return "no operator gave another";
+}
+
+void Batch::collect(std::size_t push, Matrix<float> out) const {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    const Matrix<const float> from = operand(t, 0, plan_->types[t].pushes[push], {0, type.rows});
+    for (Index r = 0; r < from.rows; ++r) {
+      std::copy_n(from.row(r), from.width, out.row(type.vertex[static_cast<std::size_t>(r)]));
+    }
+  }
+}
+
+}  // namespace windrow

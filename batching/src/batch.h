@@ -1,0 +1,93 @@
+// A minibatch on its way: its memory, and what its ops do when they run.
+//
+// Memory is one buffer. An op of a group mutates the group's variable and reads the buffer's, which the first op of all
+// overwrites and the last one mutates; from there on all that the groups wrote stands behind the buffer's variable.
+// Groups write different rows, so they need no order among themselves.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layout.h"
+#include "plan.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/device.h"
+#include "windrow/ops/tensor.h"
+
+namespace windrow {
+
+/// A part of the work of one group: a phase, and the level for phases that go by levels.
+struct Stage {
+  Phase phase;
+  Index level = 0;
+};
+
+/// Pushed by the runner, used by ops; ends with the last op that holds it.
+class Batch {
+ public:
+  struct Options {
+    std::int64_t number;  // of the minibatch, for errors
+    Index batch_rows;
+  };
+  Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+        Options options);
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  const Plan& plan() const { return *plan_; }
+  const Layout& layout() const { return layout_; }
+  const Device& device() const { return device_; }
+  const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
+  Var memory() const { return memory_->var(); }
+  Var group(Index number) const { return groups_[static_cast<std::size_t>(number)]; }
+
+  /// The rows of a type that belong to a stage of a group.
+  struct Range {
+    Index begin, end;
+  };
+  Range range(std::size_t type, Index group, const Stage& stage) const;
+
+  // What ops do; each under the accesses that the comment above asks for.
+  void take_memory();
+  void run(Index group, const Stage& stage);
+  void run(const TensorStep& step);
+  /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
+  void finish();
+  void collect(std::size_t push, Matrix<float> out) const;
+  /// Valid after finish().
+  double loss() const { return loss_; }
+
+  /// The rows of a lookup's gradient, as a tensor in the buffer.
+  Tensor rows_of(const Plan::Rows& rows) const;
+
+ private:
+  void map_memory();
+  void run_segment(std::size_t type, Index group, const Segment& segment, Range rows);
+  void run_step(std::size_t type, Index group, const Step& step, Range rows);
+  void scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows);
+  void take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows);
+  void run_kernel(std::size_t type, Index group, const Step& step, Range rows, Matrix<float> out);
+  Matrix<float> place(std::size_t type, Index group, const Place& place, Range rows) const;
+  Matrix<const float> operand(std::size_t type, Index group, const Place& place, Range rows) const;
+  float* slot(const std::vector<Index>& states, std::size_t state, Index slot) const;
+  std::string first_not_finite() const;
+
+  const Device device_;
+  const std::shared_ptr<const Plan> plan_;
+  const Layout layout_;
+  const std::vector<Tensor> tensors_;  // by number in the plan
+  const Options options_;
+  std::shared_ptr<Buffer> memory_;
+  std::vector<Var> groups_;
+  // Offsets into the buffer, in elements.
+  std::vector<std::vector<Index>> arenas_;  // by type and arena
+  std::vector<Index> states_, gradients_;   // by state
+  std::vector<Index> scratch_;              // by group
+  float* data_ = nullptr;                   // written by take_memory()
+  double loss_ = 0;                         // written by finish()
+};
+
+}  // namespace windrow

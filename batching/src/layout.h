@@ -1,0 +1,61 @@
+// Layouts: every vertex's row and every edge's slot in a minibatch, fixed before anything runs. Pure data.
+//
+// The vertices of a type are rows, ordered by group of samples, then by level, so that what can run together is
+// neighbours. The edges are slots, ordered by consumer: a state is written into the slots of the edges to its
+// consumers, so that a consumer finds its children's states side by side.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "windrow/batching/graph.h"
+
+namespace windrow {
+
+struct TypeRows {
+  Index rows = 0;
+  /// The first row of each group and level, group by group; the number of rows at the end.
+  std::vector<Index> begin;
+  Index first_slot = 0;
+  /// Of each row: the slot of the edge to its consumer, -1 for none.
+  std::vector<std::int32_t> slot;
+  /// Further consumers: row and slot, in ascending order.
+  struct Further {
+    std::int32_t row, slot;
+    friend auto operator<=>(const Further&, const Further&) = default;
+  };
+  std::vector<Further> further;
+  /// Of each row: its vertex, counted through all graphs.
+  std::vector<std::int32_t> vertex;
+  /// Inputs in the order of the rows, by number of the pull; empty where nothing reads them.
+  std::vector<std::vector<std::int32_t>> indices;
+  std::vector<std::vector<float>> values;
+};
+
+struct Plan;
+
+struct Layout {
+  Index groups = 0, levels = 0, vertices = 0, edges = 0;
+  std::vector<TypeRows> types;  // as in the plan
+
+  /// `groups` at most, each of at least about `group_vertices`.
+  static Layout make(std::span<const Graph* const> graphs, const Plan& plan, Index groups, Index group_vertices);
+
+  Index begin(std::size_t type, Index group, Index level) const {
+    return types[type].begin[static_cast<std::size_t>(group * levels + level)];
+  }
+
+ private:
+  void divide(std::span<const Graph* const> graphs, Index groups, Index group_vertices);
+  void count(std::span<const Graph* const> graphs, const Plan& plan);
+  void place_rows(std::span<const Graph* const> graphs, const Plan& plan);
+  void place_slots(std::span<const Graph* const> graphs);
+  static std::vector<std::uint32_t> types_of(const Graph& graph, const Plan& plan);
+
+  std::vector<Index> group_of_;                           // by graph
+  std::vector<std::vector<std::uint32_t>> type_numbers_;  // by graph: its types as numbers of the plan's
+  std::vector<std::int32_t> row_of_;                      // by vertex, counted through all graphs
+};
+
+}  // namespace windrow

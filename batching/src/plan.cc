@@ -1,0 +1,373 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "phases.h"
+#include "placement.h"
+#include "windrow/memory/allocator.h"
+#include "windrow/ops/operators.h"
+#include "writes.h"
+
+namespace windrow {
+namespace {
+
+using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
+
+/// What the elements of a tile's rows may take, so that they stay in the first-level cache. A guess that perf/ bears
+/// out.
+constexpr Index tile_bytes = 48 * 1024;
+
+/// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.
+bool heavy(const Program& program, const Node& node) {
+  if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
+  for (std::size_t k = 0; k < node.in.size(); ++k) {
+    const Type& type = program.at(node.in[k]).type;
+    if (type.rows.counted() && type.rows != Rows::count(1)) return true;
+  }
+  return false;
+}
+
+/// Elements, rounded up so that what follows is aligned.
+Index aligned(Index elements) {
+  return static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
+}
+
+class Planner {
+ public:
+  Planner(Program program, bool training, const KernelTable<float>& kernels)
+      : kernels_(kernels),
+        plan_{.program = std::move(program), .training = training},
+        phases_(phases_of(plan_.program)),
+        roots_(plan_.program) {}
+
+  Plan run() {
+    for (std::size_t t = 0; t < plan_.program.types.size(); ++t) plan_type(static_cast<int>(t));
+    plan_tensors();
+    note_what_is_read_outside();
+    place_all();
+    for (TypePlan& type : plan_.types) settle_type(type);
+    settle_tensors();
+    return std::move(plan_);
+  }
+
+ private:
+  const Program& program() const { return plan_.program; }
+  const Node& node(Value value) const { return program().at(value); }
+
+  /// A place by its root, to be settled when all steps are known.
+  Place provisional(Value value) const {
+    const Roots::Part part = roots_.of(value);
+    return {Place::In::arena, at(part.root), part.column, node(value).type.width};
+  }
+
+  // --- Steps of nodes
+
+  std::vector<Step> steps_of(Value value) const {
+    const Node& n = node(value);
+    if (roots_.is_view(value)) return {};
+    switch (n.code) {
+      case Code::apply:
+        return {kernel_step(value)};
+      case Code::fill:
+        return {{.does = Step::Does::fill,
+                 .node = value,
+                 .out = provisional(value),
+                 .constant = static_cast<float>(n.constant)}};
+      case Code::incoming:
+        return {{.does = Step::Does::incoming, .node = value, .out = provisional(value), .state = n.number}};
+      case Code::scatter:
+        return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
+      case Code::sum:
+      case Code::send:
+      case Code::gradient:
+        return copies_into(value);
+      default:
+        return {};
+    }
+  }
+
+  Step kernel_step(Value value) const {
+    const Node& n = node(value);
+    const bool local = n.op->locality == Locality::elementwise || n.op->locality == Locality::rowwise;
+    if (n.of_vertices() && !local) {
+      throw MisuseError(program().function->name + ": " + std::string(n.op->name.text()) +
+                        " mixes the rows of a batch; expected gradients that are elementwise or rowwise");
+    }
+    Step step{.does = Step::Does::kernel,
+              .node = value,
+              .kernel = kernels_.find(*n.op),
+              .attributes = n.attributes,
+              .indices = n.indices,
+              .out = provisional(value)};
+    for (Value in : n.in) step.in.push_back(provisional(in));
+    if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
+    if (n.is(op::matmul_tn)) step.flops_a_row = 2 * node(n.in[0]).type.width * node(n.in[1]).type.width;
+    return step;
+  }
+
+  /// The parts of a sum that are not computed in its place.
+  std::vector<Step> copies_into(Value sum) const {
+    const Node& n = node(sum);
+    const Place whole = provisional(sum);
+    std::vector<Step> steps;
+    for (std::size_t k = 0; k < n.in.size(); ++k) {
+      if (roots_.joins(n.in[k])) continue;
+      const Place from = provisional(n.in[k]);
+      steps.push_back({.does = Step::Does::kernel,
+                       .node = sum,
+                       .kernel = kernels_.find(op::scale),
+                       .attributes = op::scaled_by(1),
+                       .in = {from},
+                       .out = {whole.in, whole.number, whole.column + n.at[k], from.width}});
+    }
+    if (n.in.empty()) steps.push_back({.does = Step::Does::fill, .node = sum, .out = whole});
+    return steps;
+  }
+
+  // --- Segments
+
+  void plan_type(int t) {
+    TypePlan& type = plan_.types.emplace_back();
+    type.children = ir::children(*program().function, program().types[static_cast<std::size_t>(t)]);
+    for (std::size_t p = 0; p < phase_count; ++p) {
+      std::vector<Value> tasks;
+      for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+        const bool here = program().nodes[i].vertex_type == t && phases_[i] == static_cast<Phase>(p);
+        if (here && program().nodes[i].of_vertices()) tasks.push_back(static_cast<Value>(i));
+      }
+      type.phases[p] = segments_of(std::move(tasks));
+    }
+  }
+
+  /// Alternates between all that can be done tile by tile and all that is heavy, until nothing is left.
+  std::vector<Segment> segments_of(std::vector<Value> tasks) const {
+    std::vector<Segment> segments;
+    for (bool tiled = true; !tasks.empty(); tiled = !tiled) {
+      Segment segment{.tiled = tiled};
+      std::vector<Value> left;
+      for (Value task : tasks) {
+        const auto& in = node(task).in;
+        const bool ready = std::none_of(in.begin(), in.end(), [&](Value value) {
+          return std::find(left.begin(), left.end(), value) != left.end();
+        });
+        if (!ready || heavy(program(), node(task)) == tiled) {
+          left.push_back(task);
+          continue;
+        }
+        for (Step& step : steps_of(task)) segment.steps.push_back(std::move(step));
+      }
+      tasks = std::move(left);
+      if (!segment.steps.empty()) segments.push_back(std::move(segment));
+    }
+    return segments;
+  }
+
+  // --- What belongs to no vertex
+
+  void plan_tensors() {
+    std::vector<char> after(program().nodes.size(), 0);
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& n = program().nodes[i];
+      if (n.of_vertices()) {
+        after[i] = 1;
+        continue;
+      }
+      int summed = -1;
+      for (Value in : n.in) {
+        after[i] |= after[at(in)];
+        if (node(in).of_vertices()) summed = node(in).vertex_type;
+      }
+      for (Step& step : steps_of(static_cast<Value>(i))) {
+        (after[i] ? plan_.after : plan_.before).push_back({std::move(step), summed, 0});
+      }
+    }
+  }
+
+  // --- Places
+
+  void note_what_is_read_outside() {
+    read_outside_.assign(program().nodes.size(), 0);
+    const auto note = [&](Value value) { read_outside_[at(roots_.of(value).root)] = 1; };
+    for (const auto& losses : program().losses) std::for_each(losses.begin(), losses.end(), note);
+    for (const auto& pushes : program().pushes) std::for_each(pushes.begin(), pushes.end(), note);
+    for (const auto& rows : program().rows) note(rows.rows);
+    for (const auto* list : {&plan_.before, &plan_.after}) {
+      for (const TensorStep& tensor_step : *list) {
+        for (const Place& place : tensor_step.step.in) read_outside_[place.number] = 1;
+      }
+    }
+  }
+
+  /// Decides for each root where it lies.
+  void place_all() {
+    std::vector<std::set<const Segment*>> touched_by(program().nodes.size());
+    for (const TypePlan& type : plan_.types) {
+      for (const auto& segments : type.phases) {
+        for (const Segment& segment : segments) {
+          for (const Step& step : segment.steps) {
+            for (const Place& place : step.in) touched_by[place.number].insert(&segment);
+            if (step.does != Step::Does::scatter) touched_by[step.out.number].insert(&segment);
+          }
+        }
+      }
+    }
+    homes_.resize(program().nodes.size());
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      if (roots_.of(static_cast<Value>(i)).root != static_cast<Value>(i)) continue;
+      const bool local = touched_by[i].size() == 1 && (*touched_by[i].begin())->tiled && !read_outside_[i];
+      homes_[i] = home_of(static_cast<Value>(i), local);
+    }
+  }
+
+  Place home_of(Value root, bool local) {
+    const Node& n = node(root);
+    const Index width = n.type.width;
+    if (!n.of_vertices()) return {Place::In::tensor, tensor_of(n), 0, width};
+    if (n.code == Code::gather) return {Place::In::state, n.number, 0, width};
+    if (n.code == Code::send) return {Place::In::state_gradient, n.number, 0, width};
+    if (n.code == Code::pull) return {Place::In::pull, n.number, 0, width};
+    if (n.code == Code::scatter) return {};
+    TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+    if (local) {
+      type.tiles.push_back({width});
+      return {Place::In::tile, type.tiles.size() - 1, 0, width};
+    }
+    type.arenas.push_back(width);
+    return {Place::In::arena, type.arenas.size() - 1, 0, width};
+  }
+
+  std::size_t tensor_of(const Node& n) {
+    using Is = TensorSpec::Is;
+    const Is is = n.code == Code::parameter ? Is::parameter : n.code == Code::gradient ? Is::gradient : Is::derived;
+    plan_.tensors.push_back({is, is == Is::derived ? 0 : n.number, n.type.rows.number(), n.type.width});
+    return plan_.tensors.size() - 1;
+  }
+
+  void settle(Place& place) const {
+    const Place& home = homes_[place.number];
+    place.in = home.in;
+    place.number = home.number;
+  }
+
+  Place settled(Value value) const {
+    Place place = provisional(value);
+    settle(place);
+    return place;
+  }
+
+  // --- Steps settled
+
+  void settle_step(Step& step) const {
+    for (Place& place : step.in) settle(place);
+    if (step.does != Step::Does::scatter) settle(step.out);
+  }
+
+  void settle_type(TypePlan& type) {
+    const auto t = static_cast<std::size_t>(&type - plan_.types.data());
+    Writes writes(program());
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) {
+        for (const Step& step : segment.steps) writes.announce(step);
+      }
+    }
+    writes.all_announced();
+    type.pulls_values.assign(program().function->pulls.size(), 0);
+    type.pulls_indices.assign(program().function->index_pulls.size(), 0);
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) {
+        std::vector<Step> steps;
+        for (Step& step : segment.steps) {
+          for (Step& one : writes.decide(std::move(step))) steps.push_back(std::move(one));
+        }
+        segment.steps = std::move(steps);
+        for (Step& step : segment.steps) settle_step(step);
+        segment.tile_rows = tile_rows(segment);
+        arrange_tiles(type, segment);
+        note_pulls(type, segment.steps);
+      }
+    }
+    for (Value loss : program().losses[t]) type.losses.push_back(settled(loss));
+    for (Value push : program().pushes[t]) type.pushes.push_back(settled(push));
+    for (const Place& place : type.losses) note_pull(type, place);
+    for (const Place& place : type.pushes) note_pull(type, place);
+  }
+
+  static void note_pull(TypePlan& type, const Place& place) {
+    if (place.in == Place::In::pull) type.pulls_values[place.number] = 1;
+  }
+  static void note_pulls(TypePlan& type, const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      for (const Place& place : step.in) note_pull(type, place);
+      for (std::size_t pull : step.indices) type.pulls_indices[pull] = 1;
+    }
+  }
+
+  static Index tile_rows(const Segment& segment) {
+    std::set<std::tuple<Place::In, std::size_t, Index, Index>> places;
+    for (const Step& step : segment.steps) {
+      for (const Place& p : step.in) {
+        if (p.in != Place::In::tensor) places.insert({p.in, p.number, p.column, p.width});
+      }
+      places.insert({step.out.in, step.out.number, step.out.column, step.out.width});
+    }
+    Index width = 1;
+    for (const auto& place : places) width += std::get<3>(place);
+    return std::max<Index>(1, tile_bytes / (width * static_cast<Index>(sizeof(float))));
+  }
+
+  /// Tiles of one segment lie one behind the other; those of another one may take their place.
+  static void arrange_tiles(TypePlan& type, const Segment& segment) {
+    std::set<std::size_t> tiles;
+    for (const Step& step : segment.steps) {
+      if (step.out.in == Place::In::tile && step.does != Step::Does::scatter) tiles.insert(step.out.number);
+    }
+    Index offset = 0;
+    for (std::size_t tile : tiles) {
+      type.tiles[tile].offset = offset;
+      offset += aligned(type.tiles[tile].width * segment.tile_rows);
+    }
+    type.scratch = std::max(type.scratch, offset);
+  }
+
+  void settle_tensors() {
+    Writes writes(program());
+    for (const auto* list : {&plan_.before, &plan_.after}) {
+      for (const TensorStep& one : *list) writes.announce(one.step);
+    }
+    writes.all_announced();
+    for (auto* list : {&plan_.before, &plan_.after}) {
+      std::vector<TensorStep> settled_steps;
+      for (TensorStep& one : *list) {
+        for (Step& step : writes.decide(std::move(one.step))) {
+          settle_step(step);
+          const int vertex_type = step.does == Step::Does::kernel ? one.vertex_type : -1;
+          const std::size_t out = step.out.number;
+          if (vertex_type >= 0) note_pulls(plan_.types[static_cast<std::size_t>(vertex_type)], {step});
+          settled_steps.push_back({std::move(step), vertex_type, out});
+        }
+      }
+      *list = std::move(settled_steps);
+    }
+    for (const auto& rows : program().rows) {
+      const int t = node(rows.rows).vertex_type;
+      plan_.rows.push_back({rows.parameter, rows.index_pull, t, settled(rows.rows)});
+      plan_.types[static_cast<std::size_t>(t)].pulls_indices[rows.index_pull] = 1;
+    }
+  }
+
+  const KernelTable<float>& kernels_;
+  Plan plan_;
+  std::vector<Phase> phases_;
+  Roots roots_;
+  std::vector<char> read_outside_;  // by root
+  std::vector<Place> homes_;        // by root
+};
+
+}  // namespace
+
+Plan make_plan(Program program, bool training, const KernelTable<float>& kernels) {
+  return Planner(std::move(program), training, kernels).run();
+}
+
+}  // namespace windrow

@@ -1,0 +1,110 @@
+// Plans: where each value of a program lies, and in which steps, segments and phases it is computed.
+//
+// A plan knows no sizes: it serves every minibatch of the same types of vertices, on one kind of device. Pure data.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "program.h"
+#include "windrow/ops/kernel.h"
+
+namespace windrow {
+
+/// When the values of a vertex type are computed, for a group of samples.
+enum class Phase : std::uint8_t {
+  eager,       ///< once for all levels, first: what depends on no child
+  level,       ///< level by level, upwards: what depends on children, and consumers depend on
+  lazy,        ///< once for all levels: what no consumer depends on, and its gradients
+  back_level,  ///< level by level, downwards: what depends on consumers' gradients, and children depend on
+  back_lazy,   ///< once for all levels: what no child depends on
+};
+inline constexpr std::size_t phase_count = 5;
+
+/// Where a value lies: columns of a matrix.
+struct Place {
+  enum class In : std::uint8_t {
+    arena,  ///< matrix `number` of the vertex type: a row for each of its vertices
+    tile,   ///< matrix `number` of scratch, for the rows at hand
+    pull,   ///< input `number`, a row for each vertex
+    state,  ///< state `number`: a row for each edge; seen as one row for each vertex, its children side by side
+    state_gradient,  ///< the same of the gradient
+    tensor,          ///< tensor `number` of the plan, which belongs to no vertex
+  } in;
+  std::size_t number;
+  Index column = 0, width = 0;
+};
+
+/// One kernel over some rows, or one of the moves between vertices.
+struct Step {
+  enum class Does : std::uint8_t { kernel, fill, scatter, incoming } does;
+  ir::Value node;  ///< that it is for
+  Kernel<float> kernel = nullptr;
+  Attributes attributes = {};
+  std::vector<Place> in = {};
+  std::vector<std::size_t> indices = {};  ///< index pulls
+  Place out = {};                         ///< scatter: none
+  Write write = Write::overwrite;
+  float constant = 0;     ///< fill
+  std::size_t state = 0;  ///< scatter, incoming
+  Index flops_a_row = 0;  ///< of products
+};
+
+/// Steps that run one after the other over the same rows: all rows at once, or tile by tile, so that what one step
+/// writes is still in the cache when the next one reads it.
+struct Segment {
+  bool tiled;
+  std::vector<Step> steps;
+  Index tile_rows = 0;
+};
+
+/// What belongs to no vertex, or sums over all vertices of a type: pushed as an op of its own.
+struct TensorStep {
+  Step step;
+  int vertex_type = -1;  ///< whose rows it sums over; -1 for none
+  std::size_t out;       ///< tensor
+};
+
+struct TensorSpec {
+  enum class Is : std::uint8_t { parameter, gradient, derived } is;
+  std::size_t number;  ///< of the parameter; 0 for derived
+  Index rows, width;
+};
+
+struct TypePlan {
+  Index children = 0;
+  std::vector<Index> arenas;  ///< widths
+  struct Tile {
+    Index width;
+    Index offset = 0;  ///< elements from the start of scratch
+  };
+  std::vector<Tile> tiles;
+  Index scratch = 0;  ///< elements that the tiles of any one segment take
+  std::array<std::vector<Segment>, phase_count> phases;
+  std::vector<Place> losses;
+  std::vector<Place> pushes;
+  std::vector<char> pulls_values, pulls_indices;  ///< by number: whether anything reads it
+};
+
+struct Plan {
+  ir::Program program;
+  bool training = false;
+  std::vector<TypePlan> types;
+  std::vector<TensorSpec> tensors;  ///< the parameters first, by number as far as they are used
+  std::vector<TensorStep> before;   ///< made of parameters alone
+  std::vector<TensorStep> after;    ///< gradients of parameters
+  struct Rows {
+    std::size_t parameter, index_pull;
+    int vertex_type;
+    Place rows;
+  };
+  std::vector<Rows> rows;
+};
+
+/// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
+Plan make_plan(ir::Program program, bool training, const KernelTable<float>& kernels);
+
+/// For people.
+std::string to_string(const Plan& plan);
+
+}  // namespace windrow

@@ -1,0 +1,36 @@
+// Programs: a vertex function specialised for the types of vertices there are, with its gradients.
+#pragma once
+
+#include "ir.h"
+
+namespace windrow::ir {
+
+/// The nodes of all vertex types in one list. Nodes that belong to no vertex are shared by all types.
+struct Program {
+  std::shared_ptr<const Function> function;
+  std::vector<VertexType> types;  // sorted
+  std::vector<Node> nodes;        // all of them needed; operands before what uses them
+  /// Of each vertex type, by number in the function.
+  std::vector<std::vector<Value>> losses, pushes;
+  /// Rows of a gradient that a lookup left.
+  struct Rows {
+    std::size_t parameter;
+    std::size_t index_pull;
+    Value rows;
+  };
+  std::vector<Rows> rows;
+
+  const Node& at(Value value) const { return nodes[static_cast<std::size_t>(value)]; }
+};
+
+/// Without gradients.
+Program specialise(std::shared_ptr<const Function> function, std::vector<VertexType> types);
+
+/// With nodes for the gradients of the sum of all losses. Throws MisuseError for an operator that has none, and if
+/// there is no loss.
+Program differentiate(const Program& program);
+
+/// One line a node, for people.
+std::string to_string(const Program& program, const Node& node);
+
+}  // namespace windrow::ir
