@@ -76,25 +76,27 @@ Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) con
 
 // --- Steps
 
-void Batch::run(Index group, const Stage& stage) {
+template <class Visit>
+void Batch::each_step(Index group, const Stage& stage, Visit visit) {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
     if (segments.empty()) continue;
-    const Range rows = range(t, group, stage);
-    for (Index begin = rows.begin; begin < rows.end;) {
-      const Index end = rows.end - begin > options_.batch_rows ? begin + options_.batch_rows : rows.end;
-      for (const Segment& segment : segments) run_segment(t, group, segment, {begin, end});
-      begin = end;
+    const Range all = range(t, group, stage);
+    for (Range batch{all.begin, 0}; batch.begin < all.end; batch.begin = batch.end) {
+      batch.end = std::min(all.end - batch.begin, options_.batch_rows) + batch.begin;
+      for (const Segment& segment : segments) {
+        const Index at_once = segment.tiled ? segment.tile_rows : batch.end - batch.begin;
+        for (Range tile{batch.begin, 0}; tile.begin < batch.end; tile.begin = tile.end) {
+          tile.end = std::min(tile.begin + at_once, batch.end);
+          for (const Step& step : segment.steps) visit(t, step, tile);
+        }
+      }
     }
   }
 }
 
-void Batch::run_segment(std::size_t type, Index group, const Segment& segment, Range rows) {
-  const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
-  for (Index begin = rows.begin; begin < rows.end; begin += at_once) {
-    const Range part{begin, std::min(begin + at_once, rows.end)};
-    for (const Step& step : segment.steps) run_step(type, group, step, part);
-  }
+void Batch::run(Index group, const Stage& stage) {
+  each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) { run_step(t, group, step, rows); });
 }
 
 void Batch::run_step(std::size_t type, Index group, const Step& step, Range rows) {
@@ -123,7 +125,11 @@ void Batch::run_kernel(std::size_t type, Index group, const Step& step, Range ro
     const std::int32_t* first = layout_.types[type].indices[step.indices[k]].data();
     indices[k] = {first + rows.begin * width, rows.end - rows.begin, width, width};
   }
-  step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
+  try {
+    step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
+  } catch (const MisuseError& error) {
+    throw Error(name() + ": " + name_of(step) + ": " + error.what());
+  }
 }
 
 void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows) {
@@ -244,32 +250,48 @@ void Batch::finish() {
     }
   }
   if (!std::isfinite(sum)) {
-    throw Error("minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name +
-                ": the loss is " + std::to_string(sum) + ", expected a finite number; " + first_not_finite());
+    throw Error(name() + ": the loss is " + std::to_string(sum) + ", expected a finite number; " + first_not_finite());
   }
   loss_ = sum;
 }
 
-std::string Batch::first_not_finite() const {
-  const ir::Program& program = plan_->program;
+std::string Batch::first_not_finite() {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (plan_->tensors[i].is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
       return "parameter " + std::to_string(plan_->tensors[i].number) + " is not finite";
     }
   }
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    for (const auto& segments : plan_->types[t].phases) {
-      for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) {
-          const bool kept = step.does == Step::Does::kernel && step.out.in == Place::In::arena;
-          if (kept && !finite(place(t, 0, step.out, {0, layout_.types[t].rows}))) {
-            return "the first to give another was '" + std::string(program.at(step.node).op->name.text()) + "'";
-          }
-        }
+  // Steps may have overwritten each other's tiles, so what led to the loss is run again, and watched.
+  std::string found;
+  const auto watch = [&](Index group, const Stage& stage) {
+    each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
+      if (!found.empty()) return;
+      run_step(t, group, step, rows);
+      if (step.does == Step::Does::scatter) return;
+      const Matrix<const float> out = place(t, group, step.out, rows);
+      for (Index r = 0; r < out.rows && found.empty(); ++r) {
+        if (finite({out.row(r), 1, out.width, out.width})) continue;
+        const auto vertex = layout_.types[t].vertex[static_cast<std::size_t>(rows.begin + r)];
+        found = "the first such value is of '" + name_of(step) + "' at vertex " + std::to_string(vertex) +
+                " of the minibatch";
       }
-    }
+    });
+  };
+  for (Index g = 0; g < layout_.groups; ++g) {
+    watch(g, {Phase::eager});
+    for (Index level = 0; level < layout_.levels; ++level) watch(g, {Phase::level, level});
+    watch(g, {Phase::lazy});
   }
-  return "no operator gave another";
+  return found.empty() ? "no operator gave such a value" : found;
+}
+
+std::string Batch::name() const {
+  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
+}
+
+std::string Batch::name_of(const Step& step) const {
+  const Operator* op = plan_->program.at(step.node).op;
+  return op == nullptr ? "sum" : std::string(op->name.text());
 }
 
 void Batch::collect(std::size_t push, Matrix<float> out) const {

@@ -57,6 +57,7 @@ class Batch {
   /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
   void finish();
   void collect(std::size_t push, Matrix<float> out) const;
+  std::string name_of(const Step& step) const;
   /// Valid after finish().
   double loss() const { return loss_; }
 
@@ -65,7 +66,9 @@ class Batch {
 
  private:
   void map_memory();
-  void run_segment(std::size_t type, Index group, const Segment& segment, Range rows);
+  /// Calls visit(type, step, rows) for all steps of a stage, in the order in which they must run.
+  template <class Visit>
+  void each_step(Index group, const Stage& stage, Visit visit);
   void run_step(std::size_t type, Index group, const Step& step, Range rows);
   void scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows);
   void take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows);
@@ -73,7 +76,8 @@ class Batch {
   Matrix<float> place(std::size_t type, Index group, const Place& place, Range rows) const;
   Matrix<const float> operand(std::size_t type, Index group, const Place& place, Range rows) const;
   float* slot(const std::vector<Index>& states, std::size_t state, Index slot) const;
-  std::string first_not_finite() const;
+  std::string first_not_finite();
+  std::string name() const;
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;

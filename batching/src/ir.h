@@ -103,6 +103,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Function function;
 
   Expr expr(Node node);
+  Expr expr_of(Value value);
   IndexExpr index_expr(std::size_t pull);
   /// The node of an operand, added if it is a parameter that is not there yet.
   Value value_of(const Operand& operand);

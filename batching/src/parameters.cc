@@ -61,12 +61,12 @@ const std::string& Parameters::name(const Parameter& parameter) const { return e
 const Tensor& Parameters::value(const Parameter& parameter) const { return entry(parameter).value; }
 const Gradient& Parameters::gradient(const Parameter& parameter) const { return entry(parameter).gradient; }
 
-void Parameters::sgd(double rate, double decay) {
+void Parameters::sgd(double rate, double decay, std::source_location from) {
   for (const Entry& entry : entries_) {
     const Gradient& gradient = entry.gradient;
     if (gradient.all) {
       apply(device_, op::sgd, {.in = {*gradient.all}, .attributes = op::at_rate(rate, decay), .write = Write::add},
-            entry.value);
+            entry.value, from);
     }
     for (const Gradient::Rows& rows : gradient.rows) {
       apply(device_, op::sgd_rows,
@@ -74,7 +74,7 @@ void Parameters::sgd(double rate, double decay) {
              .indices = {rows.of},
              .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), rate),
              .write = Write::add},
-            entry.value);
+            entry.value, from);
     }
   }
 }

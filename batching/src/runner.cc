@@ -19,8 +19,8 @@ constexpr Index flops_of_an_element = 20;
 /// Pushes a batch's ops, and counts them.
 class Push {
  public:
-  Push(std::shared_ptr<Batch> batch, RunnerStats& stats)
-      : batch_(std::move(batch)), engine_(*batch_->device().engine), stats_(stats) {}
+  Push(std::shared_ptr<Batch> batch, RunnerStats& stats, std::source_location from)
+      : batch_(std::move(batch)), engine_(*batch_->device().engine), stats_(stats), from_(from) {}
 
   void memory() {
     push("batch memory", {overwrite(batch_->memory())}, [batch = batch_] { batch->take_memory(); });
@@ -128,6 +128,7 @@ class Push {
   std::shared_ptr<Batch> batch_;
   Engine& engine_;
   RunnerStats& stats_;
+  const std::source_location from_;
 };
 
 void require_option(bool holds, const std::string& what) {
@@ -143,7 +144,7 @@ double Minibatch::loss(std::source_location from) const {
   return batch_->loss();
 }
 
-Tensor Minibatch::output(const std::string& name) const {
+Tensor Minibatch::output(const std::string& name, std::source_location from) const {
   const ir::Function& function = *batch_->plan().program.function;
   for (std::size_t p = 0; p < function.pushes.size(); ++p) {
     if (function.pushes[p].name != name) continue;
@@ -151,7 +152,7 @@ Tensor Minibatch::output(const std::string& name) const {
     const Tensor out(batch_->device(), vertices(), width, "output");
     batch_->device().engine->push([batch = batch_, p, to = out.view()] { batch->collect(p, to.write()); },
                                   {read(batch_->memory()), overwrite(out.var())},
-                                  {.name = "push", .lane = batch_->device().lane});
+                                  {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
     return out;
   }
   throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
@@ -196,21 +197,21 @@ const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const Graph* const
   return plan;
 }
 
-void Runner::hold_back() {
+void Runner::hold_back(std::source_location from) {
   while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
     const std::shared_ptr<Batch> oldest = std::move(unfinished_.front());
     unfinished_.pop_front();
-    device_.engine->wait({read(oldest->memory())});
+    device_.engine->wait({read(oldest->memory())}, from);
   }
 }
 
-Minibatch Runner::start(std::span<const Graph* const> graphs, Purpose purpose) {
+Minibatch Runner::start(std::span<const Graph* const> graphs, Purpose purpose, std::source_location from) {
   for (const Graph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
       throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
     }
   }
-  hold_back();
+  hold_back(from);
   const auto began = std::chrono::steady_clock::now();
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
   Layout layout = Layout::make(graphs, *plan, options_.groups, options_.group_vertices);
@@ -232,7 +233,7 @@ Minibatch Runner::start(std::span<const Graph* const> graphs, Purpose purpose) {
   }
   const auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors),
                                              Batch::Options{stats_.minibatches, options_.batch_rows});
-  Push push(batch, stats_);
+  Push push(batch, stats_, from);
   push.memory();
   push.tensors(plan->before, -1);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g);
@@ -263,8 +264,12 @@ void Runner::set_gradients(const Batch& batch) {
   }
 }
 
-Minibatch Runner::run(std::span<const Graph* const> graphs) { return start(graphs, Purpose::inference); }
-Minibatch Runner::differentiate(std::span<const Graph* const> graphs) { return start(graphs, Purpose::training); }
+Minibatch Runner::run(std::span<const Graph* const> graphs, std::source_location from) {
+  return start(graphs, Purpose::inference, from);
+}
+Minibatch Runner::differentiate(std::span<const Graph* const> graphs, std::source_location from) {
+  return start(graphs, Purpose::training, from);
+}
 
 std::string Runner::describe() const {
   std::string text;

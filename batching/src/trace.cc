@@ -8,10 +8,11 @@ namespace windrow {
 namespace ir {
 
 Expr Trace::expr(Node node) {
-  const Type type = node.type;
   function.nodes.push_back(std::move(node));
-  return Expr(weak_from_this(), static_cast<Value>(function.nodes.size()) - 1, type);
+  return expr_of(static_cast<Value>(function.nodes.size()) - 1);
 }
+
+Expr Trace::expr_of(Value value) { return Expr(weak_from_this(), value, function.nodes[at(value)].type); }
 
 IndexExpr Trace::index_expr(std::size_t pull) {
   return IndexExpr(weak_from_this(), pull, function.index_pulls[pull].width);

@@ -77,6 +77,8 @@ IndexExpr Vertex::pull_index(const std::string& name, Presence presence, Index w
   return trace_->index_expr(f.index_pulls.size() - 1);
 }
 
+Expr Vertex::parameter(const Parameter& parameter) { return trace_->expr_of(trace_->value_of(parameter)); }
+
 void Vertex::push(const std::string& name, const Expr& value) {
   ir::Function& f = trace_->function;
   if (named(f.pushes, name)) refuse(f, "'" + name + "' is pushed twice; expected once");

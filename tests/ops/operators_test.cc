@@ -65,6 +65,7 @@ class ElementwiseOperator : public EveryOperator {};
 class RowwiseOperator : public EveryOperator {};
 class SummingOperator : public EveryOperator {};
 class DifferentiableOperator : public EveryOperator {};
+class ZeroKeepingOperator : public EveryOperator {};
 
 INSTANTIATE_TEST_SUITE_P(All, EveryOperator, operators_that([](auto&) { return true; }), operator_name);
 INSTANTIATE_TEST_SUITE_P(All, OverwritingOperator, operators_that([](auto& o) { return !o.updates; }), operator_name);
@@ -76,6 +77,19 @@ INSTANTIATE_TEST_SUITE_P(All, SummingOperator,
                          operators_that([](auto& o) { return o.locality == Locality::sums_rows; }), operator_name);
 INSTANTIATE_TEST_SUITE_P(All, DifferentiableOperator, operators_that([](auto& o) { return o.gradients != nullptr; }),
                          operator_name);
+
+INSTANTIATE_TEST_SUITE_P(All, ZeroKeepingOperator, operators_that([](auto& o) { return o.zero != 0; }), operator_name);
+
+TEST_P(ZeroKeepingOperator, IsZeroWhereAnOperandIs) {
+  each_case(Numbers::real, [&](Application c, std::mt19937&) {
+    for (std::size_t k = 0; k < c.in.size(); ++k) {
+      if ((op().zero >> k & 1) == 0) continue;
+      Application zeroed = c;
+      std::fill(zeroed.in[k].begin(), zeroed.in[k].end(), 0);
+      for (double value : evaluate(reference_kernels(), op(), zeroed)) ASSERT_EQ(value, 0) << "operand " << k;
+    }
+  });
+}
 
 TEST_P(EveryOperator, GivesOnTheHostWhatTheReferenceGives) {
   for (const Numbers numbers : {Numbers::real, Numbers::whole}) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,7 +81,7 @@ class Parameters {
 
   /// Pushes one step of gradient descent for each parameter: value -= rate * (gradient + decay * value). Rows that a
   /// lookup left are subtracted without decay.
-  void sgd(double rate, double decay = 0);
+  void sgd(double rate, double decay = 0, std::source_location from = std::source_location::current());
 
  private:
   friend class Runner;

@@ -67,7 +67,7 @@ class Minibatch {
   /// What was pushed by that name: a row for each vertex, graph after graph, in the order of their vertices; zeros
   /// where the value is zero for a vertex's type. Pushes the op that collects it. Throws MisuseError for an unknown
   /// name.
-  Tensor output(const std::string& name) const;
+  Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
 
  private:
   friend class Runner;
@@ -86,10 +86,11 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   /// Pushes the computation of losses and outputs.
-  Minibatch run(std::span<const Graph* const> graphs);
+  Minibatch run(std::span<const Graph* const> graphs, std::source_location from = std::source_location::current());
   /// The same, and of the gradients of the loss for all parameters. Throws MisuseError if the function has no loss, or
   /// an operator without a gradient.
-  Minibatch differentiate(std::span<const Graph* const> graphs);
+  Minibatch differentiate(std::span<const Graph* const> graphs,
+                          std::source_location from = std::source_location::current());
 
   RunnerStats stats() const { return stats_; }
   /// What would be computed for the types of vertices seen so far, step by step. For people.
@@ -98,8 +99,8 @@ class Runner {
  private:
   enum class Purpose { inference, training };
   const std::shared_ptr<const Plan>& plan_for(std::span<const Graph* const> graphs, Purpose purpose);
-  Minibatch start(std::span<const Graph* const> graphs, Purpose purpose);
-  void hold_back();
+  Minibatch start(std::span<const Graph* const> graphs, Purpose purpose, std::source_location from);
+  void hold_back(std::source_location from);
   void set_gradients(const Batch& batch);
 
   Device device_;

@@ -68,6 +68,9 @@ class Vertex {
   /// it is zero.
   IndexExpr pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
+  /// The parameter as an expression, where something is computed from parameters alone: once for all vertices.
+  Expr parameter(const Parameter& parameter);
+
   /// Makes the value an output of the minibatch.
   void push(const std::string& name, const Expr& value);
   /// Adds a term, of width 1, to what is minimised: the sum over all vertices.

@@ -1,0 +1,170 @@
+// Vertex functions and graphs for the tests of the batching layer.
+#pragma once
+
+#include <concepts>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/runner.h"
+
+namespace windrow::testing {
+
+/// concat() by a name that the oracle's values have too: braces would hide them.
+template <std::same_as<Expr>... Parts>
+Expr join(const Parts&... parts) {
+  return concat({parts...});
+}
+
+/// A cell with its parameters: `body(v)` runs on a Vertex and on an OracleVertex.
+///
+/// The binary Tree-LSTM of treenn-bulk: a leaf's gates see the word, an inner vertex's gates see both children, and its
+/// forget gates their own child (Tai, Socher and Manning 2015, but for that).
+struct TreeLstm {
+  static constexpr std::size_t arity = 2;
+  static constexpr Index vocabulary = 7, e = 3, h = 4, classes = 5;
+  Parameter words, leaf, inner, bias, forget, forget_bias, head, head_bias;
+
+  explicit TreeLstm(Parameters& p)
+      : words(p.add("words", vocabulary, e, Initial::uniform(-1, 1))),
+        leaf(p.add("leaf", e, 3 * h, Initial::glorot(e, h))),
+        inner(p.add("inner", 2 * h, 3 * h, Initial::glorot(2 * h, h))),
+        bias(p.add("bias", 1, 3 * h, Initial::uniform(-1, 1))),
+        forget(p.add("forget", h, h, Initial::glorot(h, h))),
+        forget_bias(p.add("forget_bias", 1, h, Initial::constant(1))),
+        head(p.add("head", h, classes, Initial::glorot(h, classes))),
+        head_bias(p.add("head_bias", 1, classes, Initial::uniform(-1, 1))) {}
+
+  void operator()(auto& v) const {
+    const auto h_of = v.state("h", h), c_of = v.state("c", h);
+    const auto left = v.gather(0, h_of), right = v.gather(1, h_of);
+    const auto word = embedding(words, v.pull_index("word", Presence::sometimes));
+    const auto gates = matmul(word, leaf) + matmul(join(left, right), inner) + bias;
+    const auto keep_left = sigmoid(matmul(left, forget) + forget_bias);
+    const auto keep_right = sigmoid(matmul(right, forget) + forget_bias);
+    const auto input = sigmoid(slice(gates, 0, h)) * tanh(slice(gates, 2 * h, 3 * h));
+    const auto c = input + keep_left * v.gather(0, c_of) + keep_right * v.gather(1, c_of);
+    const auto own = sigmoid(slice(gates, h, 2 * h)) * tanh(c);
+    v.scatter(h_of, own);
+    v.scatter(c_of, c);
+    const auto logits = matmul(own, head) + head_bias;
+    v.push("logits", logits);
+    v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
+  }
+};
+
+/// A cell that no model has, with what the Tree-LSTM lacks: three children, real inputs, a product of own input and
+/// children in one matrix, a parameter computed from another, a child's value in the loss, a state that nobody gathers,
+/// differences, maxima and dropout.
+struct OddCell {
+  static constexpr std::size_t arity = 3;
+  static constexpr Index in = 2, h = 3;
+  Parameter all, shared, table, out;
+
+  explicit OddCell(Parameters& p)
+      : all(p.add("all", in + 3 * h, h, Initial::uniform(-1, 1))),
+        shared(p.add("shared", h, h, Initial::uniform(-1, 1))),
+        table(p.add("table", 4, h, Initial::uniform(-1, 1))),
+        out(p.add("out", h, 1, Initial::uniform(-1, 1))) {}
+
+  void operator()(auto& v) const {
+    const auto state = v.state("state", h), unused = v.state("unused", 2);
+    const auto x = v.pull("x", in);
+    const auto first = v.gather(0, state), second = v.gather(1, state), third = v.gather(2, state);
+    const auto mixed = matmul(join(x, first, second, third), all);
+    const auto kind = embedding(table, v.pull_index("kind", Presence::sometimes));
+    const auto squashed = tanh(v.parameter(shared));
+    const auto own = tanh(mixed + kind) - 0.5 * matmul(second, squashed);
+    const auto value = maximum(own, 0.25 * first) + slice(join(third, x), 1, 1 + h);
+    v.scatter(state, dropout(value, v.pull_index("keys", Presence::always, 3), 0.25, 5, 1));
+    v.scatter(unused, slice(value, 0, 2));
+    v.push("value", value);
+    v.push("kind", kind);
+    v.loss(square(matmul(value, out)));
+    v.loss(row_sum(first * second) + row_sum(softmax(matmul(third, squashed)) * own));
+  }
+};
+
+/// What random_graph() makes.
+enum class Form { trees, any_order, dag };
+
+/// A graph of `vertices` vertices: each has up to `arity` children among those before it, some places empty; of trees,
+/// no child has two consumers. Inputs fit both cells.
+inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form form, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return random() % n; };
+  std::vector<std::int32_t> number(static_cast<std::size_t>(vertices));
+  for (std::int32_t v = 0; v < vertices; ++v) number[static_cast<std::size_t>(v)] = v;
+  if (form == Form::any_order) std::shuffle(number.begin(), number.end(), random);
+  std::vector<std::vector<std::int32_t>> children(static_cast<std::size_t>(vertices));
+  std::vector<std::int32_t> free;
+  for (std::int32_t v = 0; v < vertices; ++v) {
+    auto& own = children[static_cast<std::size_t>(number[static_cast<std::size_t>(v)])];
+    for (std::size_t k = 0; k < arity && below(3) > 0; ++k) {
+      if (free.empty() || below(6) == 0) {
+        own.push_back(no_child);
+        continue;
+      }
+      const std::size_t chosen = below(free.size());
+      own.push_back(free[chosen]);
+      if (form != Form::dag) free.erase(free.begin() + static_cast<std::int64_t>(chosen));
+    }
+    free.push_back(number[static_cast<std::size_t>(v)]);
+  }
+  GraphData data;
+  for (const char* name : {"word", "label", "kind", "keys"}) data.indices[name];
+  data.values["x"];
+  for (const auto& own : children) {
+    data.children.insert(data.children.end(), own.begin(), own.end());
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+    data.indices["word"].push_back(static_cast<std::int32_t>(below(TreeLstm::vocabulary + 1)) - 1);
+    data.indices["label"].push_back(static_cast<std::int32_t>(below(TreeLstm::classes + 1)) - 1);
+    data.indices["kind"].push_back(static_cast<std::int32_t>(below(5)) - 1);
+    for (int k = 0; k < 3; ++k) data.indices["keys"].push_back(static_cast<std::int32_t>(random() >> 1));
+    for (int k = 0; k < 2; ++k) {
+      data.values["x"].push_back(static_cast<float>(below(2001)) / 1000 - 1);
+    }
+  }
+  return data;
+}
+
+/// Graphs of several sizes, 0 and 1 among them.
+inline std::vector<GraphData> random_graphs(std::size_t arity, Form form, std::mt19937& random) {
+  std::vector<GraphData> graphs;
+  for (std::int32_t vertices : {1, 9, 0, 23, 2, 1, 14}) {
+    graphs.push_back(random_graph(vertices, arity, form, random));
+  }
+  return graphs;
+}
+
+/// Graphs of a function, with pointers to them.
+struct Graphs {
+  Graphs(const VertexFunction& function, const std::vector<GraphData>& data) {
+    for (const GraphData& one : data) graphs.emplace_back(function, one);
+    for (const Graph& graph : graphs) pointers.push_back(&graph);
+  }
+  Graphs(const Graphs&) = delete;
+  Graphs& operator=(const Graphs&) = delete;
+  std::vector<Graph> graphs;
+  std::vector<const Graph*> pointers;
+};
+
+/// The gradient with its rows added in, row by row; empty if it has no part.
+inline std::vector<double> dense(const Parameters& parameters, const Parameter& parameter) {
+  const Gradient& gradient = parameters.gradient(parameter);
+  const Type& type = parameter.type();
+  if (!gradient.all && gradient.rows.empty()) return {};
+  std::vector<double> sum(static_cast<std::size_t>(type.rows.number() * type.width), 0);
+  const auto add = [&](std::size_t at, const std::vector<float>& values, std::size_t from, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) sum[at + i] += static_cast<double>(values[from + i]);
+  };
+  if (gradient.all) add(0, gradient.all->get(), 0, sum.size());
+  for (const Gradient::Rows& rows : gradient.rows) {
+    const std::vector<std::int32_t> of = rows.of.get();
+    const std::vector<float> values = rows.rows.get();
+    const auto width = static_cast<std::size_t>(type.width);
+    for (std::size_t r = 0; r < of.size(); ++r) add(static_cast<std::size_t>(of[r]) * width, values, r * width, width);
+  }
+  return sum;
+}
+
+}  // namespace windrow::testing

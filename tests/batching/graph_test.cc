@@ -1,0 +1,91 @@
+#include "windrow/batching/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/support.h"
+
+namespace windrow {
+namespace {
+
+
+VertexFunction pair_function() {
+  return VertexFunction("pair", {.arity = 2}, [](Vertex& v) {
+    const State s = v.state("s", 1);
+    v.scatter(s, v.gather(0, s) + v.gather(1, s) + v.pull("x", 1));
+  });
+}
+
+/// Vertices with these children.
+GraphData graph_of(const std::vector<std::vector<std::int32_t>>& children) {
+  GraphData data;
+  for (const auto& own : children) {
+    data.children.insert(data.children.end(), own.begin(), own.end());
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+  }
+  data.values["x"].assign(children.size(), 1);
+  return data;
+}
+
+std::string said_of(GraphData data) {
+  return testing::error_of<MisuseError>([&] { Graph(pair_function(), std::move(data), "train.txt:7"); });
+}
+
+TEST(Graph, HasLevelsOneAboveTheHighestChild) {
+  const Graph graph(pair_function(), graph_of({{1, 2}, {2, 3}, {}, {4}, {}}));
+  EXPECT_EQ(graph.vertices(), 5);
+  EXPECT_EQ(graph.levels(), 4);
+  const std::int32_t expected[] = {3, 2, 0, 1, 0};
+  for (std::int32_t v = 0; v < 5; ++v) EXPECT_EQ(graph.level(v), expected[v]) << v;
+  EXPECT_EQ(graph.edges(), 5);
+}
+
+TEST(Graph, MayBeEmptyAndMayLackChildren) {
+  EXPECT_EQ(Graph(pair_function(), graph_of({})).levels(), 0);
+  const Graph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));
+  EXPECT_EQ(graph.levels(), 2);
+  EXPECT_EQ(graph.edges(), 1);
+}
+
+TEST(Graph, NamesACycle) {
+  EXPECT_EQ(said_of(graph_of({{1}, {2}, {1, 3}, {}})),
+            "train.txt:7: vertex 2 is its own descendant; expected a graph without cycles");
+  EXPECT_EQ(said_of(graph_of({{0}})), "train.txt:7: vertex 0 is its own descendant; expected a graph without cycles");
+}
+
+TEST(Graph, NamesAnUnknownChild) {
+  EXPECT_EQ(said_of(graph_of({{1}, {0, 5}})),
+            "train.txt:7: vertex 1, child 1: there is no vertex 5; expected 0 to 1, or -1 for none");
+  EXPECT_EQ(said_of(graph_of({{-2}})),
+            "train.txt:7: vertex 0, child 0: there is no vertex -2; expected 0 to 0, or -1 for none");
+}
+
+TEST(Graph, NamesAVertexWithTooManyChildren) {
+  EXPECT_EQ(said_of(graph_of({{}, {}, {}, {0, 1, 2}})),
+            "train.txt:7: vertex 3 has 3 children; expected at most 2, the arity of pair");
+}
+
+TEST(Graph, NamesOffsetsThatDoNotFit) {
+  GraphData data = graph_of({{}, {0}});
+  data.child_begin = {0, 1, 0};
+  EXPECT_EQ(said_of(data),
+            "train.txt:7: child_begin does not span the 1 children; expected the first to be 0 and the last their number");
+  data.child_begin = {0, 1, 0, 1};
+  EXPECT_EQ(said_of(data),
+            "train.txt:7: vertex 1: its children end before they begin; expected child_begin to ascend");
+  data.child_begin = {0, 2, 1};
+  EXPECT_EQ(said_of(data),
+            "train.txt:7: vertex 0: its children end behind the last; expected child_begin to ascend");
+  data.child_begin = {};
+  EXPECT_NE(said_of(data), "");
+}
+
+TEST(Graph, NamesAnInputThatIsMissingOrTooShort) {
+  GraphData data = graph_of({{}, {0}});
+  data.values["x"].pop_back();
+  EXPECT_EQ(said_of(data), "train.txt:7: input 'x' has 1 elements; expected 2 x 1");
+  data.values.clear();
+  EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls");
+}
+
+}  // namespace
+}  // namespace windrow

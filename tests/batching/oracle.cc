@@ -1,0 +1,116 @@
+#include "tests/batching/oracle.h"
+
+namespace windrow::testing {
+
+Row RowOperand::resolve(const Oracle& oracle) const {
+  if (row_ != nullptr) return *row_;
+  return {&oracle, parameter_->type(), oracle.values_.at(oracle.parameters_.name(*parameter_))};
+}
+
+Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initializer_list<OracleIndex> indices,
+          const Attributes& attributes) {
+  const Oracle* oracle = nullptr;
+  for (const RowOperand& operand : in) oracle = operand.oracle() == nullptr ? oracle : operand.oracle();
+  for (const OracleIndex& index : indices) oracle = index.oracle;
+  Application application{.signature = {.attributes = attributes}};
+  bool absent = false;
+  for (const RowOperand& operand : in) {
+    Row row = operand.resolve(*oracle);
+    application.signature.in.push_back(row.type);
+    application.in.push_back(std::move(row.values));
+  }
+  for (const OracleIndex& index : indices) {
+    absent |= index.absent;
+    application.signature.indices.push_back({Rows::count(1), static_cast<Index>(index.values.size())});
+    application.indices.push_back(index.values);
+  }
+  const Type type = infer(op, application.signature);
+  if (absent) return {oracle, type, std::vector<double>(static_cast<std::size_t>(type.width), 0)};
+  return {oracle, type, evaluate(reference_kernels(), op, application)};
+}
+
+Row operator+(const Row& x, const RowOperand& y) {
+  return apply(y.oracle() == nullptr ? op::add_bias : op::add, {x, y});
+}
+Row operator*(const Row& x, const Row& y) { return apply(op::mul, {x, y}); }
+Row operator*(double factor, const Row& x) { return apply(op::scale, {x}, {}, op::scaled_by(factor)); }
+Row operator-(const Row& x, const Row& y) { return apply(op::sub, {x, y}); }
+
+Row OracleVertex::gather(std::size_t k, const OracleState& state) {
+  const auto begin = static_cast<std::size_t>(graph_.child_begin[vertex_]);
+  const auto end = static_cast<std::size_t>(graph_.child_begin[vertex_ + 1]);
+  const std::int32_t child = begin + k < end ? graph_.children[begin + k] : no_child;
+  if (child == no_child) {
+    return {&oracle_, {Rows::count(1), state.width}, std::vector<double>(static_cast<std::size_t>(state.width), 0)};
+  }
+  oracle_.visit(graph_, static_cast<std::size_t>(child));
+  return oracle_.states_.at(static_cast<std::size_t>(child)).at(state.name);
+}
+
+void OracleVertex::scatter(const OracleState& state, const Row& value) {
+  oracle_.states_[vertex_].insert_or_assign(state.name, value);
+}
+
+Row OracleVertex::pull(const std::string& name, Index width) {
+  const auto& all = graph_.values.at(name);
+  const auto begin = all.begin() + static_cast<Index>(vertex_) * width;
+  return {&oracle_, {Rows::count(1), width}, std::vector<double>(begin, begin + width)};
+}
+
+OracleIndex OracleVertex::pull_index(const std::string& name, Presence presence, Index width) {
+  const auto& all = graph_.indices.at(name);
+  const auto begin = all.begin() + static_cast<Index>(vertex_) * width;
+  return {&oracle_, {begin, begin + width}, presence == Presence::sometimes && *begin == -1};
+}
+
+Row OracleVertex::parameter(const Parameter& parameter) { return RowOperand(parameter).resolve(oracle_); }
+
+void OracleVertex::push(const std::string& name, const Row& value) { oracle_.pushed_[vertex_][name] = value.values; }
+void OracleVertex::loss(const Row& value) { oracle_.loss_ += value.values.at(0); }
+
+Oracle::Oracle(const Parameters& parameters, Body body) : parameters_(parameters), body_(std::move(body)) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<float> values = parameters.value(parameters[i]).get();
+    values_[parameters.name(parameters[i])] = {values.begin(), values.end()};
+  }
+}
+
+void Oracle::visit(const GraphData& graph, std::size_t vertex) {
+  if (states_.count(vertex) > 0) return;
+  OracleVertex view(*this, graph, vertex);
+  states_[vertex];
+  body_(view);
+}
+
+double Oracle::loss(const std::vector<GraphData>& graphs) {
+  loss_ = 0;
+  outputs.clear();
+  for (const GraphData& graph : graphs) {
+    states_.clear();
+    pushed_.clear();
+    for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) visit(graph, v);
+    for (const auto& [vertex, pushes] : pushed_) {
+      for (const auto& [name, values] : pushes) {
+        outputs[name].insert(outputs[name].end(), values.begin(), values.end());
+      }
+    }
+  }
+  return loss_;
+}
+
+std::vector<double> Oracle::gradient(const Parameter& parameter, const std::vector<GraphData>& graphs) {
+  constexpr double step = 1e-6;
+  std::vector<double> result;
+  for (double& value : values_.at(parameters_.name(parameter))) {
+    const double before = value;
+    value = before + step;
+    const double above = loss(graphs);
+    value = before - step;
+    const double below = loss(graphs);
+    value = before;
+    result.push_back((above - below) / (2 * step));
+  }
+  return result;
+}
+
+}  // namespace windrow::testing

@@ -1,0 +1,120 @@
+// The oracle of the batching layer: a vertex function run recursively, one vertex at a time, in double precision, on the
+// reference kernels alone. It shares nothing with batching/ but the names of the four primitives, so the body of a vertex
+// function written as a generic lambda runs on both.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/graph.h"
+#include "windrow/ops/evaluate.h"
+
+namespace windrow::testing {
+
+class Oracle;
+
+/// A value of one vertex, or of no vertex.
+struct Row {
+  const Oracle* oracle;
+  Type type;
+  std::vector<double> values;
+};
+struct OracleIndex {
+  const Oracle* oracle;
+  std::vector<std::int32_t> values;
+  bool absent;
+};
+struct OracleState {
+  std::string name;
+  Index width;
+};
+
+class RowOperand {
+ public:
+  RowOperand(const Row& row) : row_(&row) {}
+  RowOperand(const Parameter& parameter) : parameter_(&parameter) {}
+  Row resolve(const Oracle& oracle) const;
+  const Oracle* oracle() const { return row_ == nullptr ? nullptr : row_->oracle; }
+
+ private:
+  const Row* row_ = nullptr;
+  const Parameter* parameter_ = nullptr;
+};
+
+/// What the body sees of the vertex.
+class OracleVertex {
+ public:
+  OracleVertex(Oracle& oracle, const GraphData& graph, std::size_t vertex)
+      : oracle_(oracle), graph_(graph), vertex_(vertex) {}
+  OracleState state(const std::string& name, Index width) { return {name, width}; }
+  Row gather(std::size_t k, const OracleState& state);
+  void scatter(const OracleState& state, const Row& value);
+  Row pull(const std::string& name, Index width);
+  OracleIndex pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
+  Row parameter(const Parameter& parameter);
+  void push(const std::string& name, const Row& value);
+  void loss(const Row& value);
+
+ private:
+  Oracle& oracle_;
+  const GraphData& graph_;
+  std::size_t vertex_;
+};
+
+class Oracle {
+ public:
+  using Body = std::function<void(OracleVertex&)>;
+  /// Takes the parameters' values as they are.
+  Oracle(const Parameters& parameters, Body body);
+
+  /// The sum of the losses; what was pushed is in `outputs`, vertex after vertex.
+  double loss(const std::vector<GraphData>& graphs);
+  std::map<std::string, std::vector<double>> outputs;
+
+  /// The gradient of the loss for a parameter, by central differences.
+  std::vector<double> gradient(const Parameter& parameter, const std::vector<GraphData>& graphs);
+
+ private:
+  friend class OracleVertex;
+  friend class RowOperand;
+  void visit(const GraphData& graph, std::size_t vertex);
+
+  const Parameters& parameters_;
+  Body body_;
+  std::map<std::string, std::vector<double>> values_;
+  std::map<std::size_t, std::map<std::string, Row>> states_;               // of the graph at hand
+  std::map<std::size_t, std::map<std::string, std::vector<double>>> pushed_;  // the same
+  double loss_ = 0;
+};
+
+Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initializer_list<OracleIndex> indices = {},
+          const Attributes& attributes = {});
+Row operator+(const Row& x, const RowOperand& y);
+Row operator*(const Row& x, const Row& y);
+Row operator*(double factor, const Row& x);
+Row operator-(const Row& x, const Row& y);
+inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
+inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
+inline Row relu(const Row& x) { return apply(op::relu, {x}); }
+inline Row square(const Row& x) { return apply(op::square, {x}); }
+inline Row maximum(const Row& x, const Row& y) { return apply(op::maximum, {x, y}); }
+inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
+inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
+inline Row matmul(const Row& x, const RowOperand& w) { return apply(op::matmul, {x, w}); }
+template <std::same_as<Row>... Parts>
+Row join(const Parts&... parts) {
+  return apply(op::concat, {parts...});
+}
+inline Row slice(const Row& x, Index begin, Index end) { return apply(op::slice, {x}, {}, op::columns(begin, end)); }
+inline Row embedding(const RowOperand& table, const OracleIndex& row) { return apply(op::embedding, {table}, {row}); }
+inline Row softmax_cross_entropy(const Row& logits, const OracleIndex& label) {
+  return apply(op::softmax_cross_entropy, {logits}, {label});
+}
+inline Row dropout(const Row& x, const OracleIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
+}
+
+}  // namespace windrow::testing

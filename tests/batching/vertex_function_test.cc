@@ -1,0 +1,105 @@
+// What a trace refuses, and what it says.
+#include "windrow/batching/vertex_function.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/engine/support.h"
+
+namespace windrow {
+namespace {
+
+
+class Trace : public ::testing::Test {
+ protected:
+  /// What is said when a function of arity 2 is traced.
+  std::string said_of(const std::function<void(Vertex&)>& body) {
+    return testing::error_of<MisuseError>([&] { VertexFunction("cell", {.arity = 2}, body); });
+  }
+
+  Engine engine_{{.policy = Policy::serial}};
+  Parameters parameters_{host_device(engine_), 1};
+  const Parameter w_ = parameters_.add("w", 3, 4, Initial::zeros());
+};
+
+TEST_F(Trace, NamesOperatorAndShapesThatDoNotFit) {
+  EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 5), w_); }),
+            "cell: matmul: operands vertices x 5, 3 x 4; expected as many rows of the second as the first is wide");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 5) + v.pull("y", 4); }),
+            "cell: add: operands vertices x 5, vertices x 4; expected operands of one shape");
+  EXPECT_EQ(said_of([&](Vertex& v) { slice(v.pull("x", 5), 3, 6); }),
+            "cell: slice: operands vertices x 5; expected columns [3, 6) among those there are");
+}
+
+TEST_F(Trace, NamesAGatherBeyondTheArity) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.gather(2, v.state("h", 3)); }),
+            "cell: gather(2) of state 'h'; expected less than 2, the arity");
+}
+
+TEST_F(Trace, WantsEachStateScatteredOnceInItsShape) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", 3); }), "cell: state 'h' is never scattered; expected once");
+  EXPECT_EQ(said_of([&](Vertex& v) {
+              const State h = v.state("h", 3);
+              v.scatter(h, v.gather(0, h));
+              v.scatter(h, v.gather(1, h));
+            }),
+            "cell: state 'h' is scattered twice; expected once");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.scatter(v.state("h", 3), v.pull("x", 4)); }),
+            "cell: state 'h' is vertices x 3, and vertices x 4 was scattered; expected one shape");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", 3), v.state("h", 4); }),
+            "cell: state 'h' is declared twice; expected once");
+}
+
+TEST_F(Trace, WantsEachNameOnce) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3), v.pull("x", 3); }), "cell: 'x' is pulled twice; expected once");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i"), v.pull_index("i"); }),
+            "cell: 'i' is pulled twice; expected once");
+  EXPECT_EQ(said_of([&](Vertex& v) {
+              const Expr x = v.pull("x", 3);
+              v.push("out", x);
+              v.push("out", x);
+            }),
+            "cell: 'out' is pushed twice; expected once");
+}
+
+TEST_F(Trace, WantsALossOfWidthOne) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.loss(v.pull("x", 3)); }),
+            "cell: a loss is vertices x 3; expected vertices x 1");
+}
+
+TEST_F(Trace, RefusesWhatMixesVertices) {
+  EXPECT_EQ(said_of([&](Vertex& v) { apply(op::column_sum, {v.pull("x", 3)}); }),
+            "cell: column_sum: mixes the rows of a batch; expected an operator that is elementwise or rowwise");
+  EXPECT_EQ(said_of([&](Vertex& v) { apply(op::gather_rows, {v.pull("x", 3)}, {v.pull_index("i")}); }),
+            "cell: gather_rows: operand 0 is vertices x 3; expected a parameter");
+}
+
+TEST_F(Trace, RefusesExpressionsOfAnotherTrace) {
+  std::optional<Expr> kept;
+  VertexFunction first("first", {}, [&](Vertex& v) { kept = v.pull("x", 3); });
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { tanh(*kept); }), "tanh: an expression of a vertex function that was already traced");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.push("x", *kept); }), "cell: an expression of another trace");
+  EXPECT_EQ(said_of([&](Vertex& outer) {
+              const Expr x = outer.pull("x", 3);
+              VertexFunction("inner", {}, [&](Vertex& v) { x + v.pull("y", 3); });
+            }),
+            "add: expressions of two vertex functions; expected one");
+}
+
+TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
+  Parameters other(host_device(engine_), 2);
+  const Parameter b = other.add("b", 1, 4, Initial::zeros());
+  EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 3), w_) + b; }),
+            "cell: uses parameters of two sets; expected one");
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { w_ * w_; }), "mul: only parameters; expected a value of a vertex among them");
+}
+
+TEST_F(Trace, RefusesMoreTypesThanItCanName) {
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
+            "wide: arity and optional indices are 32 together; expected 31 at most");
+  EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
+}
+
+}  // namespace
+}  // namespace windrow
