@@ -24,7 +24,8 @@ constinit const windrow::Operator softsign{.name = "softsign",
                                            .inputs = 1,
                                            .infer = one_shape,
                                            .gradients = softsign_gradients,
-                                           .locality = windrow::Locality::elementwise};
+                                           .locality = windrow::Locality::elementwise,
+                                           .zero = 0b1};
 constinit const windrow::Operator softsign_gradient{
     .name = "softsign_gradient", .inputs = 2, .infer = one_shape, .locality = windrow::Locality::elementwise};
 

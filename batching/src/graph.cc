@@ -1,6 +1,7 @@
 #include "windrow/batching/graph.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir.h"
 
@@ -72,6 +73,7 @@ void Graph::take_inputs(GraphData& data) {
 
 void Graph::find_types(const GraphData& data) {
   const auto vertices = data.child_begin.size() - 1;
+  std::unordered_map<ir::VertexType, std::uint16_t> known;
   for (std::size_t v = 0; v < vertices; ++v) {
     ir::VertexType type = 0;
     const auto first = static_cast<std::size_t>(data.child_begin[v]);
@@ -84,10 +86,10 @@ void Graph::find_types(const GraphData& data) {
       if (indices_[i][v] != -1) type |= 1u << bit;
       ++bit;
     }
-    const auto known = std::find(types_.begin(), types_.end(), type);
-    type_of_.push_back(static_cast<std::uint16_t>(known - types_.begin()));
-    if (known == types_.end()) types_.push_back(type);
-    if (types_.size() > 65535) throw MisuseError(name_ + ": more than 65535 types of vertices");
+    const auto [place, added] = known.try_emplace(type, static_cast<std::uint16_t>(types_.size()));
+    if (added && types_.size() == UINT16_MAX) throw MisuseError(name_ + ": more than 65535 types of vertices");
+    if (added) types_.push_back(type);
+    type_of_.push_back(place->second);
   }
 }
 

@@ -124,7 +124,7 @@ Expr exp(const Expr& x) { return apply(op::exp, {x}); }
 Expr log(const Expr& x) { return apply(op::log, {x}); }
 Expr square(const Expr& x) { return apply(op::square, {x}); }
 Expr matmul(const Operand& x, const Operand& w) { return apply(op::matmul, {x, w}); }
-Expr concat(std::initializer_list<Operand> parts) { return apply(op::concat, parts); }
+Expr concat(std::span<const Operand> parts) { return apply(op::concat, parts); }
 Expr slice(const Expr& x, Index begin, Index end) { return apply(op::slice, {x}, {}, op::columns(begin, end)); }
 Expr row_sum(const Expr& x) { return apply(op::row_sum, {x}); }
 Expr softmax(const Expr& x) { return apply(op::softmax, {x}); }

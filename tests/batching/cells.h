@@ -1,7 +1,6 @@
 // Vertex functions and graphs for the tests of the batching layer.
 #pragma once
 
-#include <concepts>
 #include <random>
 #include <string>
 #include <vector>
@@ -9,12 +8,6 @@
 #include "windrow/batching/runner.h"
 
 namespace windrow::testing {
-
-/// concat() by a name that the oracle's values have too: braces would hide them.
-template <std::same_as<Expr>... Parts>
-Expr join(const Parts&... parts) {
-  return concat({parts...});
-}
 
 /// A cell with its parameters: `body(v)` runs on a Vertex and on an OracleVertex.
 ///
@@ -39,7 +32,7 @@ struct TreeLstm {
     const auto h_of = v.state("h", h), c_of = v.state("c", h);
     const auto left = v.gather(0, h_of), right = v.gather(1, h_of);
     const auto word = embedding(words, v.pull_index("word", Presence::sometimes));
-    const auto gates = matmul(word, leaf) + matmul(join(left, right), inner) + bias;
+    const auto gates = matmul(word, leaf) + matmul(concat(left, right), inner) + bias;
     const auto keep_left = sigmoid(matmul(left, forget) + forget_bias);
     const auto keep_right = sigmoid(matmul(right, forget) + forget_bias);
     const auto input = sigmoid(slice(gates, 0, h)) * tanh(slice(gates, 2 * h, 3 * h));
@@ -71,11 +64,11 @@ struct OddCell {
     const auto state = v.state("state", h), unused = v.state("unused", 2);
     const auto x = v.pull("x", in);
     const auto first = v.gather(0, state), second = v.gather(1, state), third = v.gather(2, state);
-    const auto mixed = matmul(join(x, first, second, third), all);
+    const auto mixed = matmul(concat(x, first, second, third), all);
     const auto kind = embedding(table, v.pull_index("kind", Presence::sometimes));
     const auto squashed = tanh(v.parameter(shared));
     const auto own = tanh(mixed + kind) - 0.5 * matmul(second, squashed);
-    const auto value = maximum(own, 0.25 * first) + slice(join(third, x), 1, 1 + h);
+    const auto value = maximum(own, 0.25 * first) + slice(concat(third, x), 1, 1 + h);
     v.scatter(state, dropout(value, v.pull_index("keys", Presence::always, 3), 0.25, 5, 1));
     v.scatter(unused, slice(value, 0, 2));
     v.push("value", value);

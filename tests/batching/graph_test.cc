@@ -7,7 +7,6 @@
 namespace windrow {
 namespace {
 
-
 VertexFunction pair_function() {
   return VertexFunction("pair", {.arity = 2}, [](Vertex& v) {
     const State s = v.state("s", 1);
@@ -67,14 +66,13 @@ TEST(Graph, NamesAVertexWithTooManyChildren) {
 TEST(Graph, NamesOffsetsThatDoNotFit) {
   GraphData data = graph_of({{}, {0}});
   data.child_begin = {0, 1, 0};
-  EXPECT_EQ(said_of(data),
-            "train.txt:7: child_begin does not span the 1 children; expected the first to be 0 and the last their number");
+  EXPECT_EQ(
+      said_of(data),
+      "train.txt:7: child_begin does not span the 1 children; expected the first to be 0 and the last their number");
   data.child_begin = {0, 1, 0, 1};
-  EXPECT_EQ(said_of(data),
-            "train.txt:7: vertex 1: its children end before they begin; expected child_begin to ascend");
+  EXPECT_EQ(said_of(data), "train.txt:7: vertex 1: its children end before they begin; expected child_begin to ascend");
   data.child_begin = {0, 2, 1};
-  EXPECT_EQ(said_of(data),
-            "train.txt:7: vertex 0: its children end behind the last; expected child_begin to ascend");
+  EXPECT_EQ(said_of(data), "train.txt:7: vertex 0: its children end behind the last; expected child_begin to ascend");
   data.child_begin = {};
   EXPECT_NE(said_of(data), "");
 }

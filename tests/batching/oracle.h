@@ -1,6 +1,6 @@
-// The oracle of the batching layer: a vertex function run recursively, one vertex at a time, in double precision, on the
-// reference kernels alone. It shares nothing with batching/ but the names of the four primitives, so the body of a vertex
-// function written as a generic lambda runs on both.
+// The oracle of the batching layer: a vertex function run recursively, one vertex at a time, in double precision, on
+// the reference kernels alone. It shares nothing with batching/ but the names of the four primitives, so the body of a
+// vertex function written as a generic lambda runs on both.
 #pragma once
 
 #include <concepts>
@@ -85,7 +85,7 @@ class Oracle {
   const Parameters& parameters_;
   Body body_;
   std::map<std::string, std::vector<double>> values_;
-  std::map<std::size_t, std::map<std::string, Row>> states_;               // of the graph at hand
+  std::map<std::size_t, std::map<std::string, Row>> states_;                  // of the graph at hand
   std::map<std::size_t, std::map<std::string, std::vector<double>>> pushed_;  // the same
   double loss_ = 0;
 };
@@ -105,7 +105,7 @@ inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
 inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
 inline Row matmul(const Row& x, const RowOperand& w) { return apply(op::matmul, {x, w}); }
 template <std::same_as<Row>... Parts>
-Row join(const Parts&... parts) {
+Row concat(const Parts&... parts) {
   return apply(op::concat, {parts...});
 }
 inline Row slice(const Row& x, Index begin, Index end) { return apply(op::slice, {x}, {}, op::columns(begin, end)); }

@@ -47,8 +47,7 @@ class EveryCell : public ::testing::Test {
       const auto outputs = oracle.outputs;
       for (const bool training : {false, true}) {
         SCOPED_TRACE(training ? "training" : "inference");
-        const Minibatch result =
-            training ? runner.differentiate(graphs.pointers) : runner.run(graphs.pointers);
+        const Minibatch result = training ? runner.differentiate(graphs.pointers) : runner.run(graphs.pointers);
         EXPECT_NEAR(result.loss(), loss, 1e-5 * std::abs(loss));
         for (const auto& [name, expected] : outputs) {
           SCOPED_TRACE(name);

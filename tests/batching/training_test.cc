@@ -162,7 +162,7 @@ TEST(Specialisation, ReachesIntoProductsOfSeveralPartsOfARow) {
   const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) {
     const State s = v.state("s", h);
     const Expr word = embedding(table, v.pull_index("word", Presence::sometimes));
-    v.scatter(s, tanh(matmul(concat({word, v.gather(0, s), v.gather(1, s)}), all)));
+    v.scatter(s, tanh(matmul(concat(word, v.gather(0, s), v.gather(1, s)), all)));
   });
   const Graphs graphs(function, {full_tree(50)});
   Runner runner(host, function, parameters);
@@ -177,7 +177,7 @@ TEST(Specialisation, ComputesAllLeavesAtOnceAndEachLevelInAFewBatches) {
   const RunnerStats stats = s.runner.stats();
   EXPECT_EQ(stats.vertices, 3 * 127);
   EXPECT_LE(stats.batches, 5 + 6 * 2 + 5) << "eager segments, two for each of six levels, lazy ones\n"
-                                           << s.runner.describe();
+                                          << s.runner.describe();
 }
 
 TEST(Training, WaitsForNothingWithinAMinibatch) {
@@ -338,9 +338,8 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
   const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, lossless, parameters).differentiate({}); }),
             "lossless: has no loss; expected one to differentiate");
-  const VertexFunction rough("rough", {.arity = 2}, [&](Vertex& v) {
-    v.loss(apply(no_gradient, {matmul(v.pull("x", 2), w)}));
-  });
+  const VertexFunction rough("rough", {.arity = 2},
+                             [&](Vertex& v) { v.loss(apply(no_gradient, {matmul(v.pull("x", 2), w)})); });
   Device device = host_device(engine);
   const Graphs one(rough, many_trees(1, 1));
   EXPECT_NE(error_of<MisuseError>([&] { Runner(device, rough, parameters).run(one.pointers); }).find("no_gradient"),

@@ -10,7 +10,6 @@
 namespace windrow {
 namespace {
 
-
 class Trace : public ::testing::Test {
  protected:
   /// What is said when a function of arity 2 is traced.
@@ -64,8 +63,7 @@ TEST_F(Trace, WantsEachNameOnce) {
 }
 
 TEST_F(Trace, WantsALossOfWidthOne) {
-  EXPECT_EQ(said_of([&](Vertex& v) { v.loss(v.pull("x", 3)); }),
-            "cell: a loss is vertices x 3; expected vertices x 1");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.loss(v.pull("x", 3)); }), "cell: a loss is vertices x 3; expected vertices x 1");
 }
 
 TEST_F(Trace, RefusesWhatMixesVertices) {
@@ -78,7 +76,8 @@ TEST_F(Trace, RefusesWhatMixesVertices) {
 TEST_F(Trace, RefusesExpressionsOfAnotherTrace) {
   std::optional<Expr> kept;
   VertexFunction first("first", {}, [&](Vertex& v) { kept = v.pull("x", 3); });
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { tanh(*kept); }), "tanh: an expression of a vertex function that was already traced");
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { tanh(*kept); }),
+            "tanh: an expression of a vertex function that was already traced");
   EXPECT_EQ(said_of([&](Vertex& v) { v.push("x", *kept); }), "cell: an expression of another trace");
   EXPECT_EQ(said_of([&](Vertex& outer) {
               const Expr x = outer.pull("x", 3);
@@ -92,7 +91,8 @@ TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
   const Parameter b = other.add("b", 1, 4, Initial::zeros());
   EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 3), w_) + b; }),
             "cell: uses parameters of two sets; expected one");
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { w_ * w_; }), "mul: only parameters; expected a value of a vertex among them");
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { w_* w_; }),
+            "mul: only parameters; expected a value of a vertex among them");
 }
 
 TEST_F(Trace, RefusesMoreTypesThanItCanName) {

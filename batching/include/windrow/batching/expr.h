@@ -4,6 +4,7 @@
 // computed while a vertex function is traced. Parameters enter expressions as they are.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -90,7 +91,12 @@ Expr exp(const Expr& x);
 Expr log(const Expr& x);
 Expr square(const Expr& x);
 Expr matmul(const Operand& x, const Operand& w);
-Expr concat(std::initializer_list<Operand> parts);
+Expr concat(std::span<const Operand> parts);
+template <std::convertible_to<Operand>... Parts>
+Expr concat(const Parts&... parts) {
+  const Operand operands[] = {parts...};
+  return concat(std::span<const Operand>(operands));
+}
 /// Columns [begin, end).
 Expr slice(const Expr& x, Index begin, Index end);
 Expr row_sum(const Expr& x);

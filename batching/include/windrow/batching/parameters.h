@@ -75,8 +75,7 @@ class Parameters {
   /// These throw MisuseError for a parameter of another set.
   const std::string& name(const Parameter& parameter) const;
   const Tensor& value(const Parameter& parameter) const;
-  /// As of the ops pushed last; without parts for a parameter that was never differentiated, or that the loss does not
-  /// depend on.
+  /// Of the last minibatch that was differentiated; without parts for a parameter that its loss does not depend on.
   const Gradient& gradient(const Parameter& parameter) const;
 
   /// Pushes one step of gradient descent for each parameter: value -= rate * (gradient + decay * value). Rows that a

@@ -85,7 +85,7 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  /// Pushes the computation of losses and outputs.
+  /// Pushes the computation of losses and outputs. Graphs are looked at during the call only.
   Minibatch run(std::span<const Graph* const> graphs, std::source_location from = std::source_location::current());
   /// The same, and of the gradients of the loss for all parameters. Throws MisuseError if the function has no loss, or
   /// an operator without a gradient.
