@@ -38,8 +38,8 @@ int main() {
     const auto word = embedding(words, v.pull_index("word"));
     const auto gates = matmul(concat(word, v.gather(0, h_of), v.gather(1, h_of)), w) + b;
     const auto gate = [&](int k) { return slice(gates, k * h, (k + 1) * h); };
-    const auto c = sigmoid(gate(0)) * tanh(gate(1)) + sigmoid(gate(2)) * v.gather(0, c_of) +
-                   sigmoid(gate(3)) * v.gather(1, c_of);
+    const auto c =
+        sigmoid(gate(0)) * tanh(gate(1)) + sigmoid(gate(2)) * v.gather(0, c_of) + sigmoid(gate(3)) * v.gather(1, c_of);
     const auto own = sigmoid(gate(4)) * tanh(c);
     v.scatter(h_of, own);
     v.scatter(c_of, c);

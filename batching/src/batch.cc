@@ -121,9 +121,8 @@ void Batch::run_kernel(std::size_t type, Index group, const Step& step, Range ro
   std::array<Matrix<const std::int32_t>, usual> indices;
   if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
   for (std::size_t k = 0; k < step.indices.size(); ++k) {
-    const Index width = plan_->program.function->index_pulls[step.indices[k]].width;
-    const std::int32_t* first = layout_.types[type].indices[step.indices[k]].data();
-    indices[k] = {first + rows.begin * width, rows.end - rows.begin, width, width};
+    const auto& column = layout_.types[type].indices[step.indices[k]];
+    indices[k] = {column.row(rows.begin), rows.end - rows.begin, column.width, column.width};
   }
   try {
     step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
@@ -205,9 +204,8 @@ Matrix<const float> Batch::operand(std::size_t type, Index group, const Place& f
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
   }
   if (from.in == Place::In::pull) {
-    const Index width = plan_->program.function->pulls[from.number].width;
-    const float* first = layout_.types[type].values[from.number].data();
-    return {first + rows.begin * width + from.column, rows.end - rows.begin, from.width, width};
+    const auto& column = layout_.types[type].values[from.number];
+    return {column.row(rows.begin) + from.column, rows.end - rows.begin, from.width, column.width};
   }
   return place(type, group, from, rows);
 }

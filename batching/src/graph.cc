@@ -1,7 +1,7 @@
 #include "windrow/batching/graph.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <numeric>
 
 #include "ir.h"
 
@@ -12,20 +12,17 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
-Graph::Graph(const VertexFunction& function, GraphData data, const std::string& name)
+Graph::Graph(const VertexFunction& function, const GraphData& data, const std::string& name)
     : name_(name), function_(function.function_) {
   check_children(data, function.arity());
-  take_inputs(data);
-  find_types(data);
-  child_begin_.push_back(0);
-  for (std::size_t v = 0; v + 1 < data.child_begin.size(); ++v) {
-    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
-      if (child != no_child) children_.push_back(child);
-    }
-    child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
+  find_levels(data);
+  sort(data, types_of(data));
+  for (const ir::IndexField& pull : function_->index_pulls) {
+    indices_.push_back(sorted(input(data.indices, pull.name, pull.width), pull.width));
   }
-  find_levels();
+  for (const ir::Field& pull : function_->pulls) {
+    values_.push_back(sorted(input(data.values, pull.name, pull.width), pull.width));
+  }
 }
 
 void Graph::check_children(const GraphData& data, std::size_t arity) {
@@ -54,58 +51,73 @@ void Graph::check_children(const GraphData& data, std::size_t arity) {
   }
 }
 
-void Graph::take_inputs(GraphData& data) {
-  const auto vertices = static_cast<std::int64_t>(data.child_begin.size()) - 1;
-  const auto take = [&](auto& from, const std::string& name, Index width, auto& to) {
-    const auto found = from.find(name);
-    if (found == from.end())
-      throw MisuseError(name_ + ": has no input '" + name + "', which " + function_->name + " pulls");
-    const auto size = static_cast<std::int64_t>(found->second.size());
-    if (size != vertices * width) {
-      throw MisuseError(name_ + ": input '" + name + "' has " + number(size) + " elements; expected " +
-                        number(vertices) + " x " + number(width));
-    }
-    to.push_back(std::move(found->second));
-  };
-  for (const auto& pull : function_->index_pulls) take(data.indices, pull.name, pull.width, indices_);
-  for (const auto& pull : function_->pulls) take(data.values, pull.name, pull.width, values_);
-}
-
-void Graph::find_types(const GraphData& data) {
-  const auto vertices = data.child_begin.size() - 1;
-  std::unordered_map<ir::VertexType, std::uint16_t> known;
-  for (std::size_t v = 0; v < vertices; ++v) {
+std::vector<std::uint32_t> Graph::types_of(const GraphData& data) {
+  std::vector<std::uint32_t> types;
+  std::size_t bit = function_->arity;
+  for (std::size_t v = 0; v + 1 < data.child_begin.size(); ++v) {
     ir::VertexType type = 0;
     const auto first = static_cast<std::size_t>(data.child_begin[v]);
     for (std::size_t e = first; e < static_cast<std::size_t>(data.child_begin[v + 1]); ++e) {
       if (data.children[e] != no_child) type |= 1u << (e - first);
     }
-    std::size_t bit = function_->arity;
-    for (std::size_t i = 0; i < function_->index_pulls.size(); ++i) {
-      if (!function_->index_pulls[i].optional) continue;
-      if (indices_[i][v] != -1) type |= 1u << bit;
-      ++bit;
-    }
-    const auto [place, added] = known.try_emplace(type, static_cast<std::uint16_t>(types_.size()));
-    if (added && types_.size() == UINT16_MAX) throw MisuseError(name_ + ": more than 65535 types of vertices");
-    if (added) types_.push_back(type);
-    type_of_.push_back(place->second);
+    types.push_back(type);
   }
+  for (const ir::IndexField& pull : function_->index_pulls) {
+    if (!pull.optional) continue;
+    const std::vector<std::int32_t>& rows = input(data.indices, pull.name, pull.width);
+    for (std::size_t v = 0; v < types.size(); ++v) types[v] |= rows[v] != -1 ? 1u << bit : 0u;
+    ++bit;
+  }
+  types_ = types;
+  std::sort(types_.begin(), types_.end());
+  types_.erase(std::unique(types_.begin(), types_.end()), types_.end());
+  for (std::uint32_t& type : types) {
+    type = static_cast<std::uint32_t>(std::lower_bound(types_.begin(), types_.end(), type) - types_.begin());
+  }
+  return types;
 }
 
-void Graph::find_levels() {
-  const std::size_t vertices = child_begin_.size() - 1;
-  // Kahn's order (1962), from the leaves up: a vertex is next when all its children had their turn.
-  std::vector<std::int32_t> consumer_begin(vertices + 1, 0), consumers(children_.size()), waits_for(vertices);
-  for (std::int32_t child : children_) ++consumer_begin[static_cast<std::size_t>(child) + 1];
-  for (std::size_t v = 0; v < vertices; ++v) consumer_begin[v + 1] += consumer_begin[v];
-  std::vector<std::int32_t> next(consumer_begin.begin(), consumer_begin.end() - 1);
-  for (std::size_t v = 0; v < vertices; ++v) {
-    waits_for[v] = child_begin_[v + 1] - child_begin_[v];
-    for (auto e = child_begin_[v]; e < child_begin_[v + 1]; ++e) {
-      const auto child = static_cast<std::size_t>(children_[static_cast<std::size_t>(e)]);
-      consumers[static_cast<std::size_t>(next[child]++)] = static_cast<std::int32_t>(v);
+template <class T>
+const std::vector<T>& Graph::input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
+                                   Index width) const {
+  const auto found = inputs.find(name);
+  if (found == inputs.end()) {
+    throw MisuseError(name_ + ": has no input '" + name + "', which " + function_->name + " pulls");
+  }
+  if (static_cast<Index>(found->second.size()) != vertices() * width) {
+    throw MisuseError(name_ + ": input '" + name + "' has " + number(static_cast<Index>(found->second.size())) +
+                      " elements; expected " + number(vertices()) + " x " + number(width));
+  }
+  return found->second;
+}
+
+template <class T>
+std::vector<T> Graph::sorted(const std::vector<T>& rows, Index width) const {
+  std::vector<T> result;
+  result.reserve(rows.size());
+  for (std::int32_t v : vertex_) result.insert(result.end(), rows.begin() + v * width, rows.begin() + (v + 1) * width);
+  return result;
+}
+
+void Graph::find_levels(const GraphData& data) {
+  const std::size_t vertices = data.child_begin.size() - 1;
+  const auto each_child = [&](std::size_t v, auto visit) {
+    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
+      if (child != no_child) visit(static_cast<std::size_t>(child));
     }
+  };
+  // Kahn's order (1962), from the leaves up: a vertex is next when all its children had their turn.
+  std::vector<std::int32_t> consumer_begin(vertices + 2, 0), waits_for(vertices, 0);
+  for (std::size_t v = 0; v < vertices; ++v) {
+    each_child(v, [&](std::size_t child) { ++consumer_begin[child + 2], ++waits_for[v]; });
+  }
+  for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
+  std::vector<std::int32_t> consumers(static_cast<std::size_t>(consumer_begin.back()));
+  for (std::size_t v = 0; v < vertices; ++v) {  // which leaves consumer_begin where it belongs
+    each_child(v, [&](std::size_t child) {
+      consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
+    });
   }
   level_.assign(vertices, 0);
   std::vector<std::int32_t> ready;
@@ -126,15 +138,38 @@ void Graph::find_levels() {
   auto on_cycle = static_cast<std::size_t>(
       std::find_if(waits_for.begin(), waits_for.end(), [](std::int32_t n) { return n > 0; }) - waits_for.begin());
   for (std::size_t steps = 0; steps < vertices; ++steps) {
-    for (auto e = child_begin_[on_cycle]; e < child_begin_[on_cycle + 1]; ++e) {
-      const auto child = static_cast<std::size_t>(children_[static_cast<std::size_t>(e)]);
-      if (waits_for[child] == 0) continue;
-      on_cycle = child;
-      break;
-    }
+    std::size_t next = on_cycle;
+    each_child(on_cycle, [&](std::size_t child) { next = waits_for[child] > 0 ? child : next; });
+    on_cycle = next;
   }
   throw MisuseError(name_ + ": vertex " + number(static_cast<std::int64_t>(on_cycle)) +
                     " is its own descendant; expected a graph without cycles");
+}
+
+void Graph::sort(const GraphData& data, const std::vector<std::uint32_t>& types) {
+  const auto key = [&](std::int32_t v) {
+    return std::pair(types[static_cast<std::size_t>(v)], level_[static_cast<std::size_t>(v)]);
+  };
+  vertex_.resize(level_.size());
+  std::iota(vertex_.begin(), vertex_.end(), 0);
+  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  std::vector<std::int32_t> place(vertex_.size());
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
+  }
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    const auto v = static_cast<std::size_t>(vertex_[i]);
+    type_.push_back(types[v]);
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) {
+      const auto here = static_cast<std::int32_t>(i);
+      runs_.push_back({types[v], level_[v], here, here, static_cast<std::int64_t>(children_.size())});
+    }
+    ++runs_.back().end;
+    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
+      if (child != no_child) children_.push_back(place[static_cast<std::size_t>(child)]);
+    }
+  }
 }
 
 }  // namespace windrow

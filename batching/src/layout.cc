@@ -10,10 +10,9 @@ Layout Layout::make(std::span<const Graph* const> graphs, const Plan& plan, Inde
   Layout layout;
   layout.types.resize(plan.types.size());
   layout.divide(graphs, groups, group_vertices);
-  for (const Graph* graph : graphs) layout.type_numbers_.push_back(types_of(*graph, plan));
   layout.count(graphs, plan);
-  layout.place_rows(graphs, plan);
-  layout.place_slots(graphs);
+  layout.size_columns(plan);
+  layout.place(graphs);
   return layout;
 }
 
@@ -34,29 +33,24 @@ void Layout::divide(std::span<const Graph* const> graphs, Index most, Index grou
   }
 }
 
-std::vector<std::uint32_t> Layout::types_of(const Graph& graph, const Plan& plan) {
-  const auto& all = plan.program.types;
-  std::vector<std::uint32_t> result;
-  for (ir::VertexType type : graph.types_) {
-    result.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
-  }
-  return result;
-}
-
 void Layout::count(std::span<const Graph* const> graphs, const Plan& plan) {
   for (TypeRows& type : types) type.begin.assign(static_cast<std::size_t>(groups * levels) + 1, 0);
+  const auto& all = plan.program.types;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
-    const Graph& graph = *graphs[g];
-    const auto& type_number = type_numbers_[g];
+    auto& number = type_number_.emplace_back();
+    for (ir::VertexType type : graphs[g]->types_) {
+      number.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
+    }
     const Index first = group_of_[g] * levels + 1;
-    for (std::size_t v = 0; v < graph.level_.size(); ++v) {
-      ++types[type_number[graph.type_of_[v]]].begin[static_cast<std::size_t>(first + graph.level_[v])];
+    for (const Graph::Run& run : graphs[g]->runs_) {
+      types[number[run.type]].begin[static_cast<std::size_t>(first + run.level)] += run.end - run.begin;
     }
   }
   for (std::size_t t = 0; t < types.size(); ++t) {
     TypeRows& type = types[t];
     for (std::size_t i = 1; i < type.begin.size(); ++i) type.begin[i] += type.begin[i - 1];
     type.rows = type.begin.back();
+    next_.push_back(type.begin);
     type.first_slot = edges;
     edges += type.rows * plan.types[t].children;
   }
@@ -65,79 +59,67 @@ void Layout::count(std::span<const Graph* const> graphs, const Plan& plan) {
   }
 }
 
-void Layout::place_rows(std::span<const Graph* const> graphs, const Plan& plan) {
+void Layout::size_columns(const Plan& plan) {
   const ir::Function& function = *plan.program.function;
-  row_of_.resize(static_cast<std::size_t>(vertices));
-  std::vector<std::vector<Index>> next;
   for (std::size_t t = 0; t < types.size(); ++t) {
     TypeRows& type = types[t];
-    next.push_back(type.begin);
     const auto rows = static_cast<std::size_t>(type.rows);
     type.slot.assign(rows, -1);
     type.vertex.resize(rows);
-    type.indices.resize(function.index_pulls.size());
-    type.values.resize(function.pulls.size());
-    for (std::size_t i = 0; i < type.indices.size(); ++i) {
-      if (plan.types[t].pulls_indices[i]) {
-        type.indices[i].resize(rows * static_cast<std::size_t>(function.index_pulls[i].width));
-      }
+    for (std::size_t i = 0; i < function.index_pulls.size(); ++i) {
+      const auto width = plan.types[t].pulls_indices[i] ? function.index_pulls[i].width : 0;
+      type.indices.push_back({width, std::vector<std::int32_t>(rows * static_cast<std::size_t>(width))});
     }
-    for (std::size_t i = 0; i < type.values.size(); ++i) {
-      if (plan.types[t].pulls_values[i]) {
-        type.values[i].resize(rows * static_cast<std::size_t>(function.pulls[i].width));
-      }
-    }
-  }
-  const auto copy_row = [](auto& to, std::size_t row, const auto& from, std::size_t v, Index width) {
-    const auto w = static_cast<std::size_t>(width);
-    if (!to.empty()) std::copy_n(from.begin() + static_cast<Index>(v * w), w, to.begin() + static_cast<Index>(row * w));
-  };
-  std::int32_t vertex = 0;
-  for (std::size_t g = 0; g < graphs.size(); ++g) {
-    const Graph& graph = *graphs[g];
-    const auto& type_number = type_numbers_[g];
-    const Index first = group_of_[g] * levels;
-    for (std::size_t v = 0; v < graph.level_.size(); ++v, ++vertex) {
-      const std::size_t t = type_number[graph.type_of_[v]];
-      TypeRows& type = types[t];
-      const Index row = next[t][static_cast<std::size_t>(first + graph.level_[v])]++;
-      row_of_[static_cast<std::size_t>(vertex)] = static_cast<std::int32_t>(row);
-      type.vertex[static_cast<std::size_t>(row)] = vertex;
-      for (std::size_t i = 0; i < type.indices.size(); ++i) {
-        copy_row(type.indices[i], static_cast<std::size_t>(row), graph.indices_[i], v, function.index_pulls[i].width);
-      }
-      for (std::size_t i = 0; i < type.values.size(); ++i) {
-        copy_row(type.values[i], static_cast<std::size_t>(row), graph.values_[i], v, function.pulls[i].width);
-      }
+    for (std::size_t i = 0; i < function.pulls.size(); ++i) {
+      const auto width = plan.types[t].pulls_values[i] ? function.pulls[i].width : 0;
+      type.values.push_back({width, std::vector<float>(rows * static_cast<std::size_t>(width))});
     }
   }
 }
 
-void Layout::place_slots(std::span<const Graph* const> graphs) {
+void Layout::place(std::span<const Graph* const> graphs) {
   std::int32_t first_vertex = 0;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
-    const Graph& graph = *graphs[g];
-    const auto& type_number = type_numbers_[g];
-    for (std::size_t v = 0; v < graph.level_.size(); ++v) {
-      const auto begin = graph.child_begin_[v], end = graph.child_begin_[v + 1];
-      if (begin == end) continue;
-      const TypeRows& consumer = types[type_number[graph.type_of_[v]]];
-      Index slot = consumer.first_slot + Index{row_of_[static_cast<std::size_t>(first_vertex) + v]} * (end - begin);
-      for (auto e = begin; e < end; ++e, ++slot) {
-        const auto child = static_cast<std::size_t>(graph.children_[static_cast<std::size_t>(e)]);
-        TypeRows& producer = types[type_number[graph.type_of_[child]]];
-        const std::int32_t row = row_of_[static_cast<std::size_t>(first_vertex) + child];
-        std::int32_t& first = producer.slot[static_cast<std::size_t>(row)];
-        if (first < 0) {
-          first = static_cast<std::int32_t>(slot);
-        } else {
-          producer.further.push_back({row, static_cast<std::int32_t>(slot)});
-        }
-      }
-    }
-    first_vertex += graph.vertices();
+    place_graph(*graphs[g], g, first_vertex);
+    first_vertex += graphs[g]->vertices();
   }
   for (TypeRows& type : types) std::sort(type.further.begin(), type.further.end());
+}
+
+void Layout::place_graph(const Graph& graph, std::size_t number, std::int32_t first_vertex) {
+  const std::vector<std::uint32_t>& type_number = type_number_[number];
+  row_of_.resize(static_cast<std::size_t>(graph.vertices()));
+  // A run's children are of lower levels, but may come later in the order of types: all rows first, then all slots.
+  for (const Graph::Run& run : graph.runs_) {
+    const std::uint32_t t = type_number[run.type];
+    TypeRows& type = types[t];
+    Index& next = next_[t][static_cast<std::size_t>(group_of_[number] * levels + run.level)];
+    for (std::size_t i = 0; i < type.indices.size(); ++i)
+      type.indices[i].copy(next, graph.indices_[i], run.begin, run.end);
+    for (std::size_t i = 0; i < type.values.size(); ++i)
+      type.values[i].copy(next, graph.values_[i], run.begin, run.end);
+    for (std::int32_t place = run.begin; place < run.end; ++place, ++next) {
+      row_of_[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(next);
+      type.vertex[static_cast<std::size_t>(next)] = first_vertex + graph.vertex_[static_cast<std::size_t>(place)];
+    }
+  }
+  for (const Graph::Run& run : graph.runs_) {
+    const TypeRows& consumer = types[type_number[run.type]];
+    const Index children = ir::children(*graph.function_, graph.types_[run.type]);
+    auto slot =
+        static_cast<std::int32_t>(consumer.first_slot + children * row_of_[static_cast<std::size_t>(run.begin)]);
+    const auto last = slot + static_cast<std::int32_t>(children * (run.end - run.begin));
+    for (auto child = graph.children_.begin() + run.first_child; slot < last; ++child, ++slot) {
+      const auto place = static_cast<std::size_t>(*child);
+      TypeRows& producer = types[type_number[graph.type_[place]]];
+      std::int32_t& first = producer.slot[static_cast<std::size_t>(row_of_[place])];
+      if (first < 0) {
+        first = slot;
+      } else {
+        producer.further.push_back({row_of_[place], slot});
+      }
+    }
+  }
 }
 
 }  // namespace windrow

@@ -5,6 +5,7 @@
 // consumers, so that a consumer finds its children's states side by side.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,9 +29,20 @@ struct TypeRows {
   std::vector<Further> further;
   /// Of each row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;
-  /// Inputs in the order of the rows, by number of the pull; empty where nothing reads them.
-  std::vector<std::vector<std::int32_t>> indices;
-  std::vector<std::vector<float>> values;
+  /// An input in the order of the rows; of width 0 where nothing reads it.
+  template <class T>
+  struct Column {
+    Index width;
+    std::vector<T> elements;
+
+    const T* row(Index row) const { return elements.data() + row * width; }
+    /// Takes rows [begin, end) of an input of that width.
+    void copy(Index row, const std::vector<T>& from, Index begin, Index end) {
+      std::copy(from.begin() + begin * width, from.begin() + end * width, elements.begin() + row * width);
+    }
+  };
+  std::vector<Column<std::int32_t>> indices;  // by number of the pull
+  std::vector<Column<float>> values;
 };
 
 struct Plan;
@@ -49,13 +61,15 @@ struct Layout {
  private:
   void divide(std::span<const Graph* const> graphs, Index groups, Index group_vertices);
   void count(std::span<const Graph* const> graphs, const Plan& plan);
-  void place_rows(std::span<const Graph* const> graphs, const Plan& plan);
-  void place_slots(std::span<const Graph* const> graphs);
-  static std::vector<std::uint32_t> types_of(const Graph& graph, const Plan& plan);
+  void size_columns(const Plan& plan);
+  void place(std::span<const Graph* const> graphs);
+  void place_graph(const Graph& graph, std::size_t number, std::int32_t first_vertex);
 
-  std::vector<Index> group_of_;                           // by graph
-  std::vector<std::vector<std::uint32_t>> type_numbers_;  // by graph: its types as numbers of the plan's
-  std::vector<std::int32_t> row_of_;                      // by vertex, counted through all graphs
+  // While it is made:
+  std::vector<Index> group_of_;                          // by graph
+  std::vector<std::vector<std::uint32_t>> type_number_;  // by graph and type of the graph: the plan's number of it
+  std::vector<std::vector<Index>> next_;                 // by type, group and level: the next row
+  std::vector<std::int32_t> row_of_;                     // by place in the graph at hand
 };
 
 }  // namespace windrow

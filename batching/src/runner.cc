@@ -259,7 +259,7 @@ void Runner::set_gradients(const Batch& batch) {
     const TypeRows& type = batch.layout().types[static_cast<std::size_t>(rows.vertex_type)];
     if (type.rows == 0) continue;
     const IntTensor of(device_, type.rows, 1, "rows");
-    of.set(type.indices[rows.index_pull]);
+    of.set(type.indices[rows.index_pull].elements);
     parameters_.entries_[rows.parameter].gradient.rows.push_back({of, batch.rows_of(rows)});
   }
 }

@@ -32,7 +32,7 @@ class Graph {
  public:
   /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
   /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors.
-  Graph(const VertexFunction& function, GraphData data, const std::string& name = "graph");
+  Graph(const VertexFunction& function, const GraphData& data, const std::string& name = "graph");
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }
@@ -42,20 +42,37 @@ class Graph {
  private:
   friend struct Layout;
   friend class Runner;
+  /// Neighbours in the order of types and levels: as many children each, all of one level.
+  struct Run {
+    std::uint32_t type;  // place in types_
+    std::int32_t level;
+    std::int32_t begin, end;   // places
+    std::int64_t first_child;  // in children_
+  };
+
   void check_children(const GraphData& data, std::size_t arity);
-  void find_levels();
-  void take_inputs(GraphData& data);
-  void find_types(const GraphData& data);
+  std::vector<std::uint32_t> types_of(const GraphData& data);
+  void find_levels(const GraphData& data);
+  void sort(const GraphData& data, const std::vector<std::uint32_t>& types);
+  template <class T>
+  const std::vector<T>& input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
+                              Index width) const;
+  /// Rows of vertices in the order of places.
+  template <class T>
+  std::vector<T> sorted(const std::vector<T>& rows, Index width) const;
 
   std::string name_;
   std::shared_ptr<const ir::Function> function_;
   std::int32_t levels_ = 0;
-  std::vector<std::int32_t> level_;
-  std::vector<std::int32_t> child_begin_, children_;  // CSR without gaps
-  std::vector<std::uint32_t> types_;                  // the distinct types, see ir.h
-  std::vector<std::uint16_t> type_of_;                // of each vertex, a place in types_
-  std::vector<std::vector<std::int32_t>> indices_;    // by number of the index pull
-  std::vector<std::vector<float>> values_;            // by number of the pull
+  std::vector<std::int32_t> level_;  // of each vertex
+  // What layouts read, by place: vertices sorted by type, then level, then number.
+  std::vector<std::int32_t> vertex_;
+  std::vector<std::uint32_t> types_;  // the distinct types, ascending; see ir.h
+  std::vector<std::uint32_t> type_;   // place in types_
+  std::vector<Run> runs_;
+  std::vector<std::int32_t> children_;              // places, consumer by consumer
+  std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull
+  std::vector<std::vector<float>> values_;          // by number of the pull
 };
 
 }  // namespace windrow
