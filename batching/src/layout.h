@@ -36,9 +36,9 @@ struct TypeRows {
     std::vector<T> elements;
 
     const T* row(Index row) const { return elements.data() + row * width; }
-    /// Takes rows [begin, end) of an input of that width.
-    void copy(Index row, const std::vector<T>& from, Index begin, Index end) {
-      std::copy(from.begin() + begin * width, from.begin() + end * width, elements.begin() + row * width);
+    /// Takes rows [first, last) of an input of that width.
+    void copy(Index row, const std::vector<T>& from, Index first, Index last) {
+      std::copy(from.begin() + first * width, from.begin() + last * width, elements.begin() + row * width);
     }
   };
   std::vector<Column<std::int32_t>> indices;  // by number of the pull

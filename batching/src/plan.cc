@@ -14,8 +14,7 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// What the elements of a tile's rows may take, so that they stay in the first-level cache. A guess that perf/ bears
-/// out.
+/// What the elements of a tile's rows may take, so that they stay in the first-level cache.
 constexpr Index tile_bytes = 48 * 1024;
 
 /// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.

@@ -29,16 +29,15 @@ class Push {
   /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
   void tensors(const std::vector<TensorStep>& steps, int priority) {
     for (const TensorStep& step : steps) {
-      std::vector<Access> accesses = {read(batch_->memory())};
+      std::vector<Access> accesses;
+      if (step.vertex_type >= 0) accesses.push_back(read(batch_->memory()));
       for (const Place& place : step.step.in) {
         if (place.in == Place::In::tensor) accesses.push_back(read(batch_->tensor(place.number).var()));
       }
       const Var out = batch_->tensor(step.out).var();
       accesses.push_back(step.step.write == Write::add ? mutate(out) : overwrite(out));
       push(
-          batch_->plan().program.at(step.step.node).op == nullptr ? OpName("sum")
-                                                                  : batch_->plan().program.at(step.step.node).op->name,
-          accesses, [batch = batch_, &step] { batch->run(step); }, priority);
+          batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
       if (step.vertex_type < 0) continue;
       const Index rows = batch_->layout().types[static_cast<std::size_t>(step.vertex_type)].rows;
       stats_.multiply_flops += rows * step.step.flops_a_row;
