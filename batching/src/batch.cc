@@ -1,22 +1,12 @@
 #include "batch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "windrow/ops/operators.h"
 
 namespace windrow {
 namespace {
-
-bool finite(Matrix<const float> x) {
-  for (Index r = 0; r < x.rows; ++r) {
-    for (Index c = 0; c < x.width; ++c) {
-      if (!std::isfinite(x.row(r)[c])) return false;
-    }
-  }
-  return true;
-}
 
 void fill(Matrix<float> out, float value, Write write) {
   for (Index r = 0; r < out.rows; ++r) {
@@ -37,11 +27,9 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
       tensors_(std::move(tensors)),
       options_(options) {
   map_memory();
-  for (Index g = 0; g < layout_.groups; ++g) groups_.push_back(device_.engine->new_var("group of samples"));
-}
-
-Batch::~Batch() {
-  for (Var group : groups_) device_.engine->retire(group);
+  for (Index g = 0; g < layout_.groups; ++g) {
+    groups_.push_back(Buffer(*device_.engine, device_.memory, 0, "group of samples"));
+  }
 }
 
 void Batch::map_memory() {
@@ -76,27 +64,14 @@ Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) con
 
 // --- Steps
 
-template <class Visit>
-void Batch::each_step(Index group, const Stage& stage, Visit visit) {
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
-    if (segments.empty()) continue;
-    const Range all = range(t, group, stage);
-    for (Range batch{all.begin, 0}; batch.begin < all.end; batch.begin = batch.end) {
-      batch.end = std::min(all.end - batch.begin, options_.batch_rows) + batch.begin;
-      for (const Segment& segment : segments) {
-        const Index at_once = segment.tiled ? segment.tile_rows : batch.end - batch.begin;
-        for (Range tile{batch.begin, 0}; tile.begin < batch.end; tile.begin = tile.end) {
-          tile.end = std::min(tile.begin + at_once, batch.end);
-          for (const Step& step : segment.steps) visit(t, step, tile);
-        }
-      }
-    }
-  }
-}
-
 void Batch::run(Index group, const Stage& stage) {
-  each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) { run_step(t, group, step, rows); });
+  each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
+    try {
+      run_step(t, group, step, rows);
+    } catch (const MisuseError& error) {
+      explain(t, group, step, rows, error.what());
+    }
+  });
 }
 
 void Batch::run_step(std::size_t type, Index group, const Step& step, Range rows) {
@@ -124,11 +99,7 @@ void Batch::run_kernel(std::size_t type, Index group, const Step& step, Range ro
     const auto& column = layout_.types[type].indices[step.indices[k]];
     indices[k] = {column.row(rows.begin), rows.end - rows.begin, column.width, column.width};
   }
-  try {
-    step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
-  } catch (const MisuseError& error) {
-    throw Error(name() + ": " + name_of(step) + ": " + error.what());
-  }
+  step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
 }
 
 void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows) {
@@ -236,60 +207,6 @@ Tensor Batch::rows_of(const Plan::Rows& rows) const {
   const Index width = plan_->types[type].arenas[rows.rows.number];
   return Tensor(memory_, layout_.types[type].rows, width, offset)
       .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
-}
-
-void Batch::finish() {
-  double sum = 0;
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const Range all{0, layout_.types[t].rows};
-    for (const Place& loss : plan_->types[t].losses) {
-      const Matrix<const float> values = operand(t, 0, loss, all);
-      for (Index r = 0; r < values.rows; ++r) sum += *values.row(r);
-    }
-  }
-  if (!std::isfinite(sum)) {
-    throw Error(name() + ": the loss is " + std::to_string(sum) + ", expected a finite number; " + first_not_finite());
-  }
-  loss_ = sum;
-}
-
-std::string Batch::first_not_finite() {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (plan_->tensors[i].is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
-      return "parameter " + std::to_string(plan_->tensors[i].number) + " is not finite";
-    }
-  }
-  // Steps may have overwritten each other's tiles, so what led to the loss is run again, and watched.
-  std::string found;
-  const auto watch = [&](Index group, const Stage& stage) {
-    each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
-      if (!found.empty()) return;
-      run_step(t, group, step, rows);
-      if (step.does == Step::Does::scatter) return;
-      const Matrix<const float> out = place(t, group, step.out, rows);
-      for (Index r = 0; r < out.rows && found.empty(); ++r) {
-        if (finite({out.row(r), 1, out.width, out.width})) continue;
-        const auto vertex = layout_.types[t].vertex[static_cast<std::size_t>(rows.begin + r)];
-        found = "the first such value is of '" + name_of(step) + "' at vertex " + std::to_string(vertex) +
-                " of the minibatch";
-      }
-    });
-  };
-  for (Index g = 0; g < layout_.groups; ++g) {
-    watch(g, {Phase::eager});
-    for (Index level = 0; level < layout_.levels; ++level) watch(g, {Phase::level, level});
-    watch(g, {Phase::lazy});
-  }
-  return found.empty() ? "no operator gave such a value" : found;
-}
-
-std::string Batch::name() const {
-  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
-}
-
-std::string Batch::name_of(const Step& step) const {
-  const Operator* op = plan_->program.at(step.node).op;
-  return op == nullptr ? "sum" : std::string(op->name.text());
 }
 
 void Batch::collect(std::size_t push, Matrix<float> out) const {

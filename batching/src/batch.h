@@ -5,6 +5,8 @@
 // Groups write different rows, so they need no order among themselves.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +35,6 @@ class Batch {
   };
   Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
         Options options);
-  ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -42,7 +43,8 @@ class Batch {
   const Device& device() const { return device_; }
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
   Var memory() const { return memory_->var(); }
-  Var group(Index number) const { return groups_[static_cast<std::size_t>(number)]; }
+  Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
+  Index batch_rows() const { return options_.batch_rows; }
 
   /// The rows of a type that belong to a stage of a group.
   struct Range {
@@ -61,6 +63,9 @@ class Batch {
   /// Valid after finish().
   double loss() const { return loss_; }
 
+  /// Somebody was told that the minibatch failed. Written and read by waiting threads.
+  std::atomic<bool> failure_told{false};
+
   /// The rows of a lookup's gradient, as a tensor in the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
 
@@ -76,8 +81,15 @@ class Batch {
   Matrix<float> place(std::size_t type, Index group, const Place& place, Range rows) const;
   Matrix<const float> operand(std::size_t type, Index group, const Place& place, Range rows) const;
   float* slot(const std::vector<Index>& states, std::size_t state, Index slot) const;
-  std::string first_not_finite();
+  [[noreturn]] void explain(std::size_t type, Index group, const Step& step, Range rows, const std::string& error);
+  struct VertexRow {
+    std::size_t type;
+    Index row;
+  };
+  std::string find_culprit(VertexRow loss);
+  std::vector<std::vector<char>> below(VertexRow top) const;
   std::string name() const;
+  std::string name_of(VertexRow vertex) const;
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
@@ -85,7 +97,7 @@ class Batch {
   const std::vector<Tensor> tensors_;  // by number in the plan
   const Options options_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Var> groups_;
+  std::vector<Buffer> groups_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.
   std::vector<std::vector<Index>> arenas_;  // by type and arena
   std::vector<Index> states_, gradients_;   // by state
@@ -93,5 +105,24 @@ class Batch {
   float* data_ = nullptr;                   // written by take_memory()
   double loss_ = 0;                         // written by finish()
 };
+
+template <class Visit>
+void Batch::each_step(Index group, const Stage& stage, Visit visit) {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
+    if (segments.empty()) continue;
+    const Range all = range(t, group, stage);
+    for (Range batch{all.begin, 0}; batch.begin < all.end; batch.begin = batch.end) {
+      batch.end = std::min(all.end - batch.begin, options_.batch_rows) + batch.begin;
+      for (const Segment& segment : segments) {
+        const Index at_once = segment.tiled ? segment.tile_rows : batch.end - batch.begin;
+        for (Range tile{batch.begin, 0}; tile.begin < batch.end; tile.begin = tile.end) {
+          tile.end = std::min(tile.begin + at_once, batch.end);
+          for (const Step& step : segment.steps) visit(t, step, tile);
+        }
+      }
+    }
+  }
+}
 
 }  // namespace windrow

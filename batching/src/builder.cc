@@ -6,16 +6,45 @@ namespace windrow::ir {
 namespace {
 
 Index end_of(const Node& sum, const std::vector<Node>& nodes, std::size_t k) {
-  return sum.at[k] + nodes[static_cast<std::size_t>(sum.in[k])].type.width;
+  return sum.at[k] + nodes[at(sum.in[k])].type.width;
+}
+
+/// Equal nodes have equal hashes; what is left out only makes for more candidates.
+std::size_t hash_of(const Node& node) {
+  std::size_t hash = static_cast<std::size_t>(node.code);
+  const auto mix = [&](std::size_t more) { hash = hash * 1'000'003 + more; };
+  mix(static_cast<std::size_t>(node.vertex_type));
+  mix(node.number);
+  mix(std::hash<const void*>()(node.op));
+  mix(static_cast<std::size_t>(node.type.width));
+  for (Value in : node.in) mix(at(in));
+  return hash;
 }
 
 }  // namespace
 
+Builder::Builder(const Function& function, std::vector<Node> nodes) : function_(function) {
+  for (Node& node : nodes) append(std::move(node));
+}
+
 Value Builder::add(Node node) {
-  const auto known = std::find(nodes.begin(), nodes.end(), node);
-  if (known != nodes.end()) return static_cast<Value>(known - nodes.begin());
-  nodes.push_back(std::move(node));
-  return static_cast<Value>(nodes.size()) - 1;
+  const auto [first, last] = by_hash_.equal_range(hash_of(node));
+  for (auto known = first; known != last; ++known) {
+    if (at(known->second) == node) return known->second;
+  }
+  return append(std::move(node));
+}
+
+Value Builder::append(Node node) {
+  const auto value = static_cast<Value>(nodes_.size());
+  by_hash_.emplace(hash_of(node), value);
+  nodes_.push_back(std::move(node));
+  return value;
+}
+
+std::vector<Node> Builder::take() {
+  by_hash_.clear();
+  return std::move(nodes_);
 }
 
 Value Builder::fill(int vertex_type, Index width, double constant) {
@@ -39,12 +68,12 @@ Value Builder::slice(Value x, Index begin, Index end) {
   if (node.code == Code::sum) {  // of one part of it, or of none
     std::vector<std::size_t> meets;
     for (std::size_t k = 0; k < node.in.size(); ++k) {
-      if (node.at[k] < end && begin < end_of(node, nodes, k)) meets.push_back(k);
+      if (node.at[k] < end && begin < end_of(node, nodes_, k)) meets.push_back(k);
     }
     if (meets.empty() && node.of_vertices()) return fill(node.vertex_type, end - begin, 0);
     if (meets.size() == 1) {
       const std::size_t k = meets[0];
-      if (node.at[k] <= begin && end <= end_of(node, nodes, k)) {
+      if (node.at[k] <= begin && end <= end_of(node, nodes_, k)) {
         return slice(node.in[k], begin - node.at[k], end - node.at[k]);
       }
     }
@@ -96,17 +125,12 @@ Value Builder::rows_of(Value parameter, Index begin, Index end) {
 std::optional<Value> Builder::product_of_parts(Value x, Value w) {
   const Node node = at(x);
   if (node.code != Code::sum || !node.of_vertices()) return std::nullopt;
-  Index covered = 0;
-  for (std::size_t k = 0; k < node.in.size(); ++k) {
-    if (node.at[k] < covered) return std::nullopt;  // parts overlap, or come in another order
-    covered = end_of(node, nodes, k);
-  }
   Index width = 0;
   for (Value part : node.in) width += at(part).type.width;
-  if (width == node.type.width) return std::nullopt;
+  if (width >= node.type.width) return std::nullopt;
   std::vector<Term> terms;
   for (std::size_t k = 0; k < node.in.size(); ++k) {
-    const Index end = end_of(node, nodes, k);
+    const Index end = end_of(node, nodes_, k);
     terms.push_back({apply(op::matmul, {node.in[k], rows_of(w, node.at[k], end)}), 0});
   }
   return sum(terms, {node.type.rows, at(w).type.width}, node.vertex_type);

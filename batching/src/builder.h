@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 
 #include "ir.h"
 
@@ -15,13 +16,15 @@ namespace windrow::ir {
 ///   - products of a row of which parts are zero, which take the rows of the parameter that count.
 class Builder {
  public:
-  explicit Builder(const Function& function) : function_(function) {}
+  explicit Builder(const Function& function, std::vector<Node> nodes = {});
 
-  std::vector<Node> nodes;
-
-  const Node& at(Value value) const { return nodes[static_cast<std::size_t>(value)]; }
+  const Node& at(Value value) const { return nodes_[ir::at(value)]; }
   /// The node, or the equal one that is there.
   Value add(Node node);
+  /// The node, even if an equal one is there.
+  Value append(Node node);
+  /// All nodes; the builder is empty then.
+  std::vector<Node> take();
   Value fill(int vertex_type, Index width, double constant);
   /// Types are inferred; they fit, since the trace's fitted. `vertex_type` is that of the result, where no operand
   /// tells.
@@ -45,6 +48,8 @@ class Builder {
   Value rows_of(Value parameter, Index begin, Index end);
 
   const Function& function_;
+  std::vector<Node> nodes_;
+  std::unordered_multimap<std::size_t, Value> by_hash_;
 };
 
 }  // namespace windrow::ir

@@ -114,7 +114,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
                                    std::span<const IndexExpr> indices);
 
  private:
-  void check_locality(const Operator& op, const Signature& signature) const;
+  void check_locality(const Operator& op, const Signature& signature, const Type& result) const;
 };
 
 }  // namespace windrow::ir

@@ -25,7 +25,8 @@ void Layout::divide(std::span<const Graph* const> graphs, Index most, Index grou
     throw MisuseError("a minibatch of " + std::to_string(vertices) + " vertices; expected at most 2147483647");
   }
   // By the shapes alone, never by the number of workers: the same minibatch gives the same bits.
-  groups = std::clamp<Index>(vertices / std::max<Index>(group_vertices, 1), 1, most);
+  most = std::min(most, static_cast<Index>(graphs.size()));
+  groups = std::clamp<Index>(vertices / group_vertices, 1, std::max<Index>(most, 1));
   Index before = 0;
   for (const Graph* graph : graphs) {
     group_of_.push_back(std::min(groups - 1, (before + graph->vertices() / 2) * groups / std::max<Index>(vertices, 1)));
@@ -78,15 +79,16 @@ void Layout::size_columns(const Plan& plan) {
 }
 
 void Layout::place(std::span<const Graph* const> graphs) {
-  std::int32_t first_vertex = 0;
+  std::int32_t first = 0;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
-    place_graph(*graphs[g], g, first_vertex);
-    first_vertex += graphs[g]->vertices();
+    first_vertex.push_back(first);
+    place_graph(*graphs[g], g);
+    first += graphs[g]->vertices();
   }
   for (TypeRows& type : types) std::sort(type.further.begin(), type.further.end());
 }
 
-void Layout::place_graph(const Graph& graph, std::size_t number, std::int32_t first_vertex) {
+void Layout::place_graph(const Graph& graph, std::size_t number) {
   const std::vector<std::uint32_t>& type_number = type_number_[number];
   row_of_.resize(static_cast<std::size_t>(graph.vertices()));
   // A run's children are of lower levels, but may come later in the order of types: all rows first, then all slots.
@@ -100,7 +102,8 @@ void Layout::place_graph(const Graph& graph, std::size_t number, std::int32_t fi
       type.values[i].copy(next, graph.values_[i], run.begin, run.end);
     for (std::int32_t place = run.begin; place < run.end; ++place, ++next) {
       row_of_[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(next);
-      type.vertex[static_cast<std::size_t>(next)] = first_vertex + graph.vertex_[static_cast<std::size_t>(place)];
+      type.vertex[static_cast<std::size_t>(next)] =
+          first_vertex[number] + graph.vertex_[static_cast<std::size_t>(place)];
     }
   }
   for (const Graph::Run& run : graph.runs_) {

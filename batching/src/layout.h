@@ -49,7 +49,8 @@ struct Plan;
 
 struct Layout {
   Index groups = 0, levels = 0, vertices = 0, edges = 0;
-  std::vector<TypeRows> types;  // as in the plan
+  std::vector<TypeRows> types;             // as in the plan
+  std::vector<std::int32_t> first_vertex;  // of each graph, counted through all of them
 
   /// `groups` at most, each of at least about `group_vertices`.
   static Layout make(std::span<const Graph* const> graphs, const Plan& plan, Index groups, Index group_vertices);
@@ -63,7 +64,7 @@ struct Layout {
   void count(std::span<const Graph* const> graphs, const Plan& plan);
   void size_columns(const Plan& plan);
   void place(std::span<const Graph* const> graphs);
-  void place_graph(const Graph& graph, std::size_t number, std::int32_t first_vertex);
+  void place_graph(const Graph& graph, std::size_t number);
 
   // While it is made:
   std::vector<Index> group_of_;                          // by graph

@@ -39,7 +39,8 @@ Parameter Parameters::add(const std::string& name, Index rows, Index width, Init
 
 Parameter Parameters::operator[](std::size_t number) const {
   if (number >= entries_.size()) {
-    throw MisuseError("parameter " + std::to_string(number) + " of " + std::to_string(entries_.size()));
+    throw MisuseError("there is no parameter " + std::to_string(number) + "; expected less than " +
+                      std::to_string(entries_.size()));
   }
   const Tensor& value = entries_[number].value;
   return Parameter(id_, number, {Rows::count(value.rows()), value.width()});
@@ -49,11 +50,11 @@ Parameter Parameters::find(const std::string& name) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].name == name) return (*this)[i];
   }
-  throw MisuseError("there is no parameter '" + name + "'");
+  throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
 }
 
 const Parameters::Entry& Parameters::entry(const Parameter& parameter) const {
-  if (parameter.set_ != id_) throw MisuseError("a parameter of another set");
+  if (parameter.set_ != id_) throw MisuseError("a parameter of another set; expected one of this");
   return entries_[parameter.number_];
 }
 
@@ -62,6 +63,9 @@ const Tensor& Parameters::value(const Parameter& parameter) const { return entry
 const Gradient& Parameters::gradient(const Parameter& parameter) const { return entry(parameter).gradient; }
 
 void Parameters::sgd(double rate, double decay, std::source_location from) {
+  if (!std::isfinite(rate) || !std::isfinite(decay)) {
+    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
+  }
   for (const Entry& entry : entries_) {
     const Gradient& gradient = entry.gradient;
     if (gradient.all) {

@@ -38,7 +38,6 @@ Roots::Roots(const ir::Program& program) : program_(program), joins_(program.nod
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       const Value in = node.in[k];
       if (uses[at(in)] != 1 || !has_own_step(program.at(in))) continue;
-      if (program.at(in).vertex_type != node.vertex_type) continue;  // a product that sums over vertices
       parts_[at(in)] = {parts_[i].root, parts_[i].column + node.at[k]};
       joins_[at(in)] = 1;
     }

@@ -41,7 +41,7 @@ class Planner {
         roots_(plan_.program) {}
 
   Plan run() {
-    for (std::size_t t = 0; t < plan_.program.types.size(); ++t) plan_type(static_cast<int>(t));
+    plan_types();
     plan_tensors();
     note_what_is_read_outside();
     place_all();
@@ -126,16 +126,18 @@ class Planner {
 
   // --- Segments
 
-  void plan_type(int t) {
-    TypePlan& type = plan_.types.emplace_back();
-    type.children = ir::children(*program().function, program().types[static_cast<std::size_t>(t)]);
-    for (std::size_t p = 0; p < phase_count; ++p) {
-      std::vector<Value> tasks;
-      for (std::size_t i = 0; i < program().nodes.size(); ++i) {
-        const bool here = program().nodes[i].vertex_type == t && phases_[i] == static_cast<Phase>(p);
-        if (here && program().nodes[i].of_vertices()) tasks.push_back(static_cast<Value>(i));
-      }
-      type.phases[p] = segments_of(std::move(tasks));
+  void plan_types() {
+    std::vector<std::array<std::vector<Value>, phase_count>> tasks(program().types.size());
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& n = program().nodes[i];
+      if (!n.of_vertices()) continue;
+      tasks[static_cast<std::size_t>(n.vertex_type)][static_cast<std::size_t>(phases_[i])].push_back(
+          static_cast<Value>(i));
+    }
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      TypePlan& type = plan_.types.emplace_back();
+      type.children = ir::children(*program().function, program().types[t]);
+      for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = segments_of(std::move(tasks[t][p]));
     }
   }
 
@@ -144,12 +146,11 @@ class Planner {
     std::vector<Segment> segments;
     for (bool tiled = true; !tasks.empty(); tiled = !tiled) {
       Segment segment{.tiled = tiled};
-      std::vector<Value> left;
+      std::vector<Value> left;  // ascending, as the tasks are
       for (Value task : tasks) {
         const auto& in = node(task).in;
-        const bool ready = std::none_of(in.begin(), in.end(), [&](Value value) {
-          return std::find(left.begin(), left.end(), value) != left.end();
-        });
+        const bool ready = std::none_of(
+            in.begin(), in.end(), [&](Value value) { return std::binary_search(left.begin(), left.end(), value); });
         if (!ready || heavy(program(), node(task)) == tiled) {
           left.push_back(task);
           continue;

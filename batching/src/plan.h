@@ -69,6 +69,7 @@ struct TensorSpec {
   enum class Is : std::uint8_t { parameter, gradient, derived } is;
   std::size_t number;  ///< of the parameter; 0 for derived
   Index rows, width;
+  std::string name = {};  ///< of a parameter
 };
 
 struct TypePlan {
@@ -90,7 +91,7 @@ struct Plan {
   ir::Program program;
   bool training = false;
   std::vector<TypePlan> types;
-  std::vector<TensorSpec> tensors;  ///< the parameters first, by number as far as they are used
+  std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order
   std::vector<TensorStep> before;   ///< made of parameters alone
   std::vector<TensorStep> after;    ///< gradients of parameters
   struct Rows {

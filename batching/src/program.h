@@ -20,7 +20,7 @@ struct Program {
   };
   std::vector<Rows> rows;
 
-  const Node& at(Value value) const { return nodes[static_cast<std::size_t>(value)]; }
+  const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };
 
 /// Without gradients.
@@ -30,7 +30,7 @@ Program specialise(std::shared_ptr<const Function> function, std::vector<VertexT
 /// there is no loss.
 Program differentiate(const Program& program);
 
-/// One line a node, for people.
-std::string to_string(const Program& program, const Node& node);
+/// Drops the nodes that no loss, output or gradient needs.
+void drop_unneeded(Program& program);
 
 }  // namespace windrow::ir

@@ -51,17 +51,23 @@ std::shared_ptr<Trace> Trace::of(const std::string& what, std::span<const Operan
   return found;
 }
 
-void Trace::check_locality(const Operator& op, const Signature& signature) const {
+void Trace::check_locality(const Operator& op, const Signature& signature, const Type& result) const {
   const auto refuse = [&](const std::string& why) {
     throw MisuseError(function.name + ": " + std::string(op.name.text()) + ": " + why);
   };
   const bool of_vertices =
       !signature.indices.empty() ||
       std::any_of(signature.in.begin(), signature.in.end(), [](const Type& type) { return !type.rows.counted(); });
-  if (!of_vertices) return;
   if (op.updates) refuse("changes its result in place; expected an operator that makes one");
+  if (!of_vertices && !result.rows.counted()) {
+    refuse("makes " + to_string(result) + " of parameters alone; expected a counted number of rows");
+  }
+  if (!of_vertices) return;
   if (op.locality != Locality::elementwise && op.locality != Locality::rowwise) {
     refuse("mixes the rows of a batch; expected an operator that is elementwise or rowwise");
+  }
+  if (result.rows.counted() || result.rows == Rows::edges()) {
+    refuse("makes " + to_string(result) + " of vertices; expected a row for each");
   }
   for (std::size_t k = 0; k < signature.in.size(); ++k) {
     const bool whole = op.locality == Locality::rowwise && k < 32 && (op.whole >> k & 1u) != 0;
@@ -86,7 +92,7 @@ Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<con
   } catch (const MisuseError& error) {
     throw MisuseError(function.name + ": " + error.what());
   }
-  check_locality(op, signature);
+  check_locality(op, signature, node.type);
   for (const Operand& operand : in) node.in.push_back(value_of(operand));
   return expr(std::move(node));
 }

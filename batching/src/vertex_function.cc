@@ -19,7 +19,18 @@ bool named(const Fields& fields, const std::string& name) {
 }
 
 void check_width(const ir::Function& function, const std::string& name, Index width) {
-  if (width < 0) refuse(function, "'" + name + "' has width " + std::to_string(width) + "; expected 0 or more");
+  if (width < 0 || width > INT32_MAX) {
+    refuse(function, "'" + name + "' has width " + std::to_string(width) + "; expected 0 to 2147483647");
+  }
+}
+
+/// A type of vertex is a bit for each child and for each optional index.
+void check_types(const ir::Function& function) {
+  std::size_t bits = std::min<std::size_t>(function.arity, UINT32_MAX);
+  for (const ir::IndexField& pull : function.index_pulls) bits += pull.optional ? 1 : 0;
+  if (bits > 31) {
+    refuse(function, "arity and optional indices are " + std::to_string(bits) + " together; expected 31 at most");
+  }
 }
 
 }  // namespace
@@ -105,11 +116,7 @@ VertexFunction::VertexFunction(std::string name, Shape shape, const std::functio
   for (std::size_t s = 0; s < f.states.size(); ++s) {
     if (f.scattered[s] == no_value) refuse(f, "state '" + f.states[s].name + "' is never scattered; expected once");
   }
-  std::size_t bits = f.arity;
-  for (const ir::IndexField& pull : f.index_pulls) bits += pull.optional ? 1 : 0;
-  if (bits > 31) {
-    refuse(f, "arity and optional indices are " + std::to_string(bits) + " together; expected 31 at most");
-  }
+  check_types(f);
   function_ = std::make_shared<const ir::Function>(std::move(f));
 }
 

@@ -1,88 +1,349 @@
-// Batches against the oracle: values, losses and gradients over random graphs.
-#include "windrow/batching/runner.h"
-
+// How minibatches run: what they give, cost, wait for and overlap with.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <optional>
 
-#include "tests/batching/cells.h"
-#include "tests/batching/oracle.h"
-#include "tests/ops/cases.h"
+#include "tests/batching/trainer.h"
+#include "tests/engine/support.h"
+#include "windrow/ops/apply.h"
 
 namespace windrow {
 namespace {
 
-using testing::dense;
-using testing::expect_close;
 using testing::Form;
+using testing::Gate;
 using testing::Graphs;
-using testing::OddCell;
-using testing::Oracle;
-using testing::OracleVertex;
-using testing::random_graphs;
+using testing::many_trees;
+using testing::random_graph;
+using testing::Trainer;
 using testing::TreeLstm;
-using testing::Values;
+using testing::Watched;
 
-template <class Cell>
-class EveryCell : public ::testing::Test {
- protected:
-  VertexFunction function_of(const Cell& cell) {
-    return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+/// All parameters after some steps of training.
+std::vector<std::vector<float>> trained(EngineOptions options) {
+  Trainer s(options, {.groups = 4, .group_vertices = 40});
+  for (unsigned step = 0; step < 5; ++step) {
+    const Graphs graphs(s.function, many_trees(step, 20));
+    s.runner.differentiate(graphs.pointers);
+    s.parameters.sgd(0.01, 0.001);
   }
+  std::vector<std::vector<float>> values;
+  for (std::size_t p = 0; p < s.parameters.size(); ++p) {
+    values.push_back(s.parameters.value(s.parameters[p]).get());
+  }
+  return values;
+}
 
-  void check(Form form, RunnerOptions options, unsigned seed) {
-    SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
-    std::mt19937 random(seed);
-    Engine engine({.workers = 2});
-    const Device host = host_device(engine);
-    Parameters parameters(host, seed);
-    const Cell cell(parameters);
-    const VertexFunction function = function_of(cell);
-    Runner runner(host, function, parameters, options);
-    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
-    for (int minibatch = 0; minibatch < 2; ++minibatch) {
-      const auto data = random_graphs(Cell::arity, form, random);
-      const Graphs graphs(function, data);
-      const double loss = oracle.loss(data);
-      const auto outputs = oracle.outputs;
-      for (const bool training : {false, true}) {
-        SCOPED_TRACE(training ? "training" : "inference");
-        const Minibatch result = training ? runner.differentiate(graphs.pointers) : runner.run(graphs.pointers);
-        EXPECT_NEAR(result.loss(), loss, 1e-5 * std::abs(loss));
-        for (const auto& [name, expected] : outputs) {
-          SCOPED_TRACE(name);
-          const std::vector<float> values = result.output(name).get();
-          expect_close({values.begin(), values.end()}, expected, 1e-5);
-        }
-      }
-      for (std::size_t p = 0; p < parameters.size(); ++p) {
-        SCOPED_TRACE(parameters.name(parameters[p]));
-        expect_close(dense(parameters, parameters[p]), oracle.gradient(parameters[p], data), 1e-4);
-      }
+class TrainingWith : public testing::EveryPolicy {};
+
+TEST_P(TrainingWith, GivesTheSameBits) { EXPECT_EQ(trained(options()), trained({.policy = Policy::serial})); }
+WINDROW_EVERY_POLICY(TrainingWith);
+
+TEST(Training, LowersTheLoss) {
+  Trainer s;
+  std::vector<GraphData> data = many_trees(1, 30);
+  for (GraphData& graph : data) {  // what can be learned: the word's class, or how many children there are
+    auto& label = graph.indices["label"];
+    for (std::size_t v = 0; v < label.size(); ++v) {
+      const std::int32_t word = graph.indices["word"][v];
+      label[v] = word >= 0 ? word % TreeLstm::classes : graph.child_begin[v + 1] - graph.child_begin[v];
     }
   }
-};
-using Cells = ::testing::Types<TreeLstm, OddCell>;
-TYPED_TEST_SUITE(EveryCell, Cells);
-
-unsigned first_seed() {
-  const char* given = std::getenv("WINDROW_TEST_SEED");
-  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
+  const Graphs graphs(s.function, data);
+  const double before = s.runner.run(graphs.pointers).loss();
+  for (int step = 0; step < 100; ++step) {
+    s.runner.differentiate(graphs.pointers);
+    s.parameters.sgd(0.005);
+  }
+  EXPECT_LT(s.runner.run(graphs.pointers).loss(), 0.5 * before);
 }
 
-TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
-  this->check(Form::trees, {}, first_seed());
-  this->check(Form::any_order, {}, first_seed() + 1);
+TEST(Training, DescendsAlongGradients) {
+  Trainer s;
+  const Graphs graphs(s.function, many_trees(1, 10));
+  s.runner.differentiate(graphs.pointers);
+  for (std::size_t i = 0; i < s.parameters.size(); ++i) {
+    const Parameter p = s.parameters[i];
+    const std::vector<float> before = s.parameters.value(p).get();
+    const std::vector<double> gradient = testing::dense(s.parameters, p);
+    const bool table = p.type() == s.cell.words.type();
+    EXPECT_EQ(table, !s.parameters.gradient(p).all.has_value()) << "a lookup leaves rows";
+    s.parameters.sgd(0.25, 0.5);
+    const std::vector<float> after = s.parameters.value(p).get();
+    for (std::size_t k = 0; k < before.size(); ++k) {
+      const double decay = table ? 0 : 0.5;
+      const double expected = before[k] - 0.25 * (gradient[k] + decay * static_cast<double>(before[k]));
+      ASSERT_NEAR(after[k], expected, 1e-5 * (1 + std::abs(gradient[k]))) << s.parameters.name(p) << " " << k;
+    }
+    s.runner.differentiate(graphs.pointers);
+  }
 }
 
-TYPED_TEST(EveryCell, ComputesGraphsWithSeveralConsumersAsTheOracleDoes) {
-  this->check(Form::dag, {}, first_seed() + 2);
+TEST(Training, TakesNewTypesOfVerticesAsTheyCome) {
+  Trainer s;
+  GraphData leaf;
+  leaf.child_begin = {0, 0};
+  leaf.indices = {{"word", {1}}, {"label", {2}}};
+  const Graphs first(s.function, {leaf});
+  const double alone = s.runner.differentiate(first.pointers).loss();
+  const Graphs second(s.function, many_trees(4, 10));
+  s.runner.differentiate(second.pointers).loss();
+  EXPECT_EQ(s.runner.differentiate(first.pointers).loss(), alone);
 }
 
-TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 3, .group_vertices = 10}, first_seed() + 3);
-  this->check(Form::any_order, {.groups = 2, .group_vertices = 1, .batch_rows = 1}, first_seed() + 4);
-  this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
+TEST(Training, OfNothingCostsNothing) {
+  Trainer s;
+  EXPECT_EQ(s.runner.differentiate({}).loss(), 0);
+  const Graphs empty(s.function, {random_graph(0, 2, Form::trees, *std::make_unique<std::mt19937>())});
+  const Minibatch minibatch = s.runner.differentiate(empty.pointers);
+  EXPECT_EQ(minibatch.loss(), 0);
+  EXPECT_EQ(minibatch.vertices(), 0);
+  s.parameters.sgd(1);
+  s.engine.wait_all();
+}
+
+// --- What it costs
+
+/// Trees whose leaves alone have words, whose inner vertices have two children.
+GraphData full_tree(std::int32_t leaves) {
+  GraphData data;
+  data.child_begin = {0};
+  for (std::int32_t v = 0; v < 2 * leaves - 1; ++v) {
+    if (v >= leaves) data.children.insert(data.children.end(), {2 * (v - leaves), 2 * (v - leaves) + 1});
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+    data.indices["word"].push_back(v < leaves ? v % TreeLstm::vocabulary : -1);
+    data.indices["label"].push_back(v % TreeLstm::classes);
+  }
+  return data;
+}
+
+TEST(Specialisation, LeavesDoNoProductOfStates) {
+  Trainer s;
+  const Graphs graphs(s.function, {full_tree(50), full_tree(7)});
+  s.runner.run(graphs.pointers).loss();
+  constexpr Index h = TreeLstm::h, e = TreeLstm::e, head = 2 * h * TreeLstm::classes;
+  const Index forward = 57 * (6 * h * e) + 55 * 16 * h * h + 112 * head;
+  EXPECT_EQ(s.runner.stats().multiply_flops, forward);
+  s.runner.differentiate(graphs.pointers).loss();
+  EXPECT_EQ(s.runner.stats().multiply_flops, forward + 3 * forward);
+}
+
+TEST(Specialisation, ReachesIntoProductsOfSeveralPartsOfARow) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  constexpr Index e = 3, h = 4;
+  const Parameter table = parameters.add("table", 7, e, Initial::normal(0, 1));
+  const Parameter all = parameters.add("all", e + 2 * h, h, Initial::normal(0, 1));
+  const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) {
+    const State s = v.state("s", h);
+    const Expr word = embedding(table, v.pull_index("word", Presence::sometimes));
+    const Expr own = tanh(matmul(concat(word, v.gather(0, s), v.gather(1, s)), all));
+    v.scatter(s, own);
+    v.push("s", own);
+  });
+  const Graphs graphs(function, {full_tree(50)});
+  Runner runner(host, function, parameters);
+  runner.run(graphs.pointers).loss();
+  EXPECT_EQ(runner.stats().multiply_flops, 50 * 2 * e * h + 49 * 2 * (2 * h) * h);
+}
+
+TEST(Specialisation, ComputesAllLeavesAtOnceAndEachLevelInAFewBatches) {
+  Trainer s(EngineOptions{}, {.groups = 1});
+  const Graphs graphs(s.function, {full_tree(64), full_tree(64), full_tree(64)});
+  s.runner.run(graphs.pointers).loss();
+  const RunnerStats stats = s.runner.stats();
+  EXPECT_EQ(stats.vertices, 3 * 127);
+  EXPECT_LE(stats.batches, 5 + 6 * 2 + 5) << "eager segments, two for each of six levels, lazy ones\n"
+                                          << s.runner.describe();
+}
+
+TEST(Specialisation, ComputesEqualValuesOnceAndUnneededOnesNever) {
+  Trainer s;
+  const auto kernels = [&](bool more) {
+    const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) {
+      const State seen = v.state("seen", 2), unseen = v.state("unseen", 2);
+      const Expr x = v.pull("x", 2);
+      v.scatter(seen, v.gather(0, seen) + tanh(x));
+      v.push("y", exp(tanh(x)));
+      v.push("z", more ? exp(tanh(x)) : x);
+      v.scatter(unseen, more ? tanh(sigmoid(v.gather(0, unseen))) : x);
+      v.push("seen", v.gather(0, seen));
+    });
+    const Graphs graphs(function, many_trees(3, 5));
+    Runner runner(s.host, function, s.parameters);
+    runner.run(graphs.pointers).loss();
+    return runner.stats().kernels;
+  };
+  EXPECT_EQ(kernels(true), kernels(false));
+}
+
+TEST(Specialisation, KeepsGradientsOfPartsOfATableDense) {
+  Trainer s;
+  const Parameter table = s.parameters.add("table", 2, 4, Initial::constant(1));
+  const VertexFunction function(
+      "parts", {}, [&](Vertex& v) { v.loss(row_sum(embedding(slice(v.parameter(table), 2, 4), v.pull_index("i")))); });
+  GraphData data;
+  data.child_begin = {0, 0, 0, 0};
+  data.indices["i"] = {0, 1, 1};
+  const Graphs graphs(function, {data});
+  Runner runner(s.host, function, s.parameters);
+  runner.differentiate(graphs.pointers);
+  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0, 0, 1, 1, 0, 0, 2, 2}));
+  s.parameters.sgd(0.5);
+  EXPECT_EQ(s.parameters.value(table).get(), (std::vector<float>{1, 1, 0.5f, 0.5f, 1, 1, 0, 0}));
+}
+
+TEST(Specialisation, AddsRowsOfALookupToTheGradientOfATiedTable) {
+  Trainer s;
+  const Parameter table = s.parameters.add("tied", 3, 2, Initial::constant(0.5f));
+  const VertexFunction function("tied", {}, [&](Vertex& v) {
+    const Expr word = embedding(table, v.pull_index("i"));
+    v.loss(row_sum(apply(op::matmul_nt, {word, table})));
+  });
+  GraphData data;
+  data.child_begin = {0, 0};
+  data.indices["i"] = {1};
+  const Graphs graphs(function, {data});
+  Runner runner(s.host, function, s.parameters);
+  runner.differentiate(graphs.pointers);
+  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0.5, 0.5, 2, 2, 0.5, 0.5}));
+}
+
+TEST(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
+  Trainer s;
+  const auto ops = [&](Index width) {
+    const Parameter w = s.parameters.add("w" + std::to_string(width), width, width, Initial::zeros());
+    const VertexFunction function("chain", {.arity = 1}, [&](Vertex& v) {
+      const State h = v.state("h", width);
+      const Expr own = tanh(matmul(v.gather(0, h), w)) + v.pull("x", width);
+      v.scatter(h, own);
+      v.push("h", own);
+    });
+    GraphData data;
+    for (std::int32_t v = 0; v < 100; ++v) {
+      data.children.push_back(v - 1);
+      data.child_begin.push_back(v + 1);
+    }
+    data.values["x"].assign(static_cast<std::size_t>(100 * width), 1);
+    const Graphs graphs(function, {data});
+    Runner runner(s.host, function, s.parameters);
+    runner.run(graphs.pointers).loss();
+    return runner.stats().ops;
+  };
+  EXPECT_LE(ops(4), 3) << "memory, all levels, loss";
+  EXPECT_GE(ops(1024), 2 + 9) << "ten levels are 20 million operations";
+}
+
+TEST(Training, CountsBatchesOfOneRowEach) {
+  Trainer s({}, {.batch_rows = 1}), all;
+  const Graphs graphs(s.function, many_trees(1, 10)), same(all.function, many_trees(1, 10));
+  s.runner.run(graphs.pointers).loss();
+  all.runner.run(same.pointers).loss();
+  EXPECT_GE(s.runner.stats().batches, s.runner.stats().vertices);
+  EXPECT_LT(all.runner.stats().batches, all.runner.stats().vertices);
+  EXPECT_EQ(s.runner.stats().multiply_flops, all.runner.stats().multiply_flops);
+}
+
+TEST(Training, PlansHundredsOfTypesOfVertices) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  constexpr std::size_t arity = 8;
+  const Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
+  const VertexFunction function("wide", {.arity = arity}, [&](Vertex& v) {
+    const State s = v.state("s", 2);
+    Expr sum = v.pull("x", 2);
+    for (std::size_t k = 0; k < arity; ++k) sum = sum + matmul(v.gather(k, s), w);
+    v.scatter(s, tanh(sum));
+    v.loss(row_sum(sum));
+  });
+  GraphData data;
+  for (std::int32_t type = 0; type < 256; ++type) {  // vertex 0 is the child of all
+    for (std::size_t k = 0; k < arity; ++k) data.children.push_back((type >> k & 1) != 0 ? 0 : no_child);
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+  }
+  data.values["x"].assign(512, 0.125f);
+  const Graphs graphs(function, {data});
+  EXPECT_TRUE(std::isfinite(Runner(host, function, parameters).differentiate(graphs.pointers).loss()));
+}
+
+TEST(Training, WaitsForNothingWithinAMinibatch) {
+  Trainer s({.workers = 2}, {.ahead = 3});
+  const Graphs graphs(s.function, many_trees(1, 30));
+  for (int step = 0; step < 3; ++step) {
+    s.runner.differentiate(graphs.pointers);
+    s.parameters.sgd(0.01);
+  }
+  EXPECT_EQ(s.engine.stats().waits, 0u);
+  EXPECT_EQ(s.engine.stats().waits_in_ops, 0u);
+  s.engine.wait_all();
+}
+
+// --- Who runs beside whom
+
+TEST_F(Watched, GroupsOfOneMinibatchOverlap) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device host = host_of(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function = function_of(parameters.add("w", 2, 1, Initial::constant(1)));
+  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1});
+  const Graphs graphs(function, many_trees(2, 12));
+  std::atomic<int> arrived{0};
+  Gate both;
+  std::atomic<bool> alone{false};
+  during_ = [&] {  // the first two come from the two groups, and each waits for the other
+    if (++arrived == 2) both.open();
+    if (!both.pass()) alone = true;
+  };
+  runner.differentiate(graphs.pointers).loss();
+  EXPECT_FALSE(alone);
+}
+
+TEST_F(Watched, TheNextMinibatchIsScheduledWhileOneRuns) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Device host = host_of(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function = function_of(parameters.add("w", 2, 1, Initial::constant(1)));
+  Runner runner(host, function, parameters, {.ahead = 2});
+  const Graphs graphs(function, many_trees(2, 12));
+  Gate gate;
+  during_ = [&] { gate.pass(); };
+  const Minibatch first = runner.differentiate(graphs.pointers);
+  parameters.sgd(0.1);
+  const Minibatch second = runner.differentiate(graphs.pointers);  // returns although the first stands at the gate
+  EXPECT_EQ(engine.stats().waits, 0u);
+  gate.open();
+  runner.differentiate(graphs.pointers);  // would be one too many, so it waits for the first
+  EXPECT_EQ(engine.stats().waits, 1u);
+  EXPECT_NE(first.loss(), second.loss());
+}
+
+TEST(Training, OfAChainOfAMillionVerticesEnds) {
+  constexpr std::int32_t length = 1'000'000;
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 1, 1, Initial::constant(1));
+  const VertexFunction function("count", {.arity = 1}, [&](Vertex& v) {
+    const State s = v.state("s", 1);
+    const Expr one = matmul(v.pull("x", 1), w);
+    v.scatter(s, v.gather(0, s) + one);
+    v.loss(one);
+  });
+  GraphData data;
+  for (std::int32_t v = 0; v < length; ++v) {
+    data.children.push_back(v - 1);  // the first has none
+    data.child_begin.push_back(v + 1);
+  }
+  data.values["x"].assign(length, 1);
+  const Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), length);
+  EXPECT_EQ(parameters.gradient(w).all->get(), std::vector<float>{length});
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ class Trace : public ::testing::Test {
 
   Engine engine_{{.policy = Policy::serial}};
   Parameters parameters_{host_device(engine_), 1};
+  const Parameter bias_ = parameters_.add("bias", 1, 4, Initial::zeros());
   const Parameter w_ = parameters_.add("w", 3, 4, Initial::zeros());
 };
 
@@ -73,6 +74,39 @@ TEST_F(Trace, RefusesWhatMixesVertices) {
             "cell: gather_rows: operand 0 is vertices x 3; expected a parameter");
 }
 
+TEST_F(Trace, RefusesWhatIsNoValueOfAVertex) {
+  const auto rows = [&](Vertex& v, Rows count) {
+    return apply(op::spread_rows, {slice(v.parameter(bias_), 0, 2)}, {}, op::to_rows(count));
+  };
+  EXPECT_EQ(said_of([&](Vertex& v) { rows(v, Rows::vertices()); }),
+            "cell: spread_rows: makes vertices x 2 of parameters alone; expected a counted number of rows");
+  EXPECT_EQ(said_of([&](Vertex& v) { rows(v, Rows::edges()); }),
+            "cell: spread_rows: makes edges x 2 of parameters alone; expected a counted number of rows");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.push("w", v.parameter(w_)); }),
+            "cell: 'w' is a parameter; expected a value of the vertex");
+  EXPECT_EQ(said_of([&](Vertex& v) { apply(op::sgd, {v.parameter(w_)}, {}, op::at_rate(1)); }),
+            "cell: sgd: changes its result in place; expected an operator that makes one");
+}
+
+TEST_F(Trace, RefusesWidthsBeyondReason) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", -1); }), "cell: 'h' has width -1; expected 0 to 2147483647");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", Index{1} << 62); }),
+            "cell: 'x' has width 4611686018427387904; expected 0 to 2147483647");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i", Presence::sometimes, 2); }),
+            "cell: 'i' may be absent; expected width 1");
+}
+
+TEST_F(Trace, RefusesStatesOfAnotherFunction) {
+  std::optional<State> kept;
+  VertexFunction first("first", {.arity = 1}, [&](Vertex& v) {
+    kept = v.state("h", 3);
+    v.scatter(*kept, v.gather(0, *kept));
+  });
+  EXPECT_EQ(said_of([&](Vertex& v) { v.gather(0, *kept); }), "cell: gather of a state of another vertex function");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.scatter(*kept, v.pull("x", 3)); }),
+            "cell: scatter of a state of another vertex function");
+}
+
 TEST_F(Trace, RefusesExpressionsOfAnotherTrace) {
   std::optional<Expr> kept;
   VertexFunction first("first", {}, [&](Vertex& v) { kept = v.pull("x", 3); });
@@ -98,6 +132,8 @@ TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
 TEST_F(Trace, RefusesMoreTypesThanItCanName) {
   EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 32 together; expected 31 at most");
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX}, [](Vertex&) {}); }),
+            "wide: arity and optional indices are 4294967295 together; expected 31 at most");
   EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
 }
 

@@ -93,7 +93,7 @@ Expr square(const Expr& x);
 Expr matmul(const Operand& x, const Operand& w);
 Expr concat(std::span<const Operand> parts);
 template <std::convertible_to<Operand>... Parts>
-Expr concat(const Parts&... parts) {
+requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {
   const Operand operands[] = {parts...};
   return concat(std::span<const Operand>(operands));
 }

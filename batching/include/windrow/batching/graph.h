@@ -36,6 +36,7 @@ class Graph {
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }
+  /// `vertex` is less than vertices().
   std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
   std::int64_t edges() const { return static_cast<std::int64_t>(children_.size()); }
 

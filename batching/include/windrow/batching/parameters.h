@@ -78,8 +78,8 @@ class Parameters {
   /// Of the last minibatch that was differentiated; without parts for a parameter that its loss does not depend on.
   const Gradient& gradient(const Parameter& parameter) const;
 
-  /// Pushes one step of gradient descent for each parameter: value -= rate * (gradient + decay * value). Rows that a
-  /// lookup left are subtracted without decay.
+  /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *
+  /// value). Rows that a lookup left are subtracted without decay. Throws MisuseError unless both are finite.
   void sgd(double rate, double decay = 0, std::source_location from = std::source_location::current());
 
  private:

@@ -9,7 +9,8 @@
 //   Order    A minibatch reads parameters, and writes gradients, as of the ops pushed before it. Its own ops wait for
 //   each
 //            other only where they must: samples are cut into groups that run side by side.
-//   Numbers  The same minibatch gives the same bits whatever the policy and the number of workers.
+//   Numbers  The same calls give the same bits whatever the policy and the number of workers. Types of vertices that a
+//            runner has seen before may change the order of sums, so that another history rounds otherwise.
 //   Waiting  A call waits only until no more than `ahead` minibatches are unfinished; so the next one is scheduled
 //   while
 //            one runs, and never more than fit in memory.
@@ -38,7 +39,7 @@ class Batch;
 struct Plan;
 
 struct RunnerOptions {
-  /// Unfinished minibatches that a call leaves behind it, itself among them; 1 or more.
+  /// Unfinished minibatches that a call leaves behind it, itself among them; 1 or more. Each holds its memory.
   int ahead = 2;
   /// Groups of samples that run side by side, at most; fewer where a group would have less than `group_vertices`.
   int groups = 8;
@@ -51,10 +52,10 @@ struct RunnerOptions {
 struct RunnerStats {
   std::int64_t minibatches = 0;
   std::int64_t vertices = 0;
-  std::int64_t batches = 0;         ///< fused runs of steps over the rows of one type of vertex
-  std::int64_t kernels = 0;         ///< kernels over such rows, of which elementwise ones run tile by tile
-  std::int64_t ops = 0;             ///< engine ops
-  std::int64_t multiply_flops = 0;  ///< floating point operations of matrix products
+  std::int64_t batches = 0;         ///< fused runs of steps over rows of one type of vertex
+  std::int64_t kernels = 0;         ///< steps of them, of which those that are not heavy run tile by tile
+  std::int64_t ops = 0;             ///< engine ops, but for those of Minibatch::output
+  std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in their order
 };
 
@@ -101,7 +102,8 @@ class Runner {
   const std::shared_ptr<const Plan>& plan_for(std::span<const Graph* const> graphs, Purpose purpose);
   Minibatch start(std::span<const Graph* const> graphs, Purpose purpose, std::source_location from);
   void hold_back(std::source_location from);
-  void set_gradients(const Batch& batch);
+  std::vector<Tensor> tensors_of(const Plan& plan);
+  void set_gradients(const Batch& batch, std::source_location from);
 
   Device device_;
   VertexFunction function_;

@@ -54,6 +54,9 @@ class State {
 /// The vertex that the body of a vertex function is written for.
 class Vertex {
  public:
+  Vertex(const Vertex&) = delete;  // it ends with the trace
+  Vertex& operator=(const Vertex&) = delete;
+
   /// Declares a part of the state.
   State state(const std::string& name, Index width);
   /// What child k scattered; zero if the vertex has no such child.

@@ -1,0 +1,175 @@
+// The gradients of a program.
+#include "program.h"
+
+#include <algorithm>
+
+#include "builder.h"
+
+namespace windrow::ir {
+namespace {
+
+/// Reverse-mode differentiation over all nodes of a program (Speelpenning 1980), by the operators' rules.
+class Differentiation {
+ public:
+  explicit Differentiation(const Program& program) : program_(program), builder_(*program.function, program.nodes) {
+    terms_.resize(program.nodes.size());
+    find_what_varies();
+  }
+
+  Program run() {
+    for (std::size_t t = 0; t < program_.types.size(); ++t) {
+      for (Value loss : program_.losses[t]) {
+        add_term(loss, {builder_.fill(static_cast<int>(t), 1, 1), 0});
+      }
+    }
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) visit(static_cast<Value>(i));
+    send_zeros();
+    Program result = std::move(program_);
+    result.nodes = builder_.take();
+    drop_unneeded(result);
+    return result;
+  }
+
+ private:
+  /// What depends on parameters or on children; only that needs a gradient.
+  void find_what_varies() {
+    for (const Node& node : program_.nodes) {
+      bool varies = node.code == Code::parameter || node.code == Code::gather;
+      for (Value in : node.in) varies |= varies_[at(in)] != 0;
+      varies_.push_back(varies ? 1 : 0);
+    }
+  }
+
+  void add_term(Value value, Builder::Term term) {
+    if (varies_[at(value)] == 0 || builder_.at(term.value).zero()) return;
+    terms_[at(value)].push_back(term);
+  }
+
+  void visit(Value value) {
+    const Node node = program_.at(value);
+    const auto& terms = terms_[at(value)];
+    if (node.code == Code::scatter) {
+      const Value gradient = builder_.add(
+          {.code = Code::incoming, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
+      add_term(node.in[0], {gradient, 0});
+    } else if (node.code == Code::gather) {
+      finish(Code::send, node, terms);
+    } else if (terms.empty()) {
+      return;
+    } else if (node.code == Code::parameter) {
+      keep_parameter_gradient(node, terms);
+    } else if (node.code == Code::sum) {
+      const Value gradient = builder_.sum(terms, node.type, node.vertex_type);
+      for (std::size_t k = 0; k < node.in.size(); ++k) {
+        const Index end = node.at[k] + program_.at(node.in[k]).type.width;
+        add_term(node.in[k], {builder_.slice(gradient, node.at[k], end), 0});
+      }
+    } else if (node.code == Code::apply) {
+      differentiate_operator(value, node, builder_.sum(terms, node.type, node.vertex_type));
+    }
+  }
+
+  /// Children expect a gradient of each state, also of one that nobody looked at.
+  void send_zeros() {
+    const Function& f = *program_.function;
+    for (std::size_t t = 0; t < program_.types.size(); ++t) {
+      if (children(f, program_.types[t]) == 0) continue;
+      for (std::size_t s = 0; s < f.states.size(); ++s) {
+        const Node gathered{.code = Code::gather,
+                            .type = {Rows::vertices(), f.states[s].width * children(f, program_.types[t])},
+                            .vertex_type = static_cast<int>(t),
+                            .number = s};
+        const auto& nodes = program_.nodes;
+        if (std::find(nodes.begin(), nodes.end(), gathered) == nodes.end()) finish(Code::send, gathered, {});
+      }
+    }
+  }
+
+  /// A node that ends a gradient's way.
+  void finish(Code code, const Node& of, const std::vector<Builder::Term>& terms) {
+    Node node{.code = code, .type = of.type, .vertex_type = of.vertex_type, .number = of.number};
+    for (const Builder::Term& term : terms) {
+      node.in.push_back(term.value);
+      node.at.push_back(term.at);
+    }
+    builder_.append(std::move(node));
+  }
+
+  /// Terms that a lookup left stay rows; the others are added up.
+  void keep_parameter_gradient(const Node& parameter, const std::vector<Builder::Term>& terms) {
+    std::vector<Builder::Term> dense;
+    for (const Builder::Term& term : terms) {
+      const Node& node = builder_.at(term.value);
+      const bool lookup = node.is(op::scatter_rows) && builder_.at(node.in[0]).of_vertices();
+      if (lookup && node.type == parameter.type) {
+        program_.rows.push_back({parameter.number, node.indices[0], node.in[0]});
+      } else {
+        dense.push_back(term);
+      }
+    }
+    if (!dense.empty()) finish(Code::gradient, parameter, dense);
+  }
+
+  Signature signature_of(const Node& node) const {
+    Signature signature{.attributes = node.attributes};
+    for (Value in : node.in) signature.in.push_back(program_.at(in).type);
+    for (std::size_t pull : node.indices) {
+      signature.indices.push_back({Rows::vertices(), program_.function->index_pulls[pull].width});
+    }
+    return signature;
+  }
+
+  void differentiate_operator(Value value, const Node& node, Value gradient) {
+    const bool needed = std::any_of(node.in.begin(), node.in.end(),
+                                    [&](Value in) { return varies_[at(in)] != 0; });
+    if (!needed) return;
+    const auto refuse = [&](const std::string& why) {
+      throw MisuseError(program_.function->name + ": " + std::string(node.op->name.text()) + why);
+    };
+    if (node.op->gradients == nullptr) refuse(" has no gradient; expected an operator that has one");
+    const GradientTerms rules = node.op->gradients(signature_of(node));
+    if (rules.size() != node.in.size()) refuse(" has gradients for another number of operands than it has");
+    for (std::size_t k = 0; k < node.in.size(); ++k) {
+      if (!rules[k] || varies_[at(node.in[k])] == 0) continue;
+      const auto term = term_of(*rules[k], value, node, gradient);
+      if (!term) continue;
+      const Type &is = builder_.at(term->value).type, &of = program_.at(node.in[k]).type;
+      const bool fits = is.rows == of.rows && term->at + is.width <= of.width;
+      if (!fits || (is.width != of.width && rules[k]->op != &op::place)) {
+        refuse(": the gradient of operand " + std::to_string(k) + " is " + to_string(is) + "; expected " + to_string(of));
+      }
+      add_term(node.in[k], *term);
+    }
+  }
+
+  /// None for zero.
+  std::optional<Builder::Term> term_of(const GradientTerm& rule, Value value, const Node& node, Value gradient) {
+    std::vector<Value> in;
+    for (const Ref& ref : rule.in) {
+      in.push_back(ref.of == Ref::Of::operand ? node.in[ref.number] : ref.of == Ref::Of::result ? value : gradient);
+    }
+    if (rule.op == nullptr) return Builder::Term{in.at(0), 0};
+    if (rule.op == &op::place) return Builder::Term{in.at(0), rule.attributes.sizes[0]};
+    if (builder_.vanishes(*rule.op, in)) return std::nullopt;
+    std::vector<std::size_t> indices;
+    for (std::size_t k : rule.indices) indices.push_back(node.indices[k]);
+    return Builder::Term{builder_.apply(*rule.op, std::move(in), std::move(indices), rule.attributes, node.vertex_type),
+                         0};
+  }
+
+  Program program_;
+  Builder builder_;
+  std::vector<char> varies_;                       // by node of program_
+  std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
+};
+
+}  // namespace
+
+Program differentiate(const Program& program) {
+  if (program.function->losses.empty()) {
+    throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
+  }
+  return Differentiation(program).run();
+}
+
+}  // namespace windrow::ir

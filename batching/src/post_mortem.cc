@@ -1,0 +1,154 @@
+// The end of a minibatch: its loss, or which operator and vertex are to blame.
+#include <cmath>
+
+#include "batch.h"
+
+namespace windrow {
+namespace {
+
+bool finite(Matrix<const float> x) {
+  for (Index r = 0; r < x.rows; ++r) {
+    for (Index c = 0; c < x.width; ++c) {
+      if (!std::isfinite(x.row(r)[c])) return false;
+    }
+  }
+  return true;
+}
+
+/// The values on which losses depend, through states too.
+std::vector<char> lead_to_losses(const ir::Program& program) {
+  std::vector<char> leads(program.nodes.size(), 0);
+  for (const auto& losses : program.losses) {
+    for (ir::Value loss : losses) leads[ir::at(loss)] = 1;
+  }
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
+    if (program.nodes[i].code == ir::Code::scatter) leads[i] = 1;
+    if (!leads[i]) continue;
+    for (ir::Value in : program.nodes[i].in) leads[ir::at(in)] = 1;
+  }
+  return leads;
+}
+
+}  // namespace
+
+void Batch::finish() {
+  double sum = 0;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    for (const Place& place : plan_->types[t].losses) {
+      const Matrix<const float> values = operand(t, 0, place, {0, layout_.types[t].rows});
+      for (Index r = 0; r < values.rows; ++r) {
+        sum += *values.row(r);
+        if (std::isfinite(*values.row(r))) continue;
+        throw Error(name() + ": the loss of " + name_of(VertexRow{t, r}) + " is " + std::to_string(*values.row(r)) +
+                    ", expected a finite number; " + find_culprit({t, r}));
+      }
+    }
+  }
+  loss_ = sum;
+}
+
+std::string Batch::find_culprit(VertexRow loss) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    if (spec.is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
+      return "parameter '" + spec.name + "' is not finite";
+    }
+  }
+  const std::vector<char> leads = lead_to_losses(plan_->program);
+  for (const TensorStep& step : plan_->before) {
+    if (leads[ir::at(step.step.node)] && !finite(tensors_[step.out].view().read())) {
+      return "'" + name_of(step.step) + "' of parameters is not finite";
+    }
+  }
+  const auto involved = below(loss);
+  const auto& pulls = plan_->program.function->pulls;
+  for (std::size_t t = 0; t < involved.size(); ++t) {
+    for (std::size_t p = 0; p < pulls.size(); ++p) {
+      const auto& column = layout_.types[t].values[p];
+      for (Index r = 0; r < layout_.types[t].rows; ++r) {
+        if (involved[t][static_cast<std::size_t>(r)] && !finite({column.row(r), 1, column.width, column.width})) {
+          return "its input '" + pulls[p].name + "' at " + name_of(VertexRow{t, r}) + " is not finite";
+        }
+      }
+    }
+  }
+  // Steps may have overwritten each other's tiles, so what led to the loss is run again, and watched.
+  std::string found;
+  const auto watch = [&](Index group, const Stage& stage) {
+    each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
+      if (!found.empty()) return;
+      run_step(t, group, step, rows);
+      if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
+      const Matrix<const float> out = place(t, group, step.out, rows);
+      for (Index r = 0; r < out.rows && found.empty(); ++r) {
+        const VertexRow vertex{t, rows.begin + r};
+        if (!involved[t][static_cast<std::size_t>(vertex.row)] || finite({out.row(r), 1, out.width, 0})) continue;
+        found = "the first such value on its way is of '" + name_of(step) + "' at " + name_of(vertex);
+      }
+    });
+  };
+  for (Index g = 0; g < layout_.groups; ++g) {
+    watch(g, {Phase::eager});
+    for (Index level = 0; level < layout_.levels; ++level) watch(g, {Phase::level, level});
+    watch(g, {Phase::lazy});
+  }
+  return found.empty() ? "no operator gave such a value" : found;
+}
+
+/// A vertex and all that it gathers from, by type and row.
+std::vector<std::vector<char>> Batch::below(VertexRow top) const {
+  std::vector<VertexRow> producer(static_cast<std::size_t>(layout_.edges));  // by slot
+  std::vector<std::vector<char>> reached;
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    reached.emplace_back(static_cast<std::size_t>(type.rows), 0);
+    for (Index r = 0; r < type.rows; ++r) {
+      const std::int32_t slot = type.slot[static_cast<std::size_t>(r)];
+      if (slot >= 0) producer[static_cast<std::size_t>(slot)] = {t, r};
+    }
+    for (const TypeRows::Further& more : type.further) producer[static_cast<std::size_t>(more.slot)] = {t, more.row};
+  }
+  std::vector<VertexRow> open = {top};
+  while (!open.empty()) {
+    const VertexRow v = open.back();
+    open.pop_back();
+    char& here = reached[v.type][static_cast<std::size_t>(v.row)];
+    if (here) continue;
+    here = 1;
+    const Index children = plan_->types[v.type].children;
+    const Index first = layout_.types[v.type].first_slot + v.row * children;
+    for (Index k = 0; k < children; ++k) open.push_back(producer[static_cast<std::size_t>(first + k)]);
+  }
+  return reached;
+}
+
+/// Kernels name rows of what they were given; alone, a row tells its vertex.
+void Batch::explain(std::size_t type, Index group, const Step& step, Range rows, const std::string& error) {
+  for (Index r = rows.begin; r < rows.end; ++r) {
+    try {
+      run_step(type, group, step, {r, r + 1});
+    } catch (const MisuseError& alone) {
+      throw Error(name() + ": " + name_of(step) + " at " + name_of(VertexRow{type, r}) + ": " + alone.what());
+    }
+  }
+  throw Error(name() + ": " + name_of(step) + ": " + error);
+}
+
+std::string Batch::name() const {
+  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
+}
+
+std::string Batch::name_of(VertexRow vertex) const {
+  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
+  std::size_t graph = 0;
+  while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
+  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph);
+}
+
+std::string Batch::name_of(const Step& step) const {
+  const ir::Node& node = plan_->program.at(step.node);
+  if (node.op != nullptr) return std::string(node.op->name.text());
+  return step.does == Step::Does::incoming ? "incoming" : step.does == Step::Does::fill ? "fill" : "sum";
+}
+
+}  // namespace windrow

@@ -1,0 +1,42 @@
+// What of a minibatch is pushed to the engine: which ops, with which accesses.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <source_location>
+#include <vector>
+
+#include "batch.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+/// Pushes a batch's ops, in the order of its members, and counts them.
+class Push {
+ public:
+  Push(std::shared_ptr<Batch> batch, RunnerStats& stats, std::source_location from)
+      : batch_(std::move(batch)), stats_(stats), from_(from) {}
+
+  void memory();
+  /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
+  void before();
+  /// Forward and, in training, backward.
+  void group(Index group);
+  void finish();
+  /// The gradients of parameters.
+  void after();
+
+ private:
+  void tensors(const std::vector<TensorStep>& steps, int priority);
+  void share(Index group, OpName name, const std::vector<Stage>& stages);
+  Index count(Index group, const Stage& stage, std::set<std::size_t>& tensors);
+  void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
+  Index batches_of(Index rows) const;
+
+  std::shared_ptr<Batch> batch_;
+  RunnerStats& stats_;
+  const std::source_location from_;
+  std::set<std::size_t> begun_;  // tensors that a step was pushed for
+};
+
+}  // namespace windrow

@@ -1,0 +1,84 @@
+// A vertex function for each type of vertex there is.
+#include "program.h"
+
+#include "builder.h"
+
+namespace windrow::ir {
+namespace {
+
+/// One type of vertex: the trace's nodes again, where what the type lacks is zero.
+class Specialisation {
+ public:
+  Specialisation(const Function& function, Program& program, Builder& builder, int type)
+      : function_(function), builder_(builder), type_(type), mask_(program.types[static_cast<std::size_t>(type)]) {
+    for (const Node& node : function.nodes) map_.push_back(mapped(node));
+    for (std::size_t s = 0; s < function.states.size(); ++s) {
+      const Value value = of(function.scattered[s]);
+      builder.add(
+          {.code = Code::scatter, .type = builder.at(value).type, .vertex_type = type, .number = s, .in = {value}});
+    }
+    auto& losses = program.losses.emplace_back();
+    for (Value loss : function.losses) losses.push_back(of(loss));
+    auto& pushes = program.pushes.emplace_back();
+    for (const Output& push : function.pushes) pushes.push_back(of(push.value));
+  }
+
+ private:
+  Value of(Value traced) const { return map_[at(traced)]; }
+
+  Value mapped(const Node& node) {
+    switch (node.code) {
+      case Code::gather:
+        return gathered(node);
+      case Code::apply:
+        return applied(node);
+      default: {
+        Node copy = node;
+        if (copy.of_vertices()) copy.vertex_type = type_;
+        return builder_.add(std::move(copy));
+      }
+    }
+  }
+
+  Value gathered(const Node& node) {
+    const auto k = static_cast<std::size_t>(node.child);
+    const Index width = node.type.width;
+    if (!has_child(mask_, k)) return builder_.fill(type_, width, 0);
+    const Value all = builder_.add({.code = Code::gather,
+                                    .type = {Rows::vertices(), width * children(function_, mask_)},
+                                    .vertex_type = type_,
+                                    .number = node.number});
+    const Index begin = width * children_before(mask_, k);
+    return builder_.slice(all, begin, begin + width);
+  }
+
+  Value applied(const Node& node) {
+    for (std::size_t pull : node.indices) {
+      if (!has_index(function_, mask_, pull)) return builder_.fill(type_, node.type.width, 0);
+    }
+    std::vector<Value> in;
+    for (Value value : node.in) in.push_back(of(value));
+    return builder_.apply(*node.op, std::move(in), node.indices, node.attributes, node.of_vertices() ? type_ : -1);
+  }
+
+  const Function& function_;
+  Builder& builder_;
+  const int type_;
+  const VertexType mask_;
+  std::vector<Value> map_;
+};
+
+}  // namespace
+
+Program specialise(std::shared_ptr<const Function> function, std::vector<VertexType> types) {
+  Program program{.function = std::move(function), .types = std::move(types)};
+  Builder builder(*program.function);
+  for (std::size_t t = 0; t < program.types.size(); ++t) {
+    Specialisation(*program.function, program, builder, static_cast<int>(t));
+  }
+  program.nodes = builder.take();
+  drop_unneeded(program);
+  return program;
+}
+
+}  // namespace windrow::ir

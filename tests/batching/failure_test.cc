@@ -1,0 +1,223 @@
+// How minibatches fail, and what is said.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "tests/batching/trainer.h"
+#include "tests/engine/support.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::Graphs;
+using testing::many_trees;
+using testing::no_gradient;
+using testing::Trainer;
+using testing::TreeLstm;
+using testing::Watched;
+using testing::watched_copy;
+
+std::string said_of(const Minibatch& minibatch) {
+  return error_of<OpError>([&] { minibatch.loss(); });
+}
+void expect_says(const std::string& said, const std::string& what) {
+  EXPECT_NE(said.find(what), std::string::npos) << said << "\nexpected: " << what;
+}
+
+TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
+  Trainer s;
+  std::vector<GraphData> data = many_trees(1, 3);
+  data[1].indices["word"][4] = TreeLstm::vocabulary;
+  const Graphs bad(s.function, data);
+  const Minibatch minibatch = s.runner.differentiate(bad.pointers);
+  s.parameters.sgd(0.1);
+  const std::string said = said_of(minibatch);
+  expect_says(said, "minibatch 0 of tree_lstm: embedding at vertex 4 of graph 1: index 7 at row 0; expected 0 to 6");
+  expect_says(said, "failure_test.cc");
+  EXPECT_THROW(s.parameters.value(s.cell.head).get(), OpError);
+  EXPECT_THROW(s.parameters.gradient(s.cell.head).all->get(), OpError);
+}
+
+TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
+  for (const bool asked : {true, false}) {
+    Trainer s({}, {.ahead = 2});
+    const Graphs good(s.function, many_trees(2, 3));
+    const double loss = s.runner.run(good.pointers).loss();
+    std::vector<GraphData> data = many_trees(1, 3);
+    data[1].indices["word"][0] = TreeLstm::vocabulary;
+    const Graphs bad(s.function, data);
+    const Minibatch minibatch = s.runner.differentiate(bad.pointers);
+    if (asked) said_of(minibatch);
+    int told = 0;
+    for (int call = 0; call < 4; ++call) {
+      try {
+        EXPECT_EQ(s.runner.differentiate(good.pointers).loss(), loss);
+      } catch (const OpError&) {
+        ++told;
+      }
+    }
+    EXPECT_EQ(told, asked ? 0 : 1);
+    EXPECT_FALSE(s.parameters.gradient(s.cell.head).all->get().empty());
+  }
+}
+
+TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
+  Engine engine;
+  Device host = host_device(engine);
+  host.kernels.add(op::matmul_tn, [](const KernelCall<float>& call) {
+    if (call.write == Write::overwrite) throw Error("the first part fails");
+  });
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
+  const VertexFunction function("twice", {.arity = 2}, [&](Vertex& v) {
+    v.loss(row_sum(matmul(tanh(matmul(v.pull("x", 2), w)), w)));
+  });
+  Runner runner(host, function, parameters);
+  const Graphs graphs(function, many_trees(1, 2));
+  for (int i = 0; i < 20; ++i) {  // and not by the next minibatch either
+    runner.differentiate(graphs.pointers).loss();
+    expect_says(error_of<OpError>([&] { parameters.gradient(w).all->get(); }), "the first part fails");
+  }
+}
+
+/// exp of a sum over the tree, where maximum(log(x), x) hides an infinity.
+struct Growing {
+  Growing() {
+    parameters.value(w).set({1, 1});
+  }
+  GraphData tree(std::vector<float> x) const {  // 0 and 1 below 2, below 3
+    GraphData data;
+    data.child_begin = {0, 0, 0, 2, 3};
+    data.children = {0, 1, 2};
+    data.values["x"] = std::move(x);
+    return data;
+  }
+  std::string said(const std::vector<GraphData>& data) {
+    const Graphs graphs(function, data);
+    return said_of(runner.differentiate(graphs.pointers));
+  }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter w = parameters.add("w", 2, 1, Initial::zeros()), u = parameters.add("u", 1, 1, Initial::constant(2));
+  VertexFunction function{"growing", {.arity = 2}, [this](Vertex& v) {
+                            const State sum = v.state("sum", 1);
+                            const Expr x = v.pull("x", 2);
+                            const Expr own = matmul(maximum(log(x), x), w) + log(v.parameter(u));
+                            const Expr total = own + v.gather(0, sum) + v.gather(1, sum);
+                            v.scatter(sum, total);
+                            v.loss(square(exp(total)));
+                          }};
+  Runner runner{host, function, parameters, {.groups = 2, .group_vertices = 1}};
+};
+
+TEST(Failure, OfALossNamesMinibatchOperatorAndVertex) {
+  Growing s;
+  const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
+  const Graphs graphs(s.function, {good});
+  EXPECT_GT(s.runner.differentiate(graphs.pointers).loss(), 0);
+  expect_says(s.said({good, s.tree({0, 1, 100, 1, 1, 1, 1, 1})}),
+              "minibatch 1 of growing: the loss of vertex 1 of graph 1 is inf, expected a finite number; the first such "
+              "value on its way is of 'exp' at vertex 1 of graph 1");
+  expect_says(s.said({good, s.tree({1, 1, 20, 1, 20, 1, 3e38, 3e38})}), "is of 'matmul' at vertex 3 of graph 1");
+  expect_says(s.said({s.tree({1, 1, 20, 1, 20, 1, 1, 1}), good}), "is of 'square' at vertex 3 of graph 0");
+}
+
+TEST(Failure, OfALossNamesInputsAndParameters) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  Growing s;
+  const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
+  expect_says(s.said({good, s.tree({0, 1, 1, nan, 1, 1, 1, 1})}), "its input 'x' at vertex 1 of graph 1 is not finite");
+  s.parameters.value(s.u).set({-1});
+  expect_says(s.said({good}), "'log' of parameters is not finite");
+  s.parameters.value(s.w).set({nan, 1});
+  expect_says(s.said({good}), "parameter 'w' is not finite");
+}
+
+TEST(Failure, OfALossLeavesParametersAsTheyWere) {
+  Growing s;
+  const Graphs graphs(s.function, {s.tree({0, 1, 100, 1, 1, 1, 1, 1})});
+  s.runner.differentiate(graphs.pointers);
+  s.parameters.sgd(0.1);
+  EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
+  s.engine.heal(s.parameters.value(s.w).var());
+  EXPECT_EQ(s.parameters.value(s.w).get(), (std::vector<float>{1, 1}));
+}
+
+TEST_F(Watched, MisuseIsNamedAtTheCall) {
+  Engine engine;
+  const Device host = host_of(engine);
+  Parameters parameters(host, 1), other(host, 1);
+  const Parameter w = parameters.add("w", 2, 1, Initial::constant(1));
+  const VertexFunction function = function_of(w), again = function_of(w);
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, other); }),
+            "watched_sum: uses other parameters than its runner; expected the same");
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.ahead = 0}); }),
+            "RunnerOptions: ahead is 0; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.batch_rows = 0}); }),
+            "RunnerOptions: batch_rows is 0; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.groups = 0}); }),
+            "RunnerOptions: groups is 0; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.group_vertices = 0}); }),
+            "RunnerOptions: group_vertices is 0; expected 1 or more");
+  Engine elsewhere;
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host_of(elsewhere), function, parameters); }),
+            "watched_sum: its parameters are on another engine than its runner; expected the same");
+  EXPECT_EQ(error_of<MisuseError>([&] { parameters.sgd(std::numeric_limits<double>::infinity()); }),
+            "sgd: rate inf, decay 0.000000; expected numbers");
+  EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
+  Runner runner(host, function, parameters);
+  const Graph* null = nullptr;
+  EXPECT_EQ(error_of<MisuseError>([&] { runner.run({&null, 1}); }),
+            "watched_sum: a graph of another vertex function; expected graphs made for this one");
+  const Graphs graphs(again, many_trees(1, 1));
+  EXPECT_EQ(error_of<MisuseError>([&] { runner.run(graphs.pointers); }),
+            "watched_sum: a graph of another vertex function; expected graphs made for this one");
+  EXPECT_EQ(error_of<MisuseError>([&] { runner.run({}).output("x"); }),
+            "watched_sum: there is no output 'x'; expected one that the function pushes");
+  EXPECT_EQ(error_of<MisuseError>([&] { parameters.add("w", 1, 1, Initial::zeros()); }),
+            "parameter 'w' is added twice; expected once");
+  EXPECT_EQ(error_of<MisuseError>([&] { parameters.find("v"); }), "there is no parameter 'v'; expected one that was added");
+  EXPECT_EQ(error_of<MisuseError>([&] { other.value(w); }), "a parameter of another set; expected one of this");
+
+  const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, lossless, parameters).differentiate({}); }),
+            "lossless: has no loss; expected one to differentiate");
+  const VertexFunction rough("rough", {.arity = 2},
+                             [&](Vertex& v) { v.loss(apply(no_gradient, {matmul(v.pull("x", 2), w)})); });
+  Device device = host_device(engine);
+  const Graphs one(rough, many_trees(1, 1));
+  EXPECT_NE(error_of<MisuseError>([&] { Runner(device, rough, parameters).run(one.pointers); }).find("no_gradient"),
+            std::string::npos)
+      << "no kernel";
+  device.kernels.add(no_gradient, watched_copy);
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(device, rough, parameters).differentiate(one.pointers); }),
+            "rough: no_gradient has no gradient; expected an operator that has one");
+}
+
+Type eight_wide(const Operator&, const Signature& signature) { return {signature.in[0].rows, 8}; }
+constexpr Operator widened{
+    .name = "widened", .infer = eight_wide, .gradients = testing::passed, .locality = Locality::rowwise};
+
+TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
+  Engine engine;
+  Device host = host_device(engine);
+  host.kernels.add(widened, watched_copy);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
+  const VertexFunction function("wide", {.arity = 2}, [&](Vertex& v) {
+    v.loss(row_sum(apply(widened, {matmul(v.pull("x", 2), w)})));
+  });
+  const Graphs graphs(function, many_trees(1, 1));
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters).differentiate(graphs.pointers); }),
+            "wide: widened: the gradient of operand 0 is vertices x 8; expected vertices x 3");
+}
+
+static_assert(!std::is_copy_constructible_v<Vertex>, "a copy would outlive the trace");
+
+}  // namespace
+}  // namespace windrow

@@ -1,0 +1,142 @@
+// Batches against the oracle: values, losses and gradients over random graphs, of cells and of random functions.
+#include "tests/batching/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/random_function.h"
+#include "tests/ops/cases.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::expect_close;
+using testing::Form;
+using testing::Graphs;
+using testing::OddCell;
+using testing::Oracle;
+using testing::OracleVertex;
+using testing::random_graph;
+using testing::random_graphs;
+using testing::RandomFunction;
+using testing::TreeLstm;
+
+/// WINDROW_TEST_SEED, or 1.
+unsigned first_seed() {
+  const char* given = std::getenv("WINDROW_TEST_SEED");
+  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
+}
+
+/// Both ways of a minibatch against the oracle, and the gradients.
+void check_minibatch(Runner& runner, const Parameters& parameters, Oracle& oracle, const VertexFunction& function,
+                     const std::vector<GraphData>& data) {
+  const Graphs graphs(function, data);
+  const double loss = oracle.loss(data);
+  const auto outputs = oracle.outputs;
+  for (const bool training : {false, true}) {
+    SCOPED_TRACE(training ? "training" : "inference");
+    const Minibatch result = training ? runner.differentiate(graphs.pointers) : runner.run(graphs.pointers);
+    EXPECT_NEAR(result.loss(), loss, 1e-5 * (1 + std::abs(loss)));
+    for (const auto& [name, expected] : outputs) {
+      SCOPED_TRACE(name);
+      const std::vector<float> values = result.output(name).get();
+      expect_close({values.begin(), values.end()}, expected, 1e-5);
+    }
+  }
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    SCOPED_TRACE(parameters.name(parameters[p]));
+    const std::vector<double> expected = oracle.gradient(parameters[p], data);
+    std::vector<double> gradient = dense(parameters, parameters[p]);
+    if (gradient.empty()) gradient.assign(expected.size(), 0);
+    ASSERT_EQ(gradient.size(), expected.size());
+    // Beside 1: what cancels out leaves the rounding of its parts.
+    const double limit = 1e-4 * std::max(1.0, testing::largest(expected));
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(gradient[i], expected[i], limit) << "element " << i;
+  }
+}
+
+template <class Cell>
+class EveryCell : public ::testing::Test {
+ protected:
+  void check(Form form, RunnerOptions options, unsigned seed) {
+    SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    Engine engine({.workers = 2});
+    const Device host = host_device(engine);
+    Parameters parameters(host, seed);
+    const Cell cell(parameters);
+    const VertexFunction function("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+    Runner runner(host, function, parameters, options);
+    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+    for (int minibatch = 0; minibatch < 2; ++minibatch) {
+      check_minibatch(runner, parameters, oracle, function, random_graphs(Cell::arity, form, random));
+    }
+  }
+};
+using Cells = ::testing::Types<TreeLstm, OddCell>;
+TYPED_TEST_SUITE(EveryCell, Cells);
+
+TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
+  this->check(Form::trees, {}, first_seed());
+  this->check(Form::any_order, {}, first_seed() + 1);
+}
+
+TYPED_TEST(EveryCell, ComputesGraphsWithSeveralConsumersAsTheOracleDoes) {
+  this->check(Form::dag, {}, first_seed() + 2);
+}
+
+TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
+  this->check(Form::dag, {.groups = 3, .group_vertices = 10}, first_seed() + 3);
+  this->check(Form::any_order, {.groups = 2, .group_vertices = 1, .batch_rows = 1}, first_seed() + 4);
+  this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
+}
+
+TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
+  std::mt19937 random(first_seed());
+  Engine engine({.policy = Policy::chaos, .workers = 3});
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const TypeParam cell(parameters);
+  const VertexFunction function("cell", {.arity = TypeParam::arity}, [&](Vertex& v) { cell(v); });
+  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1});
+  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  std::vector<GraphData> data;
+  for (int g = 0; g < 40; ++g) data.push_back(random_graph(60, TypeParam::arity, Form::dag, random));
+  const Graphs graphs(function, data);
+  const double loss = oracle.loss(data);
+  const Minibatch result = runner.differentiate(graphs.pointers);
+  EXPECT_NEAR(result.loss(), loss, 1e-5 * std::abs(loss));
+  for (const auto& [name, expected] : oracle.outputs) {
+    const std::vector<float> values = result.output(name).get();
+    expect_close({values.begin(), values.end()}, expected, 1e-5);
+  }
+}
+
+TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
+  for (unsigned seed = first_seed(); seed < first_seed() + 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    Engine engine({.policy = seed % 3 == 0 ? Policy::chaos : Policy::pool, .workers = 2, .chaos_seed = seed});
+    const Device host = host_device(engine);
+    Parameters parameters(host, seed);
+    const RandomFunction body(random, parameters);
+    const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
+    RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3),
+                          .group_vertices = static_cast<Index>(1 + random() % 9)};
+    if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
+    Runner runner(host, function, parameters, options);
+    Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
+    std::vector<GraphData> data;
+    for (std::int32_t size : {1, 6, 0, 9}) {
+      data.push_back(random_graph(size, body.arity, static_cast<Form>(random() % 3), random));
+    }
+    check_minibatch(runner, parameters, oracle, function, data);
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace windrow

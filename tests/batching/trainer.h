@@ -1,0 +1,70 @@
+// A Tree-LSTM ready to train, and an operator that tests can hook into.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/batching/cells.h"
+
+namespace windrow::testing {
+
+/// A Tree-LSTM with what it needs.
+struct Trainer {
+  explicit Trainer(EngineOptions options = {}, RunnerOptions runner_options = {})
+      : engine(options), runner(host, function, parameters, runner_options) {}
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters{host, 3};
+  TreeLstm cell{parameters};
+  VertexFunction function{"tree_lstm", {.arity = 2}, [this](Vertex& v) { cell(v); }};
+  Runner runner;
+};
+
+inline std::vector<GraphData> many_trees(unsigned seed, std::size_t count) {
+  std::mt19937 random(seed);
+  std::vector<GraphData> data;
+  for (std::size_t i = 0; i < count; ++i) {
+    data.push_back(random_graph(1 + static_cast<std::int32_t>(random() % 30), 2, Form::trees, random));
+  }
+  return data;
+}
+
+/// An operator whose kernel does what the test at hand wants, and copies.
+inline std::function<void()>* during_copy = nullptr;
+
+inline Type same(const Operator&, const Signature& signature) { return signature.in[0]; }
+inline GradientTerms passed(const Signature&) { return {GradientTerm{nullptr, {Ref::gradient()}}}; }
+inline constexpr Operator watched{.name = "watched", .infer = same, .gradients = passed, .locality = Locality::rowwise};
+inline constexpr Operator no_gradient{.name = "no_gradient", .infer = same, .locality = Locality::rowwise};
+
+inline void watched_copy(const KernelCall<float>& call) {
+  if (during_copy != nullptr) (*during_copy)();
+  for (Index r = 0; r < call.out.rows; ++r) std::copy_n(call.in[0].row(r), call.out.width, call.out.row(r));
+}
+
+/// Sums real inputs of children and its own, by way of `watched`.
+class Watched : public ::testing::Test {
+ protected:
+  void SetUp() override { during_copy = &during_; }
+  void TearDown() override { during_copy = nullptr; }
+
+  Device host_of(Engine& engine) {
+    Device host = host_device(engine);
+    host.kernels.add(watched, watched_copy);
+    return host;
+  }
+  VertexFunction function_of(const Parameter& w) {
+    return VertexFunction("watched_sum", {.arity = 2}, [&](Vertex& v) {
+      const State s = v.state("s", 2);
+      const Expr x = apply(watched, {v.pull("x", 2)});
+      v.scatter(s, x + v.gather(0, s) + v.gather(1, s));
+      v.loss(matmul(x, w));
+    });
+  }
+
+  std::function<void()> during_ = [] {};
+};
+
+}  // namespace windrow::testing
