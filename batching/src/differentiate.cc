@@ -1,9 +1,8 @@
 // The gradients of a program.
-#include "program.h"
-
 #include <algorithm>
 
 #include "builder.h"
+#include "program.h"
 
 namespace windrow::ir {
 namespace {
@@ -120,8 +119,7 @@ class Differentiation {
   }
 
   void differentiate_operator(Value value, const Node& node, Value gradient) {
-    const bool needed = std::any_of(node.in.begin(), node.in.end(),
-                                    [&](Value in) { return varies_[at(in)] != 0; });
+    const bool needed = std::any_of(node.in.begin(), node.in.end(), [&](Value in) { return varies_[at(in)] != 0; });
     if (!needed) return;
     const auto refuse = [&](const std::string& why) {
       throw MisuseError(program_.function->name + ": " + std::string(node.op->name.text()) + why);
@@ -136,7 +134,8 @@ class Differentiation {
       const Type &is = builder_.at(term->value).type, &of = program_.at(node.in[k]).type;
       const bool fits = is.rows == of.rows && term->at + is.width <= of.width;
       if (!fits || (is.width != of.width && rules[k]->op != &op::place)) {
-        refuse(": the gradient of operand " + std::to_string(k) + " is " + to_string(is) + "; expected " + to_string(of));
+        refuse(": the gradient of operand " + std::to_string(k) + " is " + to_string(is) + "; expected " +
+               to_string(of));
       }
       add_term(node.in[k], *term);
     }

@@ -42,7 +42,8 @@ void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
     const Var out = batch_->tensor(step.out).var();
     // Only the first may clear the poison that is there: that of the others is this minibatch's.
     accesses.push_back(begun_.insert(step.out).second ? overwrite(out) : mutate(out));
-    push(batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
+    push(
+        batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
   }
 }
 

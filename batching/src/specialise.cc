@@ -1,7 +1,6 @@
 // A vertex function for each type of vertex there is.
-#include "program.h"
-
 #include "builder.h"
+#include "program.h"
 
 namespace windrow::ir {
 namespace {

@@ -72,9 +72,8 @@ TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
   });
   Parameters parameters(host, 1);
   const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
-  const VertexFunction function("twice", {.arity = 2}, [&](Vertex& v) {
-    v.loss(row_sum(matmul(tanh(matmul(v.pull("x", 2), w)), w)));
-  });
+  const VertexFunction function("twice", {.arity = 2},
+                                [&](Vertex& v) { v.loss(row_sum(matmul(tanh(matmul(v.pull("x", 2), w)), w))); });
   Runner runner(host, function, parameters);
   const Graphs graphs(function, many_trees(1, 2));
   for (int i = 0; i < 20; ++i) {  // and not by the next minibatch either
@@ -85,9 +84,7 @@ TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
 
 /// exp of a sum over the tree, where maximum(log(x), x) hides an infinity.
 struct Growing {
-  Growing() {
-    parameters.value(w).set({1, 1});
-  }
+  Growing() { parameters.value(w).set({1, 1}); }
   GraphData tree(std::vector<float> x) const {  // 0 and 1 below 2, below 3
     GraphData data;
     data.child_begin = {0, 0, 0, 2, 3};
@@ -120,9 +117,10 @@ TEST(Failure, OfALossNamesMinibatchOperatorAndVertex) {
   const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
   const Graphs graphs(s.function, {good});
   EXPECT_GT(s.runner.differentiate(graphs.pointers).loss(), 0);
-  expect_says(s.said({good, s.tree({0, 1, 100, 1, 1, 1, 1, 1})}),
-              "minibatch 1 of growing: the loss of vertex 1 of graph 1 is inf, expected a finite number; the first such "
-              "value on its way is of 'exp' at vertex 1 of graph 1");
+  expect_says(
+      s.said({good, s.tree({0, 1, 100, 1, 1, 1, 1, 1})}),
+      "minibatch 1 of growing: the loss of vertex 1 of graph 1 is inf, expected a finite number; the first such "
+      "value on its way is of 'exp' at vertex 1 of graph 1");
   expect_says(s.said({good, s.tree({1, 1, 20, 1, 20, 1, 3e38, 3e38})}), "is of 'matmul' at vertex 3 of graph 1");
   expect_says(s.said({s.tree({1, 1, 20, 1, 20, 1, 1, 1}), good}), "is of 'square' at vertex 3 of graph 0");
 }
@@ -131,11 +129,27 @@ TEST(Failure, OfALossNamesInputsAndParameters) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   Growing s;
   const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
-  expect_says(s.said({good, s.tree({0, 1, 1, nan, 1, 1, 1, 1})}), "its input 'x' at vertex 1 of graph 1 is not finite");
+  expect_says(s.said({good, s.tree({nan, 1, 1, 1, 1, 1, 1, 1})}), "its input 'x' at vertex 0 of graph 1 is not finite");
   s.parameters.value(s.u).set({-1});
   expect_says(s.said({good}), "'log' of parameters is not finite");
   s.parameters.value(s.w).set({nan, 1});
   expect_says(s.said({good}), "parameter 'w' is not finite");
+}
+
+TEST(Failure, OfALossThatIsAnInputNamesIt) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("given", {}, [&](Vertex& v) { v.loss(v.pull("x", 1)); });
+  Runner runner(host, function, parameters);
+  GraphData data;
+  data.child_begin = {0, 0, 0};
+  data.values["x"] = {1, 2};
+  const Graphs good(function, {data});
+  EXPECT_EQ(runner.differentiate(good.pointers).loss(), 3);
+  data.values["x"][1] = std::numeric_limits<float>::infinity();
+  const Graphs bad(function, {data});
+  expect_says(said_of(runner.run(bad.pointers)), "its input 'x' at vertex 1 of graph 0 is not finite");
 }
 
 TEST(Failure, OfALossLeavesParametersAsTheyWere) {
@@ -172,7 +186,9 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
   EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
   Runner runner(host, function, parameters);
   const Graph* null = nullptr;
-  EXPECT_EQ(error_of<MisuseError>([&] { runner.run({&null, 1}); }),
+  EXPECT_EQ(error_of<MisuseError>([&] {
+              runner.run({&null, 1});
+            }),
             "watched_sum: a graph of another vertex function; expected graphs made for this one");
   const Graphs graphs(again, many_trees(1, 1));
   EXPECT_EQ(error_of<MisuseError>([&] { runner.run(graphs.pointers); }),
@@ -181,7 +197,8 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
             "watched_sum: there is no output 'x'; expected one that the function pushes");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters.add("w", 1, 1, Initial::zeros()); }),
             "parameter 'w' is added twice; expected once");
-  EXPECT_EQ(error_of<MisuseError>([&] { parameters.find("v"); }), "there is no parameter 'v'; expected one that was added");
+  EXPECT_EQ(error_of<MisuseError>([&] { parameters.find("v"); }),
+            "there is no parameter 'v'; expected one that was added");
   EXPECT_EQ(error_of<MisuseError>([&] { other.value(w); }), "a parameter of another set; expected one of this");
 
   const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
@@ -209,9 +226,8 @@ TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
   host.kernels.add(widened, watched_copy);
   Parameters parameters(host, 1);
   const Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
-  const VertexFunction function("wide", {.arity = 2}, [&](Vertex& v) {
-    v.loss(row_sum(apply(widened, {matmul(v.pull("x", 2), w)})));
-  });
+  const VertexFunction function("wide", {.arity = 2},
+                                [&](Vertex& v) { v.loss(row_sum(apply(widened, {matmul(v.pull("x", 2), w)}))); });
   const Graphs graphs(function, many_trees(1, 1));
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters).differentiate(graphs.pointers); }),
             "wide: widened: the gradient of operand 0 is vertices x 8; expected vertices x 3");

@@ -41,11 +41,21 @@ class RandomFunction {
     for (const Instruction& one : instructions_) {
       const auto in = [&](std::size_t k) -> const auto& { return values[one.in[k]]; };
       switch (one.does) {
-        case Does::pull: values.push_back(x); break;
-        case Does::gather: values.push_back(v.gather(one.child, states[one.state])); break;
-        case Does::parameter: values.push_back(v.parameter(*one.parameter)); break;
-        case Does::lookup: values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes)); break;
-        case Does::drop: values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes)); break;
+        case Does::pull:
+          values.push_back(x);
+          break;
+        case Does::gather:
+          values.push_back(v.gather(one.child, states[one.state]));
+          break;
+        case Does::parameter:
+          values.push_back(v.parameter(*one.parameter));
+          break;
+        case Does::lookup:
+          values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes));
+          break;
+        case Does::drop:
+          values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes));
+          break;
         case Does::apply:
           if (one.in.size() == 1) values.push_back(apply(*one.op, {in(0)}, {}, one.attributes));
           if (one.in.size() == 2) values.push_back(apply(*one.op, {in(0), in(1)}, {}, one.attributes));
@@ -110,18 +120,20 @@ class RandomFunction {
     std::size_t value = add({.does = Does::parameter, .type = made.type(), .parameter = made});
     if (turned) value = apply_to(op::transpose, {value}, type);
     switch (below(6)) {
-      case 0: return apply_to(op::tanh, {value}, type);
-      case 1: return apply_to(op::add, {value, value}, type);
-      case 2: return apply_to(op::slice, {apply_to(op::concat, {value, value}, {type.rows, 2 * columns})}, type,
-                              op::columns(columns / 2, columns / 2 + columns));
-      default: return value;
+      case 0:
+        return apply_to(op::tanh, {value}, type);
+      case 1:
+        return apply_to(op::add, {value, value}, type);
+      case 2:
+        return apply_to(op::slice, {apply_to(op::concat, {value, value}, {type.rows, 2 * columns})}, type,
+                        op::columns(columns / 2, columns / 2 + columns));
+      default:
+        return value;
     }
   }
 
   std::size_t tanh_of(std::size_t x) { return apply_to(op::tanh, {x}, instructions_[x].type); }
-  std::size_t summed(std::size_t x) {
-    return width(x) == 1 ? x : apply_to(op::row_sum, {x}, vertex(1));
-  }
+  std::size_t summed(std::size_t x) { return width(x) == 1 ? x : apply_to(op::row_sum, {x}, vertex(1)); }
   std::size_t resized(std::size_t x, Index to) {
     if (width(x) < to) return apply_to(op::matmul, {x, parameter(width(x), to)}, vertex(to));
     const auto begin = static_cast<Index>(below(static_cast<std::size_t>(width(x) - to) + 1));
@@ -132,20 +144,38 @@ class RandomFunction {
     const std::size_t x = any_vertex();
     const Index w = width(x);
     switch (below(16)) {
-      case 0: apply_to(op::add, {x, like(x)}, vertex(w)); break;
-      case 1: apply_to(op::sub, {x, like(x)}, vertex(w)); break;
-      case 2: apply_to(op::mul, {x, like(x)}, vertex(w)); break;
-      case 3: apply_to(op::maximum, {x, like(x)}, vertex(w)); break;
-      case 4: apply_to(op::sigmoid, {x}, vertex(w)); break;
-      case 5: apply_to(op::scale, {x}, vertex(w), op::scaled_by(-0.5)); break;
-      case 6: case 7: resized(x, static_cast<Index>(below(static_cast<std::size_t>(w) + 1))); break;
-      case 8: case 9: case 10: {
+      case 0:
+        apply_to(op::add, {x, like(x)}, vertex(w));
+        break;
+      case 1:
+        apply_to(op::sub, {x, like(x)}, vertex(w));
+        break;
+      case 2:
+        apply_to(op::mul, {x, like(x)}, vertex(w));
+        break;
+      case 3:
+        apply_to(op::maximum, {x, like(x)}, vertex(w));
+        break;
+      case 4:
+        apply_to(op::sigmoid, {x}, vertex(w));
+        break;
+      case 5:
+        apply_to(op::scale, {x}, vertex(w), op::scaled_by(-0.5));
+        break;
+      case 6:
+      case 7:
+        resized(x, static_cast<Index>(below(static_cast<std::size_t>(w) + 1)));
+        break;
+      case 8:
+      case 9:
+      case 10: {
         const std::size_t y = any_vertex(), z = any_vertex();
         if (w + width(y) + width(z) > 14) break;
         apply_to(op::concat, {x, y, z}, vertex(w + width(y) + width(z)));
         break;
       }
-      case 11: case 12: {
+      case 11:
+      case 12: {
         const auto m = static_cast<Index>(1 + below(4));
         if (below(3) == 0) {
           apply_to(op::matmul_nt, {x, parameter(m, w)}, vertex(m));
@@ -154,9 +184,15 @@ class RandomFunction {
         }
         break;
       }
-      case 13: apply_to(op::add_bias, {x, parameter(1, w)}, vertex(w)); break;
+      case 13:
+        apply_to(op::add_bias, {x, parameter(1, w)}, vertex(w));
+        break;
       case 14:
-        add({.does = Does::drop, .type = vertex(w), .op = &op::dropout, .in = {x}, .attributes = op::dropout_by(0.3, 5, 1)});
+        add({.does = Does::drop,
+             .type = vertex(w),
+             .op = &op::dropout,
+             .in = {x},
+             .attributes = op::dropout_by(0.3, 5, 1)});
         break;
       case 15: {
         const auto m = static_cast<Index>(1 + below(3));

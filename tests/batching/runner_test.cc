@@ -197,6 +197,30 @@ TEST(Specialisation, KeepsGradientsOfPartsOfATableDense) {
   EXPECT_EQ(s.parameters.value(table).get(), (std::vector<float>{1, 1, 0.5f, 0.5f, 1, 1, 0, 0}));
 }
 
+GradientTerms second_operand(const Signature&) { return {GradientTerm{nullptr, {Ref::operand(1)}}, std::nullopt}; }
+constexpr Operator measured{.name = "measured",
+                            .inputs = 2,
+                            .infer = testing::same,
+                            .gradients = second_operand,
+                            .locality = Locality::rowwise};
+
+TEST(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
+  Trainer s;
+  s.host.kernels.add(measured, testing::watched_copy);
+  const Parameter table = s.parameters.add("measured", 3, 2, Initial::zeros());
+  const VertexFunction function("measured", {}, [&](Vertex& v) {
+    v.loss(row_sum(apply(measured, {embedding(table, v.pull_index("i")), slice(v.pull("x", 3), 1, 3)})));
+  });
+  GraphData data;
+  data.child_begin = {0, 0, 0};
+  data.indices["i"] = {2, 0};
+  data.values["x"] = {1, 2, 3, 4, 5, 6};
+  const Graphs graphs(function, {data});
+  Runner runner(s.host, function, s.parameters);
+  runner.differentiate(graphs.pointers);
+  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
+}
+
 TEST(Specialisation, AddsRowsOfALookupToTheGradientOfATiedTable) {
   Trainer s;
   const Parameter table = s.parameters.add("tied", 3, 2, Initial::constant(0.5f));
