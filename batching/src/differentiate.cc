@@ -1,5 +1,6 @@
 // The gradients of a program.
 #include <algorithm>
+#include <set>
 
 #include "builder.h"
 #include "program.h"
@@ -52,6 +53,7 @@ class Differentiation {
           {.code = Code::incoming, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
       add_term(node.in[0], {gradient, 0});
     } else if (node.code == Code::gather) {
+      gathered_.insert({node.vertex_type, node.number});
       finish(Code::send, node, terms);
     } else if (terms.empty()) {
       return;
@@ -68,18 +70,20 @@ class Differentiation {
     }
   }
 
-  /// Children expect a gradient of each state, also of one that nobody looked at.
+  /// Children expect a gradient of each state, also of one that this type does not look at.
   void send_zeros() {
     const Function& f = *program_.function;
     for (std::size_t t = 0; t < program_.types.size(); ++t) {
-      if (children(f, program_.types[t]) == 0) continue;
+      const Index children = ir::children(f, program_.types[t]);
+      if (children == 0) continue;
       for (std::size_t s = 0; s < f.states.size(); ++s) {
-        const Node gathered{.code = Code::gather,
-                            .type = {Rows::vertices(), f.states[s].width * children(f, program_.types[t])},
-                            .vertex_type = static_cast<int>(t),
-                            .number = s};
-        const auto& nodes = program_.nodes;
-        if (std::find(nodes.begin(), nodes.end(), gathered) == nodes.end()) finish(Code::send, gathered, {});
+        if (gathered_.count({static_cast<int>(t), s}) > 0) continue;
+        finish(Code::send,
+               {.code = Code::gather,
+                .type = {Rows::vertices(), f.states[s].width * children},
+                .vertex_type = static_cast<int>(t),
+                .number = s},
+               {});
       }
     }
   }
@@ -101,12 +105,21 @@ class Differentiation {
       const Node& node = builder_.at(term.value);
       const bool lookup = node.is(op::scatter_rows) && builder_.at(node.in[0]).of_vertices();
       if (lookup && node.type == parameter.type) {
-        program_.rows.push_back({parameter.number, node.indices[0], node.in[0]});
+        program_.rows.push_back({parameter.number, node.indices[0], with_storage(node.in[0])});
       } else {
         dense.push_back(term);
       }
     }
     if (!dense.empty()) finish(Code::gradient, parameter, dense);
+  }
+
+  /// The value, or a copy if it would only be seen where others keep it: an input, or a state.
+  Value with_storage(Value value) {
+    Value of = value;
+    while (builder_.at(of).is(op::slice)) of = builder_.at(of).in[0];
+    const Code code = builder_.at(of).code;
+    const bool elsewhere = code == Code::pull || code == Code::gather;
+    return elsewhere ? builder_.apply(op::scale, {value}, {}, op::scaled_by(1)) : value;
   }
 
   Signature signature_of(const Node& node) const {
@@ -158,8 +171,9 @@ class Differentiation {
 
   Program program_;
   Builder builder_;
-  std::vector<char> varies_;                       // by node of program_
-  std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
+  std::vector<char> varies_;                        // by node of program_
+  std::vector<std::vector<Builder::Term>> terms_;   // of each one's gradient
+  std::set<std::pair<int, std::size_t>> gathered_;  // type and state
 };
 
 }  // namespace
