@@ -185,7 +185,7 @@ Matrix<const float> Batch::operand(std::size_t type, Index group, const Place& f
 
 void Batch::run(const TensorStep& tensor_step) {
   const Step& step = tensor_step.step;
-  const Tensor& tensor = tensors_[tensor_step.out];
+  const Tensor& tensor = tensors_[step.out.number];
   Matrix<float> out = step.write == Write::add ? tensor.view().update() : tensor.view().write();
   out = {out.data + step.out.column, out.rows, step.out.width, out.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);

@@ -179,7 +179,7 @@ class Planner {
         if (node(in).of_vertices()) summed = node(in).vertex_type;
       }
       for (Step& step : steps_of(static_cast<Value>(i))) {
-        (after[i] ? plan_.after : plan_.before).push_back({std::move(step), summed, 0});
+        (after[i] ? plan_.after : plan_.before).push_back({std::move(step), summed});
       }
     }
   }
@@ -342,9 +342,8 @@ class Planner {
         for (Step& step : writes.decide(std::move(one.step))) {
           settle_step(step);
           const int vertex_type = step.does == Step::Does::kernel ? one.vertex_type : -1;
-          const std::size_t out = step.out.number;
           if (vertex_type >= 0) note_pulls(plan_.types[static_cast<std::size_t>(vertex_type)], {step});
-          settled_steps.push_back({std::move(step), vertex_type, out});
+          settled_steps.push_back({std::move(step), vertex_type});
         }
       }
       *list = std::move(settled_steps);

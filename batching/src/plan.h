@@ -60,9 +60,8 @@ struct Segment {
 
 /// What belongs to no vertex, or sums over all vertices of a type: pushed as an op of its own.
 struct TensorStep {
-  Step step;
+  Step step;             ///< into a tensor
   int vertex_type = -1;  ///< whose rows it sums over; -1 for none
-  std::size_t out;       ///< tensor
 };
 
 struct TensorSpec {

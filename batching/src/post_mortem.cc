@@ -56,7 +56,7 @@ std::string Batch::find_culprit(VertexRow loss) {
   }
   const std::vector<char> leads = lead_to_losses(plan_->program);
   for (const TensorStep& step : plan_->before) {
-    if (leads[ir::at(step.step.node)] && !finite(tensors_[step.out].view().read())) {
+    if (leads[ir::at(step.step.node)] && !finite(tensors_[step.step.out.number].view().read())) {
       return "'" + name_of(step.step) + "' of parameters is not finite";
     }
   }

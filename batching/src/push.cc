@@ -39,9 +39,9 @@ void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
       stats_.batches += batches_of(rows);
       stats_.kernels += batches_of(rows);
     }
-    const Var out = batch_->tensor(step.out).var();
+    const Var out = batch_->tensor(step.step.out.number).var();
     // Only the first may clear the poison that is there: that of the others is this minibatch's.
-    accesses.push_back(begun_.insert(step.out).second ? overwrite(out) : mutate(out));
+    accesses.push_back(begun_.insert(step.step.out.number).second ? overwrite(out) : mutate(out));
     push(
         batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
   }
