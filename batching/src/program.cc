@@ -9,7 +9,7 @@ namespace {
 /// Finds what outputs, losses and gradients need.
 class Needs {
  public:
-  explicit Needs(const Program& program) : program_(program), needed_(program.nodes.size(), 0) {
+  explicit Needs(const Program& program) : needed_(program.nodes.size(), 0) {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       if (node.code == Code::scatter || node.code == Code::send) {
@@ -41,7 +41,6 @@ class Needs {
     open_.push_back(value);
   }
 
-  const Program& program_;
   std::vector<char> needed_;
   std::vector<Value> open_;
   std::map<std::pair<Code, std::size_t>, std::vector<Value>> links_;
