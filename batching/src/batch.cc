@@ -36,7 +36,7 @@ void Batch::map_memory() {
   Index size = 0;
   const auto take = [&](Index elements) {
     const Index offset = size;
-    size += static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
+    size += aligned(elements);
     return offset;
   };
   Index scratch = 0;

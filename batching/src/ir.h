@@ -52,6 +52,8 @@ struct Node {
   bool is(const Operator& which) const { return code == Code::apply && op == &which; }
   bool of_vertices() const { return !type.rows.counted(); }
   bool zero() const { return code == Code::fill && constant == 0; }
+  /// Columns of another value: it needs no step and no storage.
+  bool is_view() const { return is(op::slice) && of_vertices(); }
   friend bool operator==(const Node&, const Node&) = default;
 };
 
@@ -81,6 +83,11 @@ struct Function {
   std::vector<Output> pushes;
   std::vector<Value> losses;
 };
+
+/// It computes a vertex from that vertex alone, and parameters.
+inline bool by_rows(const Operator& op) {
+  return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
+}
 
 /// The type of a vertex: a bit for each child it has, then one for each optional index it has.
 using VertexType = std::uint32_t;

@@ -60,17 +60,7 @@ struct Layout {
   }
 
  private:
-  void divide(std::span<const Graph* const> graphs, Index groups, Index group_vertices);
-  void count(std::span<const Graph* const> graphs, const Plan& plan);
-  void size_columns(const Plan& plan);
-  void place(std::span<const Graph* const> graphs);
-  void place_graph(const Graph& graph, std::size_t number);
-
-  // While it is made:
-  std::vector<Index> group_of_;                          // by graph
-  std::vector<std::vector<std::uint32_t>> type_number_;  // by graph and type of the graph: the plan's number of it
-  std::vector<std::vector<Index>> next_;                 // by type, group and level: the next row
-  std::vector<std::int32_t> row_of_;                     // by place in the graph at hand
+  class Maker;
 };
 
 }  // namespace windrow

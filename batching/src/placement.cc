@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "windrow/ops/operators.h"
-
 namespace windrow {
 namespace {
 
@@ -11,18 +9,13 @@ using ir::at, ir::Code, ir::Node, ir::Value, ir::no_value;
 
 /// What is computed by a step into a place of choice.
 bool has_own_step(const Node& node) {
-  if (node.code == Code::apply) return !(node.is(op::slice) && node.of_vertices());
-  return node.code == Code::fill || node.code == Code::incoming || node.code == Code::sum;
+  return (node.code == Code::apply && !node.is_view()) || node.code == Code::fill || node.code == Code::incoming ||
+         node.code == Code::sum;
 }
 
 }  // namespace
 
-bool Roots::is_view(Value value) const {
-  const Node& node = program_.at(value);
-  return node.is(op::slice) && node.of_vertices();
-}
-
-Roots::Roots(const ir::Program& program) : program_(program), joins_(program.nodes.size(), 0) {
+Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
   std::vector<int> uses(program.nodes.size(), 0);
   const auto use = [&](Value value) { ++uses[at(value)]; };
   for (const Node& node : program.nodes) std::for_each(node.in.begin(), node.in.end(), use);
@@ -44,7 +37,7 @@ Roots::Roots(const ir::Program& program) : program_(program), joins_(program.nod
   }
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // views follow what they are of
     const Node& node = program.nodes[i];
-    if (!is_view(static_cast<Value>(i))) continue;
+    if (!node.is_view()) continue;
     const Part of = parts_[at(node.in[0])];
     parts_[i] = {of.root, of.column + node.attributes.sizes[0]};
   }

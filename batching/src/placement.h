@@ -20,10 +20,8 @@ class Roots {
   Part of(ir::Value value) const { return parts_[ir::at(value)]; }
   /// It is computed in the place of the sum that uses it.
   bool joins(ir::Value value) const { return joins_[ir::at(value)] != 0; }
-  bool is_view(ir::Value value) const;
 
  private:
-  const ir::Program& program_;
   std::vector<Part> parts_;
   std::vector<char> joins_;
 };

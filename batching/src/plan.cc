@@ -5,7 +5,6 @@
 
 #include "phases.h"
 #include "placement.h"
-#include "windrow/memory/allocator.h"
 #include "windrow/ops/operators.h"
 #include "writes.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// What the elements of a tile's rows may take, so that they stay in the first-level cache.
+/// What the elements of a tile's rows may take: about a core's nearest cache. Not yet tuned by measurement.
 constexpr Index tile_bytes = 48 * 1024;
 
 /// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.
@@ -25,11 +24,6 @@ bool heavy(const Program& program, const Node& node) {
     if (type.rows.counted() && type.rows != Rows::count(1)) return true;
   }
   return false;
-}
-
-/// Elements, rounded up so that what follows is aligned.
-Index aligned(Index elements) {
-  return static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
 }
 
 class Planner {
@@ -64,7 +58,7 @@ class Planner {
 
   std::vector<Step> steps_of(Value value) const {
     const Node& n = node(value);
-    if (roots_.is_view(value)) return {};
+    if (n.is_view()) return {};
     switch (n.code) {
       case Code::apply:
         return {kernel_step(value)};
@@ -88,8 +82,7 @@ class Planner {
 
   Step kernel_step(Value value) const {
     const Node& n = node(value);
-    const bool local = n.op->locality == Locality::elementwise || n.op->locality == Locality::rowwise;
-    if (n.of_vertices() && !local) {
+    if (n.of_vertices() && !ir::by_rows(*n.op)) {
       throw MisuseError(program().function->name + ": " + std::string(n.op->name.text()) +
                         " mixes the rows of a batch; expected gradients that are elementwise or rowwise");
     }

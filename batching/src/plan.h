@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program.h"
+#include "windrow/memory/allocator.h"
 #include "windrow/ops/kernel.h"
 
 namespace windrow {
@@ -100,6 +101,11 @@ struct Plan {
   };
   std::vector<Rows> rows;
 };
+
+/// Elements, rounded up so that what follows them is aligned.
+inline Index aligned(Index elements) {
+  return static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
+}
 
 /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
 Plan make_plan(ir::Program program, bool training, const KernelTable<float>& kernels);

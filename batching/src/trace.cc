@@ -63,7 +63,7 @@ void Trace::check_locality(const Operator& op, const Signature& signature, const
     refuse("makes " + to_string(result) + " of parameters alone; expected a counted number of rows");
   }
   if (!of_vertices) return;
-  if (op.locality != Locality::elementwise && op.locality != Locality::rowwise) {
+  if (!by_rows(op)) {
     refuse("mixes the rows of a batch; expected an operator that is elementwise or rowwise");
   }
   if (result.rows.counted() || result.rows == Rows::edges()) {

@@ -97,7 +97,8 @@ TEST(Training, TakesNewTypesOfVerticesAsTheyCome) {
 TEST(Training, OfNothingCostsNothing) {
   Trainer s;
   EXPECT_EQ(s.runner.differentiate({}).loss(), 0);
-  const Graphs empty(s.function, {random_graph(0, 2, Form::trees, *std::make_unique<std::mt19937>())});
+  std::mt19937 random(1);
+  const Graphs empty(s.function, {random_graph(0, 2, Form::trees, random)});
   const Minibatch minibatch = s.runner.differentiate(empty.pointers);
   EXPECT_EQ(minibatch.loss(), 0);
   EXPECT_EQ(minibatch.vertices(), 0);
@@ -181,6 +182,12 @@ TEST(Specialisation, ComputesEqualValuesOnceAndUnneededOnesNever) {
   EXPECT_EQ(kernels(true), kernels(false));
 }
 
+/// Sets the gradients of the trainer's parameters for one graph.
+void differentiate(Trainer& s, const VertexFunction& function, const GraphData& data) {
+  const Graphs graphs(function, {data});
+  Runner(s.host, function, s.parameters).differentiate(graphs.pointers);
+}
+
 TEST(Specialisation, KeepsGradientsOfPartsOfATableDense) {
   Trainer s;
   const Parameter table = s.parameters.add("table", 2, 4, Initial::constant(1));
@@ -189,9 +196,7 @@ TEST(Specialisation, KeepsGradientsOfPartsOfATableDense) {
   GraphData data;
   data.child_begin = {0, 0, 0, 0};
   data.indices["i"] = {0, 1, 1};
-  const Graphs graphs(function, {data});
-  Runner runner(s.host, function, s.parameters);
-  runner.differentiate(graphs.pointers);
+  differentiate(s, function, data);
   EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0, 0, 1, 1, 0, 0, 2, 2}));
   s.parameters.sgd(0.5);
   EXPECT_EQ(s.parameters.value(table).get(), (std::vector<float>{1, 1, 0.5f, 0.5f, 1, 1, 0, 0}));
@@ -215,9 +220,7 @@ TEST(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
   data.child_begin = {0, 0, 0};
   data.indices["i"] = {2, 0};
   data.values["x"] = {1, 2, 3, 4, 5, 6};
-  const Graphs graphs(function, {data});
-  Runner runner(s.host, function, s.parameters);
-  runner.differentiate(graphs.pointers);
+  differentiate(s, function, data);
   EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
 }
 
@@ -231,9 +234,7 @@ TEST(Specialisation, AddsRowsOfALookupToTheGradientOfATiedTable) {
   GraphData data;
   data.child_begin = {0, 0};
   data.indices["i"] = {1};
-  const Graphs graphs(function, {data});
-  Runner runner(s.host, function, s.parameters);
-  runner.differentiate(graphs.pointers);
+  differentiate(s, function, data);
   EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0.5, 0.5, 2, 2, 0.5, 0.5}));
 }
 

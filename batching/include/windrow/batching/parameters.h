@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +33,6 @@ class Parameter {
  private:
   friend class Parameters;
   friend class Operand;
-  friend class Vertex;
   Parameter(std::uint64_t set, std::size_t number, Type type) : set_(set), number_(number), type_(type) {}
 
   std::uint64_t set_;  // which Parameters it belongs to

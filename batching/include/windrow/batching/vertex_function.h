@@ -14,7 +14,7 @@
 //
 // Contract
 //   Types    What a vertex has no child for, or no index, is zero; and since which vertices those are is known before
-//            anything runs, what follows from the zeros is not computed at all. So a leaf does no product of states.
+//            anything runs, what is zero for that is not computed. So a leaf does no product of states.
 //   Errors   Shapes that do not fit, a gather beyond the arity, a state that is never scattered: MisuseError at the
 //            trace, naming the function.
 //   Threads  A vertex function is immutable. Traces of several functions are independent.
