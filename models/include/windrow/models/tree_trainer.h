@@ -1,0 +1,87 @@
+// Trains a Tree-LSTM to label the vertices of trees.
+//
+//   windrow::TreeTrainer trainer(host, read_treebank("train.txt"), {.hidden = 128, .embedding = 128});
+//   windrow::TreeTrainer::Pass pass = trainer.train();
+//   windrow::TreeAccuracy accuracy = trainer.evaluate(trainer.prepare(read_treebank("dev.txt")));
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "windrow/batching/runner.h"
+#include "windrow/models/tree_lstm.h"
+#include "windrow/models/treebank.h"
+
+namespace windrow {
+
+struct TreeTrainerOptions {
+  Index hidden = 256, embedding = 256;
+  std::size_t batch = 64;  ///< trees a minibatch
+  /// Of gradient descent on the sum of the losses over the vertices, divided by the trees of the minibatch.
+  double rate = 0.05;
+  std::uint64_t seed = 1;  ///< of initial values and of the order of trees
+};
+
+/// Shares of the vertices whose label has the highest score.
+struct TreeAccuracy {
+  double root, all;
+};
+
+/// An owner; must end before the engine of its device.
+///
+/// The same seed and the same calls give the same bits, whatever the policy and the number of workers.
+/// Errors: as for Runner; wrong options throw MisuseError. Threads: one at a time.
+class TreeTrainer {
+ public:
+  TreeTrainer(const Device& device, const std::vector<LabelledTree>& trees, TreeTrainerOptions options);
+
+  /// How vertices are computed: in batches, or for comparison one vertex at a time by the same kernels.
+  enum class Batching { batched, unbatched };
+  struct Pass {
+    std::size_t trees = 0;
+    std::int64_t vertices = 0;
+    double loss = 0;  ///< a vertex, before the step of its minibatch
+    double seconds = 0;
+  };
+  /// Trains on the next trees in an order that is drawn for each time through all of them. Returns when all is done;
+  /// throws OpError if a loss is not finite.
+  Pass train(std::size_t trees, Batching batching = Batching::batched);
+  /// On each tree once.
+  Pass train() { return train(trees_.graphs.size()); }
+
+  /// Trees as input for evaluate().
+  struct Trees {
+    std::vector<Graph> graphs;
+    std::vector<std::vector<std::int32_t>> labels;  ///< of the vertices of each
+  };
+  /// Words that the trainer's own trees do not have are unknown.
+  Trees prepare(const std::vector<LabelledTree>& trees) const;
+  TreeAccuracy evaluate(const Trees& trees);
+
+  const Parameters& parameters() const { return parameters_; }
+  /// Of batched training and evaluation.
+  RunnerStats stats() const { return runner_.stats(); }
+  /// Floating point operations of products in the forward computation of all trees, a tree.
+  double flops_a_tree() const;
+
+ private:
+  std::vector<const Graph*> next_minibatch(std::size_t trees);
+
+  const Device device_;
+  const TreeTrainerOptions options_;
+  const Vocabulary vocabulary_;
+  Parameters parameters_;
+  const TreeLstm model_;
+  const VertexFunction function_;
+  const Trees trees_;
+  Runner runner_;
+  std::optional<Runner> unbatched_;  // made when first asked for
+  std::mt19937_64 random_;
+  std::vector<const Graph*> order_;
+  std::size_t next_ = 0;  // in order_
+};
+
+}  // namespace windrow

@@ -1,0 +1,137 @@
+// Trees after the statistics of the Stanford Sentiment Treebank's training part (Socher et al. 2013).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "windrow/models/treebank.h"
+
+namespace windrow {
+namespace {
+
+/// Trees of 2-4, 5-9, 10-14, ..., 50-52 words.
+constexpr std::array sizes = {288, 1096, 1564, 1707, 1540, 1117, 713, 321, 139, 48, 11};
+constexpr int fewest_words = 2, most_words = 52, words_a_bin = 5;
+
+/// The ranks of words, of which the r-th is drawn with probability ~ 1 / (r + 3) (Zipf).
+constexpr int ranks = 4000;
+
+enum class Kind { neutral, good, bad, negation, emphasis };
+
+Kind kind_of(int rank) {
+  switch (rank % 12) {
+    case 2:
+    case 9:
+      return Kind::good;
+    case 3:
+    case 7:
+      return Kind::bad;
+    case 5:
+      return rank % 24 == 5 ? Kind::negation : Kind::emphasis;
+    default:
+      return Kind::neutral;
+  }
+}
+
+std::string text_of(int rank) {
+  constexpr std::array names = {"word", "good", "bad", "not", "very"};
+  return names[static_cast<std::size_t>(kind_of(rank))] + std::to_string(rank);
+}
+
+int worth_of(int rank) {
+  const Kind kind = kind_of(rank);
+  return kind == Kind::good ? 1 : kind == Kind::bad ? -1 : 0;
+}
+
+class TreeGenerator {
+ public:
+  explicit TreeGenerator(std::uint64_t seed) : random_(seed) {
+    double total = 0;
+    for (int rank = 0; rank < ranks; ++rank) up_to_rank_.push_back(total += 1.0 / (rank + 3));
+  }
+
+  std::string tree() {
+    std::string text;
+    leaning_ = 0.4 * (draw() - 0.5);
+    append(words(), text);
+    return text;
+  }
+
+ private:
+  struct Meaning {
+    int worth;  // -2 to 2
+    Kind kind;  // of a single word; else neutral
+  };
+
+  /// From 0 to below 1. Not std::uniform_real_distribution, which differs between libraries.
+  double draw() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+  int draw_below(int n) { return static_cast<int>(draw() * n); }
+
+  int words() {
+    int tree = draw_below(8544);
+    int bin = 0;
+    while (tree >= sizes[static_cast<std::size_t>(bin)]) tree -= sizes[static_cast<std::size_t>(bin++)];
+    const int low = std::max(fewest_words, bin * words_a_bin);
+    const int high = std::min(most_words, (bin + 1) * words_a_bin - 1);
+    return low + draw_below(high - low + 1);
+  }
+
+  /// How many of n words are on the left: often one, an article or a verb before its phrase; or all but one, a sentence
+  /// and its full stop; else the more rarely the more.
+  int left_of(int n) {
+    const double one = 0.70 - 0.17 * std::log2(n / 4.0) + leaning_, all_but_one = 0.18;
+    if (n == 2) return 1;
+    if (n == 3) return draw() < 0.77 ? 1 : 2;
+    const double where = draw();
+    if (where < one) return 1;
+    if (where < one + all_but_one || n == 4) return where < one + all_but_one ? n - 1 : 2;
+    // 1/k among 2 ... n - 2, by its integral.
+    const double k = 1.5 * std::pow((n - 1.5) / 1.5, draw());
+    return std::min(static_cast<int>(k + 0.5), n - 2);
+  }
+
+  Meaning append(int n, std::string& text) {
+    const std::size_t begin = text.size();
+    text += "(_ ";
+    Meaning meaning{};
+    if (n == 1) {
+      const int rank = draw_rank();
+      meaning = {worth_of(rank), kind_of(rank)};
+      text += text_of(rank);
+    } else {
+      const int left_words = left_of(n);
+      const Meaning left = append(left_words, text);
+      text += ' ';
+      meaning = {together(left, append(n - left_words, text)), Kind::neutral};
+    }
+    text[begin + 1] = static_cast<char>('0' + meaning.worth + 2);
+    text += ')';
+    return meaning;
+  }
+
+  static int together(Meaning left, Meaning right) {
+    if (left.kind == Kind::negation) return -right.worth;
+    const int sum = left.kind == Kind::emphasis ? 2 * right.worth : left.worth + right.worth;
+    return std::clamp(sum, -2, 2);
+  }
+
+  int draw_rank() {
+    const double where = draw() * up_to_rank_.back();
+    return static_cast<int>(std::upper_bound(up_to_rank_.begin(), up_to_rank_.end(), where) - up_to_rank_.begin());
+  }
+
+  std::mt19937_64 random_;
+  std::vector<double> up_to_rank_;
+  double leaning_ = 0;  // of the tree at hand: some sentences are chains, some are balanced
+};
+
+}  // namespace
+
+std::string generate_treebank(std::size_t trees, std::uint64_t seed) {
+  TreeGenerator generator(seed);
+  std::string text;
+  for (std::size_t i = 0; i < trees; ++i) text += generator.tree() + '\n';
+  return text;
+}
+
+}  // namespace windrow

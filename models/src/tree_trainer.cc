@@ -1,0 +1,137 @@
+#include "windrow/models/tree_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+
+namespace windrow {
+namespace {
+
+TreeTrainerOptions checked(TreeTrainerOptions options) {
+  if (options.hidden < 1 || options.embedding < 1 || options.batch < 1) {
+    throw MisuseError("tree trainer: hidden " + std::to_string(options.hidden) + ", embedding " +
+                      std::to_string(options.embedding) + ", batch " + std::to_string(options.batch) +
+                      "; expected 1 or more of each");
+  }
+  return options;
+}
+
+double share(std::size_t part, std::size_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+/// Sums losses, each of which is waited for when the next minibatches are under way.
+class LossSum {
+ public:
+  void add(const Minibatch& minibatch) {
+    pending_.push_back(minibatch);
+    if (pending_.size() > 1) take();
+  }
+  double finish() {
+    while (!pending_.empty()) take();
+    return sum_;
+  }
+
+ private:
+  void take() {
+    sum_ += pending_.front().loss();
+    pending_.pop_front();
+  }
+
+  std::deque<Minibatch> pending_;
+  double sum_ = 0;
+};
+
+}  // namespace
+
+TreeTrainer::TreeTrainer(const Device& device, const std::vector<LabelledTree>& trees, TreeTrainerOptions options)
+    : device_(device),
+      options_(checked(options)),
+      vocabulary_(trees),
+      parameters_(device, options.seed),
+      model_(parameters_, {vocabulary_.size(), options.embedding, options.hidden, tree_labels}),
+      function_(model_.function()),
+      trees_(prepare(trees)),
+      runner_(device, function_, parameters_),
+      random_(options.seed) {
+  if (trees.empty()) throw MisuseError("tree trainer: no trees; expected one or more");
+  for (const Graph& graph : trees_.graphs) order_.push_back(&graph);
+  next_ = order_.size();
+}
+
+TreeTrainer::Trees TreeTrainer::prepare(const std::vector<LabelledTree>& trees) const {
+  Trees prepared;
+  prepared.graphs.reserve(trees.size());
+  for (const LabelledTree& tree : trees) {
+    const std::string name = "tree " + std::to_string(prepared.graphs.size() + 1);
+    prepared.graphs.emplace_back(function_, vocabulary_.input(tree), name);
+    prepared.labels.push_back(tree.graph.indices.at("label"));
+  }
+  return prepared;
+}
+
+std::vector<const Graph*> TreeTrainer::next_minibatch(std::size_t trees) {
+  if (next_ == order_.size()) {
+    // Not std::shuffle, which differs between libraries.
+    for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
+    next_ = 0;
+  }
+  const std::size_t end = std::min(next_ + std::min(trees, options_.batch), order_.size());
+  const std::vector<const Graph*> minibatch(&order_[next_], order_.data() + end);
+  next_ = end;
+  return minibatch;
+}
+
+TreeTrainer::Pass TreeTrainer::train(std::size_t trees, Batching batching) {
+  if (batching == Batching::unbatched && !unbatched_) {
+    unbatched_.emplace(device_, function_, parameters_, RunnerOptions{.batch_rows = 1});
+  }
+  Runner& runner = batching == Batching::batched ? runner_ : *unbatched_;
+  const auto began = std::chrono::steady_clock::now();
+  Pass pass;
+  LossSum loss;
+  while (pass.trees < trees) {
+    const std::vector<const Graph*> graphs = next_minibatch(trees - pass.trees);
+    const Minibatch minibatch = runner.differentiate(graphs);
+    parameters_.sgd(options_.rate / static_cast<double>(graphs.size()));
+    loss.add(minibatch);
+    pass.trees += graphs.size();
+    pass.vertices += minibatch.vertices();
+  }
+  pass.loss = loss.finish() / static_cast<double>(pass.vertices);
+  device_.engine->wait_all();
+  pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return pass;
+}
+
+TreeAccuracy TreeTrainer::evaluate(const Trees& trees) {
+  std::size_t vertices = 0, right = 0, right_roots = 0;
+  for (std::size_t begin = 0; begin < trees.graphs.size(); begin += options_.batch) {
+    const std::size_t end = std::min(begin + options_.batch, trees.graphs.size());
+    std::vector<const Graph*> graphs;
+    for (std::size_t i = begin; i < end; ++i) graphs.push_back(&trees.graphs[i]);
+    const std::vector<float> logits = runner_.run(graphs).output("logits").get();
+    const float* scores = logits.data();
+    for (std::size_t i = begin; i < end; ++i) {
+      bool hit = false;
+      for (std::int32_t label : trees.labels[i]) {
+        hit = std::max_element(scores, scores + tree_labels) - scores == label;
+        right += hit;
+        scores += tree_labels;
+      }
+      right_roots += hit;  // the root is the last
+      vertices += trees.labels[i].size();
+    }
+  }
+  return {share(right_roots, trees.graphs.size()), share(right, vertices)};
+}
+
+double TreeTrainer::flops_a_tree() const {
+  std::int64_t vertices = 0;
+  for (const Graph& graph : trees_.graphs) vertices += graph.vertices();
+  const auto trees = static_cast<std::int64_t>(trees_.graphs.size());
+  // A binary tree has one leaf more than it has inner vertices.
+  return model_.flops((vertices + trees) / 2, (vertices - trees) / 2) / static_cast<double>(trees);
+}
+
+}  // namespace windrow

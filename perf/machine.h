@@ -1,0 +1,28 @@
+// What the machine can do at best, measured beside what is benchmarked: shares of it can be compared across machines.
+#pragma once
+
+#include <cstdint>
+
+namespace windrow::perf {
+
+/// The most floating point operations a second, in GFLOP/s, that `threads` threads reach together in oneDNN's matrix
+/// products, each in products of its own. An owner of what it has seen so far.
+class GemmPeak {
+ public:
+  explicit GemmPeak(int threads) : threads_(threads) {}
+
+  /// Tries every shape for a while, about half a second in all. Between the passes of a benchmark, so that both see
+  /// the machine's moods.
+  void sample();
+  /// Of the best shape in its best moment.
+  double gflops() const { return best_; }
+
+ private:
+  const int threads_;
+  double best_ = 0;
+};
+
+/// The most memory this process has had so far, in 2^20 bytes.
+double peak_rss_mb();
+
+}  // namespace windrow::perf

@@ -1,0 +1,60 @@
+#include "report.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace windrow::perf {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    char escaped[8];
+    if (c == '"' || c == '\\') {
+      result += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < ' ') {
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+      result += escaped;
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+}  // namespace
+
+Record& Record::add(const std::string& field, const std::string& text) {
+  fields_.push_back({field, text, quoted(text)});
+  return *this;
+}
+
+Record& Record::add(const std::string& field, std::int64_t number) {
+  fields_.push_back({field, std::to_string(number), std::to_string(number)});
+  return *this;
+}
+
+Record& Record::add(const std::string& field, double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", number);
+  fields_.push_back({field, text, std::isfinite(number) ? text : "null"});
+  return *this;
+}
+
+std::string Record::json() const {
+  std::string result = "{";
+  for (const Field& field : fields_) {
+    result += (result.size() > 1 ? ", " : "") + quoted(field.name) + ": " + field.json;
+  }
+  return result + "}";
+}
+
+std::string Record::text() const {
+  std::string result;
+  for (const Field& field : fields_) {
+    result += field.name + std::string(24 - std::min<std::size_t>(field.name.size(), 23), ' ') + field.text + '\n';
+  }
+  return result;
+}
+
+}  // namespace windrow::perf
