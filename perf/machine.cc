@@ -21,8 +21,8 @@ struct Shape {
 };
 
 /// Square ones, and those of batched cells: many rows times a matrix of parameters.
-constexpr Shape shapes[] = {{192, 192, 192},  {384, 384, 384},   {512, 512, 512},    {1024, 1024, 1024}, {256, 512, 256},
-                            {256, 768, 512},  {512, 768, 256},   {1024, 768, 512},   {256, 1280, 512},   {512, 1024, 256}};
+constexpr Shape shapes[] = {{192, 192, 192}, {384, 384, 384}, {512, 512, 512},  {1024, 1024, 1024}, {256, 512, 256},
+                            {256, 768, 512}, {512, 768, 256}, {1024, 768, 512}, {256, 1280, 512},   {512, 1024, 256}};
 constexpr double flops_of_a_try = 1e9;  // about 10 ms of a core
 
 /// Multiplies until the try is over; all threads begin together.

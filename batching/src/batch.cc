@@ -17,6 +17,9 @@ void fill(Matrix<float> out, float value, Write write) {
   }
 }
 
+/// What a consumer's row of its children's states is followed by, in elements; see row_stride().
+Index gap(Index width) { return row_stride(width) - width; }
+
 }  // namespace
 
 Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
@@ -42,12 +45,13 @@ void Batch::map_memory() {
   Index scratch = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     auto& arenas = arenas_.emplace_back();
-    for (Index width : plan_->types[t].arenas) arenas.push_back(take(layout_.types[t].rows * width));
+    for (Index width : plan_->types[t].arenas) arenas.push_back(take(layout_.types[t].rows * row_stride(width)));
     scratch = std::max(scratch, plan_->types[t].scratch);
   }
   for (const ir::Field& state : plan_->program.function->states) {
-    states_.push_back(take(layout_.edges * state.width));
-    gradients_.push_back(plan_->training ? take(layout_.edges * state.width) : 0);
+    const Index elements = layout_.edges * state.width + layout_.consumers * gap(state.width);
+    states_.push_back(take(elements));
+    gradients_.push_back(plan_->training ? take(elements) : 0);
   }
   for (Index g = 0; g < layout_.groups; ++g) scratch_.push_back(take(scratch));
   memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
@@ -106,10 +110,10 @@ void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from
   const TypeRows& here = layout_.types[type];
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   for (Index r = rows.begin; r < rows.end; ++r) {
-    const std::int32_t to = here.slot[static_cast<std::size_t>(r)];
-    if (to >= 0) std::memcpy(slot(states_, step.state, to), from.row(r - rows.begin), bytes);
+    const Slot to = here.slot[static_cast<std::size_t>(r)];
+    if (to.edge >= 0) std::memcpy(slot(states_, step.state, to), from.row(r - rows.begin), bytes);
   }
-  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin), 0};
+  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin)};
   auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
   for (; more != here.further.end() && more->row < rows.end; ++more) {
     std::memcpy(slot(states_, step.state, more->slot), from.row(more->row - rows.begin), bytes);
@@ -118,30 +122,31 @@ void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from
 
 void Batch::take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows) {
   const TypeRows& here = layout_.types[type];
-  const auto add = [&](float* row, std::int32_t from) {
+  const auto add = [&](float* row, Slot from) {
     const float* gradient = slot(gradients_, step.state, from);
     for (Index c = 0; c < to.width; ++c) row[c] += gradient[c];
   };
   for (Index r = rows.begin; r < rows.end; ++r) {
     float* row = to.row(r - rows.begin);
-    const std::int32_t from = here.slot[static_cast<std::size_t>(r)];
+    const Slot from = here.slot[static_cast<std::size_t>(r)];
     if (step.write == Write::add) {
-      if (from >= 0) add(row, from);
-    } else if (from >= 0) {
+      if (from.edge >= 0) add(row, from);
+    } else if (from.edge >= 0) {
       std::copy_n(slot(gradients_, step.state, from), to.width, row);
     } else {
       std::fill_n(row, to.width, 0.0f);
     }
   }
-  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin), 0};
+  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin)};
   auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
   for (; more != here.further.end() && more->row < rows.end; ++more) add(to.row(more->row - rows.begin), more->slot);
 }
 
 // --- Places
 
-float* Batch::slot(const std::vector<Index>& states, std::size_t state, Index slot) const {
-  return data_ + states[state] + slot * plan_->program.function->states[state].width;
+float* Batch::slot(const std::vector<Index>& states, std::size_t state, Slot slot) const {
+  const Index width = plan_->program.function->states[state].width;
+  return data_ + states[state] + slot.edge * width + slot.consumer * gap(width);
 }
 
 Matrix<float> Batch::place(std::size_t type, Index group, const Place& place, Range rows) const {
@@ -149,8 +154,8 @@ Matrix<float> Batch::place(std::size_t type, Index group, const Place& place, Ra
   const Index count = rows.end - rows.begin;
   switch (place.in) {
     case Place::In::arena: {
-      const Index width = plan.arenas[place.number];
-      return {data_ + arenas_[type][place.number] + rows.begin * width + place.column, count, place.width, width};
+      const Index stride = row_stride(plan.arenas[place.number]);
+      return {data_ + arenas_[type][place.number] + rows.begin * stride + place.column, count, place.width, stride};
     }
     case Place::In::tile: {
       const TypePlan::Tile& tile = plan.tiles[place.number];
@@ -160,9 +165,10 @@ Matrix<float> Batch::place(std::size_t type, Index group, const Place& place, Ra
     case Place::In::state:
     case Place::In::state_gradient: {
       const auto& states = place.in == Place::In::state ? states_ : gradients_;
-      const Index first = layout_.types[type].first_slot + rows.begin * plan.children;
-      const Index stride = plan.children * plan_->program.function->states[place.number].width;
-      return {slot(states, place.number, first) + place.column, count, place.width, stride};
+      const Index width = plan_->program.function->states[place.number].width;
+      const Index stride = plan.children * width + gap(width);
+      float* first = slot(states, place.number, layout_.types[type].first_slot);
+      return {first + rows.begin * stride + place.column, count, place.width, stride};
     }
     default:
       throw Error("a step writes what is only read");
@@ -204,8 +210,8 @@ void Batch::run(const TensorStep& tensor_step) {
 Tensor Batch::rows_of(const Plan::Rows& rows) const {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   const Index offset = arenas_[type][rows.rows.number];
-  const Index width = plan_->types[type].arenas[rows.rows.number];
-  return Tensor(memory_, layout_.types[type].rows, width, offset)
+  const Index stride = row_stride(plan_->types[type].arenas[rows.rows.number]);
+  return Tensor(memory_, layout_.types[type].rows, stride, offset)
       .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
 }
 

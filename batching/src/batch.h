@@ -79,7 +79,7 @@ class Batch {
   void run_kernel(std::size_t type, Index group, const Step& step, Range rows, Matrix<float> out);
   Matrix<float> place(std::size_t type, Index group, const Place& place, Range rows) const;
   Matrix<const float> operand(std::size_t type, Index group, const Place& place, Range rows) const;
-  float* slot(const std::vector<Index>& states, std::size_t state, Index slot) const;
+  float* slot(const std::vector<Index>& states, std::size_t state, Slot slot) const;
   [[noreturn]] void explain(std::size_t type, Index group, const Step& step, Range rows, const std::string& error);
   struct VertexRow {
     std::size_t type;

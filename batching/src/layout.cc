@@ -79,8 +79,10 @@ void Layout::Maker::count() {
     for (std::size_t i = 1; i < type.begin.size(); ++i) type.begin[i] += type.begin[i - 1];
     type.rows = type.begin.back();
     next_.push_back(type.begin);
-    type.first_slot = layout_.edges;
-    layout_.edges += type.rows * plan_.types[t].children;
+    const Index children = plan_.types[t].children;
+    type.first_slot = {static_cast<std::int32_t>(layout_.edges), static_cast<std::int32_t>(layout_.consumers)};
+    layout_.edges += type.rows * children;
+    layout_.consumers += children > 0 ? type.rows : 0;
   }
   if (layout_.edges > INT32_MAX) {
     throw MisuseError("a minibatch of " + std::to_string(layout_.edges) + " edges; expected at most 2147483647");
@@ -92,7 +94,7 @@ void Layout::Maker::size_columns() {
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     TypeRows& type = layout_.types[t];
     const auto rows = static_cast<std::size_t>(type.rows);
-    type.slot.assign(rows, -1);
+    type.slot.assign(rows, {});
     type.vertex.resize(rows);
     for (std::size_t i = 0; i < function.index_pulls.size(); ++i) {
       const auto width = plan_.types[t].pulls_indices[i] ? function.index_pulls[i].width : 0;
@@ -136,17 +138,21 @@ void Layout::Maker::place_graph(const Graph& graph, std::size_t number) {
   for (const Graph::Run& run : graph.runs_) {
     const TypeRows& consumer = layout_.types[type_number[run.type]];
     const Index children = ir::children(*graph.function_, graph.types_[run.type]);
-    auto slot =
-        static_cast<std::int32_t>(consumer.first_slot + children * row_of_[static_cast<std::size_t>(run.begin)]);
-    const auto last = slot + static_cast<std::int32_t>(children * (run.end - run.begin));
-    for (auto child = graph.children_.begin() + run.first_child; slot < last; ++child, ++slot) {
-      const auto place = static_cast<std::size_t>(*child);
-      TypeRows& producer = layout_.types[type_number[graph.type_[place]]];
-      std::int32_t& first = producer.slot[static_cast<std::size_t>(row_of_[place])];
-      if (first < 0) {
-        first = slot;
-      } else {
-        producer.further.push_back({row_of_[place], slot});
+    const std::int32_t first_row = row_of_[static_cast<std::size_t>(run.begin)];
+    auto child = graph.children_.begin() + run.first_child;
+    Slot slot{consumer.first_slot.edge + static_cast<std::int32_t>(children) * first_row,
+              consumer.first_slot.consumer + first_row};
+    if (children == 0) continue;
+    for (std::int32_t row = run.begin; row < run.end; ++row, ++slot.consumer) {
+      for (Index k = 0; k < children; ++k, ++slot.edge, ++child) {
+        const auto place = static_cast<std::size_t>(*child);
+        TypeRows& producer = layout_.types[type_number[graph.type_[place]]];
+        Slot& first = producer.slot[static_cast<std::size_t>(row_of_[place])];
+        if (first.edge < 0) {
+          first = slot;
+        } else {
+          producer.further.push_back({row_of_[place], slot});
+        }
       }
     }
   }

@@ -14,16 +14,26 @@
 
 namespace windrow {
 
+/// Where states for a consumer lie: behind those of `edge` other edges, in the row of a consumer that stands behind
+/// `consumer` other ones. So rows of consumers may be further apart than they are wide.
+struct Slot {
+  std::int32_t edge = -1;  ///< -1 for none
+  std::int32_t consumer = -1;
+  friend auto operator<=>(const Slot&, const Slot&) = default;
+};
+
 struct TypeRows {
   Index rows = 0;
   /// The first row of each group and level, group by group; the number of rows at the end.
   std::vector<Index> begin;
-  Index first_slot = 0;
-  /// Of each row: the slot of the edge to its consumer, -1 for none.
-  std::vector<std::int32_t> slot;
+  /// Of the first row, if its vertices have children.
+  Slot first_slot = {};
+  /// Of each row: the slot of the edge to its consumer.
+  std::vector<Slot> slot;
   /// Further consumers: row and slot, in ascending order.
   struct Further {
-    std::int32_t row, slot;
+    std::int32_t row;
+    Slot slot;
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;
@@ -49,6 +59,7 @@ struct Plan;
 
 struct Layout {
   Index groups = 0, levels = 0, vertices = 0, edges = 0;
+  Index consumers = 0;                     // vertices with children
   std::vector<TypeRows> types;             // as in the plan
   std::vector<std::int32_t> first_vertex;  // of each graph, counted through all of them
 

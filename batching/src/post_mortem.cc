@@ -97,16 +97,17 @@ std::string Batch::find_culprit(VertexRow loss) {
 
 /// A vertex and all that it gathers from, by type and row.
 std::vector<std::vector<char>> Batch::below(VertexRow top) const {
-  std::vector<VertexRow> producer(static_cast<std::size_t>(layout_.edges));  // by slot
+  std::vector<VertexRow> producer(static_cast<std::size_t>(layout_.edges));  // by edge
   std::vector<std::vector<char>> reached;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     reached.emplace_back(static_cast<std::size_t>(type.rows), 0);
     for (Index r = 0; r < type.rows; ++r) {
-      const std::int32_t slot = type.slot[static_cast<std::size_t>(r)];
-      if (slot >= 0) producer[static_cast<std::size_t>(slot)] = {t, r};
+      const std::int32_t edge = type.slot[static_cast<std::size_t>(r)].edge;
+      if (edge >= 0) producer[static_cast<std::size_t>(edge)] = {t, r};
     }
-    for (const TypeRows::Further& more : type.further) producer[static_cast<std::size_t>(more.slot)] = {t, more.row};
+    for (const TypeRows::Further& more : type.further)
+      producer[static_cast<std::size_t>(more.slot.edge)] = {t, more.row};
   }
   std::vector<VertexRow> open = {top};
   while (!open.empty()) {
@@ -116,7 +117,7 @@ std::vector<std::vector<char>> Batch::below(VertexRow top) const {
     if (here) continue;
     here = 1;
     const Index children = plan_->types[v.type].children;
-    const Index first = layout_.types[v.type].first_slot + v.row * children;
+    const Index first = layout_.types[v.type].first_slot.edge + v.row * children;
     for (Index k = 0; k < children; ++k) open.push_back(producer[static_cast<std::size_t>(first + k)]);
   }
   return reached;

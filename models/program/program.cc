@@ -28,7 +28,8 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
         std::int64_t value = 0;
-        const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+        const bool digits =
+            !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
         if (digits) value = std::strtoll(text.c_str(), nullptr, 10);
         if (digits && low <= value && value <= high) return {};
         return "'" + text + "'; expected a whole number, " + expected;

@@ -42,7 +42,8 @@ void add_train(CLI::App& app, Arguments& to) {
 
 std::vector<LabelledTree> trees_of(const Arguments& arguments, const char* part, std::size_t generated,
                                    std::uint64_t seed) {
-  if (!arguments.data.empty()) return read_treebank(std::filesystem::path(arguments.data) / (part + std::string(".txt")));
+  if (!arguments.data.empty())
+    return read_treebank(std::filesystem::path(arguments.data) / (part + std::string(".txt")));
   std::istringstream text(generate_treebank(generated, seed));
   return read_treebank(text, std::string("generated ") + part);
 }
@@ -64,8 +65,8 @@ void train_tree_lstm(const Arguments& arguments) {
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const TreeTrainer::Pass pass = trainer.train();
     const TreeAccuracy accuracy = trainer.evaluate(unseen);
-    std::printf("%5d  %13.4f  %11.1f %%  %15.1f %%  %7.0f\n", epoch, pass.loss, 100 * accuracy.root,
-                100 * accuracy.all, static_cast<double>(pass.trees) / pass.seconds);
+    std::printf("%5d  %13.4f  %11.1f %%  %15.1f %%  %7.0f\n", epoch, pass.loss, 100 * accuracy.root, 100 * accuracy.all,
+                static_cast<double>(pass.trees) / pass.seconds);
     std::fflush(stdout);
   }
   if (!arguments.compare) return;

@@ -100,9 +100,7 @@ class TreeReader {
     if (!open_.empty()) open_.back().children.push_back(static_cast<std::int32_t>(tree_.words.size()) - 1);
   }
 
-  void skip_blanks() {
-    at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size());
-  }
+  void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size()); }
   std::string_view token() {
     const std::size_t end = std::min(line_.find_first_of(" \t\r()", at_), line_.size());
     const std::string_view result = line_.substr(at_, end - at_);

@@ -7,13 +7,13 @@
 namespace windrow {
 namespace {
 
-std::size_t bytes_of(Index rows, Index width, std::size_t element, OpName name) {
+std::size_t bytes_of(Index rows, Index width, Index stride, std::size_t element, OpName name) {
   const std::string shape = std::to_string(rows) + " x " + std::to_string(width);
   if (rows < 0 || width < 0) {
     throw MisuseError("tensor '" + std::string(name.text()) + "': " + shape + "; expected no negative size");
   }
   Index elements = 0, bytes = 0;
-  if (__builtin_mul_overflow(rows, width, &elements) ||
+  if (__builtin_mul_overflow(rows, stride, &elements) ||
       __builtin_mul_overflow(elements, static_cast<Index>(element), &bytes)) {
     throw OutOfMemory("tensor '" + std::string(name.text()) + "': " + shape + " is more than any memory holds");
   }
@@ -31,13 +31,15 @@ void require_range(Index begin, Index end, Index size, const char* what) {
 
 template <class T>
 TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
-    : buffer_(std::make_shared<Buffer>(*device.engine, device.memory, bytes_of(rows, width, sizeof(T), name), name)),
-      shape_{nullptr, rows, width, width} {}
+    : buffer_(std::make_shared<Buffer>(*device.engine, device.memory,
+                                       bytes_of(rows, width, row_stride(width), sizeof(T), name), name)),
+      shape_{nullptr, rows, width, row_stride(width)},
+      whole_(true) {}
 
 template <class T>
 TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset)
     : buffer_(std::move(buffer)), shape_{nullptr, rows, width, width}, offset_(offset) {
-  const std::size_t bytes = bytes_of(rows, width, sizeof(T), "tensor");
+  const std::size_t bytes = bytes_of(rows, width, width, sizeof(T), "tensor");
   const std::size_t room = buffer_ == nullptr ? 0 : buffer_->size() / sizeof(T);
   if (buffer_ == nullptr || offset < 0 || static_cast<std::size_t>(offset) > room ||
       bytes / sizeof(T) > room - static_cast<std::size_t>(offset)) {
@@ -45,11 +47,7 @@ TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, I
                       std::to_string(offset) + " on; expected a buffer that holds it, not one of " +
                       std::to_string(room) + " elements");
   }
-}
-
-template <class T>
-bool TensorOf<T>::whole() const {
-  return shape_.stride == shape_.width && static_cast<std::size_t>(rows() * width()) == buffer_->size() / sizeof(T);
+  whole_ = bytes / sizeof(T) == room;
 }
 
 template <class T>
@@ -73,13 +71,16 @@ bool TensorOf<T>::overlaps(const TensorOf& other) const {
 template <class T>
 TensorOf<T> TensorOf<T>::row_range(Index begin, Index end) const {
   require_range(begin, end, rows(), "rows");
-  return {buffer_, {nullptr, end - begin, width(), shape_.stride}, offset_ + begin * shape_.stride};
+  return {buffer_,
+          {nullptr, end - begin, width(), shape_.stride},
+          offset_ + begin * shape_.stride,
+          whole_ && end - begin == rows()};
 }
 
 template <class T>
 TensorOf<T> TensorOf<T>::column_range(Index begin, Index end) const {
   require_range(begin, end, width(), "columns");
-  return {buffer_, {nullptr, rows(), end - begin, shape_.stride}, offset_ + begin};
+  return {buffer_, {nullptr, rows(), end - begin, shape_.stride}, offset_ + begin, whole_ && end - begin == width()};
 }
 
 template <class T>

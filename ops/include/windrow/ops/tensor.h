@@ -19,7 +19,8 @@ namespace windrow {
 template <class T>
 class TensorOf {
  public:
-  /// rows x width, not yet written. Throws MisuseError for a negative size, OutOfMemory for one beyond any memory.
+  /// rows x width, row_stride(width) elements apart, not yet written. Throws MisuseError for a negative size,
+  /// OutOfMemory for one beyond any memory.
   TensorOf(const Device& device, Index rows, Index width, OpName name = "tensor");
   /// rows x width elements of a buffer, one behind the other from element `offset` on. Throws MisuseError if they do
   /// not lie in it.
@@ -32,7 +33,7 @@ class TensorOf {
   Var var() const { return buffer_->var(); }
   Engine& engine() const { return buffer_->engine(); }
   /// It is all of its buffer, so that overwriting it leaves nothing of what was there.
-  bool whole() const;
+  bool whole() const { return whole_; }
   /// How an op that writes all of these elements touches the variable: overwrite if whole, else mutate.
   Access write_access() const { return whole() ? overwrite(var()) : mutate(var()); }
   /// Both name the same elements, in the same order.
@@ -75,12 +76,13 @@ class TensorOf {
   std::vector<T> get(std::source_location from = std::source_location::current()) const;
 
  private:
-  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset)
-      : buffer_(std::move(buffer)), shape_(shape), offset_(offset) {}
+  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole)
+      : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole) {}
 
   std::shared_ptr<Buffer> buffer_;
   Matrix<T> shape_;  // without data
   Index offset_ = 0;
+  bool whole_;
 };
 
 using Tensor = TensorOf<float>;
