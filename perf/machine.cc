@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -23,43 +24,54 @@ struct Shape {
 /// Square ones, and those of batched cells: many rows times a matrix of parameters.
 constexpr Shape shapes[] = {{192, 192, 192}, {384, 384, 384}, {512, 512, 512},  {1024, 1024, 1024}, {256, 512, 256},
                             {256, 768, 512}, {512, 768, 256}, {1024, 768, 512}, {256, 1280, 512},   {512, 1024, 256}};
-constexpr double flops_of_a_try = 1e9;  // about 10 ms of a core
+constexpr double seconds_of_a_try = 0.05;
 
-/// Multiplies until the try is over; all threads begin together.
-void multiply(const Shape& shape, std::barrier<>& together) {
-  omp_set_num_threads(1);
+/// GFLOP/s of all threads together in products of that shape, for about as long. All begin together.
+double measure(const Shape& shape, int threads, double seconds) {
   const auto size = [](dnnl_dim_t rows, dnnl_dim_t width) { return static_cast<std::size_t>(rows * width); };
-  std::vector<float> a(size(shape.rows, shape.inner), 0.5f), b(size(shape.inner, shape.width), 0.25f);
-  std::vector<float> c(size(shape.rows, shape.width));
-  const auto once = [&] {
-    dnnl_sgemm('N', 'N', shape.rows, shape.width, shape.inner, 1, a.data(), shape.inner, b.data(), shape.width, 0,
-               c.data(), shape.width);
+  std::barrier together(threads);
+  std::vector<double> rates(static_cast<std::size_t>(threads));
+  const auto multiply = [&](double& rate) {
+    omp_set_num_threads(1);
+    const std::vector<float> a(size(shape.rows, shape.inner), 0.5f), b(size(shape.inner, shape.width), 0.25f);
+    std::vector<float> c(size(shape.rows, shape.width));
+    const auto once = [&] {
+      dnnl_sgemm('N', 'N', shape.rows, shape.width, shape.inner, 1, a.data(), shape.inner, b.data(), shape.width, 0,
+                 c.data(), shape.width);
+    };
+    once();
+    together.arrive_and_wait();
+    const auto began = std::chrono::steady_clock::now();
+    std::chrono::duration<double> took{};
+    int times = 0;
+    for (; took.count() < seconds; ++times) {
+      once();
+      took = std::chrono::steady_clock::now() - began;
+    }
+    rate = shape.flops() * times / took.count() / 1e9;
   };
-  once();
-  const auto times = static_cast<int>(flops_of_a_try / shape.flops()) + 1;
-  for (int again = 0; again < 3; ++again) {
-    together.arrive_and_wait();
-    for (int i = 0; i < times; ++i) once();
-    together.arrive_and_wait();
+  {
+    std::vector<std::jthread> running;
+    for (double& rate : rates) running.emplace_back([&] { multiply(rate); });
   }
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 }  // namespace
 
 void GemmPeak::sample() {
-  for (const Shape& shape : shapes) {
-    std::barrier together(threads_ + 1);
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < threads_; ++t) threads.emplace_back([&] { multiply(shape, together); });
-    const auto times = static_cast<int>(flops_of_a_try / shape.flops()) + 1;
-    for (int again = 0; again < 3; ++again) {
-      together.arrive_and_wait();
-      const auto began = std::chrono::steady_clock::now();
-      together.arrive_and_wait();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-      best_ = std::max(best_, shape.flops() * times * threads_ / took.count() / 1e9);
+  const Shape* best = nullptr;
+  double most = 0;
+  const auto measure_one = [&](const Shape& shape) {
+    const double rate = measure(shape, threads_, seconds_of_a_try);
+    if (rate > most) {
+      most = rate;
+      best = &shape;
     }
-  }
+  };
+  for (const Shape& shape : shapes) measure_one(shape);
+  for (int again = 0; again < 10; ++again) measure_one(*best);
+  best_ = std::max(best_, most);
 }
 
 double peak_rss_mb() {

@@ -11,10 +11,10 @@ class GemmPeak {
  public:
   explicit GemmPeak(int threads) : threads_(threads) {}
 
-  /// Tries every shape for a while, about half a second in all. Between the passes of a benchmark, so that both see
-  /// the machine's moods.
+  /// Tries many shapes, and the best of them again and again, for a second in all. Between the passes of a benchmark,
+  /// so that both see the machine's moods.
   void sample();
-  /// Of the best shape in its best moment.
+  /// Of the best shape in its best moment of all samples: what a pass, which is longer, reaches at most.
   double gflops() const { return best_; }
 
  private:
