@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,30 @@ std::string line(std::string text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
   return text;
+}
+
+std::string list(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return words.size() > 1 ? "one of " + text : text;
+}
+
+/// What no option took: "unknown ..." with what there is; empty if all was taken.
+std::string unknown(const CLI::App& app) {
+  const std::vector<std::string> left = app.remaining(true);
+  if (left.empty()) return {};
+  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& word) { return word[0] == '-'; });
+  const auto commands = app.get_subcommands();
+  const CLI::App& command = commands.empty() ? app : *commands.front();
+  if (flag == left.end() && commands.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(one->get_name());
+    return "unknown command '" + left.back() + "'; expected " + list(names);
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  return "unknown argument '" + (flag == left.end() ? left.back() : *flag) + "'; expected " + list(names);
 }
 
 int refuse(const CLI::App& app, const std::string& why) {
@@ -49,14 +74,13 @@ CLI::Validator positive_number() {
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {
-  std::string expected;
-  for (const std::string& word : words) expected += (expected.empty() ? "" : ", ") + word;
+  const std::string expected = list(words);
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
         for (const std::string& word : words) {
           if (text == word) return {};
         }
-        return "'" + text + "'; expected " + (words.size() > 1 ? "one of " : "") + expected;
+        return "'" + text + "'; expected " + expected;
       },
       expected);
 }
@@ -68,7 +92,8 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return refuse(app, error.what());
+    const std::string left = unknown(app);
+    return refuse(app, left.empty() ? error.what() + std::string("; see ") + app.get_name() + " --help" : left);
   } catch (const std::exception& error) {
     return refuse(app, error.what());
   }

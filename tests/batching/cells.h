@@ -6,44 +6,15 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
+#include "windrow/models/tree_lstm.h"
 
 namespace windrow::testing {
 
-/// A cell with its parameters: `body(v)` runs on a Vertex and on an OracleVertex.
-///
-/// The binary Tree-LSTM of treenn-bulk: a leaf's gates see the word, an inner vertex's gates see both children, and its
-/// forget gates their own child (Tai, Socher and Manning 2015, but for that).
-struct TreeLstm {
-  static constexpr std::size_t arity = 2;
+/// The model at a size for tests. As of all cells here, `cell(v)` runs on a Vertex and on an OracleVertex.
+struct TreeLstm : windrow::TreeLstm {
   static constexpr Index vocabulary = 7, e = 3, h = 4, classes = 5;
-  Parameter words, leaf, inner, bias, forget, forget_bias, head, head_bias;
 
-  explicit TreeLstm(Parameters& p)
-      : words(p.add("words", vocabulary, e, Initial::uniform(-1, 1))),
-        leaf(p.add("leaf", e, 3 * h, Initial::glorot(e, h))),
-        inner(p.add("inner", 2 * h, 3 * h, Initial::glorot(2 * h, h))),
-        bias(p.add("bias", 1, 3 * h, Initial::uniform(-1, 1))),
-        forget(p.add("forget", h, h, Initial::glorot(h, h))),
-        forget_bias(p.add("forget_bias", 1, h, Initial::constant(1))),
-        head(p.add("head", h, classes, Initial::glorot(h, classes))),
-        head_bias(p.add("head_bias", 1, classes, Initial::uniform(-1, 1))) {}
-
-  void operator()(auto& v) const {
-    const auto h_of = v.state("h", h), c_of = v.state("c", h);
-    const auto left = v.gather(0, h_of), right = v.gather(1, h_of);
-    const auto word = embedding(words, v.pull_index("word", Presence::sometimes));
-    const auto gates = matmul(word, leaf) + matmul(concat(left, right), inner) + bias;
-    const auto keep_left = sigmoid(matmul(left, forget) + forget_bias);
-    const auto keep_right = sigmoid(matmul(right, forget) + forget_bias);
-    const auto input = sigmoid(slice(gates, 0, h)) * tanh(slice(gates, 2 * h, 3 * h));
-    const auto c = input + keep_left * v.gather(0, c_of) + keep_right * v.gather(1, c_of);
-    const auto own = sigmoid(slice(gates, h, 2 * h)) * tanh(c);
-    v.scatter(h_of, own);
-    v.scatter(c_of, c);
-    const auto logits = matmul(own, head) + head_bias;
-    v.push("logits", logits);
-    v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
-  }
+  explicit TreeLstm(Parameters& parameters) : windrow::TreeLstm(parameters, {vocabulary, e, h, classes}) {}
 };
 
 /// A cell that no model has, with what the Tree-LSTM lacks: three children, real inputs, a product of own input and

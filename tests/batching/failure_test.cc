@@ -37,8 +37,8 @@ TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
   const std::string said = said_of(minibatch);
   expect_says(said, "minibatch 0 of tree_lstm: embedding at vertex 4 of graph 1: index 7 at row 0; expected 0 to 6");
   expect_says(said, "failure_test.cc");
-  EXPECT_THROW(s.parameters.value(s.cell.head).get(), OpError);
-  EXPECT_THROW(s.parameters.gradient(s.cell.head).all->get(), OpError);
+  EXPECT_THROW(s.parameters.value(s.parameters.find("head")).get(), OpError);
+  EXPECT_THROW(s.parameters.gradient(s.parameters.find("head")).all->get(), OpError);
 }
 
 TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
@@ -60,7 +60,7 @@ TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
       }
     }
     EXPECT_EQ(told, asked ? 0 : 1);
-    EXPECT_FALSE(s.parameters.gradient(s.cell.head).all->get().empty());
+    EXPECT_FALSE(s.parameters.gradient(s.parameters.find("head")).all->get().empty());
   }
 }
 

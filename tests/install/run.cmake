@@ -13,3 +13,7 @@ run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install -B ${work}/build -G Ninja -DCMAK
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/user_of_engine)
 run(${work}/build/user_of_ops)
+run(${work}/build/user_of_models)
+if(EXISTS ${work}/prefix/bin)
+  run(${work}/prefix/bin/windrow train --help)
+endif()

@@ -42,7 +42,7 @@ std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 /// The text of a treebank that follows the English sentences of the Stanford one: in the number of words a tree, in how
 /// vertices divide them, hence in depth and in how many vertices lie on one level. Its labels can be learned: words are
 /// good, bad or neither, turn what follows around or strengthen it; and a vertex is worth what its children make of
-/// each other. The same seed gives the same text everywhere.
+/// each other. The same seed gives the same text.
 std::string generate_treebank(std::size_t trees, std::uint64_t seed);
 
 /// Numbers words. A value.
