@@ -34,7 +34,8 @@ std::filesystem::path folder() {
 /// Runs one of the programs by the shell.
 Outcome run(const std::string& command) {
   const auto out = folder() / "out", err = folder() / "err";
-  const int status = std::system((std::string(WINDROW_BIN "/") + command + " >" + out.string() + " 2>" + err.string()).c_str());
+  const int status =
+      std::system((std::string(WINDROW_BIN "/") + command + " >" + out.string() + " 2>" + err.string()).c_str());
   return {read_file(out), read_file(err), WEXITSTATUS(status)};
 }
 
@@ -52,7 +53,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-#define FLAGS                                                                                                    \
+#define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --batch, --epochs, --rate, --workers, --policy, --seed, --device, " \
   "--compare"
 INSTANTIATE_TEST_SUITE_P(
@@ -110,8 +111,9 @@ TEST(Data, MayNotBeEmpty) {
 TEST(Train, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 1e30");
   EXPECT_TRUE(std::regex_search(
-      outcome.err, std::regex(R"(^windrow: op 'loss' \(.*\) failed: minibatch \d+ of tree_lstm: the loss of vertex \d+ of )"
-                              R"(graph \d+ is \S+, expected a finite number; .*'\w+'.*\n$)")))
+      outcome.err,
+      std::regex(R"(^windrow: op 'loss' \(.*\) failed: minibatch \d+ of tree_lstm: the loss of vertex \d+ of )"
+                 R"(graph \d+ is \S+, expected a finite number; .*'\w+'.*\n$)")))
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_EQ(outcome.status, 2);
@@ -123,15 +125,14 @@ TEST(Train, PrintsWhatWasLearnedEpochByEpoch) {
   EXPECT_EQ(outcome.status, 0);
   const std::string row = R"( +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +\d+\n)";
   EXPECT_TRUE(std::regex_search(
-      outcome.out, std::regex("epoch +loss a vertex +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" + row +
-                              "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
+      outcome.out, std::regex("epoch +loss a vertex +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
+                              row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
       << outcome.out;
 }
 
 TEST(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
   const auto losses = [](const std::string& flags) {
-    const std::string out =
-        run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --seed 4 " + flags).out;
+    const std::string out = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --seed 4 " + flags).out;
     std::string numbers;
     static const std::regex row(R"(\n +\d+ +([0-9.]+ +[0-9.]+ % +[0-9.]+ %))");
     for (std::sregex_iterator it(out.begin(), out.end(), row), end; it != end; ++it) numbers += (*it)[1].str() + "\n";

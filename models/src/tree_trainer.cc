@@ -16,6 +16,7 @@ TreeTrainerOptions checked(TreeTrainerOptions options) {
   return options;
 }
 
+/// 0 of nothing.
 double share(std::size_t part, std::size_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
@@ -98,8 +99,8 @@ TreeTrainer::Pass TreeTrainer::train(std::size_t trees, Batching batching) {
     pass.trees += graphs.size();
     pass.vertices += minibatch.vertices();
   }
-  pass.loss = loss.finish() / static_cast<double>(pass.vertices);
-  device_.engine->wait_all();
+  pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.vertices, 1));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) device_.engine->wait(parameters_.value(parameters_[i]).var());
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
 }

@@ -100,8 +100,7 @@ TEST(TreeTrainer, CountsVerticesAndRootsThatAreRight) {
 
 TEST(TreeTrainer, StopsAtALossThatIsNotFinite) {
   Engine engine;
-  TreeTrainer trainer(host_device(engine), generated(100, 1),
-                      {.hidden = 8, .embedding = 8, .batch = 10, .rate = 1e30});
+  TreeTrainer trainer(host_device(engine), generated(100, 1), {.hidden = 8, .embedding = 8, .batch = 10, .rate = 1e30});
   try {
     trainer.train();
     FAIL() << "went on";

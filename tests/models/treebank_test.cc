@@ -101,8 +101,7 @@ TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
   EXPECT_NE(vocabulary.number("a"), vocabulary.number("c"));
   EXPECT_EQ(Vocabulary(trees, 1).size(), 4);
   const GraphData input = vocabulary.input(trees[0]);
-  EXPECT_EQ(input.indices.at("word"),
-            (std::vector<std::int32_t>{vocabulary.number("a"), vocabulary.number("b"), -1}));
+  EXPECT_EQ(input.indices.at("word"), (std::vector<std::int32_t>{vocabulary.number("a"), vocabulary.number("b"), -1}));
   EXPECT_EQ(input.indices.at("label"), (std::vector<std::int32_t>{2, 2, 2}));
 }
 
@@ -187,7 +186,8 @@ TEST(GeneratedTreebank, FollowsTheShapeOfTheStanfordTreebank) {
 TEST(GeneratedTreebank, IsTheSameForTheSameSeed) {
   EXPECT_EQ(generate_treebank(20, 7), generate_treebank(20, 7));
   EXPECT_NE(generate_treebank(20, 7), generate_treebank(20, 8));
-  EXPECT_EQ(generate_treebank(1, 1), "(2 (2 word30) (2 (2 (3 good165) (1 (2 not269) (3 good2))) (2 (2 word846) (2 (2 word10) (2 word52)))))\n");
+  EXPECT_EQ(generate_treebank(1, 1),
+            "(2 (2 word30) (2 (2 (3 good165) (1 (2 not269) (3 good2))) (2 (2 word846) (2 (2 word10) (2 word52)))))\n");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct TreeTrainerOptions {
   Index hidden = 256, embedding = 256;
   std::size_t batch = 64;  ///< trees a minibatch
   /// Of gradient descent on the sum of the losses over the vertices, divided by the trees of the minibatch.
-  double rate = 0.05;
+  double rate = 0.1;
   std::uint64_t seed = 1;  ///< of initial values and of the order of trees
 };
 
@@ -47,7 +47,7 @@ class TreeTrainer {
     double seconds = 0;
   };
   /// Trains on the next trees in an order that is drawn for each time through all of them. Returns when all is done;
-  /// throws OpError if a loss is not finite.
+  /// throws OpError if a loss is not finite, and then the parameters are poisoned.
   Pass train(std::size_t trees, Batching batching = Batching::batched);
   /// On each tree once.
   Pass train() { return train(trees_.graphs.size()); }
