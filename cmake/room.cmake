@@ -6,6 +6,8 @@
 find_package(Threads REQUIRED)
 
 add_library(windrow_flags INTERFACE)
+# Places in messages are told from the top of the tree, wherever that lies.
+target_compile_options(windrow_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
                                                $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # false alarms: GCC bug 105651

@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <barrier>
 #include <chrono>
+#include <latch>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -34,7 +34,7 @@ double measure(const Shape& shape, int threads, double seconds) {
   const auto size = [](dnnl_dim_t rows, dnnl_dim_t width) {
     return static_cast<std::size_t>(rows * row_stride(width));
   };
-  std::barrier together(threads);
+  std::latch warm(threads), go(1);
   std::vector<double> rates(static_cast<std::size_t>(threads));
   const auto multiply = [&](double& rate) {
     omp_set_num_threads(1);
@@ -45,7 +45,8 @@ double measure(const Shape& shape, int threads, double seconds) {
                  row_stride(shape.width), 0, c.data(), row_stride(shape.width));
     };
     once();
-    together.arrive_and_wait();
+    warm.count_down();
+    go.wait();
     const auto began = std::chrono::steady_clock::now();
     std::chrono::duration<double> took{};
     int times = 0;
@@ -55,10 +56,16 @@ double measure(const Shape& shape, int threads, double seconds) {
     }
     rate = shape.flops() * times / took.count() / 1e9;
   };
-  {
-    std::vector<std::jthread> running;
+  std::vector<std::jthread> running;
+  try {
     for (double& rate : rates) running.emplace_back([&] { multiply(rate); });
+    warm.wait();
+  } catch (...) {
+    go.count_down();  // those that were started wait for it
+    throw;
   }
+  go.count_down();
+  running.clear();
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 

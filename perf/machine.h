@@ -1,8 +1,6 @@
 // What the machine can do at best, measured beside what is benchmarked: shares of it can be compared across machines.
 #pragma once
 
-#include <cstdint>
-
 namespace windrow::perf {
 
 /// The most floating point operations a second, in GFLOP/s, that `threads` threads reach together in oneDNN's matrix

@@ -2,22 +2,17 @@
 
 #include <algorithm>
 #include <memory>
-#include <sstream>
 
 #include "machine.h"
+#include "program.h"
 
 namespace windrow::perf {
 namespace {
 
-constexpr std::size_t generated_trees = 4096;
-/// Trees that are trained one vertex at a time between passes.
-constexpr std::size_t unbatched_trees = 256;
+/// About how many vertices are trained one at a time between passes.
+constexpr std::int64_t unbatched_vertices = 10000;
 
-std::vector<LabelledTree> trees_of(const TrainOptions& options) {
-  if (!options.data.empty()) return read_treebank(std::filesystem::path(options.data) / "train.txt");
-  std::istringstream text(generate_treebank(generated_trees, options.trainer.seed));
-  return read_treebank(text, "generated trees");
-}
+double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -29,38 +24,49 @@ double median(std::vector<double> values) {
 class Contestant {
  public:
   Contestant(const TrainOptions& options, const std::vector<LabelledTree>& trees, int workers)
-      : workers_(workers),
-        peak_(workers),
+      : options_(options),
+        workers_(workers),
+        peak_(std::min(workers, default_workers())),
         engine_({.policy = options.policy, .workers = workers}),
         trainer_(host_device(engine_), trees, options.trainer) {
     trainer_.train(std::min<std::size_t>(trees.size(), 512));  // memory, plans and caches
+    trainer_.train(1, TreeTrainer::Batching::unbatched);
   }
 
   void pass() {
-    using Batching = TreeTrainer::Batching;
     peak_.sample();
     const RunnerStats before = trainer_.stats();
-    rates_.push_back(rate(trainer_.train()));
+    const TreeTrainer::Pass batched = trainer_.train();
+    rates_.push_back(rate(batched));
     const RunnerStats after = trainer_.stats();
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
-    unbatched_.push_back(rate(trainer_.train(unbatched_trees, Batching::unbatched)));
+    const auto some = unbatched_vertices * static_cast<std::int64_t>(batched.trees) / batched.vertices;
+    const auto trees = std::clamp<std::size_t>(static_cast<std::size_t>(some), 1, batched.trees);
+    unbatched_.push_back(rate(trainer_.train(trees, TreeTrainer::Batching::unbatched)));
   }
 
   Record record() const {
-    const double best = *std::max_element(rates_.begin(), rates_.end());
+    const double best = most(rates_);
     const double flops = 3 * trainer_.flops_a_tree();
     Record record;
     record.add("model", "tree-lstm").add("workers", static_cast<std::int64_t>(workers_)).add("unit", "trees");
     record.add("units_per_s", best).add("units_per_s_median", median(rates_)).add("flops_per_unit", flops);
     record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
-    record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("unbatched_units_per_s", median(unbatched_));
-    return record.add("peak_rss_mb", peak_rss_mb());
+    record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("unbatched_units_per_s", most(unbatched_));
+    record.add("peak_rss_mb", peak_rss_mb());
+    const auto size = [&](const char* name, auto value) { record.add(name, static_cast<std::int64_t>(value)); };
+    size("hidden", options_.trainer.hidden);
+    size("embedding", options_.trainer.embedding);
+    size("batch", options_.trainer.batch);
+    record.add("policy", std::string(to_string(options_.policy)));
+    return record.add("data", options_.data.empty() ? "generated" : options_.data);
   }
 
  private:
   static double rate(const TreeTrainer::Pass& pass) { return static_cast<double>(pass.trees) / pass.seconds; }
 
+  const TrainOptions& options_;
   const int workers_;
   GemmPeak peak_;
   Engine engine_;
@@ -71,7 +77,7 @@ class Contestant {
 }  // namespace
 
 std::vector<Record> train_tree_lstm(const TrainOptions& options) {
-  const std::vector<LabelledTree> trees = trees_of(options);
+  const std::vector<LabelledTree> trees = program::trees_of(options.data, program::training_part, options.trainer.seed);
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (int workers : options.workers) contestants.push_back(std::make_unique<Contestant>(options, trees, workers));
   for (int pass = 0; pass < options.passes; ++pass) {

@@ -1,7 +1,6 @@
 // How fast models train.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,8 @@ struct TrainOptions {
   int passes = 5;
 };
 
-/// Trains a Tree-LSTM, each number of workers in turn, pass by pass; a pass goes through all trees. A record for each
-/// number of workers.
+/// Trains a Tree-LSTM, each number of workers in turn, pass by pass; a pass goes through all trees once. A record for
+/// each number of workers. Throws what reading and training throw.
 std::vector<Record> train_tree_lstm(const TrainOptions& options);
 
 }  // namespace windrow::perf

@@ -25,6 +25,7 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
     {"cuda", {"engine", "memory", "ops"}},
     {"comm", {"engine", "memory", "ops"}},
     {"models", {"engine", "memory", "ops", "batching", "cuda", "comm"}},
+    {"perf", {"engine", "memory", "ops", "batching", "cuda", "comm", "models"}},
 };
 
 /// The libraries that a room may include; the standard library is free to all.
@@ -34,6 +35,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},
     {"models", {"CLI"}},
+    {"perf", {"dnnl.h", "sys", "program.h"}},  // program.h: what the programs share
 };
 
 std::string read_file(const fs::path& path) {

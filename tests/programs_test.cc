@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+
+#include "windrow/models/treebank.h"
 
 namespace {
 
@@ -21,30 +25,37 @@ std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A folder of its own for each test, since tests run side by side.
-std::filesystem::path folder() {
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string name = std::string("windrow_") + test->test_suite_name() + "_" + test->name();
-  std::replace(name.begin(), name.end(), '/', '_');
-  const auto path = std::filesystem::path(::testing::TempDir()) / name;
-  std::filesystem::create_directories(path);
-  return path;
-}
+/// A folder of its own for each test, since tests run side by side, and of several builds too.
+class Programs : public ::testing::Test {
+ protected:
+  Programs() {
+    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
+    folder = name;
+  }
+  ~Programs() override { std::filesystem::remove_all(folder); }
 
-/// Runs one of the programs by the shell.
-Outcome run(const std::string& command) {
-  const auto out = folder() / "out", err = folder() / "err";
-  const int status =
-      std::system((std::string(WINDROW_BIN "/") + command + " >" + out.string() + " 2>" + err.string()).c_str());
-  return {read_file(out), read_file(err), WEXITSTATUS(status)};
-}
+  /// Runs one of the programs by the shell, which may send its output elsewhere.
+  Outcome run(const std::string& command, const std::string& to = {}) const {
+    const auto out = folder / "out", err = folder / "err";
+    const std::string target = to.empty() ? ">'" + out.string() + "'" : to;
+    const int status =
+        std::system(("'" WINDROW_BIN "'/" + command + " " + target + " 2>'" + err.string() + "'").c_str());
+    return {read_file(out), read_file(err), WEXITSTATUS(status)};
+  }
+
+  std::filesystem::path folder;
+};
 
 struct Wrong {
   const char* command;
   const char* says;
 };
 
-class WrongArguments : public ::testing::TestWithParam<Wrong> {};
+class WrongArguments : public Programs, public ::testing::WithParamInterface<Wrong> {};
+using Data = Programs;
+using Train = Programs;
+using Perf = Programs;
 
 TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   const Outcome outcome = run(GetParam().command);
@@ -53,42 +64,53 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+#define TRAIN_HELP "; see windrow train --help"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --batch, --epochs, --rate, --workers, --policy, --seed, --device, " \
-  "--compare"
+  "--compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
-        Wrong{"windrow", "windrow: A subcommand is required; see windrow --help"},
-        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected train"},
-        Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help"},
-        Wrong{"windrow train", "windrow: model is required; see windrow --help"},
-        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected tree-lstm; see windrow --help"},
+        Wrong{"windrow", "windrow: no command; expected train; see windrow --help"},
+        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected train; see windrow --help"},
+        Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
+        Wrong{"windrow --epochs 1 train tree-lstm",
+              "windrow: '--epochs' stands before the command; expected it after 'train'" TRAIN_HELP},
+        Wrong{"windrow train", "windrow: no model; expected tree-lstm" TRAIN_HELP},
+        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected tree-lstm" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hiden 3", "windrow: unknown argument '--hiden'; expected one of " FLAGS},
-        Wrong{"windrow train tree-lstm again", "windrow: unknown argument 'again'; expected one of " FLAGS},
+        Wrong{"windrow train tree-lstm --epochs", "windrow: --epochs: no value; expected 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --workers 0",
-              "windrow: --workers: '0'; expected a whole number, 1 to 1024; see windrow --help"},
+              "windrow: --workers: '0'; expected a whole number, 1 to 1024" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --batch 0",
-              "windrow: --batch: '0'; expected a whole number, 1 to 1048576; see windrow --help"},
+              "windrow: --batch: '0'; expected a whole number, 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hidden -8",
-              "windrow: --hidden: '-8'; expected a whole number, 1 to 1048576; see windrow --help"},
+              "windrow: --hidden: '-8'; expected a whole number, 1 to 65536" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --epochs many",
-              "windrow: --epochs: 'many'; expected a whole number, 1 to 1048576; see windrow --help"},
-        Wrong{"windrow train tree-lstm --rate nan",
-              "windrow: --rate: 'nan'; expected a number above 0; see windrow --help"},
+              "windrow: --epochs: 'many'; expected a whole number, 1 to 1048576" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --seed ''",
+              "windrow: --seed: ''; expected a whole number, 0 to 4294967295" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --rate nan", "windrow: --rate: 'nan'; expected a number above 0" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --policy fast",
-              "windrow: --policy: 'fast'; expected one of serial, pool, per_device, chaos; see windrow --help"},
-        Wrong{"windrow train tree-lstm --device toaster",
-              "windrow: --device: 'toaster'; expected cpu; see windrow --help"},
+              "windrow: --policy: 'fast'; expected one of serial, pool, per_device, chaos" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --device toaster", "windrow: --device: 'toaster'; expected cpu" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /nowhere",
-              "windrow: /nowhere/train.txt: cannot be opened; expected a file of trees, one a line"},
+              "windrow: --data: '/nowhere' is no folder; expected one" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --data ''", "windrow: --data: '' is no folder; expected one" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --data /dev",
+              "windrow: /dev/train.txt: there is no such file; expected a file of trees, one a line"},
         Wrong{"windrow-perf train --model rnn",
-              "windrow-perf: --model: 'rnn'; expected tree-lstm; see windrow-perf --help"},
-        Wrong{"windrow-perf train --model tree-lstm --workers 1,0",
-              "windrow-perf: --workers: '0'; expected a whole number, 1 to 1024; see windrow-perf --help"}));
+              "windrow-perf: --model: 'rnn'; expected tree-lstm; see windrow-perf train --help"},
+        Wrong{
+            "windrow-perf train --model tree-lstm --workers 1,0",
+            "windrow-perf: --workers: '1,0'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
+            "train --help"},
+        Wrong{"windrow-perf train --model tree-lstm --workers 1,",
+              "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
+              "train --help"}));
 
-TEST(Data, IsRefusedByFileLineAndColumn) {
-  const auto data = folder();
+TEST_F(Data, IsRefusedByFileLineAndColumn) {
+  const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
   EXPECT_EQ(outcome.err,
@@ -98,8 +120,17 @@ TEST(Data, IsRefusedByFileLineAndColumn) {
   EXPECT_EQ(read_file(data / "train.txt"), "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n");
 }
 
-TEST(Data, MayNotBeEmpty) {
-  const auto data = folder();
+TEST_F(Data, ComesFromRegularFiles) {
+  const auto& data = folder;
+  std::filesystem::create_directories(data / "train.txt");
+  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
+  EXPECT_EQ(outcome.err, "windrow: " + (data / "train.txt").string() +
+                             ": is no regular file; expected a file of trees, one a line\n");
+  EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Data, MayNotBeEmpty) {
+  const auto& data = folder;
   std::ofstream(data / "train.txt") << "(2 Yes)\n";
   std::ofstream(data / "dev.txt") << "\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
@@ -108,30 +139,61 @@ TEST(Data, MayNotBeEmpty) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-TEST(Train, StopsAtALossThatIsNotFinite) {
+TEST_F(Train, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 1e30");
   EXPECT_TRUE(std::regex_search(
       outcome.err,
       std::regex(R"(^windrow: op 'loss' \(.*\) failed: minibatch \d+ of tree_lstm: the loss of vertex \d+ of )"
-                 R"(graph \d+ is \S+, expected a finite number; .*'\w+'.*\n$)")))
+                 R"(graph \d+ \(tree \d+\) is \S+, expected a finite number; .*'\w+'.*\n$)")))
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_EQ(outcome.status, 2);
 }
 
-TEST(Train, PrintsWhatWasLearnedEpochByEpoch) {
+TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --workers 2 --compare");
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
   const std::string row = R"( +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +\d+\n)";
+  EXPECT_TRUE(
+      outcome.out.starts_with("tree-lstm, generated trees: learns from 4096 trees, is asked about 512 others\n"));
   EXPECT_TRUE(std::regex_search(
       outcome.out, std::regex("epoch +loss a vertex +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
                               row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
       << outcome.out;
 }
 
-TEST(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
-  const auto losses = [](const std::string& flags) {
+TEST_F(Train, LearnsFromAFolder) {
+  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << windrow::generate_treebank(20, 1);
+  const std::string command = "windrow train tree-lstm --data '" + folder.string() + "' --hidden 8 --embedding 8 ";
+  const Outcome outcome = run(command + "--epochs 3");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find("learns from 20 trees, is asked about 20 others\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 3) << outcome.out;
+  const auto first_loss = [](const std::string& out) { return out.substr(out.find("\n    1") + 6, 16); };
+  EXPECT_NE(first_loss(run(command + "--epochs 1 --seed 2").out), first_loss(outcome.out));
+}
+
+TEST_F(Train, TakesTheLastOfAFlagAndZerosBeforeANumber) {
+  const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 9 --epochs 010 --epochs 02");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 2) << outcome.out;
+}
+
+TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
+  const auto expect_refused = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_TRUE(outcome.err.starts_with("windrow: standard output cannot be written: ")) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  };
+  expect_refused(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1", ">/dev/full"));
+  expect_refused(run("windrow --help", ">/dev/full"));
+  expect_refused(run("windrow --help", ">&-"));
+}
+
+TEST_F(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
+  const auto losses = [this](const std::string& flags) {
     const std::string out = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --seed 4 " + flags).out;
     std::string numbers;
     static const std::regex row(R"(\n +\d+ +([0-9.]+ +[0-9.]+ % +[0-9.]+ %))");
@@ -142,23 +204,50 @@ TEST(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
   EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 2);
   EXPECT_EQ(losses("--workers 8"), one);
   EXPECT_EQ(losses("--policy serial"), one);
+  EXPECT_NE(losses("--batch 32"), one);
+  EXPECT_NE(losses("--rate 0.01"), one);
 }
 
-TEST(Perf, PrintsOneObjectALineWithAllFigures) {
+/// The number of that field, in one line of JSON.
+double field(const std::string& line, const std::string& name) {
+  const std::size_t at = line.find("\"" + name + "\": ");
+  EXPECT_NE(at, std::string::npos) << name << " in " << line;
+  return at == std::string::npos ? 0 : std::atof(line.c_str() + at + name.size() + 4);
+}
+
+TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
   const Outcome outcome =
-      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 8 --passes 1 --workers 1,2 --json");
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
   std::string line = R"re(\{"model": "tree-lstm", "workers": %, "unit": "trees")re";
-  for (const char* field : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
-                            "schedule_ns_per_vertex", "unbatched_units_per_s", "peak_rss_mb"}) {
-    line += std::string(", \"") + field + R"re(": [0-9.e+-]+)re";
+  for (const char* name : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
+                           "schedule_ns_per_vertex", "unbatched_units_per_s", "peak_rss_mb"}) {
+    line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
-  const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\\}\n"; };
+  line += R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "data": "generated"\})re";
+  const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
   EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
 }
 
-TEST(Perf, ListsEveryBenchmarkWithItsCommand) {
+TEST_F(Perf, PrintsFiguresThatBelongTogether) {
+  const std::string line =
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --seed 3 --json").out;
+  EXPECT_GE(field(line, "units_per_s"), field(line, "units_per_s_median"));
+  EXPECT_GT(field(line, "units_per_s_median"), field(line, "unbatched_units_per_s"));
+  const double share = field(line, "units_per_s") * field(line, "flops_per_unit") / field(line, "peak_gflops") / 1e9;
+  EXPECT_NEAR(field(line, "peak_share"), share, 1e-4 * share);
+  // Three times 6 h e a leaf, 16 h^2 an inner vertex, 10 h each, of the trees that this seed gives.
+  std::istringstream text(windrow::generate_treebank(4096, 2 * 3));
+  double flops = 0, trees = 0;
+  for (const windrow::LabelledTree& tree : windrow::read_treebank(text, "text")) {
+    for (const std::string& word : tree.words) flops += 3 * (word.empty() ? 16 * 8 * 8 + 10 * 8 : 6 * 8 * 6 + 10 * 8);
+    ++trees;
+  }
+  EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
+}
+
+TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
   const Outcome outcome = run("windrow-perf --help");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),

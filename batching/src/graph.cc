@@ -12,8 +12,9 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
-Graph::Graph(const VertexFunction& function, const GraphData& data, const std::string& name)
-    : name_(name), function_(function.function_) {
+Graph::Graph(const VertexFunction& function, const GraphData& data, std::string name)
+    : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
+      function_(function.function_) {
   check_children(data, function.arity());
   find_levels(data);
   sort(data, types_of(data));
@@ -26,7 +27,7 @@ Graph::Graph(const VertexFunction& function, const GraphData& data, const std::s
 }
 
 void Graph::check_children(const GraphData& data, std::size_t arity) {
-  const auto refuse = [&](const std::string& why) { throw MisuseError(name_ + ": " + why); };
+  const auto refuse = [&](const std::string& why) { throw MisuseError(this->name() + ": " + why); };
   const auto& begin = data.child_begin;
   if (begin.empty() || begin.front() != 0 || begin.back() != static_cast<std::int64_t>(data.children.size())) {
     refuse("child_begin does not span the " + number(static_cast<std::int64_t>(data.children.size())) +
@@ -82,10 +83,10 @@ const std::vector<T>& Graph::input(const std::map<std::string, std::vector<T>>& 
                                    Index width) const {
   const auto found = inputs.find(name);
   if (found == inputs.end()) {
-    throw MisuseError(name_ + ": has no input '" + name + "', which " + function_->name + " pulls");
+    throw MisuseError(this->name() + ": has no input '" + name + "', which " + function_->name + " pulls");
   }
   if (static_cast<Index>(found->second.size()) != vertices() * width) {
-    throw MisuseError(name_ + ": input '" + name + "' has " + number(static_cast<Index>(found->second.size())) +
+    throw MisuseError(this->name() + ": input '" + name + "' has " + number(static_cast<Index>(found->second.size())) +
                       " elements; expected " + number(vertices()) + " x " + number(width));
   }
   return found->second;
@@ -142,7 +143,7 @@ void Graph::find_levels(const GraphData& data) {
     each_child(on_cycle, [&](std::size_t child) { next = waits_for[child] > 0 ? child : next; });
     on_cycle = next;
   }
-  throw MisuseError(name_ + ": vertex " + number(static_cast<std::int64_t>(on_cycle)) +
+  throw MisuseError(this->name() + ": vertex " + number(static_cast<std::int64_t>(on_cycle)) +
                     " is its own descendant; expected a graph without cycles");
 }
 

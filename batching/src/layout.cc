@@ -111,6 +111,7 @@ void Layout::Maker::place() {
   std::int32_t first = 0;
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     layout_.first_vertex.push_back(first);
+    layout_.names.push_back(graphs_[g]->name_);
     place_graph(*graphs_[g], g);
     first += graphs_[g]->vertices();
   }

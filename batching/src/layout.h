@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "windrow/batching/graph.h"
@@ -59,9 +61,10 @@ struct Plan;
 
 struct Layout {
   Index groups = 0, levels = 0, vertices = 0, edges = 0;
-  Index consumers = 0;                     // vertices with children
-  std::vector<TypeRows> types;             // as in the plan
-  std::vector<std::int32_t> first_vertex;  // of each graph, counted through all of them
+  Index consumers = 0;                                    // vertices with children
+  std::vector<TypeRows> types;                            // as in the plan
+  std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
+  std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
 
   /// `groups` at most, each of at least about `group_vertices`.
   static Layout make(std::span<const Graph* const> graphs, const Plan& plan, Index groups, Index group_vertices);

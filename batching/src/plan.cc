@@ -14,8 +14,8 @@ namespace {
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
 /// What the elements of a tile's rows may take. A tile that only just fits a core's nearest cache has so few rows that
-/// starting its steps costs more than the next cache does: `windrow-perf train --hidden 128` prefers this to half of
-/// it.
+/// starting its steps costs more than going to the next cache: half of this is slower in
+/// `windrow-perf train --model tree-lstm --hidden 128`.
 constexpr Index tile_bytes = 96 * 1024;
 
 /// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.

@@ -143,7 +143,9 @@ std::string Batch::name_of(VertexRow vertex) const {
   const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
   std::size_t graph = 0;
   while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
-  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph);
+  const auto& name = layout_.names[graph];
+  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph) +
+         (name ? " (" + *name + ")" : "");
 }
 
 std::string Batch::name_of(const Step& step) const {

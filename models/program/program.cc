@@ -1,12 +1,44 @@
 #include "program.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
 
 namespace windrow::program {
 namespace {
+
+std::string list(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return words.size() > 1 ? "one of " + text : text;
+}
+
+std::string in_quotes(const std::string& text) { return "'" + text + "'"; }
+
+/// The number, or nothing if the text is none between low and high.
+std::optional<std::int64_t> parse(const std::string& text, std::int64_t low, std::int64_t high) {
+  constexpr std::size_t most_digits = 18;
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
+  const std::size_t first = std::min(text.find_first_not_of('0'), text.size() - 1);
+  if (text.size() - first > most_digits) return {};
+  const std::int64_t value = std::stoll(text.substr(first));
+  if (value < low || high < value) return {};
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  if (text.empty() || text.back() == ',') parts.emplace_back();
+  return parts;
+}
 
 /// One line, whatever a file's name or a word may hold.
 std::string line(std::string text) {
@@ -16,84 +48,149 @@ std::string line(std::string text) {
   return text;
 }
 
-std::string list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return words.size() > 1 ? "one of " + text : text;
-}
-
-/// What no option took: "unknown ..." with what there is; empty if all was taken.
-std::string unknown(const CLI::App& app) {
-  const std::vector<std::string> left = app.remaining(true);
-  if (left.empty()) return {};
-  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& word) { return word[0] == '-'; });
-  const auto commands = app.get_subcommands();
-  const CLI::App& command = commands.empty() ? app : *commands.front();
-  if (flag == left.end() && commands.empty()) {
-    std::vector<std::string> names;
-    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
-      names.push_back(one->get_name());
-    return "unknown command '" + left.back() + "'; expected " + list(names);
-  }
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
-  return "unknown argument '" + (flag == left.end() ? left.back() : *flag) + "'; expected " + list(names);
-}
-
 int refuse(const CLI::App& app, const std::string& why) {
-  std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
   return 2;
 }
 
+// --- Arguments that do not fit, in words of our own
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(one->get_name());
+  }
+  return names;
+}
+
+/// What nobody took of the command line; empty if all was taken.
+std::string unknown(const CLI::App& app, const CLI::App& command) {
+  const std::vector<std::string> early = app.remaining(false), all = app.remaining(true);
+  if (all.empty()) return {};
+  if (&command != &app && !early.empty()) {
+    return in_quotes(early.front()) + " stands before the command; expected it after '" + command.get_name() + "'";
+  }
+  const auto flag = std::find_if(all.begin(), all.end(), [](const std::string& word) { return word[0] == '-'; });
+  if (&command == &app && flag == all.end()) {
+    return "unknown command " + in_quotes(all.back()) + "; expected " + list(commands_of(app));
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  return "unknown argument " + in_quotes(flag == all.end() ? all.back() : *flag) + "; expected " + list(names);
+}
+
+std::string missing(const CLI::App& app, const CLI::App& command) {
+  if (&command == &app) return "no command; expected " + list(commands_of(app));
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_required() && option->count() == 0) {
+      return "no " + option->get_name() + "; expected " + option->get_type_name();
+    }
+  }
+  return {};
+}
+
+std::string without_value(const CLI::App& command, const std::string& error) {
+  const CLI::Option* option = command.get_option_no_throw(error.substr(0, error.find(':')));
+  if (option == nullptr || option->get_expected_max() == 0) return {};
+  return option->get_name() + ": no value; expected " + option->get_type_name();
+}
+
+int refuse(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const CLI::App& command = commands.empty() ? app : *commands.front();
+  std::string why = unknown(app, command);
+  if (why.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) why = missing(app, command);
+  if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = without_value(command, error.what());
+  if (why.empty()) why = error.what();
+  const std::string of = &command == &app ? "" : " " + command.get_name();
+  return refuse(app, why + "; see " + app.get_name() + of + " --help");
+}
+
 }  // namespace
 
-CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+Check whole_number(std::int64_t low, std::int64_t high) {
   const std::string expected = std::to_string(low) + " to " + std::to_string(high);
-  return CLI::Validator(
-      [=](const std::string& text) -> std::string {
-        std::int64_t value = 0;
-        const bool digits =
-            !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
-        if (digits) value = std::strtoll(text.c_str(), nullptr, 10);
-        if (digits && low <= value && value <= high) return {};
-        return "'" + text + "'; expected a whole number, " + expected;
-      },
-      expected);
+  return {expected, [=](std::string& text) -> std::string {
+            const auto value = parse(text, low, high);
+            if (!value) return in_quotes(text) + "; expected a whole number, " + expected;
+            text = std::to_string(*value);
+            return {};
+          }};
 }
 
-CLI::Validator positive_number() {
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        char* end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        if (!text.empty() && *end == '\0' && std::isfinite(value) && value > 0) return {};
-        return "'" + text + "'; expected a number above 0";
-      },
-      "> 0");
+Check whole_numbers(std::int64_t low, std::int64_t high) {
+  const std::string expected = std::to_string(low) + " to " + std::to_string(high);
+  return {expected + ",...", [=](std::string& text) -> std::string {
+            for (const std::string& part : split(text)) {
+              if (!parse(part, low, high)) {
+                return in_quotes(text) + "; expected whole numbers, " + expected + ", with commas between";
+              }
+            }
+            return {};
+          }};
 }
 
-CLI::Validator one_of(std::vector<std::string> words) {
-  const std::string expected = list(words);
-  return CLI::Validator(
-      [=](const std::string& text) -> std::string {
-        for (const std::string& word : words) {
-          if (text == word) return {};
-        }
-        return "'" + text + "'; expected " + expected;
-      },
-      expected);
+std::vector<int> numbers_of(const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& part : split(text)) numbers.push_back(std::stoi(part));
+  return numbers;
+}
+
+Check positive_number() {
+  return {"> 0", [](std::string& text) -> std::string {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            const bool decimal = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+            if (decimal && *end == '\0' && std::isfinite(value) && value > 0) return {};
+            return in_quotes(text) + "; expected a number above 0";
+          }};
+}
+
+Check one_of(std::vector<std::string> words) {
+  return {list(words), [words](std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            return in_quotes(text) + "; expected " + list(words);
+          }};
+}
+
+Check folder() {
+  return {"FOLDER", [](std::string& text) -> std::string {
+            std::error_code ignored;
+            if (std::filesystem::is_directory(text, ignored)) return {};
+            return in_quotes(text) + " is no folder; expected one";
+          }};
+}
+
+std::vector<LabelledTree> trees_of(const std::string& folder, const Part& part, std::uint64_t seed) {
+  if (!folder.empty()) return read_treebank(std::filesystem::path(folder) / (std::string(part.name) + ".txt"));
+  std::istringstream text(generate_treebank(part.generated, 2 * seed + part.seed));
+  return read_treebank(text, std::string("generated ") + part.name);
+}
+
+void print(const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  const int written = std::vprintf(format, arguments);
+  va_end(arguments);
+  if (written < 0 || std::fflush(stdout) != 0) {
+    throw Error(std::string("standard output cannot be written: ") + std::strerror(errno));
+  }
 }
 
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      print("%s", app.help().c_str());
+      return 0;
+    } catch (const CLI::ParseError& error) {
+      return refuse(app, error);
+    }
     body();
     return 0;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    const std::string left = unknown(app);
-    return refuse(app, left.empty() ? error.what() + std::string("; see ") + app.get_name() + " --help" : left);
+  } catch (const std::bad_alloc&) {
+    return refuse(app, "out of memory; expected more of it, or smaller sizes");
   } catch (const std::exception& error) {
     return refuse(app, error.what());
   }

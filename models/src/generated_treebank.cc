@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "windrow/models/treebank.h"
@@ -9,9 +10,12 @@
 namespace windrow {
 namespace {
 
-/// Trees of 2-4, 5-9, 10-14, ..., 50-52 words.
-constexpr std::array sizes = {288, 1096, 1564, 1707, 1540, 1117, 713, 321, 139, 48, 11};
-constexpr int fewest_words = 2, most_words = 52, words_a_bin = 5;
+/// How many trees have 2, 3, 4, ... words.
+constexpr std::array trees_of_words = {40,  96,  152, 154, 231, 218, 228, 265, 298, 305, 308, 319, 334,
+                                       353, 334, 327, 342, 351, 325, 312, 317, 296, 290, 259, 238, 223,
+                                       226, 171, 157, 158, 151, 124, 123, 99,  69,  54,  61,  38,  31,
+                                       40,  24,  24,  20,  18,  11,  3,   8,   8,   4,   4,   3};
+constexpr int fewest_words = 2;
 
 /// The ranks of words, of which the r-th is drawn with probability ~ 1 / (r + 3) (Zipf).
 constexpr int ranks = 4000;
@@ -68,12 +72,10 @@ class TreeGenerator {
   int draw_below(int n) { return static_cast<int>(draw() * n); }
 
   int words() {
-    int tree = draw_below(8544);
-    int bin = 0;
-    while (tree >= sizes[static_cast<std::size_t>(bin)]) tree -= sizes[static_cast<std::size_t>(bin++)];
-    const int low = std::max(fewest_words, bin * words_a_bin);
-    const int high = std::min(most_words, (bin + 1) * words_a_bin - 1);
-    return low + draw_below(high - low + 1);
+    int tree = draw_below(std::accumulate(trees_of_words.begin(), trees_of_words.end(), 0));
+    std::size_t more = 0;
+    while (tree >= trees_of_words[more]) tree -= trees_of_words[more++];
+    return fewest_words + static_cast<int>(more);
   }
 
   /// How many of n words are on the left: often one, an article or a verb before its phrase; or all but one, a sentence

@@ -2,16 +2,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 namespace windrow {
 namespace {
 
 TreeTrainerOptions checked(TreeTrainerOptions options) {
-  if (options.hidden < 1 || options.embedding < 1 || options.batch < 1) {
-    throw MisuseError("tree trainer: hidden " + std::to_string(options.hidden) + ", embedding " +
-                      std::to_string(options.embedding) + ", batch " + std::to_string(options.batch) +
-                      "; expected 1 or more of each");
+  constexpr Index most = 1 << 24;
+  const auto refuse = [](const std::string& what) { throw MisuseError("tree trainer: " + what); };
+  const auto check = [&](const char* name, Index value) {
+    if (value >= 1 && value <= most) return;
+    refuse(name + (" " + std::to_string(value)) + "; expected 1 to " + std::to_string(most));
+  };
+  check("hidden", options.hidden);
+  check("embedding", options.embedding);
+  check("batch", static_cast<Index>(options.batch));
+  if (!std::isfinite(options.rate) || options.rate < 0) {
+    refuse("rate " + std::to_string(options.rate) + "; expected a number, 0 or more");
   }
   return options;
 }
@@ -27,6 +35,15 @@ class LossSum {
   void add(const Minibatch& minibatch) {
     pending_.push_back(minibatch);
     if (pending_.size() > 1) take();
+  }
+  /// After a failure: nobody shall hear of the others later on.
+  void give_up() {
+    for (const Minibatch& minibatch : pending_) {
+      try {
+        minibatch.loss();
+      } catch (const Error&) {
+      }
+    }
   }
   double finish() {
     while (!pending_.empty()) take();
@@ -56,17 +73,17 @@ TreeTrainer::TreeTrainer(const Device& device, const std::vector<LabelledTree>& 
       runner_(device, function_, parameters_),
       random_(options.seed) {
   if (trees.empty()) throw MisuseError("tree trainer: no trees; expected one or more");
-  for (const Graph& graph : trees_.graphs) order_.push_back(&graph);
+  for (const Graph& graph : trees_.graphs_) order_.push_back(&graph);
   next_ = order_.size();
 }
 
 TreeTrainer::Trees TreeTrainer::prepare(const std::vector<LabelledTree>& trees) const {
   Trees prepared;
-  prepared.graphs.reserve(trees.size());
+  prepared.graphs_.reserve(trees.size());
   for (const LabelledTree& tree : trees) {
-    const std::string name = "tree " + std::to_string(prepared.graphs.size() + 1);
-    prepared.graphs.emplace_back(function_, vocabulary_.input(tree), name);
-    prepared.labels.push_back(tree.graph.indices.at("label"));
+    const std::string name = "tree " + std::to_string(prepared.graphs_.size() + 1);
+    prepared.graphs_.emplace_back(function_, vocabulary_.input(tree), name);
+    prepared.labels_.push_back(tree.graph.indices.at("label"));
   }
   return prepared;
 }
@@ -91,47 +108,64 @@ TreeTrainer::Pass TreeTrainer::train(std::size_t trees, Batching batching) {
   const auto began = std::chrono::steady_clock::now();
   Pass pass;
   LossSum loss;
-  while (pass.trees < trees) {
-    const std::vector<const Graph*> graphs = next_minibatch(trees - pass.trees);
-    const Minibatch minibatch = runner.differentiate(graphs);
-    parameters_.sgd(options_.rate / static_cast<double>(graphs.size()));
-    loss.add(minibatch);
-    pass.trees += graphs.size();
-    pass.vertices += minibatch.vertices();
+  try {
+    while (pass.trees < trees) {
+      const std::vector<const Graph*> graphs = next_minibatch(trees - pass.trees);
+      const Minibatch minibatch = runner.differentiate(graphs);
+      parameters_.sgd(options_.rate / static_cast<double>(graphs.size()));
+      loss.add(minibatch);
+      pass.trees += graphs.size();
+      pass.vertices += minibatch.vertices();
+    }
+    pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.vertices, 1));
+  } catch (...) {
+    loss.give_up();
+    throw;
   }
-  pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.vertices, 1));
   for (std::size_t i = 0; i < parameters_.size(); ++i) device_.engine->wait(parameters_.value(parameters_[i]).var());
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
 }
 
+TreeTrainer::Pass TreeTrainer::train() {
+  next_ = order_.size();
+  return train(order_.size());
+}
+
 TreeAccuracy TreeTrainer::evaluate(const Trees& trees) {
-  std::size_t vertices = 0, right = 0, right_roots = 0;
-  for (std::size_t begin = 0; begin < trees.graphs.size(); begin += options_.batch) {
-    const std::size_t end = std::min(begin + options_.batch, trees.graphs.size());
+  std::size_t labels = 0, right = 0, roots = 0, right_roots = 0;
+  for (std::size_t begin = 0; begin < trees.graphs_.size(); begin += options_.batch) {
+    const std::size_t end = std::min(begin + options_.batch, trees.graphs_.size());
     std::vector<const Graph*> graphs;
-    for (std::size_t i = begin; i < end; ++i) graphs.push_back(&trees.graphs[i]);
+    for (std::size_t i = begin; i < end; ++i) graphs.push_back(&trees.graphs_[i]);
     const std::vector<float> logits = runner_.run(graphs).output("logits").get();
     const float* scores = logits.data();
     for (std::size_t i = begin; i < end; ++i) {
-      bool hit = false;
-      for (std::int32_t label : trees.labels[i]) {
+      bool hit = false, labelled = false;
+      for (std::int32_t label : trees.labels_[i]) {
         hit = std::max_element(scores, scores + tree_labels) - scores == label;
+        labelled = label >= 0;
+        labels += labelled;
         right += hit;
         scores += tree_labels;
       }
-      right_roots += hit;  // the root is the last
-      vertices += trees.labels[i].size();
+      roots += labelled;  // the root is the last
+      right_roots += hit;
     }
   }
-  return {share(right_roots, trees.graphs.size()), share(right, vertices)};
+  return {share(right_roots, roots), share(right, labels)};
+}
+
+RunnerStats TreeTrainer::stats(Batching batching) const {
+  if (batching == Batching::batched) return runner_.stats();
+  return unbatched_ ? unbatched_->stats() : RunnerStats{};
 }
 
 double TreeTrainer::flops_a_tree() const {
   std::int64_t vertices = 0;
-  for (const Graph& graph : trees_.graphs) vertices += graph.vertices();
-  const auto trees = static_cast<std::int64_t>(trees_.graphs.size());
-  // A binary tree has one leaf more than it has inner vertices.
+  for (const Graph& graph : trees_.graphs_) vertices += graph.vertices();
+  const auto trees = static_cast<std::int64_t>(trees_.graphs_.size());
+  // One leaf more than inner vertices in each.
   return model_.flops((vertices + trees) / 2, (vertices - trees) / 2) / static_cast<double>(trees);
 }
 

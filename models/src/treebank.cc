@@ -127,9 +127,11 @@ class TreeReader {
 }  // namespace
 
 std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& name) {
+  if (!in) throw DataError(name + ": cannot be read; expected a stream in a good state");
   std::vector<LabelledTree> trees;
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
+    if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.replace(0, 3, "   ");
     if (line.find_first_not_of(blanks) != std::string::npos) trees.push_back(TreeReader(name, number, line).read());
   }
   if (in.bad()) throw DataError(name + ": cannot be read to its end");
@@ -138,10 +140,15 @@ std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& nam
 }
 
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(file.string() + ": " + why + "; expected a file of trees, one a line");
+  };
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) refuse("there is no such file");
+  // Others, such as pipes, might never end.
+  if (!std::filesystem::is_regular_file(file, error)) refuse("is no regular file");
   std::ifstream in(file);
-  if (!in || std::filesystem::is_directory(file)) {
-    throw DataError(file.string() + ": cannot be opened; expected a file of trees, one a line");
-  }
+  if (!in) refuse("cannot be opened");
   return read_treebank(in, file.string());
 }
 
@@ -149,7 +156,7 @@ Vocabulary::Vocabulary(const std::vector<LabelledTree>& trees, int at_least) {
   std::unordered_map<std::string_view, int> seen;
   for (const LabelledTree& tree : trees) {
     for (const std::string& word : tree.words) {
-      if (!word.empty() && ++seen[word] == at_least) numbers_.emplace(word, size());
+      if (!word.empty() && ++seen[word] == std::max(at_least, 1)) numbers_.emplace(word, size());
     }
   }
 }
@@ -162,6 +169,7 @@ std::int32_t Vocabulary::number(std::string_view word) const {
 GraphData Vocabulary::input(const LabelledTree& tree) const {
   GraphData graph = tree.graph;
   std::vector<std::int32_t>& numbers = graph.indices["word"];
+  numbers.clear();
   for (const std::string& word : tree.words) numbers.push_back(word.empty() ? -1 : number(word));
   return graph;
 }

@@ -65,6 +65,7 @@ bool TensorOf<T>::overlaps(const TensorOf& other) const {
   if (shape_.stride != other.shape_.stride) return true;
   // Both are columns [begin, begin + width) of rows of one length.
   const Index begin = offset_ % shape_.stride, others = other.offset_ % shape_.stride;
+  if (begin + width() > shape_.stride || others + other.width() > shape_.stride) return true;  // rows cut elsewhere
   return begin < others + other.width() && others < begin + width();
 }
 

@@ -1,6 +1,7 @@
 // Vertex functions and graphs for the tests of the batching layer.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,7 +15,20 @@ namespace windrow::testing {
 struct TreeLstm : windrow::TreeLstm {
   static constexpr Index vocabulary = 7, e = 3, h = 4, classes = 5;
 
-  explicit TreeLstm(Parameters& parameters) : windrow::TreeLstm(parameters, {vocabulary, e, h, classes}) {}
+  explicit TreeLstm(Parameters& parameters) : windrow::TreeLstm(parameters, {vocabulary, e, h, classes}) {
+    for (const char* name : {"words", "bias", "head_bias"}) draw(parameters.value(parameters.find(name)));
+  }
+
+ private:
+  /// Values that cannot be missed, where the model starts with small ones or none.
+  static void draw(const Tensor& value) {
+    std::mt19937 random(static_cast<unsigned>(value.width()));
+    std::vector<float> values;
+    for (Index i = 0; i < value.rows() * value.width(); ++i) {
+      values.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+    }
+    value.set(values);
+  }
 };
 
 /// A cell that no model has, with what the Tree-LSTM lacks: three children, real inputs, a product of own input and
@@ -46,6 +60,34 @@ struct OddCell {
     v.push("kind", kind);
     v.loss(square(matmul(value, out)));
     v.loss(row_sum(first * second) + row_sum(softmax(matmul(third, squashed)) * own));
+  }
+};
+
+/// States and values of widths that are placed further apart than they are wide, beside others; with few parameters.
+struct WideCell {
+  static constexpr std::size_t arity = 3;
+  static constexpr Index in = 2, wide = 64;
+  Parameter table, out, narrow, back;
+
+  explicit WideCell(Parameters& p)
+      : table(p.add("table", 4, wide, Initial::uniform(-1, 1))),
+        out(p.add("out", 2 * wide, 1, Initial::uniform(-1, 1))),
+        narrow(p.add("narrow", 1, wide, Initial::uniform(-1, 1))),
+        back(p.add("back", wide, in, Initial::uniform(-0.3f, 0.3f))) {}
+
+  void operator()(auto& v) const {
+    const auto a = v.state("a", wide), b = v.state("b", 2 * wide), c = v.state("c", 1);
+    const auto kind = embedding(table, v.pull_index("kind", Presence::sometimes));
+    const auto b0 = v.gather(0, b);
+    const auto own = tanh(kind + v.gather(0, a) + 0.5 * v.gather(1, a) + slice(b0, 10, 10 + wide) * v.gather(2, a) +
+                          matmul(v.gather(1, c), narrow));
+    const auto both = tanh(concat(own, slice(v.gather(2, b), 3, 3 + wide)) + 0.3 * v.gather(1, b));
+    const auto one = tanh(matmul(both, out));
+    v.scatter(a, own);
+    v.scatter(b, both);
+    v.scatter(c, one);
+    v.push("own", own);
+    v.loss(square(one) + row_sum(matmul(v.gather(2, a), back) * v.pull("x", in)));
   }
 };
 

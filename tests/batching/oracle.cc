@@ -98,17 +98,20 @@ double Oracle::loss(const std::vector<GraphData>& graphs) {
   return loss_;
 }
 
-std::vector<double> Oracle::gradient(const Parameter& parameter, const std::vector<GraphData>& graphs) {
+std::map<std::size_t, double> Oracle::gradient(const Parameter& parameter, const std::vector<GraphData>& graphs,
+                                               std::size_t n) {
   constexpr double step = 1e-6;
-  std::vector<double> result;
-  for (double& value : values_.at(parameters_.name(parameter))) {
+  std::map<std::size_t, double> result;
+  std::vector<double>& values = values_.at(parameters_.name(parameter));
+  for (std::size_t i = 0; i < values.size(); i += n) {
+    double& value = values[i];
     const double before = value;
     value = before + step;
     const double above = loss(graphs);
     value = before - step;
     const double below = loss(graphs);
     value = before;
-    result.push_back((above - below) / (2 * step));
+    result[i] = (above - below) / (2 * step);
   }
   return result;
 }

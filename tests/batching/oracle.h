@@ -74,8 +74,9 @@ class Oracle {
   double loss(const std::vector<GraphData>& graphs);
   std::map<std::string, std::vector<double>> outputs;
 
-  /// The gradient of the loss for a parameter, by central differences.
-  std::vector<double> gradient(const Parameter& parameter, const std::vector<GraphData>& graphs);
+  /// The gradient of the loss for every n-th element of a parameter, by element, from central differences.
+  std::map<std::size_t, double> gradient(const Parameter& parameter, const std::vector<GraphData>& graphs,
+                                         std::size_t n = 1);
 
  private:
   friend class OracleVertex;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <random>
 #include <set>
 #include <sstream>
 
@@ -27,6 +26,7 @@ TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
   EXPECT_EQ(tree.graph.child_begin, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 4}));
   EXPECT_EQ(tree.graph.children, (std::vector<std::int32_t>{1, 2, 0, 3}));
   EXPECT_EQ(trees[1].words, std::vector<std::string>{"Yes"});
+  EXPECT_EQ(read("\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
 }
 
 struct BadTree {
@@ -45,7 +45,6 @@ TEST_P(BadTreebank, IsRefusedInOneLine) {
   }
 }
 
-constexpr const char* good = "(2 Yes)\n";
 INSTANTIATE_TEST_SUITE_P(
     All, BadTreebank,
     ::testing::Values(
@@ -53,6 +52,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadTree{"\n \r\n", "trees.txt:1:1: no tree; expected one a line, such as (3 (2 It) (4 works))"},
         BadTree{"(2 Yes)\n(5 No)", "trees.txt:2:2: label '5'; expected a label from 0 to 4"},
         BadTree{"(2 (-1 Yes) (2 No))", "trees.txt:1:5: label '-1'; expected a label from 0 to 4"},
+        BadTree{"(\x02\xff Yes)", "trees.txt:1:2: label '?\?'; expected a label from 0 to 4"},
+        BadTree{"(abcdefghijklmnopqrstuvwxyz Yes)",
+                "trees.txt:1:2: label 'abcdefghijklmnopqrst...'; expected a label from 0 to 4"},
         BadTree{"(22 Yes)", "trees.txt:1:2: label '22'; expected a label from 0 to 4"},
         BadTree{"(2 (Yes) (2 No))", "trees.txt:1:5: label 'Yes'; expected a label from 0 to 4"},
         BadTree{"(2 () (2 No))", "trees.txt:1:5: no label after '('; expected a label from 0 to 4"},
@@ -88,8 +90,11 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
   };
   const std::filesystem::path folder = ::testing::TempDir();
   EXPECT_EQ(error_of(folder / "none.txt"),
-            (folder / "none.txt").string() + ": cannot be opened; expected a file of trees, one a line");
-  EXPECT_EQ(error_of(folder), folder.string() + ": cannot be opened; expected a file of trees, one a line");
+            (folder / "none.txt").string() + ": there is no such file; expected a file of trees, one a line");
+  EXPECT_EQ(error_of(folder), folder.string() + ": is no regular file; expected a file of trees, one a line");
+  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: is no regular file; expected a file of trees, one a line");
+  std::ifstream closed(folder / "none.txt");
+  EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }
 
 TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
@@ -100,6 +105,7 @@ TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
   EXPECT_EQ(vocabulary.number("c"), vocabulary.number("never seen"));
   EXPECT_NE(vocabulary.number("a"), vocabulary.number("c"));
   EXPECT_EQ(Vocabulary(trees, 1).size(), 4);
+  EXPECT_EQ(Vocabulary(trees, 0).size(), 4);
   const GraphData input = vocabulary.input(trees[0]);
   EXPECT_EQ(input.indices.at("word"), (std::vector<std::int32_t>{vocabulary.number("a"), vocabulary.number("b"), -1}));
   EXPECT_EQ(input.indices.at("label"), (std::vector<std::int32_t>{2, 2, 2}));
@@ -183,11 +189,55 @@ TEST(GeneratedTreebank, FollowsTheShapeOfTheStanfordTreebank) {
   }
 }
 
+TEST(GeneratedTreebank, HasLabelsThatFollowFromChildren) {
+  int negations = 0, emphases = 0, sums = 0;
+  for (const LabelledTree& tree : read(generate_treebank(500, 4))) {
+    const auto& label = tree.graph.indices.at("label");
+    for (std::size_t v = 0; v < tree.words.size(); ++v) {
+      const auto first = static_cast<std::size_t>(tree.graph.child_begin[v]);
+      const std::string& word = tree.words[v];
+      int expected = 2 + word.starts_with("good") - word.starts_with("bad");
+      if (word.empty()) {
+        const auto left = static_cast<std::size_t>(tree.graph.children[first]);
+        const auto right = static_cast<std::size_t>(tree.graph.children[first + 1]);
+        const bool negates = tree.words[left].starts_with("not"), doubles = tree.words[left].starts_with("very");
+        const int worth = negates ? 2 - label[right] : (doubles ? 2 : 1) * (label[right] - 2) + label[left] - 2;
+        expected = 2 + std::clamp(worth, -2, 2);
+        ++(negates ? negations : doubles ? emphases : sums);
+      }
+      ASSERT_EQ(label[v], expected);
+    }
+  }
+  EXPECT_GT(negations, 50);
+  EXPECT_GT(emphases, 50);
+  EXPECT_GT(sums, 5000);
+}
+
+TEST(GeneratedTreebank, HasFewerWordsOnTheLeftTheMoreRarely) {
+  std::map<std::size_t, int> splits;
+  for (const LabelledTree& tree : read(generate_treebank(2000, 5))) {
+    std::vector<std::size_t> words;
+    for (std::size_t v = 0; v < tree.words.size(); ++v) {
+      words.push_back(1);
+      if (!tree.words[v].empty()) continue;
+      const auto first = static_cast<std::size_t>(tree.graph.child_begin[v]);
+      const auto left = words[static_cast<std::size_t>(tree.graph.children[first])];
+      words.back() = left + words[static_cast<std::size_t>(tree.graph.children[first + 1])];
+      if (words.back() >= 12) ++splits[left];
+    }
+  }
+  EXPECT_GT(splits[1], 2 * splits[2]);
+  EXPECT_GT(splits[2], splits[4] * 3 / 2);
+  EXPECT_GT(splits[4], splits[8] * 3 / 2);
+}
+
 TEST(GeneratedTreebank, IsTheSameForTheSameSeed) {
   EXPECT_EQ(generate_treebank(20, 7), generate_treebank(20, 7));
   EXPECT_NE(generate_treebank(20, 7), generate_treebank(20, 8));
-  EXPECT_EQ(generate_treebank(1, 1),
-            "(2 (2 word30) (2 (2 (3 good165) (1 (2 not269) (3 good2))) (2 (2 word846) (2 (2 word10) (2 word52)))))\n");
+  EXPECT_EQ(
+      generate_treebank(1, 1),
+      "(1 (1 (2 word30) (1 (2 (3 good165) (1 (2 not269) (3 good2))) (1 (2 (2 (2 word10) (2 word52)) (2 word13)) (1 "
+      "bad19)))) (2 word935))\n");
 }
 
 }  // namespace

@@ -169,6 +169,8 @@ TEST_F(Apply, WorksBetweenPartsOfOneTensor) {
   EXPECT_FALSE(x.row_range(0, 1).whole());
   EXPECT_FALSE(x.column_range(0, 1).whole());
   EXPECT_TRUE(x.row_range(0, 3).whole());
+  EXPECT_FALSE(x.column_range(0, 1).row_range(0, 3).whole());
+  EXPECT_FALSE(x.row_range(0, 1).column_range(0, x.width()).whole());
 }
 
 TEST_F(Apply, TensorsLieInABufferOfAnArena) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +32,9 @@ struct GraphData {
 class Graph {
  public:
   /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
-  /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors.
-  Graph(const VertexFunction& function, const GraphData& data, const std::string& name = "graph");
+  /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors, also of
+  /// minibatches.
+  Graph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }
@@ -51,6 +53,7 @@ class Graph {
     std::int64_t first_child;  // in children_
   };
 
+  std::string name() const { return name_ ? *name_ : "graph"; }
   void check_children(const GraphData& data, std::size_t arity);
   std::vector<std::uint32_t> types_of(const GraphData& data);
   void find_levels(const GraphData& data);
@@ -62,7 +65,7 @@ class Graph {
   template <class T>
   std::vector<T> sorted(const std::vector<T>& rows, Index width) const;
 
-  std::string name_;
+  std::shared_ptr<const std::string> name_;  // null for none
   std::shared_ptr<const ir::Function> function_;
   std::int32_t levels_ = 0;
   std::vector<std::int32_t> level_;  // of each vertex

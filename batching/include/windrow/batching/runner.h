@@ -7,16 +7,13 @@
 //
 // Contract
 //   Order    A minibatch reads parameters, and writes gradients, as of the ops pushed before it. Its own ops wait for
-//   each
-//            other only where they must: samples are cut into groups that run side by side.
+//            each other only where they must: samples are cut into groups that run side by side.
 //   Numbers  The same calls give the same bits whatever the policy and the number of workers. Types of vertices that a
 //            runner has seen before may change the order of sums, so that another history rounds otherwise.
-//   Waiting  A call waits only until no more than `ahead` minibatches are unfinished; so the next one is scheduled
-//   while
-//            one runs, and never more than fit in memory.
+//   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished; so the next one is scheduled
+//            while one runs, and no more than `ahead` take memory.
 //   Errors   Misuse throws at the call. A failing op, or a loss that is not finite, poisons the minibatch, its
-//   gradients
-//            and what is made of them; waits throw it, and so does the next call.
+//            gradients and what is made of them; waits throw it, and so does the next call.
 //   Threads  One at a time for each runner.
 #pragma once
 

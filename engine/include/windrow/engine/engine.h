@@ -13,16 +13,14 @@
 //            neither has mutate or overwrite access to what the other touches. Pushes of several threads are in some
 //            order that keeps each thread's own.
 //   Errors   An op that throws poisons what it mutates. Ops that read or mutate a poisoned variable are skipped and
-//   pass
-//            the poison on, unless marked run_always. Waits on a poisoned variable throw OpError, every time, until it
-//            is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
+//            pass the poison on, unless marked run_always. Waits on a poisoned variable throw OpError, every time,
+//            until it is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
 //   Waiting  A wait inside an op hands its worker's place to a spare thread; a wait for variables, without a time
-//   limit,
-//            that could never end throws WaitCycleError, also where the ring runs through several engines. A wait
-//            inside an op of an ordered lane is refused, since it would stop the device's queue. The engine sees only
-//            its own waits: ops that wait for each other by other means need as many workers as wait at once.
+//            limit, that could never end throws WaitCycleError, also where the ring runs through several engines. A
+//            wait inside an op of an ordered lane is refused, since it would stop the device's queue. The engine sees
+//            only its own waits: ops that wait for each other by other means need as many workers as wait at once.
 #pragma once
 
 #include <chrono>

@@ -24,7 +24,7 @@ class TreeLstm {
  public:
   static constexpr std::size_t arity = 2;
 
-  /// Adds its parameters to the set.
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken, as by another TreeLstm.
   TreeLstm(Parameters& parameters, TreeLstmSizes sizes)
       : sizes_(sizes),
         words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),

@@ -18,7 +18,8 @@
 
 namespace windrow {
 
-/// Data that is not what it should be. One line: file:line:column, what is wrong, what was expected.
+/// Data that is not what it should be. One line: the file, where it has them line and column (in bytes, from 1), what
+/// is wrong, what was expected.
 class DataError : public Error {
  public:
   using Error::Error;
@@ -33,10 +34,10 @@ struct LabelledTree {
   std::vector<std::string> words;  ///< of each vertex; empty for those with children
 };
 
-/// Reads all trees; blank lines are passed over. Throws DataError if there is none, or one that is malformed; `name` is
-/// said in errors.
+/// Reads all trees; blank lines are passed over, and so is a byte order mark. Throws DataError if there is none, or one
+/// that is malformed; `name` is said in errors.
 std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& name);
-/// Throws DataError also if the file cannot be read.
+/// Throws DataError also if it is no file, or one that cannot be read.
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 
 /// The text of a treebank that follows the English sentences of the Stanford one: in the number of words a tree, in how
@@ -45,11 +46,11 @@ std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 /// each other. The same seed gives the same text.
 std::string generate_treebank(std::size_t trees, std::uint64_t seed);
 
-/// Numbers words. A value.
+/// Numbers words. A value; const members from any thread.
 class Vocabulary {
  public:
-  /// The words that are seen `at_least` times in these trees; all others share one number, so that something is learned
-  /// about words that are unknown.
+  /// The words that are seen `at_least` times in these trees, which counts as 1 if it is less; all others share one
+  /// number, so that something is learned about words that are unknown.
   explicit Vocabulary(const std::vector<LabelledTree>& trees, int at_least = 2);
 
   /// How many numbers there are, that of unknown words among them.
