@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
   app.footer(
       "Benchmarks and the commands that reproduce them:\n"
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
-      " --workers 1,2 --json");
+      " --workers 1,2 --json\n"
+      "  ... by PyTorch      perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
+      "  nn.LSTM of PyTorch  perf/peers/torch_lstm.py");
   app.require_subcommand(1);
   Arguments arguments;
   add_train(app, arguments);
