@@ -86,7 +86,7 @@ class TreeGenerator {
     if (n == 3) return draw() < 0.77 ? 1 : 2;
     const double where = draw();
     if (where < one) return 1;
-    if (where < one + all_but_one || n == 4) return where < one + all_but_one ? n - 1 : 2;
+    if (where < one + all_but_one) return n - 1;
     // 1/k among 2 ... n - 2, by its integral.
     const double k = 1.5 * std::pow((n - 1.5) / 1.5, draw());
     return std::min(static_cast<int>(k + 0.5), n - 2);
