@@ -105,6 +105,14 @@ INSTANTIATE_TEST_SUITE_P(
             "windrow-perf train --model tree-lstm --workers 1,0",
             "windrow-perf: --workers: '1,0'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
             "train --help"},
+        Wrong{
+            "windrow-perf engine --pattern A,G",
+            "windrow-perf: --pattern: 'G'; expected one of A, B, C, D, E, FA, FD, all, or several with commas between; "
+            "see windrow-perf engine --help"},
+        Wrong{"windrow-perf engine --systems mxnet",
+              "windrow-perf: --systems: 'mxnet'; expected one of windrow, openmp, tbb, or several with commas between; "
+              "see "
+              "windrow-perf engine --help"},
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
               "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
               "train --help"}));
@@ -247,12 +255,37 @@ TEST_F(Perf, PrintsFiguresThatBelongTogether) {
   EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
 }
 
+TEST_F(Perf, PrintsWhatAnOpCosts) {
+  const std::string command = "windrow-perf engine --ops 2000 --repetitions 3 --workers 2 --json";
+  const Outcome outcome = run(command);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  std::istringstream lines(outcome.out);
+  std::string line;
+  for (const char* pattern : {"A", "B", "C", "D", "E", "FA", "FD"}) {
+    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_TRUE(
+        line.starts_with(std::string(R"({"system": "windrow", "pattern": ")") + pattern + R"(", "workers": 2, )"))
+        << line;
+    EXPECT_GT(field(line, "push_ns"), 0);
+    EXPECT_GE(field(line, "ns_per_op"), field(line, "push_ns"));
+    EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
+    EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
+    EXPECT_GE(field(line, "push_p999"), field(line, "push_p50"));
+    EXPECT_GT(field(line, "rss_mb"), 0);
+  }
+  EXPECT_FALSE(std::getline(lines, line)) << line;
+  const std::string slow = run(command + " --pattern A --task-ns 20000").out;
+  EXPECT_GT(field(slow, "ns_per_op"), 19000) << "a chain takes its ops' time one after the other";
+}
+
 TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
   const Outcome outcome = run("windrow-perf --help");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
             std::string::npos)
       << outcome.out;
+  EXPECT_NE(outcome.out.find("windrow-perf engine --pattern all"), std::string::npos) << outcome.out;
 }
 
 }  // namespace

@@ -137,13 +137,13 @@ void Layout::Maker::place_graph(const Graph& graph, std::size_t number) {
     }
   }
   for (const Graph::Run& run : graph.runs_) {
-    const TypeRows& consumer = layout_.types[type_number[run.type]];
     const Index children = ir::children(*graph.function_, graph.types_[run.type]);
+    if (children == 0) continue;
+    const TypeRows& consumer = layout_.types[type_number[run.type]];
     const std::int32_t first_row = row_of_[static_cast<std::size_t>(run.begin)];
     auto child = graph.children_.begin() + run.first_child;
     Slot slot{consumer.first_slot.edge + static_cast<std::int32_t>(children) * first_row,
               consumer.first_slot.consumer + first_row};
-    if (children == 0) continue;
     for (std::int32_t row = run.begin; row < run.end; ++row, ++slot.consumer) {
       for (Index k = 0; k < children; ++k, ++slot.edge, ++child) {
         const auto place = static_cast<std::size_t>(*child);

@@ -32,14 +32,6 @@ std::optional<std::int64_t> parse(const std::string& text, std::int64_t low, std
   return value;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  if (text.empty() || text.back() == ',') parts.emplace_back();
-  return parts;
-}
-
 /// One line, whatever a file's name or a word may hold.
 std::string line(std::string text) {
   for (char& c : text) {
@@ -121,7 +113,7 @@ Check whole_number(std::int64_t low, std::int64_t high) {
 Check whole_numbers(std::int64_t low, std::int64_t high) {
   const std::string expected = std::to_string(low) + " to " + std::to_string(high);
   return {expected + ",...", [=](std::string& text) -> std::string {
-            for (const std::string& part : split(text)) {
+            for (const std::string& part : words_of(text)) {
               if (!parse(part, low, high)) {
                 return in_quotes(text) + "; expected whole numbers, " + expected + ", with commas between";
               }
@@ -130,9 +122,17 @@ Check whole_numbers(std::int64_t low, std::int64_t high) {
           }};
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  if (text.empty() || text.back() == ',') parts.emplace_back();
+  return parts;
+}
+
 std::vector<int> numbers_of(const std::string& text) {
   std::vector<int> numbers;
-  for (const std::string& part : split(text)) numbers.push_back(std::stoi(part));
+  for (const std::string& part : words_of(text)) numbers.push_back(std::stoi(part));
   return numbers;
 }
 
@@ -150,6 +150,16 @@ Check one_of(std::vector<std::string> words) {
   return {list(words), [words](std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) != words.end()) return {};
             return in_quotes(text) + "; expected " + list(words);
+          }};
+}
+
+Check some_of(std::vector<std::string> words) {
+  return {list(words) + ",...", [words](std::string& text) -> std::string {
+            for (const std::string& word : words_of(text)) {
+              if (std::find(words.begin(), words.end(), word) != words.end()) continue;
+              return in_quotes(word) + "; expected " + list(words) + ", or several with commas between";
+            }
+            return {};
           }};
 }
 

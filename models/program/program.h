@@ -27,6 +27,8 @@ Check whole_numbers(std::int64_t low, std::int64_t high);
 Check positive_number();
 /// One of these words.
 Check one_of(std::vector<std::string> words);
+/// One or more of these words, with commas between.
+Check some_of(std::vector<std::string> words);
 /// A folder that there is.
 Check folder();
 
@@ -40,6 +42,8 @@ CLI::Option* flag(CLI::App& command, const char* name, T& value, const char* wha
       ->capture_default_str();
 }
 
+/// What is between the commas.
+std::vector<std::string> words_of(const std::string& text);
 /// The numbers of a text that whole_numbers() has passed.
 std::vector<int> numbers_of(const std::string& text);
 

@@ -1,0 +1,63 @@
+// OpenMP tasks with depend clauses, by libgomp.
+#include <omp.h>
+
+#include "systems.h"
+
+namespace windrow::perf {
+namespace {
+
+class OpenMpSystem : public System {
+ public:
+  OpenMpSystem(const Pattern& pattern, int workers)
+      : workers_(workers), cells_(static_cast<std::size_t>(pattern.cells)) {}
+
+  /// The thread that pushes is one of the team: it runs tasks when too many wait, and at the end. One more thread than
+  /// there are cores would cost libgomp, which spins, many times as much.
+  Times run(const Job& job) override {
+    Times times;
+#pragma omp parallel num_threads(workers_)
+#pragma omp single
+    times = time_pushes(
+        job, [&](std::size_t, const Task& task) { push(job.work(task), task); }, [] {
+#pragma omp taskwait
+        });
+    return times;
+  }
+
+ private:
+  void push(Work work, const Task& task) {
+    char* cells = cells_.data();
+    const auto& reads = task.reads;
+    [[maybe_unused]] char &a = cells[at(reads[0])], &b = cells[at(reads[1])], &c = cells[at(reads[2])];
+    [[maybe_unused]] char& own = cells[at(task.mutates)];
+    switch (task.read_count) {
+      case 0:
+#pragma omp task firstprivate(work) depend(inout : own)
+        work();
+        break;
+      case 1:
+#pragma omp task firstprivate(work) depend(in : a)
+        work();
+        break;
+      case 2:
+#pragma omp task firstprivate(work) depend(in : a, b) depend(inout : own)
+        work();
+        break;
+      default:
+#pragma omp task firstprivate(work) depend(in : a, b, c) depend(inout : own)
+        work();
+    }
+  }
+  static std::size_t at(int cell) { return static_cast<std::size_t>(cell == Task::none ? 0 : cell); }
+
+  const int workers_;
+  std::vector<char> cells_;  // their addresses are what dependencies name
+};
+
+}  // namespace
+
+std::unique_ptr<System> make_openmp(const Pattern& pattern, int workers) {
+  return std::make_unique<OpenMpSystem>(pattern, workers);
+}
+
+}  // namespace windrow::perf

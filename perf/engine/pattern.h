@@ -1,0 +1,33 @@
+// Patterns of dependency that task systems are compared on: which cells each op reads, and which it mutates.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace windrow::perf {
+
+/// An op of a pattern. Cells are numbered from 0.
+struct Task {
+  static constexpr int none = -1;
+  std::array<int, 3> reads = {none, none, none};  ///< the first `read_count` count
+  int read_count = 0;
+  int mutates = none;
+  int counts = 0;  ///< the counter that the op adds one to; of those only ops in an order share one
+};
+
+/// A value. Its tasks are pushed one after the other, again and again.
+struct Pattern {
+  std::string name;
+  int cells = 0, counters = 0;
+  std::vector<Task> tasks;
+  bool replayed = false;  ///< the same tasks are declared once, or recorded, where a system can
+
+  /// "A" chain on one cell, "B" independent ops over 1,024 cells, "C" one writer and 64 readers, "D" a stencil of width
+  /// 64 that reads three neighbours, "E" random ops that read two of 256 cells and mutate one, "FA" and "FD" as A and
+  /// D, replayed. Throws MisuseError for another name.
+  static Pattern named(const std::string& name);
+  static const std::vector<std::string>& names();
+};
+
+}  // namespace windrow::perf

@@ -1,0 +1,91 @@
+// A task system to be compared: pushes a pattern's tasks in order, and waits for them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pattern.h"
+#include "ticks.h"
+
+namespace windrow::perf {
+
+/// On a cache line of its own, so that counting costs all systems alike.
+struct alignas(64) Counter {
+  std::uint64_t value = 0;
+};
+
+/// What an op does: it counts, and then takes its time.
+struct Work {
+  Counter* counter;
+  std::uint64_t ticks;
+
+  void operator()() const {
+    ++counter->value;
+    if (ticks == 0) return;
+    const std::uint64_t end = perf::ticks() + ticks;
+    while (perf::ticks() < end) {
+    }
+  }
+};
+
+/// One run of a pattern.
+struct Job {
+  const Pattern& pattern;
+  std::int64_t ops = 0;
+  std::uint64_t task_ticks = 0;
+  Counter* counters = nullptr;
+  /// Where to note how long each push took, in ticks; null for not at all.
+  std::vector<std::uint32_t>* push_ticks = nullptr;
+
+  Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }
+};
+
+/// Seconds from the first push until the last push returned, and until all ops were done.
+struct Times {
+  double push = 0, total = 0;
+};
+
+/// An owner of its threads. Threads: one at a time.
+class System {
+ public:
+  virtual ~System() = default;
+  virtual Times run(const Job& job) = 0;
+};
+
+/// For one pattern and that many workers, beside the thread that pushes where the system tells them apart. Throws
+/// MisuseError if there is no such system, or not in this build.
+std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, int workers);
+/// Those of other builds too.
+std::vector<std::string> system_names();
+
+/// push(number, task) for each op, finish() to wait for them; the number is that of the task in the pattern.
+template <class Push, class Finish>
+Times time_pushes(const Job& job, Push push, Finish finish) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<Task>& tasks = job.pattern.tasks;
+  const auto seconds_since = [](Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  Times times;
+  std::size_t next = 0;
+  const auto begin = Clock::now();
+  for (std::int64_t i = 0; i < job.ops; ++i) {
+    if (job.push_ticks == nullptr) {
+      push(next, tasks[next]);
+    } else {
+      const std::uint64_t before = ticks();
+      push(next, tasks[next]);
+      job.push_ticks->push_back(static_cast<std::uint32_t>(ticks() - before));
+    }
+    if (++next == tasks.size()) next = 0;
+  }
+  times.push = seconds_since(begin);
+  finish();
+  times.total = seconds_since(begin);
+  return times;
+}
+
+}  // namespace windrow::perf
