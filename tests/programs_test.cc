@@ -242,7 +242,6 @@ TEST_F(Perf, PrintsFiguresThatBelongTogether) {
   const std::string line =
       run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --seed 3 --json").out;
   EXPECT_GE(field(line, "units_per_s"), field(line, "units_per_s_median"));
-  EXPECT_GT(field(line, "units_per_s_median"), field(line, "unbatched_units_per_s"));
   const double share = field(line, "units_per_s") * field(line, "flops_per_unit") / field(line, "peak_gflops") / 1e9;
   EXPECT_NEAR(field(line, "peak_share"), share, 1e-4 * share);
   // Three times 6 h e a leaf, 16 h^2 an inner vertex, 10 h each, of the trees that this seed gives.
