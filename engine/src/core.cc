@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "entry.h"
 #include "slots_free.h"
 
 namespace windrow {
@@ -45,7 +46,7 @@ class Core::Push {
     if (core_ == nullptr) return;
     // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
     const bool nested = Running::innermost() != nullptr;
-    core_->policy_->after_push(nested ? Crew::Patience::give_up_if_taken : Crew::Patience::wait_for_turn);
+    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
     --core_->visitors_;
   }
   Push(const Push&) = delete;
@@ -58,24 +59,34 @@ class Core::Push {
 Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
-  WaitGraph::of_process().add_engine(number);
-  policy_ = make_policy(options, [this](OpRecord& op, Crew& crew) { run(op, &crew); });
+  policy_ = make_policy({.options = options,
+                         .ports = ports_,
+                         .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },
+                         .out_of_work = [this] { tell_if_idle(); }});
+  WaitGraph::of_process().add_engine(*this);
 }
 
-Core::~Core() { WaitGraph::of_process().remove_engine(number); }
+Core::~Core() { WaitGraph::of_process().remove_engine(*this); }
 
 Var Core::new_var(OpName name) {
   MutexLock lock(table_mutex_);
-  if (free_vars_.empty()) {
-    vars_.emplace_back().owner = this;
+  const bool fresh = free_vars_.empty();
+  if (fresh) {
+    vars_.emplace_back().owner = number;
     if (free_vars_.capacity() < vars_.size()) free_vars_.reserve(2 * vars_.size());  // so that free() needs no memory
     free_vars_.push_back(&vars_.back());
   }
   VarState& var = *free_vars_.back();
+  if (fresh) {
+    free_vars_.pop_back();
+    var.name = name.c_str();
+    return Var(&var, 0);
+  }
+  const Entry entry(*this);
   free_vars_.pop_back();
-  std::lock_guard bit(var.lock);
-  var.name = name.text();
-  return Var(&var, var.generation);
+  Dep::revive(var, entry.joiners());
+  var.name = name.c_str();
+  return Var(&var, Dep::generation(var, entry.joiners()));
 }
 
 void Core::free(VarState& var) {
@@ -90,107 +101,159 @@ LaneState& Core::lane(LaneId id) {
   return lanes_[id.index];
 }
 
-OpInfo Core::info(const PushOptions& push) {
-  OpInfo info{
-      .pushed_at = push.pushed_at, .lane = &lane(push.lane), .priority = push.priority, .run_always = push.run_always};
-  if (!push.name.text().empty()) info.name = push.name.text();
+OpInfo Core::info(const PushOptions& how) {
+  OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
+  if (!how.name.text().empty()) info.name = how.name.text();
   return info;
 }
 
-VarState& Core::state_of(Var var, const OpInfo& info) const {
-  if (!var) throw MisuseError(site(info) + " names an empty Var; make it with Engine::new_var");
-  if (var.state_->owner != this) throw MisuseError(site(info) + " names a variable of another engine");
-  return *var.state_;
-}
-
-std::vector<Dep::Access> Core::canonical(AccessList accesses, const OpInfo& info) const {
-  std::vector<Dep::Access> result;
-  result.reserve(accesses.size());
+void Core::check(AccessList accesses, const OpInfo& about) const {
   for (const Access& access : accesses) {
-    Dep::Access& queued = result.emplace_back();
-    queued.var = &state_of(access.var, info);
-    queued.generation = access.var.generation_;
-    queued.kind = access.kind;
+    if (!access.var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
+    if (access.var.state_->owner != number) throw MisuseError(site(about) + " names a variable of another engine");
   }
-  result.resize(Dep::canonicalise(result));
-  return result;
 }
 
-void Core::submit(OpPtr& op) {
+std::size_t Core::fill(Dep::Access* room, AccessList accesses) {
+  Dep::Access* end = room;
+  for (const Access& access : accesses) {
+    ::new (end++) Dep::Access(*access.var.state_, access.var.generation_, access.kind);
+  }
+  return Dep::canonicalise({room, end});
+}
+
+template <class Fill, class SetBody>
+void Core::submit(const OpInfo& about, int priority, std::size_t accesses, Fill&& fill, std::size_t body_bytes,
+                  SetBody&& set_body, bool retires) {
   const Push push(*this);
-  // Counted before looking: either shutdown sees this, or this sees that shutdown has begun.
-  ++pending_;
-  try {
+  const bool inside = frame_of_mine() != nullptr;
+  OpRecord* op = nullptr;
+  Dep::Join joined = Dep::Join::refused;
+  {
+    const Entry entry(*this);
+    Port& port = entry.port();
     // Ops may push to the end of the drain, and what ends with a handle may end at any time.
     const Life life = life_;
-    const bool open = life == Life::running || op->retires || (life == Life::draining && frame_of_mine());
-    if (!open) throw MisuseError("push of " + site(op->info) + " after shutdown of its engine");
-    op->after_end = life == Life::stopped;
-    enter(op);
-  } catch (...) {
-    one_less_pending();
-    throw;
+    if (life != Life::running && !retires && !(life == Life::draining && inside)) {
+      throw MisuseError("push of " + site(about) + " after shutdown of its engine");
+    }
+    if (life != Life::stopped) start(*about.lane);
+    const OpInfo& kept = sites_.keep(port, about);
+    op = records_.make(port.records, accesses, body_bytes);
+    Dep::adopt(*op, static_cast<std::uint32_t>(fill(op->access_room())), retires);
+    const auto prepare = [&] {
+      set_body(*op);
+      op->set_info(kept);
+      op->priority = priority;
+      op->after_end = life == Life::stopped;
+      op->set_id(next_id(port));
+      Port::add(port.entered, 1);
+      Port::add(port.pushed, 1);
+    };
+    const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+    joined = Dep::join(*op, entry.joiners(), prepare, drop);
+    if (joined == Dep::Join::refused) refuse(about, {&op, 1}, entry);
   }
-  one_less_pending();
-}
-
-void Core::enter(OpPtr& op) {
-  LaneState& lane = *op->info.lane;
-  if (!op->after_end) std::call_once(lane.started, [&] { policy_->start(lane); });
-  op->id = ++last_id_;
-  ++pending_;
-  OpRecord& entered = *op;
+  if (joined == Dep::Join::waiting) return;  // it may be gone already
   ReadyList ready;
-  switch (Dep::join(entered)) {
-    case Dep::Join::ready:
-      static_cast<void>(op.release());
-      release(entered, ready);
-      release_all(ready);
-      break;
-    case Dep::Join::waiting:
-      static_cast<void>(op.release());  // may be gone already
-      break;
-    case Dep::Join::refused:
-      one_less_pending();
-      refuse(op->info, op->accesses());
-  }
+  release(*op, ready);
+  release_all(ready);
 }
 
-void Core::refuse(const OpInfo& op, std::span<Dep::Access> accesses) {
+OpId Core::next_id(Port& port) {
+  if (!port.numbered) {
+    port.numbered = true;
+    port.number = threads_numbered_++;
+  }
+  return OpId{port.number} << (64 - OpRecord::thread_bits) | (port.pushed.load(std::memory_order_relaxed) + 1);
+}
+
+void Core::start(LaneState& lane) {
+  if (lane.started.load(std::memory_order_acquire)) return;
+  std::call_once(lane.starting, [&] { policy_->start(lane); });
+  lane.started.store(true, std::memory_order_release);
+}
+
+void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
   std::string what = "a variable";
-  for (const Dep::Access& access : accesses) {
-    VarState& var = var_of(access);
-    std::lock_guard lock(var.lock);
-    // The name of a later life of the record would mislead.
-    if (var.retired && var.generation == access.generation) what = "variable '" + std::string(var.name) + "'";
+  for (OpRecord* op : ops) {
+    for (const Dep::Access& access : op->accesses()) {
+      // The name of a later life of the variable would mislead.
+      VarState& var = var_of(access);
+      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) {
+        what = "variable '" + std::string(var.name) + "'";
+      }
+    }
+    records_.free(entry.port().records, op);
   }
-  throw MisuseError(site(op) + " names " + what + ", which was retired");
+  throw MisuseError(site(about) + " names " + what + ", which was retired");
 }
 
-void Core::retire(Var var, OpFunction last, const PushOptions& push) {
-  const OpInfo about = info(push);
-  OpPtr op(OpRecord::create(canonical({overwrite(var)}, about)));
-  op->info = about;
-  op->info.run_always = true;
-  op->body = std::move(last);
-  op->retires = true;
-  submit(op);
+void Core::push(OpFunction function, AccessList accesses, const PushOptions& how) {
+  const OpInfo about = info(how);
+  if (!function) throw MisuseError(site(about) + " was given no function");
+  submit_function(std::move(function), accesses, about, how.priority, false);
 }
 
-void Core::heal(Var var, const PushOptions& push) {
-  const OpInfo about = info(push);
-  OpPtr op(OpRecord::create(canonical({overwrite(var)}, about)));
-  op->info = about;
-  submit(op);
+void Core::submit_function(OpFunction function, AccessList accesses, const OpInfo& about, int priority, bool retires) {
+  check(accesses, about);
+  submit(
+      about, priority, accesses.size(), [&](Dep::Access* room) { return fill(room, accesses); },
+      function ? function.table()->bytes : 0, [&](OpRecord& op) { op.set_function(std::move(function)); }, retires);
 }
 
-std::uint64_t Core::version(Var var, const OpInfo& info) const {
-  VarState& state = state_of(var, info);
-  std::lock_guard lock(state.lock);
-  if (state.retired || state.generation != var.generation_) {
-    throw MisuseError(site(info) + " names a variable, which was retired");
+void Core::push_async(AsyncFunction function, AccessList accesses, const PushOptions& how) {
+  const OpInfo about = info(how);
+  if (!function) throw MisuseError(site(about) + " was given no function");
+  check(accesses, about);
+  submit(
+      about, how.priority, accesses.size(), [&](Dep::Access* room) { return fill(room, accesses); },
+      sizeof(AsyncBody), [&](OpRecord& op) { op.set_async(std::move(function)); });
+}
+
+std::shared_ptr<DeclaredState> Core::declare(OpFunction function, AccessList accesses, const PushOptions& how) {
+  OpInfo about = info(how);
+  if (!function) throw MisuseError(site(about) + " was given no function");
+  check(accesses, about);
+  std::vector<Dep::Access> canonical;
+  canonical.reserve(accesses.size());
+  for (const Access& access : accesses) {
+    canonical.emplace_back(*access.var.state_, access.var.generation_, access.kind);
   }
-  return state.version;
+  canonical.resize(Dep::canonicalise(canonical));
+  return std::make_shared<DeclaredState>(
+      DeclaredState{number, std::move(function), std::move(canonical), about, how.priority});
+}
+
+void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
+  OpInfo about = declared->info;
+  about.pushed_at = pushed_at;
+  const std::vector<Dep::Access>& accesses = declared->accesses;
+  const auto fill = [&](Dep::Access* room) {
+    std::uninitialized_copy(accesses.begin(), accesses.end(), room);
+    return accesses.size();
+  };
+  submit(about, declared->priority, accesses.size(), fill, sizeof declared,
+         [&](OpRecord& op) { op.set_declared(declared); });
+}
+
+void Core::retire(Var var, OpFunction last, const PushOptions& how) {
+  OpInfo about = info(how);
+  about.run_always = true;
+  submit_function(std::move(last), {overwrite(var)}, about, how.priority, true);
+}
+
+void Core::heal(Var var, const PushOptions& how) {
+  submit_function(nullptr, {overwrite(var)}, info(how), how.priority, false);
+}
+
+std::uint64_t Core::version(Var var, const OpInfo& about) {
+  check({read(var)}, about);
+  const Entry entry(*this);
+  if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
+    throw MisuseError(site(about) + " names a variable, which was retired");
+  }
+  return var.state_->version.load(std::memory_order_acquire);
 }
 
 LaneId Core::add_lane(HostLane lane) {
@@ -219,23 +282,28 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
 
 void Core::shutdown() {
   if (const Running* frame = frame_of_mine()) {
-    throw MisuseError("shutdown inside " + site(frame->op->info) + " would wait for that op itself");
+    throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
   const SlotsFree slots;  // inside an op of another engine
   MutexLock lock(shutdown_mutex_);
   if (life_ == Life::stopped) return;
   do {
-    life_ = Life::draining;
+    set_life(Life::draining);
     drain();
-    life_ = Life::stopped;
-  } while (pending_ != 0);                           // a retire came in between
+    set_life(Life::stopped);
+  } while (ports_.sums().pending != 0);              // a retire came in between
   while (visitors_ != 0) std::this_thread::yield();  // each is about to leave
   policy_->stop();
 }
 
+void Core::set_life(Life life) {
+  life_ = life;
+  const Ports::Stopped stopped(ports_);  // who was inside a push has entered its op, and who comes sees the new life
+}
+
 void Core::drain() {
   while (!wait_until_idle(std::chrono::steady_clock::now() + shutdown_notice)) {
-    spdlog::warn("windrow: shutdown still waits for {} pending ops", pending_.load());
+    spdlog::warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
   }
   std::vector<FailurePtr> failures;
   while (!wait_until_lanes_reached(std::chrono::steady_clock::now() + shutdown_notice, failures)) {
@@ -244,14 +312,29 @@ void Core::drain() {
 }
 
 EngineStats Core::stats() const {
-  return {.pushed = last_id_,
-          .pending = pending_,
+  const Ports::Sums sums = ports_.sums();
+  return {.pushed = sums.pushed,
+          .pending = sums.pending - sums.waits,
           .failed = failed_,
           .skipped = skipped_,
           .waits = waits_,
           .waits_in_ops = waits_in_ops_,
           .spare_threads = static_cast<std::uint64_t>(policy_->spares()),
           .replay_diverged = policy_->replay_diverged()};
+}
+
+std::vector<PendingOp> Core::pending_ops() {
+  std::vector<PendingOp> ops;
+  const Ports::Stopped stopped(ports_);
+  records_.for_each([&](OpRecord& record) {
+    const OpId id = record.id();
+    if (id == 0) return;
+    PendingOp& op = ops.emplace_back(PendingOp{{number, id}, record.is_wait(), &record.info(), {}});
+    for (const Dep::Access& access : record.accesses()) {
+      op.places.push_back({&var_of(access), access.ticket(), access.exclusive()});
+    }
+  });
+  return ops;
 }
 
 bool Core::end() noexcept {

@@ -7,10 +7,14 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "failure.h"
 #include "lanes.h"
 #include "op.h"
+#include "op_sites.h"
+#include "ports.h"
+#include "record_pool.h"
 #include "running.h"
 #include "running_policy.h"
 #include "wait_graph.h"
@@ -37,21 +41,21 @@ class Core {
 
   // ---- front (core.cc): records are made, checked and entered ----
   Var new_var(OpName name);
-  OpInfo info(const PushOptions& push);
-  /// The accesses as join wants them. Throws MisuseError for an empty or foreign variable.
-  std::vector<Dep::Access> canonical(AccessList accesses, const OpInfo& info) const;
-  /// Enters the op and takes it over. Throws MisuseError if the engine is shut down or a variable retired, Error if no
-  /// thread can be started; the op then is still the caller's, so that what it captured ends outside the engine.
-  void submit(OpPtr& op);
-  void retire(Var var, OpFunction last, const PushOptions& push);
-  void heal(Var var, const PushOptions& push);
-  std::uint64_t version(Var var, const OpInfo& info) const;
+  void push(OpFunction function, AccessList accesses, const PushOptions& how);
+  void push_async(AsyncFunction function, AccessList accesses, const PushOptions& how);
+  std::shared_ptr<DeclaredState> declare(OpFunction function, AccessList accesses, const PushOptions& how);
+  void push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at);
+  void retire(Var var, OpFunction last, const PushOptions& how);
+  void heal(Var var, const PushOptions& how);
+  std::uint64_t version(Var var, const OpInfo& about);
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
   /// Shuts down, and tells the log of failures nobody was told of. False if ops may still run.
   bool end() noexcept;
   EngineStats stats() const;
+  /// The ops and waits that have not finished. Nobody pushes meanwhile.
+  std::vector<PendingOp> pending_ops();
   const RunningPolicy& policy() const { return *policy_; }
   Running* frame_of_mine() const;
 
@@ -60,8 +64,8 @@ class Core {
   bool wait_all(Deadline deadline);
 
   // ---- back (run.cc): records run and finish ----
-  /// `crew` is null only for what runs after shutdown.
-  void run(OpRecord& op, Crew* crew);
+  /// `slots` is null only for what runs after shutdown.
+  void run(OpRecord& op, Slots* slots);
   /// The OnComplete of an async op was called, or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome);
 
@@ -72,21 +76,42 @@ class Core {
  private:
   enum class Life { running, draining, stopped };
   enum class Outcome { ran, failed, skipped };
+  /// How an op has ended.
+  struct Ending {
+    Outcome outcome;
+    FailurePtr poison = nullptr;         ///< what kept it from running, or would have
+    std::exception_ptr error = nullptr;  ///< of a failed one
+    std::optional<Mark> mark = std::nullopt;
+  };
 
   // front
-  VarState& state_of(Var var, const OpInfo& info) const;
+  OpInfo info(const PushOptions& how);
   LaneState& lane(LaneId id);
-  /// Counts the op as pending and joins it to its queues.
-  void enter(OpPtr& op);
-  [[noreturn]] void refuse(const OpInfo& op, std::span<Dep::Access> accesses);
+  /// Throws MisuseError for an empty or foreign variable.
+  void check(AccessList accesses, const OpInfo& about) const;
+  /// Constructs the accesses, sorted and merged, and returns how many there are.
+  static std::size_t fill(Dep::Access* room, AccessList accesses);
+  /// A span in which this thread may make records and enter them. No code of users runs in it, but for the move
+  /// constructors of functions.
+  class Entry;
+  /// Makes a record whose accesses `fill` constructs and whose body `set_body` sets, and enters it. Throws MisuseError
+  /// if the engine is shut down or a variable retired, Error if no thread can be started.
+  template <class Fill, class SetBody>
+  void submit(const OpInfo& about, int priority, std::size_t accesses, Fill&& fill, std::size_t body_bytes,
+              SetBody&& set_body, bool retires = false);
+  void submit_function(OpFunction function, AccessList accesses, const OpInfo& about, int priority, bool retires);
+  OpId next_id(Port& port);
+  void start(LaneState& lane);
+  /// Takes back the records, which were entered nowhere, and throws.
+  [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
+  void set_life(Life life);
   void drain();
   void free(VarState& var);
 
   // waiting
   class Waits;
-  bool wait_long(Waiter& waiter, WaitGraph::Place place, Deadline deadline);
+  bool wait_long(Waiter& waiter, OpKey key, Deadline deadline);
   bool wait_for_points(Waiter& waiter, Deadline deadline);
-  void withdraw(VarState& var, OpId id);
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
@@ -101,16 +126,24 @@ class Core {
   void dispatch(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready);
   void issue_waits(OpRecord& op);
-  void invoke(OpRecord& op);
+  void run_async(OpRecord& op, Slots* slots, FailurePtr poison);
+  /// Runs the op's function, and returns what it throws.
+  std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
   /// One part of an async op is done; true if it was the last.
-  bool count_down(OpRecord& op, AsyncBody& body);
-  std::optional<Mark> leave_point(OpRecord& op);
-  void finish(OpRecord& op, Outcome outcome, const std::optional<Mark>& mark);
-  /// What finishing does to one variable; its lock bit is held.
-  void settle_access(OpRecord& op, Dep::Access& access, Outcome outcome, const FailurePtr& failure,
-                     const std::optional<Mark>& mark);
-  std::vector<FailurePtr> poisons(OpRecord& op) const;
-  void one_less_pending();
+  static bool count_down(AsyncBody& body);
+  void finish_async(OpRecord& op, Slots* slots);
+  Mark leave_point(OpRecord& op);
+  /// Takes the op out of its variables' chains. It may be gone then.
+  template <class Settle>
+  void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
+  void finish(OpRecord& op, const Ending& ending);
+  /// What finishing does to one variable, to which the op still has access.
+  void settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure);
+  void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
+  std::vector<FailurePtr> poisons(OpRecord& op);
+  FailurePtr first_poison(OpRecord& op);
+  void one_less_pending(Port& port);
+  void tell_if_idle();
 
   /// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
   class Visit;
@@ -118,25 +151,34 @@ class Core {
   class Push;
 
   FailureLog failures_{number};
-  std::atomic<OpId> last_id_{0};
-  std::atomic<OpId> last_wait_id_{OpRecord::first_wait_id};
-  std::atomic<std::uint64_t> pending_{0};
+  OpSites sites_;
+  RecordPool records_;
+  mutable Ports ports_{number};
+  /// The only port that has entered anything so far; null before, and once there are several.
+  std::atomic<Port*> lone_{nullptr};
+  std::atomic<bool> several_{false};
   std::atomic<int> visitors_{0};
-  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0};
+  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
+  std::atomic<std::uint16_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   std::atomic<Life> life_{Life::running};
 
   Mutex idle_mutex_;
-  CondVar idle_;  // pending_ went to zero
+  CondVar idle_;  // nothing may be pending
+  /// Threads that wait for it. Changed and read by read-modify-write only: of a thread that comes to wait and one that
+  /// has finished an op, the later one sees what the earlier one did.
+  std::atomic<int> idle_waiters_{0};
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
 
-  mutable Mutex table_mutex_;
+  Mutex table_mutex_;
   std::deque<VarState> vars_ WINDROW_GUARDED_BY(table_mutex_);
   std::vector<VarState*> free_vars_ WINDROW_GUARDED_BY(table_mutex_);
   std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
 
-  Mutex point_mutex_;  // guards OpRecord::lane_failure while points are awaited
+  Mutex point_mutex_;
+  /// Of ops marked as lost, the first failed point among those they waited for.
+  std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
   LaneState* host_ = nullptr;  // never changes
 

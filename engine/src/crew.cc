@@ -16,7 +16,7 @@ constexpr std::chrono::seconds patience_at_rest{1}, patience_at_work{10};
 
 }  // namespace
 
-Crew::Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, Run run)
+Crew::Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run)
     : options_(std::move(options)),
       run_(std::move(run)),
       holds_back_(queue->may_hold_back()),

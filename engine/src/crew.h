@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ready_queue.h"
+#include "slots.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -32,31 +33,22 @@ struct CrewOptions {
 ///   1. active_ counts ops that run and do not wait inside. It exceeds the slots only by ops whose wait has ended.
 ///   2. If an op may be taken up, a thread is awake to do so, or will look again before it sleeps.
 ///   3. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
-class Crew {
+class Crew final : public Slots {
  public:
-  using Run = std::function<void(OpRecord&, Crew&)>;
-
-  Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, Run run);
-  ~Crew();
+  Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run);
+  ~Crew() override;
 
   /// Makes sure that one thread stands ready; throws Error if none can be started. Not needed where callers run.
   void start();
   void add(OpRecord& op);
 
-  enum class Patience {
-    wait_for_turn,     ///< until no op runs
-    give_up_if_taken,  ///< others will run what is ready
-  };
   /// Callers run: this thread is about to make an op ready, and will then call help() to run it.
   void announce();
   /// Callers run: takes the turn, and runs ops until none is ready.
   void help(Patience patience);
 
-  /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if nobody would be left to run
-  /// what it waits for.
-  void block();
-  /// Where callers run, this waits for the turn if the patience says so.
-  void unblock(Patience patience);
+  void block() override;
+  void unblock(Patience patience) override;
 
   /// Joins the threads; the queue is empty by then. Twice is fine.
   void stop();
@@ -85,7 +77,7 @@ class Crew {
   int regular_threads() const { return options_.callers_run ? 0 : options_.slots + options_.urgent_slots; }
 
   const CrewOptions options_;
-  const Run run_;
+  const RunOp run_;
   const bool holds_back_;  // the queue may
 
   mutable Mutex mutex_;

@@ -18,11 +18,6 @@ namespace {
 constexpr std::pair<Policy, std::string_view> policy_names[] = {
     {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
-template <class F>
-void demand_function(const F& function, const OpInfo& info) {
-  if (!function) throw MisuseError(site(info) + " was given no function");
-}
-
 Deadline after(std::chrono::nanoseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto now = Clock::now();
@@ -87,40 +82,23 @@ Var Engine::new_var(OpName name) { return core_->new_var(name); }
 void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->retire(var, std::move(last), options); }
 
 void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
-  const OpInfo info = core_->info(options);
-  demand_function(function, info);
-  OpPtr op(OpRecord::create(core_->canonical(accesses, info)));
-  op->info = info;
-  op->body = std::move(function);
-  core_->submit(op);
+  core_->push(std::move(function), accesses, options);
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
-  const OpInfo info = core_->info(options);
-  demand_function(function, info);
-  OpPtr op(OpRecord::create(core_->canonical(accesses, info)));
-  op->info = info;
-  op->body.emplace<AsyncBody>(std::move(function));
-  core_->submit(op);
+  core_->push_async(std::move(function), accesses, options);
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, PushOptions options) {
-  const OpInfo info = core_->info(options);
-  demand_function(function, info);
   DeclaredOp op;
-  op.state_ = std::make_shared<DeclaredState>(
-      DeclaredState{core_->number, std::move(function), core_->canonical(accesses, info), info});
+  op.state_ = core_->declare(std::move(function), accesses, options);
   return op;
 }
 
 void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
   if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  OpPtr op(OpRecord::create(declared.state_->accesses));
-  op->info = declared.state_->info;
-  op->info.pushed_at = pushed_at;
-  op->body = declared.state_;
-  core_->submit(op);
+  core_->push(declared.state_, pushed_at);
 }
 
 void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)}, std::nullopt, from); }

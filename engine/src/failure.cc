@@ -148,6 +148,7 @@ FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, FailurePtr c
 void FailureLog::poison(VarState& var, FailurePtr failure) {
   ++root_of(failure).carriers;
   clear(var);
+  ++poisoned_;
   var.poison = std::move(failure);
 }
 
@@ -157,6 +158,7 @@ void FailureLog::clear(VarState& var) {
   // In this order the log still holds the root, whose end would be user code.
   var.poison.reset();
   --root.carriers;
+  --poisoned_;
 }
 
 void FailureLog::mark_reported(std::span<const FailurePtr> failures) {

@@ -16,7 +16,7 @@ class FailureLog;
 /// A root, with what must be known about it to report it neither never nor for ever.
 struct RootFailure : Failure {
   std::uint32_t engine = 0;  ///< number of the engine whose log made it
-  /// Variables poisoned by it or by what it caused. Written under their lock bits.
+  /// Variables poisoned by it or by what it caused. Written by who has exclusive access to one.
   std::atomic<std::int64_t> carriers{0};
   std::atomic<bool> reported{false};
   bool listed = true;  ///< in its log; guarded by the log's mutex
@@ -32,9 +32,11 @@ class FailureLog {
   FailurePtr lane(const std::string& name, std::exception_ptr error);
   static FailurePtr caused(Failure::Kind kind, const OpInfo& op, FailurePtr cause);
 
-  /// Set and clear a variable's poison; its lock bit is held.
-  static void poison(VarState& var, FailurePtr failure);
-  static void clear(VarState& var);
+  /// Set and clear a variable's poison; the caller has exclusive access.
+  void poison(VarState& var, FailurePtr failure);
+  void clear(VarState& var);
+  /// False: no variable carries poison that was set before anything the calling thread has seen.
+  bool any_poison() const { return poisoned_.load(std::memory_order_relaxed) != 0; }
 
   /// While it lives, the log keeps the root of the failure.
   class Hold {
@@ -65,6 +67,7 @@ class FailureLog {
   Roots prune() WINDROW_REQUIRES(mutex_);
 
   const std::uint32_t number_;
+  std::atomic<std::int64_t> poisoned_{0};  // variables
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

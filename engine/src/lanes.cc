@@ -45,20 +45,20 @@ void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKin
   for (Dep::Access& access : op.accesses()) {
     std::vector<Mark> marks;
     {
-      std::lock_guard lock(access.var->lock);
+      std::lock_guard lock(var_of(access).residue_lock);
       const Residue* residue = var_of(access).residue.get();
       if (residue == nullptr) continue;
       if (residue->writer) marks.push_back(*residue->writer);
       if (access.exclusive()) marks.insert(marks.end(), residue->readers.begin(), residue->readers.end());
     }
-    for (const Mark& mark : marks) f(mark, access.kind);
+    for (const Mark& mark : marks) f(mark, access.kind());
   }
 }
 
 void reserve_marks(OpRecord& op, std::size_t lanes) {
   for (Dep::Access& access : op.accesses()) {
     auto fresh = std::make_unique<Residue>();
-    std::lock_guard lock(access.var->lock);
+    std::lock_guard lock(var_of(access).residue_lock);
     auto& residue = var_of(access).residue;
     if (!residue) residue = std::move(fresh);
     residue->readers.reserve(lanes);

@@ -1,6 +1,7 @@
 // The lanes of one engine, and the turn-taking on an ordered lane.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -26,7 +27,8 @@ class LaneState {
   const HostLane host;                  ///< name, device and threads, of ordered lanes too
   const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
 
-  std::once_flag started;  ///< the running policy knows the lane
+  std::once_flag starting;
+  std::atomic<bool> started{false};  ///< the running policy knows the lane
 
   /// Whether the ready op may go to the policy now; else it is kept until release() returns it.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
@@ -54,10 +56,10 @@ void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKin
 /// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
-/// The op, which was issued on an ordered lane, leaves its mark. The variable's lock bit is held.
+/// The op, which was issued on an ordered lane, leaves its mark. The variable's residue_lock is held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark);
 
-/// A host op that waited for the marks before it takes those away that are now past. The lock bit is held.
+/// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.
 void clear_marks(VarState& var, AccessKind kind);
 
 }  // namespace windrow

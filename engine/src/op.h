@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "signal.h"
@@ -18,15 +17,16 @@
 namespace windrow {
 
 class LaneState;
+class OpRecord;
 
-using Dep = Dependency<StdAtomics>;
+using Dep = Dependency<StdAtomics, OpRecord>;
 
-/// What errors and schedulers want to know of an op. A value.
+/// What errors and schedulers want to know of an op, the same for all ops of one place in the program. A value; that of
+/// a record is kept by the engine (op_sites.h).
 struct OpInfo {
   std::string_view name = "op";  ///< lives as long as the process
   std::source_location pushed_at{};
   LaneState* lane = nullptr;
-  int priority = 0;
   bool run_always = false;
 };
 
@@ -39,13 +39,14 @@ struct DeclaredState {
   OpFunction function;
   std::vector<Dep::Access> accesses;  // canonical
   OpInfo info;
+  int priority;
 };
 
 /// A point and the op that left it.
 struct Mark {
   Point point;
   OpId op = 0;
-  OpInfo info;
+  const OpInfo* info = nullptr;
 };
 
 /// A mark that an access comes after.
@@ -67,67 +68,107 @@ struct AsyncBody {
   explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
 
   AsyncFunction function;
+  /// What keeps the op from running, or would, were it not to run always.
+  FailurePtr poison;
+  std::exception_ptr error;  ///< what the function threw
   /// What the OnComplete brought. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
 };
 
-/// One pushed op. Made by create, destroyed by whoever finishes it; in between owned by the engine.
-struct OpRecord : Dep::Op {
-  using Body =
-      std::variant<std::monostate, OpFunction, AsyncBody, std::shared_ptr<DeclaredState>, std::shared_ptr<Waiter>>;
-
-  /// Room for `count` accesses lies behind the record, in one allocation.
-  static OpRecord* create(std::span<const Dep::Access> accesses);
-  static void destroy(OpRecord* op) noexcept;
-
+/// One pushed op, in one piece of memory: the record, its accesses, its body. Made by a RecordPool; owned by whoever
+/// makes it until it has joined, and by the engine from then on.
+class OpRecord : public Dep::Op {
+ public:
+  enum class Body : std::uint8_t { none, function, async, declared, wait };
+  /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
+  static constexpr int thread_bits = 16;
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
-  static constexpr OpId first_wait_id = OpId{1} << 63;
-  bool is_wait() const { return id >= first_wait_id; }
+  static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
 
-  /// A wait that ends by itself some time. Fixed before the op joins.
-  bool limited = false;
+  static std::size_t bytes(std::size_t accesses, std::size_t body) {
+    return sizeof(OpRecord) + accesses * sizeof(Dep::Access) + body;
+  }
+  /// Room for the accesses, which are to be constructed there and then adopted.
+  Dep::Access* access_room() { return reinterpret_cast<Dep::Access*>(this + 1); }
+
+  /// Its number, 0 before the op joins and from when its function has ended.
+  OpId id() const { return id_.load(std::memory_order_acquire); }
+  void set_id(OpId id) { id_.store(id, std::memory_order_release); }
+  const OpInfo& info() const { return *info_; }
+  void set_info(const OpInfo& info) { info_ = &info; }
+
+  // The body, to be set once.
+  Body body() const { return body_; }
+  void set_function(OpFunction&& function);
+  void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
+  void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
+  void set_waiter(std::shared_ptr<Waiter> waiter) {
+    is_wait_ = true;
+    emplace_shared(Body::wait, std::move(waiter));
+  }
+
+  void call(OpContext& context) { table_->call(place(), context); }
+  AsyncBody& async() { return at<AsyncBody>(); }
+  DeclaredState& declared() { return *at<std::shared_ptr<DeclaredState>>(); }
+  const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
+
+  /// Destroys the body, if there still is one.
+  void end_body() noexcept;
+
+  /// Waits are ops without a function.
+  bool is_wait() const { return is_wait_; }
+
+  int priority = 0;
+  std::uint8_t size_class = 0;  ///< of the pool
+  /// One of the points it waited for has failed; which one, the engine knows.
+  bool lost : 1 = false;
   /// The engine has ended: the op runs on the thread that pushes it.
-  bool after_end = false;
-  OpId id = 0;  ///< fixed, like `info`, before the op joins: others may look at both as long as it is queued
-  OpInfo info;
-  Body body;
-  /// Which input keeps the op from running. Written by the thread that runs it.
-  FailurePtr poison;
-  /// The first failed point among those the op waited for. Guarded by the engine's lane mutex until the op is ready.
-  FailurePtr lane_failure;
-  /// What the function threw.
-  std::exception_ptr error;
+  bool after_end : 1 = false;
 
  private:
-  OpRecord(Dep::Access* first, std::uint32_t count) : Dep::Op(first, count) {}
-  ~OpRecord() = default;
+  void* place() { return accesses().data() + count(); }
+  template <class T>
+  T& at() {
+    return *std::launder(static_cast<T*>(place()));
+  }
+  template <class T, class... Args>
+  void emplace(Body kind, Args&&... args) {
+    ::new (place()) T(std::forward<Args>(args)...);
+    body_ = kind;
+  }
+  template <class T>
+  void emplace_shared(Body kind, std::shared_ptr<T> state) {
+    emplace<std::shared_ptr<T>>(kind, std::move(state));
+  }
+
+  Body body_ = Body::none;
+  bool is_wait_ = false;
+  std::atomic<OpId> id_{0};
+  const OpInfo* info_ = nullptr;
+  const OpFunction::Table* table_ = nullptr;
 };
 
-struct OpDeleter {
-  void operator()(OpRecord* op) const { OpRecord::destroy(op); }
-};
-using OpPtr = std::unique_ptr<OpRecord, OpDeleter>;
-
-/// What outlives a variable's empty queue: the points of its last writer and of the readers since, one for each lane.
+/// What outlives a variable's empty chain: the points of its last writer and of the readers since, one for each lane.
 struct Residue {
   std::optional<Mark> writer;
   std::vector<Mark> readers;
 };
 
-/// One variable. Records are reused, never freed before the engine.
+/// One variable. Records are reused, never freed before the engine. What joins touch, and what ops that run and leave
+/// touch, lies on lines of its own.
 ///
-/// `poison` and `version` are written under the lock bit by an op with exclusive access as it leaves; an op that holds
-/// access may read them without.
-struct VarState : Dep::Var {
-  Core* owner = nullptr;
-  std::string_view name;  ///< written under the lock bit
-  FailurePtr poison;
-  std::uint64_t version = 0;
-  std::unique_ptr<Residue> residue;  ///< guarded by the lock bit; empty unless an ordered lane touched the variable
+/// `poison` and `version` are written by an op with exclusive access as it leaves; an op that holds access may read
+/// them.
+struct alignas(64) VarState : Dep::Var {
+  alignas(64) FailurePtr poison;
+  std::atomic<std::uint64_t> version{0};
+  std::atomic<const char*> name{""};  ///< lives as long as the process
+  LockBit<StdAtomics> residue_lock;
+  std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
 };
 
-inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(*access.var); }
+inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
 }  // namespace windrow

@@ -5,8 +5,11 @@
 namespace windrow {
 namespace {
 
+/// By the pushes of each thread; among threads those come first that have pushed less.
+OpId order_of(OpId id) { return id << OpRecord::thread_bits | id >> (64 - OpRecord::thread_bits); }
+
 bool runs_later(const OpRecord* a, const OpRecord* b) {
-  return a->info.priority != b->info.priority ? a->info.priority < b->info.priority : a->id > b->id;
+  return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
 }
 
 constexpr std::uint64_t one_pause_in = 4;
@@ -29,7 +32,7 @@ OpRecord& PriorityQueue::take() {
 std::size_t ChaosQueue::find_next() const {
   if (!replaying()) return 0;
   const OpId wanted = replay_[log_.size()];
-  const auto found = std::find_if(ready_.begin(), ready_.end(), [=](const OpRecord* op) { return op->id == wanted; });
+  const auto found = std::find_if(ready_.begin(), ready_.end(), [=](const OpRecord* op) { return op->id() == wanted; });
   return static_cast<std::size_t>(found - ready_.begin());
 }
 
@@ -38,7 +41,7 @@ OpRecord& ChaosQueue::take() {
   OpRecord& op = *ready_[index];
   ready_[index] = ready_.back();
   ready_.pop_back();
-  log_.push_back(op.id);
+  log_.push_back(op.id());
   return op;
 }
 

@@ -34,7 +34,7 @@ class PriorityQueue final : public ReadyQueue {
   void put(OpRecord& op) override;
   bool empty() const override { return heap_.empty(); }
   bool has_next() const override { return !heap_.empty(); }
-  bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->info.priority > 0; }
+  bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->priority > 0; }
   OpRecord& take() override;
 
  private:

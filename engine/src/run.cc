@@ -42,7 +42,7 @@ void Core::release(OpRecord& op, ReadyList& ready) {
 
 bool Core::points_reached(OpRecord& op) {
   std::vector<Awaited> awaited;
-  const Lane* own = op.info.lane->ordered.get();
+  const Lane* own = op.info().lane->ordered.get();
   for_each_mark(op, [&](const Mark& mark, AccessKind kind) {
     const Lane* other = mark.point.lane;
     if (own == nullptr || (own != other && !own->can_wait_for(*other))) awaited.push_back({mark, kind});
@@ -63,77 +63,102 @@ void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::e
   if (error && kind != AccessKind::overwrite) {
     FailurePtr failure = lost(mark, error);
     MutexLock lock(point_mutex_);
-    if (!op.lane_failure) op.lane_failure = std::move(failure);
+    op.lost = true;
+    lost_.try_emplace(&op, std::move(failure));
   }
   if (op.pending.fetch_sub(1) != 1) return;
   dispatch(op);
 }
 
 FailurePtr Core::lost(const Mark& mark, const std::exception_ptr& error) {
-  return FailureLog::caused(Failure::Kind::lost, mark.info, mark.info.lane->failure(failures_, error));
+  return FailureLog::caused(Failure::Kind::lost, *mark.info, mark.info->lane->failure(failures_, error));
 }
 
 void Core::dispatch(OpRecord& op) {
   if (op.after_end) {
     run(op, nullptr);
-  } else if (op.info.lane->admit(op)) {
+  } else if (op.info().lane->admit(op)) {
     policy_->add(op);
   }
 }
 
 void Core::end_wait(OpRecord& op, ReadyList& ready) {
-  const OpPtr owner(&op);
-  const auto waiter = std::get<std::shared_ptr<Waiter>>(op.body);
+  const std::shared_ptr<Waiter> waiter = op.waiter();
   waiter->failures = poisons(op);
   if (has_ordered_) {
     // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
     for_each_mark(op, [&](const Mark& mark, AccessKind kind) { waiter->points.push_back({mark, kind}); });
   }
-  Dep::leave(
-      op, [](Dep::Access&) {}, [&](Dep::Op& next) { ready.push(next); });
+  op.end_body();
+  op.set_id(0);
+  leave(op, ready, [](Dep::Access&) {});
   waiter->granted.set();
-  one_less_pending();
+  Port& port = ports_.mine();
+  Port::add(port.waits, -1);
+  one_less_pending(port);
 }
 
-void Core::run(OpRecord& op, Crew* crew) {
-  auto poison = poisons(op);
-  if (!poison.empty()) op.poison = std::move(poison.front());
-  const bool skipped = op.poison && !op.info.run_always;
-  bool sync = true;
+void Core::run(OpRecord& op, Slots* slots) {
+  FailurePtr poison = first_poison(op);
+  const OpInfo& info = op.info();
+  const bool skipped = poison && !info.run_always;
+  if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, slots, std::move(poison));
+  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
   {
-    const Running frame(*this, op, crew);
-    if (!skipped) invoke(op);
-    if (auto* body = std::get_if<AsyncBody>(&op.body); body != nullptr && !skipped) {
-      sync = false;
-      if (!count_down(op, *body)) return;  // its OnComplete finishes it, or has done so
+    const Running frame(*this, op, slots);
+    if (!skipped) ending.error = invoke(op, ending.poison);
+    op.end_body();  // captures go before any successor runs
+  }
+  if (ending.error) ending.outcome = Outcome::failed;
+  if (info.lane->ordered && !skipped) {
+    ending.mark = leave_point(op);
+    if (options.policy == Policy::serial) {
+      // A serial engine runs a device as it runs the host: each op to its end.
+      std::exception_ptr error;
+      wait_until_reached(ending.mark->point, std::nullopt, error);
     }
-    op.body.emplace<std::monostate>();  // captures go before any successor runs
   }
-  if (skipped) return finish(op, Outcome::skipped, std::nullopt);
-  const std::optional<Mark> mark = leave_point(op);
-  if (mark && sync && options.policy == Policy::serial) {
-    // A serial engine runs a device as it runs the host: each op to its end.
-    std::exception_ptr error;
-    wait_until_reached(mark->point, std::nullopt, error);
-  }
-  finish(op, op.error ? Outcome::failed : Outcome::ran, mark);
+  finish(op, ending);
 }
 
-void Core::invoke(OpRecord& op) {
+void Core::run_async(OpRecord& op, Slots* slots, FailurePtr poison) {
+  AsyncBody& body = op.async();
+  body.poison = std::move(poison);
+  {
+    const Running frame(*this, op, slots);
+    body.error = invoke(op, body.poison);
+    if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
+  }
+  finish_async(op, slots);
+}
+
+std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   try {
-    if (op.info.lane->ordered) issue_waits(op);
-    OpContext context;
-    context.failure_ = op.poison;
-    if (auto* function = std::get_if<OpFunction>(&op.body)) {
-      if (*function) (*function)(context);
-    } else if (auto* declared = std::get_if<std::shared_ptr<DeclaredState>>(&op.body)) {
-      (*declared)->function(context);
-    } else if (auto* async = std::get_if<AsyncBody>(&op.body)) {
-      async->function(OnComplete(*this, op));
+    if (op.info().lane->ordered) issue_waits(op);
+    switch (op.body()) {
+      case OpRecord::Body::function: {
+        OpContext context;
+        context.failure_ = poison;
+        op.call(context);
+        break;
+      }
+      case OpRecord::Body::declared: {
+        OpContext context;
+        context.failure_ = poison;
+        op.declared().function(context);
+        break;
+      }
+      case OpRecord::Body::async:
+        op.async().function(OnComplete(*this, op));
+        break;
+      case OpRecord::Body::none:
+      case OpRecord::Body::wait:
+        break;
     }
   } catch (...) {
-    op.error = std::current_exception();
+    return std::current_exception();
   }
+  return nullptr;
 }
 
 void Core::issue_waits(OpRecord& op) {
@@ -143,7 +168,7 @@ void Core::issue_waits(OpRecord& op) {
     lanes = lanes_.size();
   }
   reserve_marks(op, lanes);
-  Lane& own = *op.info.lane->ordered;
+  Lane& own = *op.info().lane->ordered;
   for_each_mark(op, [&](const Mark& mark, AccessKind) {
     if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point);
   });
@@ -151,90 +176,119 @@ void Core::issue_waits(OpRecord& op) {
 
 void Core::complete(OpRecord& op, std::exception_ptr outcome) {
   const Visit visit(*this);
-  auto& body = std::get<AsyncBody>(op.body);
+  AsyncBody& body = op.async();
   body.outcome = std::move(outcome);
-  {
-    const Running frame(*this, op, nullptr);
-    if (!count_down(op, body)) return;  // its function still runs
-    op.body.emplace<std::monostate>();
-  }
-  finish(op, op.error ? Outcome::failed : Outcome::ran, leave_point(op));
+  if (count_down(body)) finish_async(op, nullptr);  // else its function still runs
 }
 
-bool Core::count_down(OpRecord& op, AsyncBody& body) {
-  if (body.parts.fetch_sub(1) != 1) return false;
+bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
+
+void Core::finish_async(OpRecord& op, Slots* slots) {
+  AsyncBody& body = op.async();
+  Ending ending{.outcome = Outcome::ran, .poison = std::move(body.poison)};
   // An exception of the function itself tells more than the dropped token it leaves behind.
-  if (!op.error) op.error = body.outcome;
-  return true;
+  ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
+  if (ending.error) ending.outcome = Outcome::failed;
+  {
+    const Running frame(*this, op, slots);
+    op.end_body();
+  }
+  if (op.info().lane->ordered) ending.mark = leave_point(op);
+  finish(op, ending);
 }
 
-std::optional<Mark> Core::leave_point(OpRecord& op) {
-  if (!op.info.lane->ordered) return std::nullopt;
-  return Mark{op.info.lane->record(), op.id, op.info};
+Mark Core::leave_point(OpRecord& op) { return {op.info().lane->record(), op.id(), &op.info()}; }
+
+template <class Settle>
+void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
+  RecordPool::Cache& cache = ports_.mine().records;
+  Dep::leave(
+      op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records_.free(cache, &ended); });
 }
 
-void Core::finish(OpRecord& op, Outcome outcome, const std::optional<Mark>& mark) {
-  OpPtr owner(&op);
-  LaneState& lane = *op.info.lane;
+void Core::finish(OpRecord& op, const Ending& ending) {
   FailurePtr failure;
-  if (outcome == Outcome::skipped) {
-    failure = FailureLog::caused(Failure::Kind::skipped, op.info, op.poison);
+  if (ending.outcome == Outcome::skipped) {
+    failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);
     ++skipped_;
-  } else if (outcome == Outcome::failed) {
-    failure = failures_.thrown(op.info, op.error);
+  } else if (ending.outcome == Outcome::failed) {
+    failure = failures_.thrown(op.info(), ending.error);
     ++failed_;
   }
-  VarState* ended = op.retires ? &var_of(op.accesses().front()) : nullptr;
-
+  LaneState& lane = *op.info().lane;
+  const bool after_end = op.after_end;
+  VarState* ended = op.retires() ? &var_of(op.accesses().front()) : nullptr;
   ReadyList ready;
   {
     const FailureLog::Hold hold(failure);
-    Dep::leave(
-        op, [&](Dep::Access& access) { settle_access(op, access, outcome, failure, mark); },
-        [&](Dep::Op& next) { ready.push(next); });
+    op.set_id(0);
+    leave(op, ready, [&](Dep::Access& access) { settle_access(op, access, ending, failure); });
   }
-  const bool after_end = op.after_end;
-  owner.reset();
   if (ended != nullptr) free(*ended);
-  if (OpRecord* next = after_end ? nullptr : lane.release()) policy_->add(*next);
+  if (lane.ordered) {
+    if (OpRecord* next = after_end ? nullptr : lane.release()) policy_->add(*next);
+  }
   release_all(ready);
-  one_less_pending();
+  one_less_pending(ports_.mine());
 }
 
-void Core::settle_access(OpRecord& op, Dep::Access& access, Outcome outcome, const FailurePtr& failure,
-                         const std::optional<Mark>& mark) {
+void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure) {
   VarState& var = var_of(access);
+  const Outcome outcome = ending.outcome;
   if (access.exclusive()) {
-    if (outcome != Outcome::skipped) ++var.version;
-    if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) FailureLog::poison(var, failure);
-    if (outcome == Outcome::ran && access.kind == AccessKind::overwrite) FailureLog::clear(var);
+    if (outcome != Outcome::skipped) {
+      var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+    if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) failures_.poison(var, failure);
+    if (outcome == Outcome::ran && access.kind() == AccessKind::overwrite) failures_.clear(var);
   }
-  if (mark) {
-    if (var.residue) leave_mark(var, access.kind, *mark);
-  } else if (outcome != Outcome::skipped && !op.info.lane->ordered && !op.lane_failure) {
-    clear_marks(var, access.kind);
-  }
-  if (op.retires) {
-    FailureLog::clear(var);
+  if (has_ordered_) settle_marks(op, access, ending);
+  if (op.retires()) {
+    failures_.clear(var);
     var.residue.reset();
-    var.version = 0;
-    var.retired = false;
-    ++var.generation;
+    var.version.store(0, std::memory_order_release);
   }
 }
 
-std::vector<FailurePtr> Core::poisons(OpRecord& op) const {
-  std::vector<FailurePtr> result;
-  for (Dep::Access& access : op.accesses()) {
-    const FailurePtr& poison = var_of(access).poison;
-    if (poison && access.kind != AccessKind::overwrite) result.push_back(poison);
+void Core::settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending) {
+  VarState& var = var_of(access);
+  std::lock_guard lock(var.residue_lock);
+  if (ending.mark) {
+    if (var.residue) leave_mark(var, access.kind(), *ending.mark);
+  } else if (ending.outcome != Outcome::skipped && !op.info().lane->ordered && !op.lost) {
+    clear_marks(var, access.kind());
   }
-  if (op.lane_failure) result.push_back(op.lane_failure);
+}
+
+std::vector<FailurePtr> Core::poisons(OpRecord& op) {
+  std::vector<FailurePtr> result;
+  for (const Dep::Access& access : op.accesses()) {
+    const FailurePtr& poison = var_of(access).poison;
+    if (poison && access.kind() != AccessKind::overwrite) result.push_back(poison);
+  }
   return result;
 }
 
-void Core::one_less_pending() {
-  if (--pending_ != 0) return;
+FailurePtr Core::first_poison(OpRecord& op) {
+  if (failures_.any_poison()) {
+    for (const Dep::Access& access : op.accesses()) {
+      const FailurePtr& poison = var_of(access).poison;
+      if (poison && access.kind() != AccessKind::overwrite) return poison;
+    }
+  }
+  if (!op.lost) return nullptr;
+  MutexLock lock(point_mutex_);
+  return std::move(lost_.extract(&op).mapped());
+}
+
+void Core::one_less_pending(Port& port) {
+  Port::add(port.left, 1);
+  if (!policy_->on_worker()) tell_if_idle();
+}
+
+void Core::tell_if_idle() {
+  // Read by a write, so that of this thread and one that comes to wait the later one sees what the earlier one did.
+  if (idle_waiters_.fetch_add(0) == 0 || ports_.sums().pending != 0) return;
   MutexLock lock(idle_mutex_);
   idle_.notify_all();
 }
@@ -255,7 +309,7 @@ void OnComplete::operator()(std::exception_ptr error) {
   std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
 }
 
-FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->poison; }
+FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
 
 void OnComplete::drop() noexcept {
   if (op_ != nullptr) (*this)(std::make_exception_ptr(Error("its OnComplete was destroyed without being called")));

@@ -7,7 +7,8 @@ thread_local Running* frame = nullptr;
 
 }  // namespace
 
-Running::Running(Core& engine, OpRecord& running, Crew* slot) : core(&engine), op(&running), crew(slot), outer(frame) {
+Running::Running(Core& engine, OpRecord& running, Slots* taken)
+    : core(&engine), op(&running), slots(taken), outer(frame) {
   frame = this;
 }
 

@@ -3,6 +3,9 @@
 #include <map>
 #include <utility>
 
+#include "crew.h"
+#include "worker_pool.h"
+
 namespace windrow {
 namespace {
 
@@ -15,13 +18,13 @@ CrewOptions crew_options(const EngineOptions& options, std::string name, int slo
 
 class Serial final : public RunningPolicy {
  public:
-  Serial(const EngineOptions& options, Crew::Run run)
+  Serial(const EngineOptions& options, RunOp run)
       : crew_(only_crew(options), std::make_unique<PriorityQueue>(), std::move(run)) {}
 
   void start(LaneState&) override {}
   void add(OpRecord& op) override { crew_.add(op); }
   void before_push() override { crew_.announce(); }
-  void after_push(Crew::Patience patience) override { crew_.help(patience); }
+  void after_push(Slots::Patience patience) override { crew_.help(patience); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
 
@@ -35,41 +38,30 @@ class Serial final : public RunningPolicy {
   Crew crew_;
 };
 
-/// One crew for all lanes; also the body of chaos, which differs by its queue.
-class Pool : public RunningPolicy {
+class Chaos final : public RunningPolicy {
  public:
-  Pool(const EngineOptions& options, std::string name, std::unique_ptr<ReadyQueue> queue, Crew::Run run)
-      : crew_(crew_options(options, std::move(name), options.workers), std::move(queue), std::move(run)) {}
+  Chaos(const EngineOptions& options, RunOp run)
+      : crew_(crew_options(options, "chaos", options.workers),
+              std::make_unique<ChaosQueue>(options.chaos_seed, options.chaos_replay), std::move(run)) {}
 
   void start(LaneState&) override { crew_.start(); }
   void add(OpRecord& op) override { crew_.add(op); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
-
- protected:
-  const Crew& crew() const { return crew_; }
+  std::vector<OpId> schedule_log() const override {
+    return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });
+  }
+  bool replay_diverged() const override {
+    return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).diverged(); });
+  }
 
  private:
   Crew crew_;
 };
 
-class Chaos final : public Pool {
- public:
-  Chaos(const EngineOptions& options, Crew::Run run)
-      : Pool(options, "chaos", std::make_unique<ChaosQueue>(options.chaos_seed, options.chaos_replay), std::move(run)) {
-  }
-
-  std::vector<OpId> schedule_log() const override {
-    return crew().inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });
-  }
-  bool replay_diverged() const override {
-    return crew().inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).diverged(); });
-  }
-};
-
 class PerDevice final : public RunningPolicy {
  public:
-  PerDevice(const EngineOptions& options, Crew::Run run) : options_(options), run_(std::move(run)) {}
+  PerDevice(const EngineOptions& options, RunOp run) : options_(options), run_(std::move(run)) {}
 
   void start(LaneState& lane) override {
     CrewOptions crew = crew_options(options_, lane.host.name, lane.host.threads);
@@ -78,7 +70,7 @@ class PerDevice final : public RunningPolicy {
     crews_.try_emplace(lane.id.index, std::move(crew), std::make_unique<PriorityQueue>(), run_).first->second.start();
   }
 
-  void add(OpRecord& op) override { crew_of(*op.info.lane).add(op); }
+  void add(OpRecord& op) override { crew_of(*op.info().lane).add(op); }
 
   void stop() override {
     std::vector<Crew*> crews;
@@ -103,23 +95,23 @@ class PerDevice final : public RunningPolicy {
   }
 
   const EngineOptions options_;
-  const Crew::Run run_;
+  const RunOp run_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, Crew> crews_ WINDROW_GUARDED_BY(mutex_);  // by lane; never shrinks
 };
 
 }  // namespace
 
-std::unique_ptr<RunningPolicy> make_policy(const EngineOptions& options, Crew::Run run) {
-  switch (options.policy) {
+std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
+  switch (of.options.policy) {
     case Policy::serial:
-      return std::make_unique<Serial>(options, std::move(run));
+      return std::make_unique<Serial>(of.options, std::move(of.run));
     case Policy::pool:
-      return std::make_unique<Pool>(options, "pool", std::make_unique<PriorityQueue>(), std::move(run));
+      return std::make_unique<WorkerPool>(std::move(of));
     case Policy::per_device:
-      return std::make_unique<PerDevice>(options, std::move(run));
+      return std::make_unique<PerDevice>(of.options, std::move(of.run));
     case Policy::chaos:
-      return std::make_unique<Chaos>(options, std::move(run));
+      return std::make_unique<Chaos>(of.options, std::move(of.run));
   }
   throw MisuseError("EngineOptions.policy is no Policy");
 }

@@ -3,8 +3,9 @@
 
 #include <memory>
 
-#include "crew.h"
 #include "lanes.h"
+#include "ports.h"
+#include "slots.h"
 
 namespace windrow {
 
@@ -17,14 +18,25 @@ class RunningPolicy {
   virtual void add(OpRecord& op) = 0;
   /// Around a push from outside the engine's ops; a policy that runs ops on the pushing thread does so in the second.
   virtual void before_push() {}
-  virtual void after_push(Crew::Patience) {}
+  virtual void after_push(Slots::Patience) {}
   virtual void stop() = 0;
+  /// Whether this thread will call `out_of_work` when it has no op any more.
+  virtual bool on_worker() const { return false; }
 
   virtual int spares() const = 0;
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }
 };
 
-std::unique_ptr<RunningPolicy> make_policy(const EngineOptions& options, Crew::Run run);
+/// What a policy needs of its engine.
+struct PolicyContext {
+  const EngineOptions& options;
+  Ports& ports;
+  RunOp run;
+  /// To be called by threads that answer on_worker() with yes, when they have finished all they could find.
+  std::function<void()> out_of_work;
+};
+
+std::unique_ptr<RunningPolicy> make_policy(PolicyContext context);
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 // Something that happens once, and threads that wait for it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 
@@ -15,30 +16,27 @@ class Signal {
  public:
   void set() {
     MutexLock lock(mutex_);
-    set_ = true;
+    set_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
-  bool is_set() {
-    MutexLock lock(mutex_);
-    return set_;
-  }
+  bool is_set() const { return set_.load(std::memory_order_acquire); }
   /// False if the deadline passes first.
   bool wait(const Deadline& deadline) {
     MutexLock lock(mutex_);
-    while (!set_) {
+    while (!is_set()) {
       if (!deadline) {
         changed_.wait(mutex_);
       } else if (!changed_.wait_until(mutex_, *deadline)) {
         break;
       }
     }
-    return set_;
+    return is_set();
   }
 
  private:
   Mutex mutex_;
   CondVar changed_;
-  bool set_ WINDROW_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> set_{false};  // written under mutex_
 };
 
 }  // namespace windrow

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "crew.h"
 #include "running.h"
+#include "slots.h"
 
 namespace windrow {
 
@@ -15,9 +15,10 @@ class SlotsFree {
   SlotsFree() {
     try {
       for (Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
-        if (frame->crew == nullptr) continue;
-        frame->crew->block();
-        crews_.push_back(frame->crew);
+        if (frame->slots == nullptr) continue;
+        freed_.reserve(freed_.size() + 1);
+        frame->slots->block();
+        freed_.push_back(frame->slots);
       }
     } catch (...) {
       take_back();
@@ -31,11 +32,11 @@ class SlotsFree {
  private:
   void take_back() {
     // Taking the turns of several serial engines one after the other could close a ring of turns.
-    const auto patience = crews_.size() == 1 ? Crew::Patience::wait_for_turn : Crew::Patience::give_up_if_taken;
-    for (Crew* crew : crews_) crew->unblock(patience);
+    const auto patience = freed_.size() == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
+    for (Slots* slots : freed_) slots->unblock(patience);
   }
 
-  std::vector<Crew*> crews_;
+  std::vector<Slots*> freed_;
 };
 
 }  // namespace windrow

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core.h"
+#include "entry.h"
 #include "slots_free.h"
 
 namespace windrow {
@@ -10,15 +11,18 @@ namespace {
 /// A wait inside an op that has lasted so long looks whether it can end, so that short ones need no search.
 constexpr std::chrono::milliseconds ring_patience{2};
 
+/// A thread that comes to wait looks that often, giving its core away in between, before it sleeps.
+constexpr int yielding_looks = 20;
+
 /// The entry in the wait graph of a thread's ops, while they wait.
-class Entry {
+class Waiting {
  public:
-  Entry(const Running* frames, WaitGraph::Place place) : frames_(frames) {
-    WaitGraph::of_process().enter(frames, place);
+  Waiting(const Running* frames, OpKey key) : frames_(frames) {
+    WaitGraph::of_process().enter(frames, key);
   }
-  ~Entry() { WaitGraph::of_process().leave(frames_); }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  ~Waiting() { WaitGraph::of_process().leave(frames_); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
 
  private:
   const Running* const frames_;
@@ -26,7 +30,7 @@ class Entry {
 
 void refuse_on_ordered_lane() {
   for (const Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
-    const OpInfo& info = frame->op->info;
+    const OpInfo& info = frame->op->info();
     if (info.lane->ordered) {
       throw MisuseError("wait inside op '" + std::string(info.name) + "' on ordered lane '" + info.lane->host.name +
                         "' would stop its device; wait outside, or inside an op on a host lane");
@@ -37,33 +41,30 @@ void refuse_on_ordered_lane() {
 }  // namespace
 
 /// The records of one call of wait: one for each variable, all entered at one instant. Each leaves its queue when it is
-/// granted, since one record in all queues would hold up others in one for what it still awaits in another. Those that
-/// have not been granted by the end of the scope are taken back.
+/// granted, since one record in all queues would hold up others in one for what it still awaits in another. One that
+/// has not been granted by the end of the scope is left behind.
 class Core::Waits {
  public:
-  struct Wait {
-    std::shared_ptr<Waiter> waiter;
-    WaitGraph::Place place;
-  };
-
-  Waits(Core& core, std::span<const Dep::Access> accesses, const OpInfo& about, bool limited) : core_(core) {
-    std::vector<OpPtr> owners;
-    std::vector<Dep::Op*> ops;
-    for (const Dep::Access& access : accesses) {
-      OpPtr& op = owners.emplace_back(OpRecord::create({&access, 1}));
-      op->id = ++core_.last_wait_id_;
-      op->info = about;
-      op->limited = limited;
-      op->body = std::make_shared<Waiter>();
-      waits_.push_back({std::get<std::shared_ptr<Waiter>>(op->body), {core_.number, &var_of(access), op->id}});
-      ops.push_back(op.get());
+  Waits(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
+    std::vector<Dep::Access> sorted(accesses.size());
+    sorted.resize(fill(sorted.data(), accesses));
+    ReadyList ready;
+    {
+      const Entry entry(core);
+      for (const Dep::Access& access : sorted) {
+        if (!take_up(access, entry)) waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
+      }
+      enter(sorted, core.sites_.keep(entry.port(), about), entry, ready);
     }
-    join(owners, ops);
+    core.release_all(ready);
   }
 
   ~Waits() {
-    for (Wait& wait : waits_) {
-      if (!wait.waiter->granted.is_set()) core_.withdraw(*wait.place.var, wait.place.op);
+    std::vector<VariableWait>& left = core_.ports_.mine().left_behind;
+    for (VariableWait& wait : waits_) {
+      if (wait.waiter->granted.is_set()) continue;
+      if (left.size() == Port::most_left_behind) left.erase(left.begin());
+      left.push_back(std::move(wait));
     }
   }
   Waits(const Waits&) = delete;
@@ -73,25 +74,62 @@ class Core::Waits {
   auto end() { return waits_.end(); }
 
  private:
-  void join(std::vector<OpPtr>& owners, const std::vector<Dep::Op*>& ops) {
-    const auto ready = std::make_unique<bool[]>(ops.size());
-    core_.pending_ += ops.size();
-    if (!Dep::join_each(ops, {ready.get(), ops.size()})) {
-      for (std::size_t i = 0; i < ops.size(); ++i) core_.one_less_pending();
-      std::vector<Dep::Access> accesses;
-      for (const OpPtr& op : owners) accesses.push_back(op->accesses().front());
-      core_.refuse(owners.front()->info, accesses);
+  /// One that this thread left behind, if it is as good as a new one.
+  bool take_up(const Dep::Access& access, const Entry& entry) {
+    std::vector<VariableWait>& left = entry.port().left_behind;
+    std::erase_if(left, [](const VariableWait& wait) { return wait.waiter->granted.is_set(); });
+    const auto found = std::find_if(left.begin(), left.end(), [&](const VariableWait& wait) {
+      return wait.var == &var_of(access) && wait.kind == access.kind() &&
+             Dep::is_last(access.var(), wait.ticket, entry.joiners());
+    });
+    if (found == left.end()) return false;
+    waits_.push_back(std::move(*found));
+    left.erase(found);
+    return true;
+  }
+
+  /// Makes and enters the records of those waits that have none.
+  void enter(std::span<const Dep::Access> accesses, const OpInfo& about, const Entry& entry, ReadyList& ready) {
+    Port& port = entry.port();
+    std::vector<OpRecord*> ops;
+    std::vector<VariableWait*> of_op;
+    ops.reserve(accesses.size());
+    of_op.reserve(accesses.size());
+    try {
+      for (std::size_t i = 0; i < accesses.size(); ++i) {
+        if (waits_[i].id != 0) continue;
+        OpRecord* op = ops.emplace_back(core_.records_.make(port.records, 1, sizeof waits_[i].waiter));
+        ::new (op->access_room()) Dep::Access(accesses[i]);
+        Dep::adopt(*op, 1);
+        op->set_info(about);
+        op->set_waiter(waits_[i].waiter);
+        of_op.push_back(&waits_[i]);
+      }
+    } catch (...) {
+      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      throw;
     }
-    ReadyList list;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      static_cast<void>(owners[i].release());
-      if (ready[i]) list.push(*ops[i]);
+      of_op[i]->id = OpRecord::first_wait_id | ++core_.last_wait_id_;
+      ops[i]->set_id(of_op[i]->id);
     }
-    core_.release_all(list);
+    Port::add(port.waits, static_cast<std::int64_t>(ops.size()));
+    Port::add(port.entered, ops.size());
+    auto next = of_op.begin();
+    const auto entered = [&](OpRecord& op, std::uint32_t ticket, bool granted) {
+      (*next++)->ticket = ticket;
+      if (granted) ready.push(op);
+    };
+    const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
+    if (Dep::join_each(ops, entry.joiners(), entered, drop)) return;
+    Port::add(port.waits, -static_cast<std::int64_t>(ops.size()));
+    Port::add(port.entered, -ops.size());
+    core_.tell_if_idle();  // somebody may have seen them
+    core_.refuse(about, ops, entry);
   }
 
   Core& core_;
-  std::vector<Wait> waits_;
+  std::vector<VariableWait> waits_;
 };
 
 Running* Core::frame_of_mine() const {
@@ -105,24 +143,30 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
   const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_};
-  Waits waits(*this, canonical(accesses, about), about, deadline.has_value());
+  check(accesses, about);
+  Waits waits(*this, accesses, about);
   std::vector<FailurePtr> failures;
-  for (auto& [waiter, place] : waits) {
-    if (!waiter->granted.is_set() && !wait_long(*waiter, place, deadline)) return false;
-    if (!wait_for_points(*waiter, deadline)) return false;
-    failures.insert(failures.end(), waiter->failures.begin(), waiter->failures.end());
+  for (const VariableWait& wait : waits) {
+    Waiter& waiter = *wait.waiter;
+    if (!waiter.granted.is_set() && !wait_long(waiter, {number, wait.id}, deadline)) return false;
+    if (!wait_for_points(waiter, deadline)) return false;
+    failures.insert(failures.end(), waiter.failures.begin(), waiter.failures.end());
   }
   if (failures.empty()) return true;
   if (!inside) FailureLog::mark_reported(failures);  // an op that is told may keep it to itself
   throw OpError(std::move(failures));
 }
 
-bool Core::wait_long(Waiter& waiter, WaitGraph::Place place, Deadline deadline) {
+bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
+  for (int look = 0; look < yielding_looks; ++look) {
+    if (waiter.granted.is_set()) return true;
+    std::this_thread::yield();
+  }
   const SlotsFree slots;
   const Running* frames = Running::innermost();
   // A wait that has a limit ends, so it closes no ring.
   if (frames == nullptr || deadline) return waiter.granted.wait(deadline);
-  const Entry entry(frames, place);
+  const Waiting waiting(frames, key);
   if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
   const std::string ring = WaitGraph::of_process().find_ring(frames);
   if (!ring.empty()) throw WaitCycleError(ring);
@@ -140,21 +184,10 @@ bool Core::wait_for_points(Waiter& waiter, Deadline deadline) {
   return true;
 }
 
-void Core::withdraw(VarState& var, OpId id) {
-  ReadyList ready;
-  Dep::Op* op = Dep::withdraw(
-      var, [&](Dep::Op& queued) { return static_cast<OpRecord&>(queued).id == id; },
-      [&](Dep::Op& next) { ready.push(next); });
-  if (op == nullptr) return;  // granted meanwhile: it ends by itself
-  OpRecord::destroy(static_cast<OpRecord*>(op));
-  release_all(ready);
-  one_less_pending();
-}
-
 bool Core::wait_all(Deadline deadline) {
   refuse_on_ordered_lane();
   if (const Running* frame = frame_of_mine()) {
-    throw MisuseError("wait_all inside op '" + std::string(frame->op->info.name) +
+    throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +
                       "' would wait for that op itself; wait for variables instead");
   }
   ++waits_;
@@ -172,15 +205,22 @@ bool Core::wait_all(Deadline deadline) {
 }
 
 bool Core::wait_until_idle(Deadline deadline) {
+  for (int look = 0; look < yielding_looks; ++look) {
+    if (ports_.sums().pending == 0) return true;
+    std::this_thread::yield();
+  }
   MutexLock lock(idle_mutex_);
-  while (pending_ != 0) {
+  idle_waiters_.fetch_add(1);
+  bool in_time = true;
+  while (ports_.sums().pending != 0 && in_time) {
     if (!deadline) {
       idle_.wait(idle_mutex_);
-    } else if (!idle_.wait_until(idle_mutex_, *deadline)) {
-      return pending_ == 0;
+    } else {
+      in_time = idle_.wait_until(idle_mutex_, *deadline);
     }
   }
-  return true;
+  idle_waiters_.fetch_sub(1);
+  return in_time || ports_.sums().pending == 0;
 }
 
 bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {

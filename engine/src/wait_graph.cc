@@ -1,7 +1,7 @@
 #include "wait_graph.h"
 
-#include <mutex>
-#include <set>
+#include <algorithm>
+#include <unordered_map>
 
 #include "core.h"
 #include "immortal.h"
@@ -9,58 +9,77 @@
 namespace windrow {
 namespace {
 
-/// What remains known of an op that may finish at any time.
-struct Seen {
-  OpKey key;
-  std::string_view name;
-  std::source_location pushed_at;
-  std::size_t waited_for_by;  // index of the op that cannot finish before it
-  std::vector<VarState*> vars;
-};
-
 constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
-std::string label(const Seen& op) {
-  return "op '" + std::string(op.name) + "' (" + op.pushed_at.file_name() + ":" + std::to_string(op.pushed_at.line()) +
-         ")";
-}
+/// All ops that had not finished when they were looked at, and for each variable their places in the order of joins.
+class Snapshot {
+ public:
+  struct Queued {
+    std::size_t op;
+    std::uint32_t ticket;
+    bool exclusive;
+  };
 
-const OpRecord& record_of(const Dep::Access& access) { return static_cast<const OpRecord&>(*access.op); }
-
-/// Appends the ops that must finish before the one that stands at this place: all ahead of it, or for a reader all up
-/// to the last exclusive access ahead. Waits among them wait for nothing else, so they are left out, and so is what
-/// stands behind one that has a limit only.
-void append_ahead(VarState& var, OpId place, std::size_t waited_for_by, std::vector<Seen>& found) {
-  const std::size_t old = found.size();
-  std::size_t end = old;  // behind the last one that counts for a reader
-  std::lock_guard lock(var.lock);
-  // Ops in a queue are alive, and what is read of them fixed, as long as its lock bit is held.
-  for (Dep::Access* access = var.head; access != nullptr; access = access->next) {
-    const OpRecord& op = record_of(*access);
-    if (op.id == place) {
-      if (!access->exclusive()) found.resize(end);
-      return;
+  explicit Snapshot(const std::set<Core*>& engines) {
+    for (Core* engine : engines) {
+      for (PendingOp& op : engine->pending_ops()) ops.push_back(std::move(op));
     }
-    if (op.is_wait()) {
-      if (access->exclusive() && !op.limited) end = found.size();
-      continue;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      index_.emplace(ops[i].key, i);
+      for (const PendingOp::Place& place : ops[i].places) queues_[place.var].push_back({i, place.ticket, place.exclusive});
     }
-    Seen& seen =
-        found.emplace_back(Seen{{var.owner->number, op.id}, op.info.name, op.info.pushed_at, waited_for_by, {}});
-    for (const Dep::Access& other : access->op->accesses()) {
-      if (other.var != &var) seen.vars.push_back(&var_of(other));
+    for (auto& [var, queue] : queues_) {
+      // Tickets wrap; those at one variable at one time are close together.
+      std::sort(queue.begin(), queue.end(), [](const Queued& a, const Queued& b) {
+        return static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
+      });
     }
-    if (access->exclusive()) end = found.size();
   }
-  found.resize(old);  // it has left the queue
+
+  std::size_t find(const OpKey& key) const {
+    const auto found = index_.find(key);
+    return found == index_.end() ? nobody : found->second;
+  }
+
+  /// Appends the ops that must finish before this one: at each of its variables all that joined earlier, or for a read
+  /// all up to the last exclusive access before it. Waits among them wait for nothing else, so they are left out.
+  void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const {
+    for (const PendingOp::Place& place : ops[op].places) {
+      const std::size_t old = ahead.size();
+      std::size_t end = old;  // behind the last one that counts for a read
+      for (const Queued& queued : queues_.at(place.var)) {
+        if (queued.op == op) break;
+        if (!ops[queued.op].is_wait) ahead.push_back(queued.op);
+        if (queued.exclusive) end = ahead.size();
+      }
+      if (!place.exclusive) ahead.resize(end);
+    }
+  }
+
+  std::vector<PendingOp> ops;
+
+ private:
+  std::map<OpKey, std::size_t> index_;
+  std::unordered_map<VarState*, std::vector<Queued>> queues_;
+};
+
+std::string label(const PendingOp& op) {
+  return "op '" + std::string(op.info->name) + "' (" + op.info->pushed_at.file_name() + ":" +
+         std::to_string(op.info->pushed_at.line()) + ")";
 }
 
-std::string describe(const std::vector<Seen>& ops, std::size_t last) {
-  std::vector<std::size_t> ring{last};
-  for (std::size_t i = ops[last].waited_for_by; i != nobody; i = ops[i].waited_for_by) ring.push_back(i);
+/// One op of a walk, and which op of the walk cannot finish before it.
+struct Step {
+  std::size_t op;
+  std::size_t waited_for_by;
+};
+
+std::string describe(const Snapshot& seen, const std::vector<Step>& walk) {
+  std::vector<std::size_t> ring;
+  for (std::size_t i = walk.size() - 1; i != nobody; i = walk[i].waited_for_by) ring.push_back(walk[i].op);
   std::string text = "a wait that cannot end: ";
   for (std::size_t i = ring.size(); i-- > 0;) {
-    text += label(ops[ring[i]]);
+    text += label(seen.ops[ring[i]]);
     if (i > 0) text += i + 1 == ring.size() ? " waits for " : ", which waits for ";
   }
   return text;
@@ -70,53 +89,53 @@ std::string describe(const std::vector<Seen>& ops, std::size_t last) {
 
 WaitGraph& WaitGraph::of_process() { return immortal<WaitGraph>(); }
 
-void WaitGraph::add_engine(std::uint32_t engine) {
+void WaitGraph::add_engine(Core& engine) {
   MutexLock lock(mutex_);
-  engines_.insert(engine);
+  engines_.insert(&engine);
 }
 
-void WaitGraph::remove_engine(std::uint32_t engine) {
+void WaitGraph::remove_engine(Core& engine) {
   MutexLock lock(mutex_);
-  engines_.erase(engine);
+  engines_.erase(&engine);
 }
 
-void WaitGraph::enter(const Running* frames, Place place) {
+void WaitGraph::enter(const Running* frames, OpKey wait) {
   MutexLock lock(mutex_);
   for (; frames != nullptr; frames = frames->outer) {
-    waits_.insert_or_assign({frames->core->number, frames->op->id}, place);
+    waits_.insert_or_assign({frames->core->number, frames->op->id()}, wait);
   }
 }
 
 void WaitGraph::leave(const Running* frames) {
   MutexLock lock(mutex_);
-  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core->number, frames->op->id});
+  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core->number, frames->op->id()});
 }
 
 std::string WaitGraph::find_ring(const Running* frames) const {
-  std::vector<Seen> ops;
-  std::set<OpKey> mine, known;
-  for (; frames != nullptr; frames = frames->outer) {
-    const OpInfo& info = frames->op->info;
-    ops.push_back({{frames->core->number, frames->op->id}, info.name, info.pushed_at, nobody, {}});
-    mine.insert(ops.back().key);
-  }
-  std::vector<Seen> ahead;
   MutexLock lock(mutex_);  // no engine ends meanwhile
-  for (std::size_t next = 0; next < ops.size(); ++next) {
-    const OpKey key = ops[next].key;
-    std::vector<Place> places;
-    for (VarState* var : ops[next].vars) places.push_back({key.engine, var, key.id});
-    const auto wait = waits_.find(key);
-    if (wait != waits_.end()) places.push_back(wait->second);
+  const Snapshot seen(engines_);
+  std::vector<Step> walk;
+  std::set<std::size_t> mine, known;
+  for (; frames != nullptr; frames = frames->outer) {
+    const std::size_t op = seen.find({frames->core->number, frames->op->id()});
+    if (op == nobody) continue;
+    walk.push_back({op, nobody});
+    mine.insert(op);
+  }
+  std::vector<std::size_t> ahead;
+  for (std::size_t next = 0; next < walk.size(); ++next) {
     ahead.clear();
-    for (const Place& place : places) {
-      if (engines_.contains(place.engine)) append_ahead(*place.var, place.op, next, ahead);
+    seen.append_ahead(walk[next].op, ahead);
+    const auto wait = waits_.find(seen.ops[walk[next].op].key);
+    if (wait != waits_.end()) {
+      const std::size_t record = seen.find(wait->second);
+      if (record != nobody) seen.append_ahead(record, ahead);
     }
-    for (Seen& op : ahead) {
-      const bool closes = mine.contains(op.key);
-      if (!closes && !known.insert(op.key).second) continue;
-      ops.push_back(std::move(op));
-      if (closes) return describe(ops, ops.size() - 1);
+    for (const std::size_t op : ahead) {
+      const bool closes = mine.contains(op);
+      if (!closes && !known.insert(op).second) continue;
+      walk.push_back({op, next});
+      if (closes) return describe(seen, walk);
     }
   }
   return {};

@@ -1,11 +1,11 @@
 // Finds waits inside ops that can never end. One graph for the process, since a ring may run through several engines.
 //
-// Edges are "cannot finish before": from an op to those ahead of it in a queue that it conflicts with, and from an op
-// that waits inside, without a time limit, to those its wait stands behind. Each edge, once seen, holds until its
-// target finishes. So a walk that starts at an unfinished op and comes back to it has found a true deadlock, although
-// it never stops an engine: the last edge holds because its target is unfinished, hence the one before it, and so on.
-// The last edge of a ring is always a wait, and every wait without a limit looks, so every ring is found. (One that
-// has found its ring is taken back, so of two waits that close a ring at one time both may report it.)
+// Edges are "cannot finish before": from an op to those that joined one of its variables earlier and that it conflicts
+// with, and from an op that waits inside, without a time limit, to those its wait stands behind. Each edge, once seen,
+// holds until its target finishes. So a walk that starts at an unfinished op and comes back to it has found a true
+// deadlock, although engines are looked at one after the other and none stops running: the last edge holds because its
+// target is unfinished, hence the one before it, and so on. The last edge of a ring is always a wait, and every wait
+// without a limit looks, so every ring is found. (Of two waits that close a ring at one time both may report it.)
 #pragma once
 
 #include <compare>
@@ -19,6 +19,7 @@
 
 namespace windrow {
 
+class Core;
 struct Running;
 
 /// Names an op of the process for ever.
@@ -28,31 +29,37 @@ struct OpKey {
   friend auto operator<=>(const OpKey&, const OpKey&) = default;
 };
 
+/// What was seen of an op, or a wait, that had not finished.
+struct PendingOp {
+  struct Place {
+    VarState* var;
+    std::uint32_t ticket;  ///< of two places at one variable the one with the lower ticket comes first
+    bool exclusive;
+  };
+  OpKey key;
+  bool is_wait = false;
+  const OpInfo* info = nullptr;  ///< lives as long as the engine
+  std::vector<Place> places;
+};
+
 class WaitGraph {
  public:
-  /// A place in a queue of an engine.
-  struct Place {
-    std::uint32_t engine;
-    VarState* var;
-    OpId op;
-  };
-
   static WaitGraph& of_process();
 
   /// In between, the engine's variables may be looked at.
-  void add_engine(std::uint32_t engine) WINDROW_EXCLUDES(mutex_);
-  void remove_engine(std::uint32_t engine) WINDROW_EXCLUDES(mutex_);
+  void add_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
+  void remove_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
 
-  /// The ops that run on this thread wait, inside, through the record at this place.
-  void enter(const Running* frames, Place place) WINDROW_EXCLUDES(mutex_);
+  /// The ops that run on this thread wait, inside, through this wait's record.
+  void enter(const Running* frames, OpKey wait) WINDROW_EXCLUDES(mutex_);
   void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
   /// Describes a ring through one of the ops, which have entered; empty if there is none.
   std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
-  std::set<std::uint32_t> engines_ WINDROW_GUARDED_BY(mutex_);
-  std::map<OpKey, Place> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
+  std::set<Core*> engines_ WINDROW_GUARDED_BY(mutex_);
+  std::map<OpKey, OpKey> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
 };
 
 }  // namespace windrow

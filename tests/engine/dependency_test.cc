@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -12,42 +13,55 @@
 namespace windrow {
 namespace {
 
-using Dep = Dependency<StdAtomics>;
+struct Record;
+using Dep = Dependency<StdAtomics, Record>;
+struct Record : Dep::Op {};
 
-struct TestOp {
-  explicit TestOp(std::vector<std::pair<Dep::Var*, AccessKind>> wanted) : accesses(wanted.size()) {
+/// An op, its accesses behind it, and who has been told of its end.
+class TestOp {
+ public:
+  explicit TestOp(std::vector<std::pair<Dep::Var*, AccessKind>> wanted)
+      : memory_(sizeof(Record) + wanted.size() * sizeof(Dep::Access)), op_(::new (memory_.data()) Record) {
+    auto* first = reinterpret_cast<Dep::Access*>(op_ + 1);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      accesses[i].var = wanted[i].first;
-      accesses[i].kind = wanted[i].second;
-      accesses[i].generation = wanted[i].first->generation;
+      ::new (first + i) Dep::Access(*wanted[i].first, Dep::generation(*wanted[i].first, Dep::Joiners::one), wanted[i].second);
     }
-    accesses.resize(Dep::canonicalise(accesses));
-    op = std::make_unique<Dep::Op>(accesses.data(), static_cast<std::uint32_t>(accesses.size()));
-    for (auto& access : accesses) access.op = op.get();
+    Dep::adopt(*op_, static_cast<std::uint32_t>(Dep::canonicalise({first, wanted.size()})));
   }
-  Dep::Join join() { return Dep::join(*op); }
+  TestOp(const TestOp&) = delete;
+
+  Record& operator*() { return *op_; }
+  Record* get() { return op_; }
+  Dep::Join join() {
+    return Dep::join(*op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); });
+  }
   /// Returns which of the ops became ready.
-  std::vector<Dep::Op*> leave() {
-    std::vector<Dep::Op*> ready;
+  std::vector<Record*> leave() {
+    std::vector<Record*> ready;
     Dep::leave(
-        *op, [](Dep::Access&) {}, [&](Dep::Op& next) { ready.push_back(&next); });
+        *op_, [](Dep::Access&) {}, [&](Record& next) { ready.push_back(&next); },
+        [&](Record& op) { dropped.push_back(&op); });
     return ready;
   }
 
-  std::vector<Dep::Access> accesses;
-  std::unique_ptr<Dep::Op> op;
+  std::vector<Record*> dropped;  // by this op's join and leave
+
+ private:
+  std::vector<std::max_align_t> memory_;  // more than enough
+  Record* op_;
 };
 
 constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite;
 
 TEST(Dependency, CanonicaliseSortsAndKeepsTheStrongerKind) {
   Dep::Var v[3];
-  const TestOp op({{&v[2], R}, {&v[0], O}, {&v[2], O}, {&v[1], R}, {&v[1], R}, {&v[0], O}});
-  ASSERT_EQ(op.accesses.size(), 3u);
-  EXPECT_EQ(op.accesses[0].var, &v[0]);
-  EXPECT_EQ(op.accesses[0].kind, O);
-  EXPECT_EQ(op.accesses[1].kind, R);
-  EXPECT_EQ(op.accesses[2].kind, M);  // reads the old value and writes
+  TestOp op({{&v[2], R}, {&v[0], O}, {&v[2], O}, {&v[1], R}, {&v[1], R}, {&v[0], O}});
+  const auto accesses = (*op).accesses();
+  ASSERT_EQ(accesses.size(), 3u);
+  EXPECT_EQ(&accesses[0].var(), &v[0]);
+  EXPECT_EQ(accesses[0].kind(), O);
+  EXPECT_EQ(accesses[1].kind(), R);
+  EXPECT_EQ(accesses[2].kind(), M);  // reads the old value and writes
 }
 
 TEST(Dependency, ReadersShareAndWritersDoNot) {
@@ -60,13 +74,44 @@ TEST(Dependency, ReadersShareAndWritersDoNot) {
   EXPECT_EQ(r4.join(), Dep::Join::waiting);
   EXPECT_EQ(w2.join(), Dep::Join::waiting);
   EXPECT_TRUE(r1.leave().empty());
-  EXPECT_EQ(r2.leave(), (std::vector{w1.op.get()}));
-  EXPECT_EQ(w1.leave(), (std::vector{r3.op.get(), r4.op.get()}));
+  EXPECT_EQ(r2.leave(), (std::vector{w1.get()}));
+  EXPECT_EQ(w1.leave(), (std::vector{r3.get(), r4.get()}));
   EXPECT_TRUE(r4.leave().empty());
-  EXPECT_EQ(r3.leave(), (std::vector{w2.op.get()}));
+  EXPECT_EQ(r3.leave(), (std::vector{w2.get()}));
   EXPECT_TRUE(w2.leave().empty());
-  EXPECT_EQ(v.head, nullptr);
-  EXPECT_EQ(v.tail, nullptr);
+}
+
+TEST(Dependency, ARecordIsFreeOnceItsVersionsAreReadAndReplaced) {
+  Dep::Var v;
+  TestOp w1({{&v, M}}), r1({{&v, R}}), w2({{&v, M}}), r2({{&v, R}}), w3({{&v, O}});
+  w1.join();
+  r1.join();
+  EXPECT_EQ(w1.leave(), (std::vector{r1.get()}));
+  EXPECT_TRUE(w1.dropped.empty());  // it is read
+  r1.leave();
+  EXPECT_EQ(r1.dropped, (std::vector{r1.get()}));  // a read makes no version
+  EXPECT_EQ(w2.join(), Dep::Join::ready);
+  EXPECT_EQ(w2.dropped, (std::vector{w1.get()}));
+  w3.join();
+  EXPECT_EQ(w2.leave(), (std::vector{w3.get()}));
+  EXPECT_EQ(w2.dropped, (std::vector{w1.get(), w2.get()}));
+  EXPECT_EQ(r2.join(), Dep::Join::waiting);
+  w3.leave();
+  TestOp w4({{&v, M}});
+  EXPECT_EQ(w4.join(), Dep::Join::waiting);
+  EXPECT_EQ(r2.leave(), (std::vector{w4.get()}));
+  EXPECT_EQ(r2.dropped, (std::vector{w3.get(), r2.get()}));
+}
+
+TEST(Dependency, ARecordOfSeveralVersionsIsFreeWithTheLast) {
+  Dep::Var a, b;
+  TestOp both({{&a, M}, {&b, M}}), on_a({{&a, M}}), on_b({{&b, M}});
+  EXPECT_EQ(both.join(), Dep::Join::ready);
+  EXPECT_TRUE(both.leave().empty());
+  on_b.join();
+  EXPECT_TRUE(on_b.dropped.empty());
+  on_a.join();
+  EXPECT_EQ(on_a.dropped, (std::vector{both.get()}));
 }
 
 TEST(Dependency, AReaderJoinsReadersThatAlreadyRun) {
@@ -85,18 +130,26 @@ TEST(Dependency, AnOpIsReadyWhenItsLastVariableIs) {
   on_b.join();
   EXPECT_EQ(both.join(), Dep::Join::waiting);
   EXPECT_TRUE(on_b.leave().empty());
-  EXPECT_EQ(on_a.leave(), (std::vector{both.op.get()}));
+  EXPECT_EQ(on_a.leave(), (std::vector{both.get()}));
 }
 
-TEST(Dependency, NothingJoinsAfterARetireOrWithAnOldHandle) {
+TEST(Dependency, NothingJoinsAfterARetireAndTheNextLifeStartsAfresh) {
   Dep::Var a, b;
-  TestOp last({{&a, O}}), late({{&a, R}, {&b, M}}), old({{&b, R}});
-  last.op->retires = true;
-  EXPECT_EQ(last.join(), Dep::Join::ready);
+  TestOp writer({{&a, M}}), last({{&a, O}}), late({{&a, R}, {&b, M}}), old({{&a, R}});
+  Dep::adopt(*last, 1, true);
+  writer.join();
+  EXPECT_EQ(last.join(), Dep::Join::waiting);
   EXPECT_EQ(late.join(), Dep::Join::refused);
-  EXPECT_EQ(b.head, nullptr);  // refused everywhere
-  ++b.generation;
+  TestOp on_b({{&b, M}});
+  EXPECT_EQ(on_b.join(), Dep::Join::ready);  // the other one was refused everywhere
+  EXPECT_EQ(writer.leave(), (std::vector{last.get()}));
+  EXPECT_TRUE(last.leave().empty());
+  EXPECT_EQ(last.dropped, (std::vector{last.get()}));
   EXPECT_EQ(old.join(), Dep::Join::refused);
+  Dep::revive(a, Dep::Joiners::many);
+  EXPECT_EQ(old.join(), Dep::Join::refused);
+  TestOp fresh({{&a, R}});
+  EXPECT_EQ(fresh.join(), Dep::Join::ready);
 }
 
 TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
@@ -107,25 +160,26 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
   std::vector<int> expected(vars);
   std::mutex mutex;
   std::vector<std::unique_ptr<TestOp>> kept;
-  std::vector<TestOp*> by_op;
   std::atomic<int> left{threads * rounds};
   std::mutex ready_mutex;
-  std::vector<Dep::Op*> ready;
+  std::vector<Record*> ready;
+  std::atomic<int> dropped{0};
   const auto run_ready = [&] {
     std::unique_lock lock(ready_mutex);
     if (ready.empty()) return false;
-    Dep::Op* op = ready.back();
+    Record* op = ready.back();
     ready.pop_back();
     lock.unlock();
     for (const Dep::Access& access : op->accesses()) {
-      if (access.exclusive()) ++count[static_cast<std::size_t>(access.var - v.data())];
+      if (access.exclusive()) ++count[static_cast<std::size_t>(&access.var() - v.data())];
     }
     Dep::leave(
         *op, [](Dep::Access&) {},
-        [&](Dep::Op& next) {
+        [&](Record& next) {
           std::lock_guard relock(ready_mutex);
           ready.push_back(&next);
-        });
+        },
+        [&](Record&) { ++dropped; });
     --left;
     return true;
   };
@@ -138,15 +192,15 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
           std::vector<std::pair<Dep::Var*, AccessKind>> wanted;
           for (int k = 0; k < 3; ++k) wanted.emplace_back(&v[random() % vars], random() % 2 ? R : M);
           auto op = std::make_unique<TestOp>(wanted);
-          Dep::Op* raw = op->op.get();
+          Record* raw = op->get();
           {
             std::lock_guard lock(mutex);
-            for (const auto& access : op->accesses) {
-              if (access.exclusive()) ++expected[static_cast<std::size_t>(access.var - v.data())];
+            for (const auto& access : raw->accesses()) {
+              if (access.exclusive()) ++expected[static_cast<std::size_t>(&access.var() - v.data())];
             }
             kept.push_back(std::move(op));
           }
-          if (Dep::join(*raw) == Dep::Join::ready) {
+          if (Dep::join(*raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }) == Dep::Join::ready) {
             std::lock_guard lock(ready_mutex);
             ready.push_back(raw);
           }
@@ -159,6 +213,8 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
     }
   }
   EXPECT_EQ(count, expected);
+  EXPECT_LE(dropped, threads * rounds);
+  EXPECT_GE(dropped, threads * rounds - vars);  // the last version of each variable stays
 }
 
 /// Atomics of another kind, which count what they are asked for.
@@ -169,53 +225,74 @@ struct CountedAtomics {
   class Atomic {
    public:
     Atomic(T value) : value_(value) {}
-    T exchange(T value, std::memory_order) { return ++locked_instructions, std::exchange(value_, value); }
-    T fetch_sub(T less, std::memory_order) { return ++locked_instructions, std::exchange(value_, value_ - less); }
+    T load(std::memory_order) const { return value_; }
     void store(T value, std::memory_order) { value_ = value; }
+    T exchange(T value, std::memory_order) { return ++locked_instructions, std::exchange(value_, value); }
+    T fetch_add(T more, std::memory_order) { return ++locked_instructions, std::exchange(value_, value_ + more); }
+    T fetch_sub(T less, std::memory_order) { return ++locked_instructions, std::exchange(value_, value_ - less); }
+    bool compare_exchange_strong(T& expected, T value, std::memory_order, std::memory_order) {
+      ++locked_instructions;
+      if (value_ != expected) return expected = value_, false;
+      return value_ = value, true;
+    }
 
    private:
     T value_;
   };
 
   template <class T>
-  class Plain {
-   public:
-    Plain(T value) : value_(value) {}
-    operator T() const { return value_; }
-    T operator->() const { return value_; }
-    Plain& operator++() { return ++value_, *this; }
-
-   private:
-    T value_;
-  };
+  using Plain = T;
 
   static void pause(int) { FAIL() << "nobody else is here"; }
 };
 
-TEST(Dependency, TakesOneLockedInstructionAnAccessToJoinAndTwoAtMostToLeave) {
-  using Counted = Dependency<CountedAtomics>;
-  for (std::uint32_t n = 1; n <= 4; ++n) {
-    std::vector<Counted::Var> vars(n);
-    std::vector<Counted::Access> first(n), second(n);
-    Counted::Op a(first.data(), n), b(second.data(), n);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      first[i].op = &a;
-      second[i].op = &b;
-      first[i].var = second[i].var = &vars[i];
-      first[i].kind = second[i].kind = AccessKind::mutate;
+struct CountedRecord;
+using Counted = Dependency<CountedAtomics, CountedRecord>;
+struct CountedRecord : Counted::Op {};
+
+/// Locked instructions to join, and to leave, for the second op of two with these accesses.
+struct Costs {
+  int join = 0, leave = 0;
+};
+Costs costs(std::uint32_t reads, std::uint32_t writes, Counted::Joiners joiners) {
+  struct Made {
+    CountedRecord op;
+    Counted::Access room[8];
+  };
+  std::vector<Counted::Var> vars(reads + writes);
+  const auto made = std::make_unique<std::array<Made, 3>>();
+  const auto drop = [](CountedRecord&) {};
+  Costs cost;
+  for (Made& each : *made) {
+    for (std::uint32_t i = 0; i < vars.size(); ++i) {
+      each.room[i] = Counted::Access(vars[i], 0, i < reads ? AccessKind::read : AccessKind::mutate);
     }
-    const int count = static_cast<int>(n);
+    Counted::adopt(each.op, reads + writes);
     CountedAtomics::locked_instructions = 0;
-    EXPECT_EQ(Counted::join(a), Counted::Join::ready);
-    EXPECT_EQ(CountedAtomics::locked_instructions, count);
-    EXPECT_EQ(Counted::join(b), Counted::Join::waiting);
-    CountedAtomics::locked_instructions = 0;
-    std::vector<Counted::Op*> ready;
-    Counted::leave(
-        a, [](Counted::Access&) {}, [&](Counted::Op& op) { ready.push_back(&op); });
-    EXPECT_EQ(CountedAtomics::locked_instructions, 2 * count);  // a lock bit, and the successor's counter
-    EXPECT_EQ(ready, (std::vector{&b}));
+    Counted::join(each.op, joiners, [] {}, drop);
+    cost.join = CountedAtomics::locked_instructions;
   }
+  for (Made& each : *made) {
+    CountedAtomics::locked_instructions = 0;
+    Counted::leave(
+        each.op, [](Counted::Access&) {}, [](CountedRecord&) {}, drop);
+    if (&each == &(*made)[1]) cost.leave = CountedAtomics::locked_instructions;
+  }
+  return cost;
+}
+
+TEST(Dependency, TakesFewLockedInstructions) {
+  constexpr auto one = Counted::Joiners::one, many = Counted::Joiners::many;
+  // A chain of exclusive accesses hands over without any; to enter takes one an access, and a lock bit if need be.
+  EXPECT_EQ(costs(0, 1, one).join, 1);
+  EXPECT_EQ(costs(0, 1, one).leave, 0);
+  EXPECT_EQ(costs(0, 1, many).join, 2);
+  // Of several accesses the op's counter takes one more, to join and for each grant.
+  EXPECT_EQ(costs(0, 2, one).join, 3);
+  EXPECT_EQ(costs(0, 2, one).leave, 4);  // two grants, two versions ended
+  // Reads that are granted at once join for nothing, and are counted when they leave.
+  EXPECT_EQ(costs(3, 0, one).join, 0);
+  EXPECT_EQ(costs(3, 0, one).leave, 3);
 }
 
 }  // namespace

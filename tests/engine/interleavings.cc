@@ -1,10 +1,11 @@
 // The shipped dependency header under every interleaving of small programs, by Relacy.
 //
 //   interleavings                         all programs: 0 if the checker finds nothing
-//   interleavings --broken acquire|order  the lock bit without its acquire, ops that lock in opposite orders: 0 if the
-//                                         checker objects
+//   interleavings --broken WHAT           0 if the checker objects. WHAT is acquire: loads and locks that do not acquire;
+//                                         order: ops that lock in opposite orders; early: a version that takes each
+//                                         read that leaves for two
+#include <cstddef>
 #include <cstdio>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -23,10 +24,12 @@ namespace {
 
 using windrow::AccessKind;
 
-template <bool broken>
+enum class Broken { nothing, acquire, early };
+
+template <Broken broken>
 struct CheckedAtomics {
   static rl::memory_order order(std::memory_order order) {
-    if (order == acquire) return broken ? rl::mo_relaxed : rl::mo_acquire;
+    if (order == acquire) return broken == Broken::acquire ? rl::mo_relaxed : rl::mo_acquire;
     if (order == release) return rl::mo_release;
     if (order == acq_rel) return rl::mo_acq_rel;
     return order == relaxed ? rl::mo_relaxed : rl::mo_seq_cst;
@@ -36,12 +39,20 @@ struct CheckedAtomics {
   class Atomic {
    public:
     Atomic(T value) : value_(value) {}
+    T load(std::memory_order o) const { return value_($).load(order(o)); }
     T exchange(T value, std::memory_order o) { return value_($).exchange(value, order(o)); }
+    T fetch_add(T more, std::memory_order o) {
+      if (broken == Broken::early) value_($).fetch_add(more, order(o));
+      return value_($).fetch_add(more, order(o));
+    }
     T fetch_sub(T less, std::memory_order o) { return value_($).fetch_sub(less, order(o)); }
+    bool compare_exchange_strong(T& expected, T value, std::memory_order o, std::memory_order failed) {
+      return value_($).compare_exchange_strong(expected, value, order(o), order(failed));
+    }
     void store(T value, std::memory_order o) { value_($).store(value, order(o)); }
 
    private:
-    rl::atomic<T> value_;
+    mutable rl::atomic<T> value_;
   };
 
   template <class T>
@@ -74,19 +85,24 @@ using Program = std::vector<std::vector<Pushed>>;
 /// Each thread pushes its ops and runs what becomes ready by its hand. An op with exclusive access writes its
 /// variables' data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused.
 /// Relacy takes over new and delete, so nothing here allocates.
-template <bool broken, int threads, int vars, const Program& program>
+template <Broken broken, int threads, int vars, const Program& program>
 struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
-  using Dep = windrow::Dependency<CheckedAtomics<broken>>;
+  struct Record;
+  using Dep = windrow::Dependency<CheckedAtomics<broken>, Record>;
   static constexpr int most_ops = 2, most_accesses = 2;
 
+  struct Record : Dep::Op {};
   struct Op {
+    Record record;
     typename Dep::Access accesses[most_accesses];
-    std::optional<typename Dep::Op> op;
+    bool pushed = false;
+    int drops = 0;
   };
+  static_assert(offsetof(Op, accesses) == sizeof(Record));
 
   typename Dep::Var queue[vars];
   rl::var<int> data[vars];
-  rl::atomic<int> ran{0};
+  rl::atomic<int> ran{0}, refused{0};
   Op ops[threads][most_ops];
 
   void before() {
@@ -95,47 +111,60 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
       for (std::size_t i = 0; i < program[t].size(); ++i) {
         const std::vector<Wanted>& wanted = program[t][i].accesses;
         Op& made = ops[t][i];
-        made.op.emplace(made.accesses, static_cast<std::uint32_t>(wanted.size()));
-        made.op->retires = program[t][i].retires;
+        made.pushed = true;
         for (std::size_t k = 0; k < wanted.size(); ++k) {
-          made.accesses[k].op = &*made.op;
-          made.accesses[k].var = &queue[wanted[k].var];
-          made.accesses[k].kind = wanted[k].kind;
+          made.accesses[k] = typename Dep::Access(queue[wanted[k].var], 0, wanted[k].kind);
         }
+        Dep::adopt(made.record, static_cast<std::uint32_t>(wanted.size()), program[t][i].retires);
       }
     }
   }
 
   void thread(unsigned index) {
     for (Op& op : ops[index]) {
-      if (!op.op) continue;
-      const auto joined = Dep::join(*op.op);
-      if (joined == Dep::Join::ready) run(*op.op);
-      if (joined == Dep::Join::refused) ran($).fetch_add(1, rl::mo_relaxed);
+      if (!op.pushed) continue;
+      const auto joined = Dep::join(op.record, Dep::Joiners::many, [] {}, drop);
+      if (joined == Dep::Join::ready) run(op.record);
+      if (joined == Dep::Join::refused) {
+        ran($).fetch_add(1, rl::mo_relaxed);
+        refused($).fetch_add(1, rl::mo_relaxed);
+      }
     }
   }
 
-  void run(typename Dep::Op& first) {
-    typename Dep::Op* ready[threads * most_ops] = {&first};
+  void run(Record& first) {
+    Record* ready[threads * most_ops] = {&first};
     int count = 1;
     while (count > 0) {
-      typename Dep::Op& op = *ready[--count];
+      Record& op = *ready[--count];
       for (auto& access : op.accesses()) {
-        rl::var<int>& cell = data[access.var - queue];
+        rl::var<int>& cell = data[&access.var() - queue];
         const int seen = cell($);
         if (access.exclusive()) cell($) = seen + 1;
       }
       ran($).fetch_add(1, rl::mo_relaxed);
       Dep::leave(
-          op, [](auto&) {}, [&](typename Dep::Op& next) { ready[count++] = &next; });
+          op, [](auto&) {}, [&](Record& next) { ready[count++] = &next; }, drop);
     }
   }
 
+  /// The record may be used again: whoever still looks at it races with this.
+  static void drop(Record& record) {
+    for (auto& access : record.accesses()) access = typename Dep::Access();
+    ++reinterpret_cast<Op&>(record).drops;
+  }
+
   void after() {
-    int pushed = 0;
+    int pushed = 0, dropped = 0;
     for (const auto& of_thread : program) pushed += static_cast<int>(of_thread.size());
     RL_ASSERT(ran($).load(rl::mo_relaxed) == pushed);
-    for (auto& var : queue) RL_ASSERT(static_cast<typename Dep::Access*>(var.head) == nullptr);
+    for (auto& of_thread : ops) {
+      for (Op& op : of_thread) {
+        RL_ASSERT(op.drops <= 1);
+        dropped += op.drops;
+      }
+    }
+    RL_ASSERT(dropped + refused($).load(rl::mo_relaxed) >= pushed - vars);
   }
 };
 
@@ -146,6 +175,7 @@ const Program crossed = {{{{{0, R}, {1, M}}}}, {{{{0, M}, {1, R}}}}};
 const Program shared_reads = {{{{{0, R}}}, {{{0, M}}}}, {{{{0, R}}}}};
 const Program retire = {{{{{0, M}}}}, {{{{0, O}}, true}, {{{0, R}}}}};
 const Program ring = {{{{{0, M}, {1, R}}}}, {{{{1, M}, {2, R}}}}, {{{{0, R}, {2, M}}}}};
+const Program readers_first = {{{{{0, R}}}}, {{{{0, R}}}}, {{{{0, M}}}}};
 const Program opposite_orders = {{{{{0, M}, {1, M}}}}, {{{{1, M}, {0, M}}}}};  // not canonical
 
 /// Of a broken program the history is of no interest.
@@ -168,11 +198,12 @@ bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::
 
 int check_all() {
   const auto full = rl::sched_full, bounded = rl::sched_bound;
-  const bool all = holds<Check<false, 2, 2, two_writers>>("two writers of two variables", full) &&
-                   holds<Check<false, 2, 2, crossed>>("two that read what the other writes", full) &&
-                   holds<Check<false, 2, 1, shared_reads>>("two readers and a writer", full) &&
-                   holds<Check<false, 2, 1, retire>>("a retire among pushes", full) &&
-                   holds<Check<false, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
+  const bool all = holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", full) &&
+                   holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
+                   holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
+                   holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
+                   holds<Check<Broken::nothing, 3, 1, readers_first>>("two readers and a writer, 3 switches", bounded) &&
+                   holds<Check<Broken::nothing, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
   return all ? 0 : 1;
 }
 
@@ -182,9 +213,11 @@ int main(int argc, char** argv) {
   const std::string broken = argc == 3 && std::string(argv[1]) == "--broken" ? argv[2] : "";
   if (argc == 1) return check_all();
   if (broken == "acquire")
-    return holds<Check<true, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
+    return holds<Check<Broken::acquire, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
   if (broken == "order")
-    return holds<Check<false, 2, 2, opposite_orders>>("opposite orders", rl::sched_full, Expect::breaks) ? 1 : 0;
-  std::fprintf(stderr, "interleavings: expected no argument, --broken acquire or --broken order\n");
+    return holds<Check<Broken::nothing, 2, 2, opposite_orders>>("opposite orders", rl::sched_full, Expect::breaks) ? 1 : 0;
+  if (broken == "early")
+    return holds<Check<Broken::early, 3, 1, readers_first>>("early release", rl::sched_bound, Expect::breaks) ? 1 : 0;
+  std::fprintf(stderr, "interleavings: expected no argument, --broken acquire, --broken order or --broken early\n");
   return 2;
 }

@@ -1,21 +1,33 @@
-// Who may run now: the per-variable queues of accesses and the per-op counters of what is still missing.
+// Who may run now: for each variable a chain of versions, for each op a count of the grants it still misses.
 //
 // This is the heart of the engine and knows nothing else of it: no thread, no callable, no error. It is a template on
-// its atomics so that an interleaving checker compiles this very code.
+// its atomics so that an interleaving checker compiles this very code, and on the record of an op, which the engine
+// extends.
 //
-// Protocol (after the append / release steps of MXNet's engine, with registration made atomic):
-//   join   takes the lock bits of all the op's variables in address order, appends one access to each queue, lets go.
-//          Two ops pushed by two threads over overlapping variables are therefore in the same order in every queue,
-//          and no cycle can arise. An op with nothing missing is ready.
-//   leave  unlinks the op's accesses one variable at a time and grants what has come to the front; an op whose last
-//          missing grant this was is ready.
+// Each exclusive access makes a new version of its variable. A version lives in the access that made it, and its one
+// word tells all that happens to it:
+//   open    its op has not left yet. The word is a list of those who wait for it: the reads that joined since, and on
+//           top of them the exclusive access that makes the next version, if that has joined.
+//   closed  its op has left. The word counts the reads that have left since. Once the next exclusive access has joined,
+//           as many as had joined before it are taken off, so that the last of them brings the count to nought.
+//
+// Protocol
+//   join   takes the lock bits of all the op's variables in address order, enters each access at its variable's last
+//          version, lets go. Two ops pushed by two threads over overlapping variables are therefore in the same order
+//          everywhere, and no cycle can arise. Only joins take lock bits; where one thread alone joins, none is needed.
+//   leave  touches versions and no variable, so that ops which leave do not contend with ops which join: it closes the
+//          versions the op has made, counts its reads, and grants what that sets free.
 //   join_each enters ops of one access each, at one instant, but each leaves as soon as it can: for waits.
-//   withdraw takes back an op of one access that has not been granted.
 //
-// Invariants of a queue, which hold whenever its lock bit is free:
-//   1. The list holds the accesses of all unfinished ops on the variable, in the order they joined.
-//   2. The granted accesses are a prefix: either one exclusive access, or the longest run of reads at the front.
-//   3. An op's pending counter is the number of its accesses that are not granted.
+// The chain is that of the queue locks of Mellor-Crummey and Scott (1991), with the lists of many variables entered at
+// one instant.
+//
+// Invariants, for whoever is between two of the steps above:
+//   1. An access is granted if it is exclusive and all accesses joined before it have left, or if it is a read and all
+//      exclusive ones have.
+//   2. An op's pending counter is the number of its accesses that are not granted, and one more while it joins.
+//   3. A version ends when its op and its reads have left and the next exclusive access has joined; that access is
+//      granted then. An op's record lives until the op has left and all versions it made have ended.
 //   4. After a retiring access nothing joins.
 #pragma once
 
@@ -34,12 +46,12 @@ namespace windrow {
 struct StdAtomics {
   template <class T>
   using Atomic = std::atomic<T>;
-  /// Data guarded by a lock bit.
+  /// Data that the protocol hands from thread to thread.
   template <class T>
   using Plain = T;
 
-  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link and
-  /// unlink, so a long wait means that the holder lost its core: give ours away, then sleep.
+  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link, so a long wait means that
+  /// the holder lost its core: give ours away, then sleep.
   static void pause(int round) {
     if (round < 64) {
 #if defined(__x86_64__)
@@ -53,7 +65,7 @@ struct StdAtomics {
   }
 };
 
-/// One bit that guards one variable. Unlocking is a plain store, which is why waiters poll instead of queueing.
+/// One bit that guards one thing. Unlocking is a plain store, which is why waiters poll instead of queueing.
 template <class Atomics>
 class LockBit {
  public:
@@ -67,68 +79,257 @@ class LockBit {
   typename Atomics::template Atomic<bool> held_{false};
 };
 
-template <class Atomics>
+/// `Record` is derived from Op, and an op's accesses lie directly behind its record, in one piece of memory.
+template <class Atomics, class Record>
 struct Dependency {
   template <class T>
   using Atomic = typename Atomics::template Atomic<T>;
   template <class T>
   using Plain = typename Atomics::template Plain<T>;
 
-  struct Op;
   class Var;
+  class Access;
 
-  /// One op's place in one variable's queue. Lives inside the op's record; guarded by the variable's lock bit, but for
-  /// `op`, `var`, `kind` and `generation`, which are fixed before join.
-  struct Access {
-    Op* op = nullptr;
-    Var* var = nullptr;
-    std::uint32_t generation = 0;
-    AccessKind kind = AccessKind::read;
-    Plain<bool> granted{false};
-    Plain<Access*> prev{nullptr};
-    Plain<Access*> next{nullptr};
+  /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
+  using Word = std::uintptr_t;
+  static constexpr Word closed = 1;
 
-    bool exclusive() const { return kind != AccessKind::read; }
+  /// One op's place at one variable, and the version it makes if it is exclusive.
+  class Access {
+   public:
+    Access() = default;
+    Access(Var& var, std::uint32_t generation, AccessKind kind)
+        : var_(reinterpret_cast<Word>(&var) | static_cast<Word>(kind)), ticket_(generation) {}
+    Access(const Access& other) : var_(other.var_), ticket_(other.ticket_) {}
+    Access& operator=(const Access& other) {
+      var_ = other.var_;
+      ticket_ = other.ticket_;
+      link_ = nullptr;
+      return *this;
+    }
+
+    Var& var() const { return *reinterpret_cast<Var*>(var_ & ~kind_mask); }
+    AccessKind kind() const { return static_cast<AccessKind>(var_ & kind_mask); }
+    bool exclusive() const { return kind() != AccessKind::read; }
+    /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
+    std::uint32_t ticket() const { return ticket_; }
+    /// Before: of which life of the variable the handle was.
+    std::uint32_t generation() const { return ticket_; }
+
+   private:
+    friend Dependency;
+
+    explicit Access(Word word) : word_(word) {}
+
+    static constexpr Word kind_mask = 3;
+
+    Word var_ = 0;  // and the kind, in its low bits
+    // Leads from who waits in a list to the next below; from a granted read to the version it reads; from a closed
+    // version to the next one.
+    Plain<Access*> link_{nullptr};
+    Atomic<Word> word_{0};
+    std::uint32_t ticket_ = 0;  // or the generation
+    std::uint32_t index_ = 0;  // among the op's accesses
   };
 
   class Var {
    public:
-    /// Held by join, leave and whoever looks at the queue. No user code runs under it.
-    LockBit<Atomics> lock;
-    Plain<Access*> head{nullptr};
-    Plain<Access*> tail{nullptr};
-    /// Counts the lives of this record, so that a handle from an earlier life is refused.
-    Plain<std::uint32_t> generation{0};
-    Plain<bool> retired{false};
-  };
-
-  /// The part of an op that dependency tracking touches. Immutable while joined, but for `pending`.
-  struct Op {
-    Op(Access* first, std::uint32_t count) : accesses_(first), count_(count) {}
-
-    std::span<Access> accesses() { return {accesses_, count_}; }
-
-    /// Grants still missing. Written by join, then counted down by whoever grants.
-    Atomic<std::int32_t> pending{0};
-    /// Set before join: this op ends its variables' lives.
-    bool retires = false;
-    /// Owner: whoever took `pending` to zero.
-    Op* next_ready = nullptr;
+    Var() = default;
+    Var(const Var&) = delete;
+    Var& operator=(const Var&) = delete;
 
    private:
-    Access* accesses_;
-    std::uint32_t count_;
+    friend Dependency;
+
+    // All belongs to whoever joins.
+    LockBit<Atomics> lock_;
+    Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
+    Plain<std::uint32_t> tickets_{0};
+
+   public:
+    /// Free for the engine.
+    std::uint32_t owner = 0;
+
+   private:
+    Plain<std::uint64_t> reads_{0};  // joined since the last version
+    Plain<Access*> last_{&genesis_};
+    Access genesis_{closed};  // the first version, which belongs to no op
+  };
+
+  /// The part of an op that dependency tracking touches.
+  class Op {
+   public:
+    std::uint32_t count() const { return shape_ >> flag_bits; }
+    std::span<Access> accesses() { return {reinterpret_cast<Access*>(static_cast<Record*>(this) + 1), count()}; }
+    /// Whether this op ends its variable's life.
+    bool retires() const { return shape_ & retiring; }
+
+    /// Grants still missing, where there is more than one access. Free for the engine while the op runs.
+    Atomic<std::int32_t> pending{0};
+
+   private:
+    friend Dependency;
+    static constexpr std::uint32_t flag_bits = 2, retiring = 1, several_versions = 2;
+
+    std::uint32_t shape_ = 0;
+
+   public:
+    /// Owner: whoever the op was given to when it became ready.
+    Op* next_ready = nullptr;
   };
 
   enum class Join { ready, waiting, refused };
+  /// How many threads may be inside of join at a time.
+  enum class Joiners { one, many };
 
   /// Sorts by variable and merges repeats, as join demands. Returns how many remain.
   static std::size_t canonicalise(std::span<Access> accesses) {
-    std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.var < b.var; });
+    const auto before = [](const Access& a, const Access& b) { return &a.var() < &b.var(); };
+    for (std::size_t i = 1; i < accesses.size(); ++i) {
+      if (before(accesses[i - 1], accesses[i])) continue;
+      std::sort(accesses.begin(), accesses.end(), before);
+      return merge(accesses);
+    }
+    return accesses.size();
+  }
+
+  /// Tells the record, behind which `count` canonical accesses lie, of them. A retiring op has one, exclusive.
+  static void adopt(Record& op, std::uint32_t count, bool retires = false) {
+    op.shape_ = count << Op::flag_bits;
+    std::uint32_t versions = 0, index = 0;
+    for (Access& access : op.accesses()) {
+      access.index_ = index++;
+      versions += access.exclusive();
+    }
+    op.shape_ = count << Op::flag_bits | (versions > 1 ? Op::several_versions : 0) | (retires ? Op::retiring : 0);
+    op.pending.store(static_cast<std::int32_t>(count) + 1, std::memory_order_relaxed);
+  }
+
+  /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else
+  /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op may
+  /// already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
+  template <class Prepare, class Drop>
+  static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop) {
+    const std::span<Access> accesses = op.accesses();
+    const bool many = joiners == Joiners::many;
+    if (many) lock_all(accesses);
+    if (std::any_of(accesses.begin(), accesses.end(), is_stale)) {
+      if (many) unlock_all(accesses);
+      return Join::refused;
+    }
+    prepare();
+    if (accesses.size() == 1) {
+      Var& var = accesses[0].var();
+      if (op.retires()) var.generation_ = var.generation_ + 1;
+      const bool granted = enter(accesses[0], drop);
+      if (many) var.lock_.unlock();
+      return granted ? Join::ready : Join::waiting;
+    }
+    // The counter is one more than there are accesses, so that the op cannot leave, and its accesses cannot vanish,
+    // before the last lock bit is free.
+    const auto count = static_cast<std::int32_t>(accesses.size());
+    std::int32_t granted = 0;
+    for (Access& access : accesses) granted += enter(access, drop);
+    if (many) unlock_all(accesses);
+    if (granted == count) return Join::ready;
+    // acq_rel: as in grant.
+    const std::int32_t before = op.pending.fetch_sub(granted + 1, std::memory_order_acq_rel);
+    return before == granted + 1 ? Join::ready : Join::waiting;
+  }
+
+  /// Enters ops of one access each, on different variables and in address order, at one instant. `entered(op, ticket,
+  /// ready)` is called for each with its place at the variable; one that is not ready may already be gone. False, and
+  /// none has entered, if one of the variables is retired.
+  template <class Entered, class Drop>
+  static bool join_each(std::span<Record* const> ops, Joiners joiners, Entered&& entered, Drop&& drop) {
+    const auto only = [](Record* op) -> Access& { return op->accesses().front(); };
+    const bool many = joiners == Joiners::many;
+    if (many) {
+      for (Record* op : ops) only(op).var().lock_.lock();
+    }
+    const bool stale = std::any_of(ops.begin(), ops.end(), [&](Record* op) { return is_stale(only(op)); });
+    for (Record* op : ops) {
+      Var& var = only(op).var();
+      const std::uint32_t ticket = var.tickets_;
+      if (!stale) {
+        const bool ready = enter(only(op), drop);
+        entered(*op, ticket, ready);
+      }
+      if (many) var.lock_.unlock();  // after all are locked, the first to be let go may be: nobody gets in between
+    }
+    return !stale;
+  }
+
+  /// Whether nothing has joined the variable after the place with this ticket.
+  static bool is_last(Var& var, std::uint32_t ticket, Joiners joiners) {
+    const Locked locked(var, joiners);
+    return var.tickets_ == ticket + 1;
+  }
+
+  /// Takes the finished op out. `visit(access)` is called once for each access while it still is granted; `ready(op)`
+  /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
+  template <class Visit, class Ready, class Drop>
+  static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
+    std::int32_t versions = 0;
+    for (Access& access : op.accesses()) {
+      if (access.exclusive()) {
+        ++versions;
+        continue;
+      }
+      visit(access);
+      leave_read(access, ready, drop);
+    }
+    if (versions == 0) {
+      drop(op);
+      return;
+    }
+    // relaxed: others see the versions only through what closes them.
+    if (versions > 1) op.pending.store(versions, std::memory_order_relaxed);
+    for (Access* access = op.accesses().data(); versions > 0; ++access) {
+      if (!access->exclusive()) continue;
+      visit(*access);
+      --versions;
+      if (op.retires()) {
+        drop(op);
+      } else {
+        leave_version(*access, ready, drop);
+      }
+      // After the last version the op may be gone.
+    }
+  }
+
+  /// Of the handles that may join the variable; odd once a retiring access has joined.
+  static std::uint32_t generation(Var& var, Joiners joiners) {
+    const Locked locked(var, joiners);
+    return var.generation_;
+  }
+
+  /// A variable whose retiring op has left begins its next life, with handles of a new generation.
+  static void revive(Var& var, Joiners joiners) {
+    const Locked locked(var, joiners);
+    // relaxed: those who join later do so under the lock bit.
+    var.genesis_.word_.store(closed, std::memory_order_relaxed);
+    var.last_ = &var.genesis_;
+    var.reads_ = 0;
+    var.generation_ = var.generation_ + 1;
+  }
+
+  /// The op of an access.
+  static Record& op_of(Access& access) { return *(reinterpret_cast<Record*>(&access - access.index_) - 1); }
+
+ private:
+  static bool is_open(Word word) { return (word & 1) == 0; }
+  static Access* top_of(Word word) { return reinterpret_cast<Access*>(word); }
+  static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }
+  /// A closed version's word when that many reads have left, or more than that are to.
+  static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
+
+  static std::size_t merge(std::span<Access> accesses) {
     std::size_t kept = 0;
     for (Access& access : accesses) {
-      if (kept > 0 && accesses[kept - 1].var == access.var) {
-        accesses[kept - 1].kind = stronger(accesses[kept - 1].kind, access.kind);
+      if (kept > 0 && &accesses[kept - 1].var() == &access.var()) {
+        const AccessKind kind = stronger(accesses[kept - 1].kind(), access.kind());
+        accesses[kept - 1].var_ = reinterpret_cast<Word>(&access.var()) | static_cast<Word>(kind);
       } else {
         accesses[kept++] = access;
       }
@@ -136,148 +337,144 @@ struct Dependency {
     return kept;
   }
 
-  /// Enters the op, whose accesses are canonical, into all its queues at one instant. Refused, and entered nowhere, if
-  /// one of its variables is retired. When `waiting` is returned, the op may already be running elsewhere or be gone.
-  static Join join(Op& op) {
-    const std::span<Access> accesses = op.accesses();
-    for (Access& access : accesses) access.var->lock.lock();
-    const bool stale = std::any_of(accesses.begin(), accesses.end(), is_stale);
-    std::int32_t missing = 0;
-    if (!stale) {
-      for (Access& access : accesses) {
-        if (!append(access)) ++missing;
-        if (op.retires) access.var->retired = true;
-      }
-      // relaxed: nobody can reach the op before a lock bit below is released.
-      op.pending.store(missing, std::memory_order_relaxed);
+  static AccessKind stronger(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
+
+  static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
+
+  class Locked {
+   public:
+    Locked(Var& var, Joiners joiners) : var_(joiners == Joiners::many ? &var : nullptr) {
+      if (var_ != nullptr) var_->lock_.lock();
     }
-    // The op cannot leave, and so its accesses cannot vanish, before the last of these bits is free.
-    for (Access& access : accesses) access.var->lock.unlock();
-    return stale ? Join::refused : missing == 0 ? Join::ready : Join::waiting;
+    ~Locked() {
+      if (var_ != nullptr) var_->lock_.unlock();
+    }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+   private:
+    Var* const var_;
+  };
+
+  static void lock_all(std::span<Access> accesses) {
+    for (Access& access : accesses) access.var().lock_.lock();
+  }
+  static void unlock_all(std::span<Access> accesses) {
+    for (Access& access : accesses) access.var().lock_.unlock();
   }
 
-  /// Enters ops of one access each, on different variables and in address order, into their queues at one instant.
-  /// `ready[i]` tells whether the i-th is; those that are not may already be gone. False, and none has entered, if one
-  /// of the variables is retired.
-  static bool join_each(std::span<Op* const> ops, std::span<bool> ready) {
-    for (Op* op : ops) op->accesses().front().var->lock.lock();
-    const bool stale = std::any_of(ops.begin(), ops.end(), [](Op* op) { return is_stale(op->accesses().front()); });
-    if (stale) {
-      for (Op* op : ops) op->accesses().front().var->lock.unlock();
-      return false;
+  /// Returns whether the access is granted at once. If not, its op may be gone.
+  template <class Drop>
+  static bool enter(Access& access, Drop& drop) {
+    Var& var = access.var();
+    access.ticket_ = var.tickets_;
+    var.tickets_ = access.ticket_ + 1;
+    Access& last = *var.last_;
+    // acquire: what those who left it wrote is visible to an access that is granted at once.
+    Word word = last.word_.load(std::memory_order_acquire);
+    const bool exclusive = access.exclusive();
+    if (exclusive) var.last_ = &access;
+    const std::uint64_t reads = var.reads_;
+    var.reads_ = exclusive ? 0 : reads + 1;
+    if (is_open(word)) {
+      access.link_ = top_of(word);
+      // release: whoever closes the version sees the access. Nobody else enters here, so that this fails only if it has
+      // been closed meanwhile.
+      if (last.word_.compare_exchange_strong(word, word_of(access), std::memory_order_acq_rel,
+                                             std::memory_order_acquire)) {
+        return false;
+      }
     }
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      Access& access = ops[i]->accesses().front();
-      Var& var = *access.var;
-      ready[i] = append(access);
-      ops[i]->pending.store(ready[i] ? 0 : 1, std::memory_order_relaxed);
-      var.lock.unlock();  // after all are locked, the first to be let go may be: nobody gets between two of the ops
+    if (!exclusive) {
+      access.link_ = &last;
+      return true;
     }
+    if (word != counting(static_cast<std::int64_t>(reads))) {
+      last.link_ = &access;
+      // acq_rel: the last read to leave finds the link, or we see what all reads did.
+      if (last.word_.fetch_sub(2 * reads, std::memory_order_acq_rel) - 2 * reads != closed) return false;
+    }
+    end_version(last, var, drop);
     return true;
   }
 
-  /// Takes the finished op out of its queues. `visit(access)` is called once for each access, under its variable's lock
-  /// bit; `ready(op)` once for each op that became ready, under none. The op is not touched after the last visit.
-  template <class Visit, class Ready>
-  static void leave(Op& op, Visit&& visit, Ready&& ready) {
-    for (Access& access : op.accesses()) {
-      Var& var = *access.var;
-      var.lock.lock();
-      visit(access);
-      unlink(access);
-      Op* released = grant_from(var.head);
-      var.lock.unlock();
-      report(released, ready);
-    }
+  template <class Ready, class Drop>
+  static void leave_read(Access& access, Ready& ready, Drop& drop) {
+    Access& version = *access.link_;
+    Var& var = access.var();
+    // acq_rel: whoever is last has seen what all of them did.
+    if (version.word_.fetch_add(2, std::memory_order_acq_rel) + 2 != closed) return;
+    Access& next = *version.link_;
+    end_version(version, var, drop);
+    grant(next, ready);
   }
 
-  /// Takes out of the queue the op with this one access for which `match(op)` holds, if it still stands there without
-  /// its grant; it is the caller's again. Else returns null: it was granted, or has left. `ready` as for leave.
-  template <class Match, class Ready>
-  static Op* withdraw(Var& var, Match&& match, Ready&& ready) {
-    var.lock.lock();
-    Access* access = var.tail;
-    while (access != nullptr && !access->granted && !match(*access->op)) access = access->prev;
-    Op* found = access != nullptr && !access->granted ? access->op : nullptr;
-    Op* released = nullptr;
-    if (found != nullptr) {
-      unlink(*access);
-      released = grant_from(access->next);
-    }
-    var.lock.unlock();
-    report(released, ready);
-    return found;
-  }
-
- private:
-  template <class Ready>
-  static void report(Op* released, Ready&& ready) {
-    while (released != nullptr) {
-      Op* next = released->next_ready;
-      ready(*released);
-      released = next;
-    }
-  }
-
-  static bool is_stale(const Access& access) {
-    return access.var->retired || access.var->generation != access.generation;
-  }
-
-  static AccessKind stronger(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
-
-  /// Returns whether the access is granted at once.
-  static bool append(Access& access) {
-    Var& var = *access.var;
-    Access* last = var.tail;
-    access.prev = last;
-    access.next = nullptr;
-    access.granted = last == nullptr || (!access.exclusive() && last->granted && !last->exclusive());
-    if (last != nullptr) {
-      last->next = &access;
-    } else {
-      var.head = &access;
-    }
-    var.tail = &access;
-    return access.granted;
-  }
-
-  static void unlink(Access& access) {
-    Var& var = *access.var;
-    Access* prev = access.prev;
-    Access* next = access.next;
-    if (prev != nullptr) {
-      prev->next = next;
-    } else {
-      var.head = next;
-    }
-    if (next != nullptr) {
-      next->prev = prev;
-    } else {
-      var.tail = prev;
-    }
-  }
-
-  /// Restores invariant 2 after an unlink that may have opened the way for `front`, and for the reads behind it.
-  /// Returns the ops that became ready, linked by next_ready.
-  static Op* grant_from(Access* front) {
-    if (front == nullptr || front->granted) return nullptr;
-    const bool alone = front->exclusive();
-    const Access* ahead = front->prev;
-    if (ahead != nullptr && (alone || !ahead->granted || ahead->exclusive())) return nullptr;
-    Op* first = nullptr;
-    Op** end = &first;
-    for (Access* access = front; access != nullptr && (access == front || (!alone && !access->exclusive()));
-         access = access->next) {
-      access->granted = true;
-      Op& op = *access->op;
-      // acq_rel: what every finished predecessor wrote is visible to whoever runs the op.
-      if (op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        op.next_ready = nullptr;
-        *end = &op;
-        end = &op.next_ready;
+  template <class Ready, class Drop>
+  static void leave_version(Access& access, Ready& ready, Drop& drop) {
+    Word word = access.word_.load(std::memory_order_acquire);
+    while (true) {
+      Access* const top = top_of(word);
+      if (top != nullptr && top->exclusive()) {
+        // The next version has joined: the list is complete, and nobody else touches the word.
+        Access* const reads = top->link_;
+        if (reads == nullptr) {
+          end_version(access, access.var(), drop);
+        } else {
+          access.link_ = top;
+          access.word_.store(counting(-length(reads)), std::memory_order_relaxed);
+          grant_reads(reads, access, ready);
+          return;
+        }
+        grant(*top, ready);
+        return;
+      }
+      // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
+      if (access.word_.compare_exchange_strong(word, closed, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        grant_reads(top, access, ready);
+        return;
       }
     }
-    return first;
+  }
+
+  /// Grants the reads of this list to their ops, in the order they joined.
+  template <class Ready>
+  static void grant_reads(Access* top, Access& version, Ready& ready) {
+    Access* first = nullptr;
+    while (top != nullptr) {
+      Access* const below = top->link_;
+      top->link_ = first;
+      first = top;
+      top = below;
+    }
+    while (first != nullptr) {
+      Access* const next = first->link_;
+      first->link_ = &version;
+      grant(*first, ready);
+      first = next;
+    }
+  }
+
+  static std::int64_t length(Access* top) {
+    std::int64_t count = 0;
+    for (; top != nullptr; top = top->link_) ++count;
+    return count;
+  }
+
+  template <class Ready>
+  static void grant(Access& access, Ready& ready) {
+    Record& op = op_of(access);
+    // acq_rel: what every predecessor wrote is visible to whoever runs the op. Of one access, none is missing now.
+    if (op.count() == 1 || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) ready(op);
+  }
+
+  /// The version is of no use any more.
+  template <class Drop>
+  static void end_version(Access& version, const Var& var, Drop& drop) {
+    if (&version == &var.genesis_) return;
+    Record& op = op_of(version);
+    // acq_rel: whoever ends the last version has seen the others end.
+    const bool several = op.shape_ & Op::several_versions;
+    if (!several || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) drop(op);
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
@@ -57,12 +58,19 @@ class Function<Result(Args...)> {
   explicit operator bool() const { return table_ != nullptr; }
   Result operator()(Args... args) { return table_->call(storage_, std::forward<Args>(args)...); }
 
- private:
+  /// What is known of a callable whose bytes lie somewhere.
   struct Table {
     Result (*call)(void*, Args&&...);
-    void (*move)(void* from, void* to) noexcept;  // leaves `from` without a callable
-    void (*destroy)(void*) noexcept;
+    void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null: its bytes may be copied
+    void (*destroy)(void*) noexcept;              ///< null: there is nothing to do
+    std::size_t bytes;                            ///< a multiple of 8
   };
+
+  /// Null without a callable.
+  const Table* table() const { return table_; }
+  /// Moves the callable to `place`, which has room for its bytes, aligned as any type may ask for; from then on it is
+  /// the caller's, to be used through its table. There is one.
+  void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
 
   template <class T>
   struct IsStdFunction : std::false_type {};
@@ -108,14 +116,29 @@ class Function<Result(Args...)> {
     std::launder(static_cast<Stored*>(storage))->~Stored();
   }
   template <class Holder>
-  static constexpr Table table_of = {&call_target<Holder>, &move_target<Holder>, &destroy_target<Holder>};
+  static constexpr bool is_bytes = std::is_trivially_copyable_v<typename Holder::Stored>;
+  template <class Holder>
+  static constexpr bool ends_silently = std::is_trivially_destructible_v<typename Holder::Stored>;
+  template <class Holder>
+  static constexpr Table table_of = {&call_target<Holder>, is_bytes<Holder> ? nullptr : &move_target<Holder>,
+                                     ends_silently<Holder> ? nullptr : &destroy_target<Holder>,
+                                     (sizeof(typename Holder::Stored) + 7) / 8 * 8};
 
+  static void relocate(const Table& table, std::byte* from, void* to) noexcept {
+    if (table.move != nullptr) {
+      table.move(from, to);
+    } else {
+      std::memcpy(to, from, table.bytes);
+    }
+  }
   void take(Function& other) noexcept {
     table_ = std::exchange(other.table_, nullptr);
-    if (table_ != nullptr) table_->move(other.storage_, storage_);
+    if (table_ != nullptr) relocate(*table_, other.storage_, storage_);
   }
   void reset() noexcept {
-    if (table_ != nullptr) std::exchange(table_, nullptr)->destroy(storage_);
+    if (table_ == nullptr) return;
+    const Table& table = *std::exchange(table_, nullptr);
+    if (table.destroy != nullptr) table.destroy(storage_);
   }
 
   const Table* table_ = nullptr;

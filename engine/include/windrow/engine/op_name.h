@@ -18,6 +18,8 @@ class OpName {
   OpName(std::string_view text) : text_(keep(text)) {}
 
   constexpr std::string_view text() const { return text_; }
+  /// The same; ends with a null character.
+  constexpr const char* c_str() const { return text_.empty() ? "" : text_.data(); }
 
  private:
   static std::string_view keep(std::string_view text);

@@ -1,0 +1,115 @@
+#include "ports.h"
+
+#include <algorithm>
+#include <map>
+
+#include "immortal.h"
+
+namespace windrow {
+namespace {
+
+/// The engines that are alive, so that a thread that ends gives back what it had of them.
+struct Alive {
+  Mutex mutex;
+  std::map<std::uint32_t, Ports*> ports WINDROW_GUARDED_BY(mutex);
+};
+
+Alive& alive() { return immortal<Alive>(); }
+
+}  // namespace
+
+/// What one thread has taken. Its end gives all back; a thread that goes on after that, in destructors of its own
+/// thread-local objects, takes ports for good.
+struct Ports::OfThread {
+  struct Taken {
+    std::uint32_t engine;
+    Port* port;
+  };
+  std::vector<Taken> taken;
+
+  ~OfThread() {
+    ended = true;
+    last_ = {};
+    MutexLock lock(alive().mutex);
+    for (const Taken& of : taken) {
+      const auto found = alive().ports.find(of.engine);
+      if (found != alive().ports.end()) found->second->give_back(*of.port);
+    }
+  }
+  static inline thread_local bool ended = false;
+};
+
+constinit thread_local Ports::Last Ports::last_;
+
+Ports::Ports(std::uint32_t engine) : engine_(engine) {
+  MutexLock lock(alive().mutex);
+  alive().ports.emplace(engine, this);
+}
+
+Ports::~Ports() {
+  MutexLock lock(alive().mutex);
+  alive().ports.erase(engine_);
+}
+
+Port& Ports::find() {
+  if (OfThread::ended) {
+    last_ = {engine_, &take_one()};
+    return *last_.port;
+  }
+  thread_local OfThread mine;
+  auto known = std::find_if(mine.taken.begin(), mine.taken.end(), [&](const auto& t) { return t.engine == engine_; });
+  if (known == mine.taken.end()) {
+    {
+      MutexLock lock(alive().mutex);
+      std::erase_if(mine.taken, [](const auto& t) { return !alive().ports.contains(t.engine); });
+    }
+    mine.taken.reserve(mine.taken.size() + 1);
+    mine.taken.push_back({engine_, &take_one()});
+    known = mine.taken.end() - 1;
+  }
+  last_ = {engine_, known->port};
+  return *last_.port;
+}
+
+Port& Ports::take_one() {
+  MutexLock lock(mutex_);
+  for (Port& port : all_) {
+    if (!std::exchange(port.taken, true)) return port;
+  }
+  Port& port = all_.emplace_back();
+  port.next = first_.load(std::memory_order_relaxed);
+  first_.store(&port, std::memory_order_release);
+  return port;
+}
+
+void Ports::give_back(Port& port) {
+  MutexLock lock(mutex_);
+  port.taken = false;
+}
+
+Ports::Stopped::Stopped(Ports& ports) : ports_(ports) {
+  ports_.mutex_.lock();  // nobody makes another
+  for (Port& port : ports_.all_) port.entry.lock();
+}
+
+Ports::Stopped::~Stopped() {
+  for (Port& port : ports_.all_) port.entry.unlock();
+  ports_.mutex_.unlock();
+}
+
+Ports::Sums Ports::sums() const {
+  // What has left is counted first, so that what was pending at some moment in between is never missed.
+  std::uint64_t left = 0, entered = 0;
+  Sums sums;
+  for (Port* port = first(); port != nullptr; port = port->next) left += port->left.load(std::memory_order_acquire);
+  for (Port* port = first(); port != nullptr; port = port->next) {
+    entered += port->entered.load(std::memory_order_acquire);
+    sums.pushed += port->pushed.load(std::memory_order_acquire);
+    sums.waits += static_cast<std::uint64_t>(port->waits.load(std::memory_order_acquire));
+  }
+  sums.pending = entered - left;
+  sums.waits = std::min(sums.waits, sums.pending);  // they were counted one after the other
+  return sums;
+}
+
+}  // namespace windrow

@@ -1,0 +1,70 @@
+// Ready ops on their way from one thread to many: the thread that owns the ring puts, any thread takes, in order.
+//
+// The owner's side is that of Chase and Lev's deque (2005); takers, the owner among them, are at the other end, so that
+// ops are taken up in the order they became ready.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "op.h"
+
+namespace windrow {
+
+class ReadyRing {
+ public:
+  ReadyRing() { grow(nullptr, 0, 0); }
+
+  /// Owner only. Throws std::bad_alloc if it must grow and can't. The write is sequentially consistent: either who goes
+  /// to sleep sees the op, or this thread sees afterwards that somebody sleeps.
+  void put(OpRecord& op) {
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    const std::uint64_t head = head_.load(std::memory_order_acquire);
+    Slots* slots = slots_.load(std::memory_order_relaxed);
+    if (tail - head > slots->mask) slots = grow(slots, head, tail);
+    slots->at(tail).store(&op, std::memory_order_relaxed);
+    tail_.store(tail + 1, std::memory_order_seq_cst);
+  }
+
+  /// The oldest, or null if there is none.
+  OpRecord* take() {
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (true) {
+      if (head >= tail_.load(std::memory_order_seq_cst)) return nullptr;
+      OpRecord* op = slots_.load(std::memory_order_acquire)->at(head).load(std::memory_order_relaxed);
+      // On failure another has taken it, and what was read may be a later one's.
+      if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return op;
+    }
+  }
+
+  bool empty() const { return head_.load(std::memory_order_acquire) >= tail_.load(std::memory_order_seq_cst); }
+
+ private:
+  struct Slots {
+    explicit Slots(std::uint64_t size) : mask(size - 1), ops(size) {}
+    std::atomic<OpRecord*>& at(std::uint64_t index) { return ops[index & mask]; }
+    const std::uint64_t mask;
+    std::vector<std::atomic<OpRecord*>> ops;
+  };
+
+  static constexpr std::uint64_t first_size = 256;
+
+  Slots* grow(Slots* old, std::uint64_t head, std::uint64_t tail) {
+    all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));
+    Slots* slots = all_.back().get();
+    for (; head != tail; ++head) {
+      slots->at(head).store(old->at(head).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+    slots_.store(slots, std::memory_order_release);
+    return slots;
+  }
+
+  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  std::atomic<Slots*> slots_{nullptr};
+  std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+};
+
+}  // namespace windrow

@@ -1,0 +1,28 @@
+// The slots of a running policy: how many ops run at a time, and what a wait inside an op does to that.
+#pragma once
+
+#include <functional>
+
+namespace windrow {
+
+class OpRecord;
+
+class Slots {
+ public:
+  enum class Patience {
+    wait_for_turn,     ///< until no op runs
+    give_up_if_taken,  ///< others will run what is ready
+  };
+
+  virtual ~Slots() = default;
+  /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if nobody would be left to run
+  /// what it waits for.
+  virtual void block() = 0;
+  /// Where callers run, this waits for the turn if the patience says so.
+  virtual void unblock(Patience patience) = 0;
+};
+
+/// Runs a ready op, which takes one of these slots.
+using RunOp = std::function<void(OpRecord&, Slots&)>;
+
+}  // namespace windrow

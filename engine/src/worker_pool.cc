@@ -1,0 +1,264 @@
+#include "worker_pool.h"
+
+#include <spdlog/spdlog.h>
+
+#include <system_error>
+
+#include "running.h"
+
+namespace windrow {
+namespace {
+
+/// So many successors run one after the other before those that wait in the ring get their turn.
+constexpr unsigned most_inline_runs = 64;
+/// Every so many takes the order is turned round: what has low priority, or waits in others' rings, comes first.
+constexpr unsigned aging_takes = 32;
+
+/// Looks around that often with growing pauses, then that often giving the core away in between.
+constexpr int spinning_looks = 16, yielding_looks = 48;
+constexpr int longest_pause = 64;
+
+void pause(int times) {
+  for (int i = 0; i < times; ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
+}  // namespace
+
+constinit thread_local WorkerPool::Current WorkerPool::current_;
+
+WorkerPool::WorkerPool(PolicyContext of)
+    : slots_(of.options.workers),
+      max_spares_(of.options.max_spare_threads),
+      on_thread_start_(of.options.on_thread_start),
+      run_(std::move(of.run)),
+      out_of_work_(std::move(of.out_of_work)),
+      ports_(of.ports) {}
+
+void WorkerPool::start(LaneState&) {
+  MutexLock lock(mutex_);
+  if (threads() > 0) return;
+  if (!spawn()) throw Error("cannot start a thread for policy pool");
+}
+
+void WorkerPool::add(OpRecord& op) {
+  if (op.priority != 0) {
+    MutexLock lock(priority_mutex_);
+    (op.priority > 0 ? urgent_ : background_).put(op);
+    ++(op.priority > 0 ? urgent_count_ : background_count_);
+  } else if (current_.pool == this && Running::innermost() == nullptr) {
+    Worker& worker = *current_.worker;
+    if (worker.next == nullptr) {
+      worker.next = &op;
+      return;
+    }
+    worker.port->ready.put(op);
+  } else {
+    ports_.mine().ready.put(op);
+  }
+  rouse();
+}
+
+void WorkerPool::rouse() {
+  if (searching_.load(std::memory_order_seq_cst) > 0) return;
+  if (awake_.load(std::memory_order_seq_cst) < slots_) wake_or_spawn();
+}
+
+void WorkerPool::wake_or_spawn() {
+  MutexLock lock(mutex_);
+  if (searching_ > 0 || awake_ >= slots_ || stopping_) return;
+  if (asleep_ > wakes_) {
+    ++wakes_;
+    ++searching_;
+    ++awake_;
+    woken_.notify_one();
+  } else {
+    spawn();  // or not: with fewer threads the pool still makes progress
+  }
+}
+
+bool WorkerPool::spawn() {
+  if (threads() >= slots_ + max_spares_) return false;
+  ++searching_;
+  ++awake_;
+  try {
+    threads_.emplace_back(&WorkerPool::serve, this);
+    return true;
+  } catch (const std::exception&) {
+    --searching_;
+    --awake_;
+    return false;
+  }
+}
+
+void WorkerPool::serve() {
+  try {
+    if (on_thread_start_) on_thread_start_();
+  } catch (const std::exception& e) {
+    spdlog::error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+  } catch (...) {
+    spdlog::error("windrow: on_thread_start threw, the thread goes on");
+  }
+  Worker worker{.port = &ports_.mine()};
+  current_ = {this, &worker};
+  for (OpRecord* op = search(worker); op != nullptr;) {
+    run_(*op, *this);
+    const Rest rest = awake_.load(std::memory_order_relaxed) > slots_ ? retire(worker) : Rest::none;
+    if (rest == Rest::ended) break;
+    if (rest == Rest::none) {
+      op = take(worker);
+      if (op != nullptr) continue;
+      searching_.fetch_add(1, std::memory_order_seq_cst);
+    }
+    op = search(worker);
+  }
+  current_ = {};
+}
+
+void WorkerPool::put_back(Worker& worker) {
+  if (worker.next == nullptr) return;
+  worker.port->ready.put(*std::exchange(worker.next, nullptr));
+  rouse();
+}
+
+OpRecord* WorkerPool::take(Worker& worker) {
+  const bool turned = ++worker.takes % aging_takes == 0;
+  if (urgent_count_.load(std::memory_order_relaxed) > 0 && !turned) {
+    if (OpRecord* op = take_prioritised(urgent_, urgent_count_)) {
+      put_back(worker);
+      return op;
+    }
+  }
+  if (worker.next != nullptr) {
+    if (++worker.inline_runs < most_inline_runs) return std::exchange(worker.next, nullptr);
+    worker.inline_runs = 0;
+    put_back(worker);
+    return take_any(worker);
+  }
+  worker.inline_runs = 0;
+  if (!turned) {
+    if (OpRecord* op = worker.port->ready.take()) return op;
+  }
+  return take_any(worker);
+}
+
+/// In turned order.
+OpRecord* WorkerPool::take_any(Worker& worker) {
+  if (background_count_.load(std::memory_order_relaxed) > 0 && worker.takes % aging_takes == 0) {
+    if (OpRecord* op = take_prioritised(background_, background_count_)) return op;
+  }
+  for (Port* port = ports_.first(); port != nullptr; port = port->next) {
+    if (port == worker.port) continue;
+    if (OpRecord* op = port->ready.take()) return op;
+  }
+  if (OpRecord* op = worker.port->ready.take()) return op;
+  if (urgent_count_.load(std::memory_order_seq_cst) > 0) {
+    if (OpRecord* op = take_prioritised(urgent_, urgent_count_)) return op;
+  }
+  if (background_count_.load(std::memory_order_seq_cst) > 0) return take_prioritised(background_, background_count_);
+  return nullptr;
+}
+
+OpRecord* WorkerPool::take_prioritised(ReadyQueue& queue, std::atomic<int>& count) {
+  MutexLock lock(priority_mutex_);
+  if (!queue.has_next()) return nullptr;
+  --count;
+  return &queue.take();
+}
+
+bool WorkerPool::work_in_sight() const {
+  if (urgent_count_.load(std::memory_order_seq_cst) > 0 || background_count_.load(std::memory_order_seq_cst) > 0) {
+    return true;
+  }
+  for (Port* port = ports_.first(); port != nullptr; port = port->next) {
+    if (!port->ready.empty()) return true;
+  }
+  return false;
+}
+
+OpRecord* WorkerPool::search(Worker& worker) {
+  out_of_work_();
+  for (int look = 0;; ++look) {
+    if (OpRecord* op = take_any(worker)) {
+      if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < slots_ && work_in_sight()) rouse();
+      return op;
+    }
+    if (look < spinning_looks) {
+      pause(std::min(1 << std::min(look, 20), longest_pause));
+    } else if (look < spinning_looks + yielding_looks) {
+      std::this_thread::yield();
+    } else {
+      if (sleep() == Rest::ended) return nullptr;
+      look = -1;
+    }
+  }
+}
+
+WorkerPool::Rest WorkerPool::sleep() {
+  MutexLock lock(mutex_);
+  // In this order: who sees that nobody searches sees one less awake.
+  awake_.fetch_sub(1, std::memory_order_seq_cst);
+  searching_.fetch_sub(1, std::memory_order_seq_cst);
+  if (!work_in_sight()) return wait_for_wake();
+  ++awake_;
+  ++searching_;
+  return Rest::woken;
+}
+
+WorkerPool::Rest WorkerPool::retire(Worker& worker) {
+  put_back(worker);
+  MutexLock lock(mutex_);
+  if (awake_ <= slots_) return Rest::none;
+  awake_.fetch_sub(1, std::memory_order_seq_cst);
+  return wait_for_wake();
+}
+
+WorkerPool::Rest WorkerPool::wait_for_wake() {
+  ++asleep_;
+  while (wakes_ == 0 && !stopping_) woken_.wait(mutex_);
+  --asleep_;
+  if (wakes_ == 0) return Rest::ended;
+  --wakes_;
+  return Rest::woken;
+}
+
+void WorkerPool::block() {
+  MutexLock lock(mutex_);
+  ++blocked_;
+  awake_.fetch_sub(1, std::memory_order_seq_cst);
+  if (threads() == blocked_ && !spawn()) {
+    --blocked_;
+    ++awake_;
+    throw Error("a wait inside an op would leave policy pool without a thread: " + std::to_string(threads()) +
+                " wait already, max_spare_threads = " + std::to_string(max_spares_));
+  }
+  lock.unlock();
+  if (work_in_sight()) rouse();
+}
+
+void WorkerPool::unblock(Patience) {
+  MutexLock lock(mutex_);
+  --blocked_;
+  ++awake_;
+}
+
+void WorkerPool::stop() {
+  std::vector<std::thread> threads;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    threads.swap(threads_);
+    woken_.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+int WorkerPool::spares() const {
+  MutexLock lock(mutex_);
+  return std::max(0, threads() - slots_);
+}
+
+}  // namespace windrow

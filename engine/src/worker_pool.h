@@ -1,0 +1,96 @@
+// The policy `pool`: worker threads, each with a ring of ready ops, that take from each other's and from those of the
+// threads that push.
+//
+// A worker that finishes an op runs one of its successors next, so that a chain stays on its core. Whoever makes an op
+// ready wakes a worker only if none is looking for work; one that finds some, and sees more, wakes the next. A worker
+// without work looks around for a while, ever less often so that the threads that push can get ahead of it, then
+// offers its core to others between its looks, then sleeps.
+#pragma once
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "ports.h"
+#include "ready_queue.h"
+#include "running_policy.h"
+#include "slots.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+class WorkerPool final : public RunningPolicy, public Slots {
+ public:
+  explicit WorkerPool(PolicyContext context);
+  ~WorkerPool() override { stop(); }
+
+  void start(LaneState& lane) override;
+  void add(OpRecord& op) override;
+  void stop() override;
+  int spares() const override;
+  bool on_worker() const override { return current_.pool == this; }
+
+  void block() override;
+  void unblock(Patience patience) override;
+
+ private:
+  struct Worker {
+    Port* port = nullptr;
+    OpRecord* next = nullptr;  ///< a successor of the op that has just finished
+    unsigned takes = 0;
+    unsigned inline_runs = 0;
+  };
+  struct Current {
+    const WorkerPool* pool = nullptr;
+    Worker* worker = nullptr;
+  };
+  static thread_local Current current_;
+
+  void serve();
+  OpRecord* take(Worker& worker);
+  OpRecord* take_prioritised(ReadyQueue& queue, std::atomic<int>& count);
+  OpRecord* take_any(Worker& worker);
+  /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
+  OpRecord* search(Worker& worker);
+  bool work_in_sight() const;
+  void put_back(Worker& worker);
+  /// An op was made ready: sees to it that somebody looks.
+  void rouse();
+  void wake_or_spawn() WINDROW_EXCLUDES(mutex_);
+  bool spawn() WINDROW_REQUIRES(mutex_);
+  enum class Rest {
+    none,
+    woken,  ///< and counted as searching
+    ended,  ///< the pool ends
+  };
+  /// A thread that searches falls asleep, unless there is work in sight.
+  Rest sleep() WINDROW_EXCLUDES(mutex_);
+  /// A thread that ran an op falls asleep, if more are awake than there are slots.
+  Rest retire(Worker& worker) WINDROW_EXCLUDES(mutex_);
+  Rest wait_for_wake() WINDROW_REQUIRES(mutex_);
+  int threads() const WINDROW_REQUIRES(mutex_) { return static_cast<int>(threads_.size()); }
+
+  const int slots_, max_spares_;
+  const std::function<void()> on_thread_start_;
+  const RunOp run_;
+  const std::function<void()> out_of_work_;
+  Ports& ports_;
+
+  alignas(64) std::atomic<int> searching_{0};  ///< of those awake
+  std::atomic<int> awake_{0};                  ///< threads that run ops, which do not wait inside, or search
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> urgent_count_{0}, background_count_{0};
+
+  alignas(64) Mutex priority_mutex_;
+  PriorityQueue urgent_ WINDROW_GUARDED_BY(priority_mutex_);      // of positive priority
+  PriorityQueue background_ WINDROW_GUARDED_BY(priority_mutex_);  // of negative priority
+
+  mutable Mutex mutex_;
+  CondVar woken_;
+  std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
+  int asleep_ WINDROW_GUARDED_BY(mutex_) = 0;
+  int wakes_ WINDROW_GUARDED_BY(mutex_) = 0;  // given to sleepers who have not seen them yet
+  int blocked_ WINDROW_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace windrow
