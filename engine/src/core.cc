@@ -15,9 +15,19 @@ namespace {
 /// While shutdown waits longer than this it says so.
 constexpr std::chrono::seconds shutdown_notice{10};
 
+/// A thread that has pushed so many ops looks how many are pending.
+constexpr int pushes_between_looks = 256;
+/// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
+/// that the ops wait for.
+constexpr std::chrono::microseconds shortest_nap{20}, longest_nap{1000};
+constexpr std::chrono::milliseconds patience_without_progress{20};
+
 EngineOptions checked(EngineOptions options) {
   if (options.workers < 1) {
     throw MisuseError("EngineOptions.workers = " + std::to_string(options.workers) + "; expected 1 or more");
+  }
+  if (options.max_pending_ops < 1) {
+    throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
@@ -101,75 +111,90 @@ LaneState& Core::lane(LaneId id) {
   return lanes_[id.index];
 }
 
-OpInfo Core::info(const PushOptions& how) {
-  OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
-  if (!how.name.text().empty()) info.name = how.name.text();
-  return info;
+const OpInfo& Core::info(Port& port, const PushOptions& how) {
+  return sites_.find(port, how, [&] {
+    OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
+    if (!how.name.text().empty()) info.name = how.name.text();
+    return info;
+  });
 }
 
 void Core::check(AccessList accesses, const OpInfo& about) const {
-  for (const Access& access : accesses) {
-    if (!access.var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
-    if (access.var.state_->owner != number) throw MisuseError(site(about) + " names a variable of another engine");
-  }
+  for (const Access& access : accesses) check(access.var, about);
 }
 
-std::size_t Core::fill(Dep::Access* room, AccessList accesses) {
-  Dep::Access* end = room;
-  for (const Access& access : accesses) {
-    ::new (end++) Dep::Access(*access.var.state_, access.var.generation_, access.kind);
-  }
-  return Dep::canonicalise({room, end});
+void Core::check(Var var, const OpInfo& about) const {
+  if (!var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
+  if (var.state_->owner != number) throw MisuseError(site(about) + " names a variable of another engine");
 }
 
-template <class Fill, class SetBody>
-void Core::submit(const OpInfo& about, int priority, std::size_t accesses, Fill&& fill, std::size_t body_bytes,
-                  SetBody&& set_body, bool retires) {
+void Core::join_others(Port& port) {
+  Port* nobody = nullptr;
+  if (several_.load(std::memory_order_acquire) || lone_.compare_exchange_strong(nobody, &port)) return;
+  const Ports::Stopped stopped(ports_);
+  several_.store(true, std::memory_order_release);
+}
+
+template <class AccessOf, class SetBody>
+inline void Core::submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
+                         std::size_t body_bytes, SetBody&& set_body, bool retires) {
   const Push push(*this);
-  const bool inside = frame_of_mine() != nullptr;
   OpRecord* op = nullptr;
   Dep::Join joined = Dep::Join::refused;
   {
-    const Entry entry(*this);
-    Port& port = entry.port();
+    const Entry entry(*this, port);
     // Ops may push to the end of the drain, and what ends with a handle may end at any time.
     const Life life = life_;
-    if (life != Life::running && !retires && !(life == Life::draining && inside)) {
+    if (life != Life::running && !retires && !(life == Life::draining && frame_of_mine() != nullptr)) {
       throw MisuseError("push of " + site(about) + " after shutdown of its engine");
     }
-    if (life != Life::stopped) start(*about.lane);
-    const OpInfo& kept = sites_.keep(port, about);
+    if (!about.lane->started.load(std::memory_order_acquire) && life != Life::stopped) start(*about.lane);
     op = records_.make(port.records, accesses, body_bytes);
-    Dep::adopt(*op, static_cast<std::uint32_t>(fill(op->access_room())), retires);
+    Dep::place(*op, accesses, access_of, retires);
     const auto prepare = [&] {
       set_body(*op);
-      op->set_info(kept);
+      op->set_info(about);
       op->priority = priority;
       op->after_end = life == Life::stopped;
-      op->set_id(next_id(port));
-      Port::add(port.entered, 1);
-      Port::add(port.pushed, 1);
+      const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
+      if (port.first_id == Port::unnumbered) port.first_id = OpId{threads_numbered_++} << (64 - OpRecord::thread_bits);
+      op->set_id(port.first_id | pushed);
+      port.pushed.store(pushed, std::memory_order_release);
     };
     const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
     joined = Dep::join(*op, entry.joiners(), prepare, drop);
     if (joined == Dep::Join::refused) refuse(about, {&op, 1}, entry);
   }
-  if (joined == Dep::Join::waiting) return;  // it may be gone already
-  ReadyList ready;
-  release(*op, ready);
-  release_all(ready);
+  if (joined == Dep::Join::ready) release(*op);  // else it may be gone already
+  if (--port.pushes_to_look == 0 && !retires) hold_back(port);
 }
 
-OpId Core::next_id(Port& port) {
-  if (!port.numbered) {
-    port.numbered = true;
-    port.number = threads_numbered_++;
+void Core::hold_back(Port& port) {
+  port.pushes_to_look = pushes_between_looks;
+  if (Running::innermost() != nullptr) return;
+  const std::uint64_t most = options.max_pending_ops;
+  Ports::Sums sums = ports_.sums();
+  if (sums.pending <= std::max(most, port.allowance)) return;
+  auto nap = shortest_nap;
+  auto last_progress = std::chrono::steady_clock::now();
+  std::uint64_t left = sums.left;
+  while (sums.pending > most / 2) {
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, longest_nap);
+    sums = ports_.sums();
+    const auto now = std::chrono::steady_clock::now();
+    if (sums.left != left) {
+      left = sums.left;
+      last_progress = now;
+    } else if (now - last_progress > patience_without_progress) {
+      port.allowance = sums.pending + most;
+      return;
+    }
   }
-  return OpId{port.number} << (64 - OpRecord::thread_bits) | (port.pushed.load(std::memory_order_relaxed) + 1);
+  port.allowance = 0;
 }
 
 void Core::start(LaneState& lane) {
-  if (lane.started.load(std::memory_order_acquire)) return;
   std::call_once(lane.starting, [&] { policy_->start(lane); });
   lane.started.store(true, std::memory_order_release);
 }
@@ -189,71 +214,71 @@ void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Ent
   throw MisuseError(site(about) + " names " + what + ", which was retired");
 }
 
-void Core::push(OpFunction function, AccessList accesses, const PushOptions& how) {
-  const OpInfo about = info(how);
-  if (!function) throw MisuseError(site(about) + " was given no function");
-  submit_function(std::move(function), accesses, about, how.priority, false);
+auto Core::access_of(AccessList accesses, const OpInfo& about) const {
+  return [this, first = accesses.begin(), &about](std::size_t i) {
+    const Access& access = first[i];
+    check(access.var, about);
+    return Dep::Access(*access.var.state_, access.var.generation_, access.kind);
+  };
 }
 
-void Core::submit_function(OpFunction function, AccessList accesses, const OpInfo& about, int priority, bool retires) {
-  check(accesses, about);
+void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how, bool retires) {
+  Port& port = ports_.mine();
+  const OpInfo& about = info(port, how);
   submit(
-      about, priority, accesses.size(), [&](Dep::Access* room) { return fill(room, accesses); },
+      port, about, how.priority, accesses.size(), access_of(accesses, about),
       function ? function.table()->bytes : 0, [&](OpRecord& op) { op.set_function(std::move(function)); }, retires);
 }
 
-void Core::push_async(AsyncFunction function, AccessList accesses, const PushOptions& how) {
-  const OpInfo about = info(how);
-  if (!function) throw MisuseError(site(about) + " was given no function");
-  check(accesses, about);
+void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
+  Port& port = ports_.mine();
+  const OpInfo& about = info(port, how);
   submit(
-      about, how.priority, accesses.size(), [&](Dep::Access* room) { return fill(room, accesses); },
-      sizeof(AsyncBody), [&](OpRecord& op) { op.set_async(std::move(function)); });
+      port, about, how.priority, accesses.size(), access_of(accesses, about), sizeof(AsyncBody),
+      [&](OpRecord& op) { op.set_async(std::move(function)); }, false);
 }
 
-std::shared_ptr<DeclaredState> Core::declare(OpFunction function, AccessList accesses, const PushOptions& how) {
-  OpInfo about = info(how);
-  if (!function) throw MisuseError(site(about) + " was given no function");
-  check(accesses, about);
+std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+  const OpInfo& about = info(ports_.mine(), how);
   std::vector<Dep::Access> canonical;
   canonical.reserve(accesses.size());
-  for (const Access& access : accesses) {
-    canonical.emplace_back(*access.var.state_, access.var.generation_, access.kind);
-  }
+  const auto access = access_of(accesses, about);
+  for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(access(i));
   canonical.resize(Dep::canonicalise(canonical));
-  return std::make_shared<DeclaredState>(
-      DeclaredState{number, std::move(function), std::move(canonical), about, how.priority});
+  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), how});
 }
 
 void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
-  OpInfo about = declared->info;
-  about.pushed_at = pushed_at;
-  const std::vector<Dep::Access>& accesses = declared->accesses;
-  const auto fill = [&](Dep::Access* room) {
-    std::uninitialized_copy(accesses.begin(), accesses.end(), room);
-    return accesses.size();
-  };
-  submit(about, declared->priority, accesses.size(), fill, sizeof declared,
-         [&](OpRecord& op) { op.set_declared(declared); });
+  Port& port = ports_.mine();
+  PushOptions how = declared->how;
+  how.pushed_at = pushed_at;
+  const Dep::Access* accesses = declared->accesses.data();
+  submit(
+      port, info(port, how), how.priority, declared->accesses.size(),
+      [=](std::size_t i) -> const Dep::Access& { return accesses[i]; }, sizeof declared,
+      [&](OpRecord& op) { op.set_declared(declared); }, false);
 }
 
-void Core::retire(Var var, OpFunction last, const PushOptions& how) {
-  OpInfo about = info(how);
-  about.run_always = true;
-  submit_function(std::move(last), {overwrite(var)}, about, how.priority, true);
+void Core::retire(Var var, OpFunction&& last, PushOptions how) {
+  how.run_always = true;
+  push(std::move(last), {overwrite(var)}, how, true);
 }
 
-void Core::heal(Var var, const PushOptions& how) {
-  submit_function(nullptr, {overwrite(var)}, info(how), how.priority, false);
-}
+void Core::heal(Var var, const PushOptions& how) { push(nullptr, {overwrite(var)}, how); }
 
-std::uint64_t Core::version(Var var, const OpInfo& about) {
-  check({read(var)}, about);
-  const Entry entry(*this);
+std::uint64_t Core::version(Var var, const PushOptions& how) {
+  Port& port = ports_.mine();
+  const OpInfo& about = info(port, how);
+  check(var, about);
+  const Entry entry(*this, port);
   if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
     throw MisuseError(site(about) + " names a variable, which was retired");
   }
   return var.state_->version.load(std::memory_order_acquire);
+}
+
+MisuseError Core::without_function(const PushOptions& how) {
+  return MisuseError(site(info(ports_.mine(), how)) + " was given no function");
 }
 
 LaneId Core::add_lane(HostLane lane) {

@@ -25,8 +25,18 @@ namespace windrow {
 /// Ready ops on their way to a policy, linked through the ops themselves.
 class ReadyList {
  public:
-  void push(Dep::Op& op);
-  OpRecord* pop();
+  void push(Dep::Op& op) {
+    op.next_ready = nullptr;
+    *end_ = &op;
+    end_ = &op.next_ready;
+  }
+  OpRecord* pop() {
+    Dep::Op* op = first_;
+    if (op == nullptr) return nullptr;
+    first_ = op->next_ready;
+    if (first_ == nullptr) end_ = &first_;
+    return static_cast<OpRecord*>(op);
+  }
 
  private:
   Dep::Op* first_ = nullptr;
@@ -41,13 +51,14 @@ class Core {
 
   // ---- front (core.cc): records are made, checked and entered ----
   Var new_var(OpName name);
-  void push(OpFunction function, AccessList accesses, const PushOptions& how);
-  void push_async(AsyncFunction function, AccessList accesses, const PushOptions& how);
-  std::shared_ptr<DeclaredState> declare(OpFunction function, AccessList accesses, const PushOptions& how);
+  void push(OpFunction&& function, AccessList accesses, const PushOptions& how, bool retires = false);
+  void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
+  std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at);
-  void retire(Var var, OpFunction last, const PushOptions& how);
+  void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
-  std::uint64_t version(Var var, const OpInfo& about);
+  std::uint64_t version(Var var, const PushOptions& how);
+  MisuseError without_function(const PushOptions& how);
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
@@ -85,25 +96,27 @@ class Core {
   };
 
   // front
-  OpInfo info(const PushOptions& how);
+  const OpInfo& info(Port& port, const PushOptions& how);
   LaneState& lane(LaneId id);
   /// Throws MisuseError for an empty or foreign variable.
   void check(AccessList accesses, const OpInfo& about) const;
-  /// Constructs the accesses, sorted and merged, and returns how many there are.
-  static std::size_t fill(Dep::Access* room, AccessList accesses);
-  /// A span in which this thread may make records and enter them. No code of users runs in it, but for the move
-  /// constructors of functions.
+  void check(Var var, const OpInfo& about) const;
+  /// As Dep::place wants them; checks each.
+  auto access_of(AccessList accesses, const OpInfo& about) const;
+  /// A span in which this thread may make records and enter them.
   class Entry;
-  /// Makes a record whose accesses `fill` constructs and whose body `set_body` sets, and enters it. Throws MisuseError
-  /// if the engine is shut down or a variable retired, Error if no thread can be started.
-  template <class Fill, class SetBody>
-  void submit(const OpInfo& about, int priority, std::size_t accesses, Fill&& fill, std::size_t body_bytes,
-              SetBody&& set_body, bool retires = false);
-  void submit_function(OpFunction function, AccessList accesses, const OpInfo& about, int priority, bool retires);
-  OpId next_id(Port& port);
+  /// This thread is not known to be the only one that enters records: sees to it that all know.
+  void join_others(Port& port);
+  /// Makes a record with the accesses that `access_of` gives and the body that `set_body` sets, and enters it. Throws
+  /// MisuseError if the engine is shut down or a variable retired, Error if no thread can be started.
+  template <class AccessOf, class SetBody>
+  void submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
+              std::size_t body_bytes, SetBody&& set_body, bool retires);
   void start(LaneState& lane);
   /// Takes back the records, which were entered nowhere, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
+  /// A thread from outside that has pushed too far ahead waits here.
+  void hold_back(Port& port);
   void set_life(Life life);
   void drain();
   void free(VarState& var);
@@ -118,6 +131,7 @@ class Core {
 
   // back
   /// The op's accesses are granted: it waits for points on the host where it must, else goes on.
+  void release(OpRecord& op);
   void release(OpRecord& op, ReadyList& ready);
   void release_all(ReadyList& ready);
   bool points_reached(OpRecord& op);
@@ -142,6 +156,9 @@ class Core {
   void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
   std::vector<FailurePtr> poisons(OpRecord& op);
   FailurePtr first_poison(OpRecord& op);
+  /// What run() does for a function on a host lane that nothing keeps from running; returns what the function throws.
+  std::exception_ptr run_plain(OpRecord& op, Slots* slots);
+  void finish_plain(OpRecord& op, Slots* slots);
   void one_less_pending(Port& port);
   void tell_if_idle();
 

@@ -82,14 +82,17 @@ Var Engine::new_var(OpName name) { return core_->new_var(name); }
 void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->retire(var, std::move(last), options); }
 
 void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
+  if (!function) throw core_->without_function(options);
   core_->push(std::move(function), accesses, options);
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
+  if (!function) throw core_->without_function(options);
   core_->push_async(std::move(function), accesses, options);
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, PushOptions options) {
+  if (!function) throw core_->without_function(options);
   DeclaredOp op;
   op.state_ = core_->declare(std::move(function), accesses, options);
   return op;

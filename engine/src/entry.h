@@ -11,15 +11,11 @@ namespace windrow {
 /// thread that comes stops it to make both take them.
 class Core::Entry {
  public:
-  explicit Entry(Core& core) : port_(core.ports_.mine()) {
+  explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
+  /// The port is the calling thread's.
+  Entry(Core& core, Port& port) : port_(port) {
     if (port_.entering) throw MisuseError("a push by the move constructor of a function that is being pushed");
-    if (core.lone_.load(std::memory_order_relaxed) != &port_ && !core.several_.load(std::memory_order_acquire)) {
-      Port* nobody = nullptr;
-      if (!core.lone_.compare_exchange_strong(nobody, &port_)) {
-        const Ports::Stopped stopped(core.ports_);
-        core.several_.store(true, std::memory_order_release);
-      }
-    }
+    if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
     port_.entry.lock();
     port_.entering = true;
     joiners_ = core.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;

@@ -14,19 +14,10 @@ std::string site(const OpInfo& info) {
          std::to_string(info.pushed_at.line()) + ")";
 }
 
-void OpRecord::set_function(OpFunction&& function) {
-  table_ = function.table();
-  if (table_ == nullptr) return;
-  function.move_to(place());
-  body_ = Body::function;
-}
-
-void OpRecord::end_body() noexcept {
-  switch (std::exchange(body_, Body::none)) {
+void OpRecord::end_other_body() noexcept {
+  switch (body_) {
     case Body::none:
-      break;
     case Body::function:
-      if (table_->destroy != nullptr) table_->destroy(place());
       break;
     case Body::async:
       std::destroy_at(&async());

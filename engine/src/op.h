@@ -38,8 +38,7 @@ struct DeclaredState {
   std::uint32_t engine;  ///< its number
   OpFunction function;
   std::vector<Dep::Access> accesses;  // canonical
-  OpInfo info;
-  int priority;
+  PushOptions how;
 };
 
 /// A point and the op that left it.
@@ -90,9 +89,6 @@ class OpRecord : public Dep::Op {
   static std::size_t bytes(std::size_t accesses, std::size_t body) {
     return sizeof(OpRecord) + accesses * sizeof(Dep::Access) + body;
   }
-  /// Room for the accesses, which are to be constructed there and then adopted.
-  Dep::Access* access_room() { return reinterpret_cast<Dep::Access*>(this + 1); }
-
   /// Its number, 0 before the op joins and from when its function has ended.
   OpId id() const { return id_.load(std::memory_order_acquire); }
   void set_id(OpId id) { id_.store(id, std::memory_order_release); }
@@ -101,7 +97,12 @@ class OpRecord : public Dep::Op {
 
   // The body, to be set once.
   Body body() const { return body_; }
-  void set_function(OpFunction&& function);
+  void set_function(OpFunction&& function) {
+    table_ = function.table();
+    if (table_ == nullptr) return;
+    function.move_to(place());
+    body_ = Body::function;
+  }
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) {
@@ -115,7 +116,15 @@ class OpRecord : public Dep::Op {
   const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
 
   /// Destroys the body, if there still is one.
-  void end_body() noexcept;
+  void end_body() noexcept {
+    if (body_ == Body::none) return;
+    if (body_ == Body::function) {
+      if (table_->destroy != nullptr) table_->destroy(place());
+    } else {
+      end_other_body();
+    }
+    body_ = Body::none;
+  }
 
   /// Waits are ops without a function.
   bool is_wait() const { return is_wait_; }
@@ -128,6 +137,7 @@ class OpRecord : public Dep::Op {
   bool after_end : 1 = false;
 
  private:
+  void end_other_body() noexcept;
   void* place() { return accesses().data() + count(); }
   template <class T>
   T& at() {

@@ -1,9 +1,10 @@
 // The descriptions of ops, one for each place of the program that pushes: kept once, so that a record needs a pointer.
 #pragma once
 
-#include <array>
-#include <deque>
-#include <unordered_map>
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
 
 #include "op.h"
 #include "ports.h"
@@ -14,25 +15,29 @@ namespace windrow {
 /// All of one engine. They stay as long as it does: places times names times lanes are few.
 class OpSites {
  public:
-  /// The kept copy of `info`. Throws std::bad_alloc.
-  const OpInfo& keep(Port& port, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
+  /// The description of what is pushed so; `describe()` makes it when it is not known yet. Throws what that throws.
+  template <class Describe>
+  const OpInfo& find(Port& port, const PushOptions& how, Describe&& describe) {
+    const SiteKey key{.pushed_at = std::bit_cast<SiteKey::Location>(how.pushed_at),
+                      .name = how.name.text().data(),
+                      .lane = how.lane,
+                      .run_always = how.run_always};
+    CachedSite& cached = port.sites[hash(key) % port.sites.size()];
+    if (cached.info == nullptr || cached.key != key) cached = {key, &keep(key, describe())};
+    return *cached.info;
+  }
 
  private:
-  struct Key {
-    std::array<std::byte, sizeof(std::source_location)> pushed_at;
-    const char* name;
-    std::size_t name_size;
-    const LaneState* lane;
-    bool run_always;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
-  };
-  static Key key_of(const OpInfo& info);
+  static std::size_t hash(const SiteKey& key) {
+    std::size_t hash = 0;
+    std::memcpy(&hash, key.pushed_at.data(), std::min(sizeof hash, key.pushed_at.size()));
+    hash = hash * 31 + reinterpret_cast<std::size_t>(key.name);
+    return hash ^ (hash >> 7) ^ key.lane.index;
+  }
+  const OpInfo& keep(const SiteKey& key, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
 
   Mutex mutex_;
-  std::unordered_map<Key, OpInfo, Hash> all_ WINDROW_GUARDED_BY(mutex_);
+  std::map<SiteKey, OpInfo> all_ WINDROW_GUARDED_BY(mutex_);  // of nodes: references stay
 };
 
 }  // namespace windrow

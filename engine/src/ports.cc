@@ -99,16 +99,18 @@ Ports::Stopped::~Stopped() {
 
 Ports::Sums Ports::sums() const {
   // What has left is counted first, so that what was pending at some moment in between is never missed.
-  std::uint64_t left = 0, entered = 0;
+  std::uint64_t waits_left = 0;
   Sums sums;
-  for (Port* port = first(); port != nullptr; port = port->next) left += port->left.load(std::memory_order_acquire);
   for (Port* port = first(); port != nullptr; port = port->next) {
-    entered += port->entered.load(std::memory_order_acquire);
-    sums.pushed += port->pushed.load(std::memory_order_acquire);
-    sums.waits += static_cast<std::uint64_t>(port->waits.load(std::memory_order_acquire));
+    waits_left += port->waits_left.load(std::memory_order_acquire);
+    sums.left += port->left.load(std::memory_order_acquire);
   }
-  sums.pending = entered - left;
-  sums.waits = std::min(sums.waits, sums.pending);  // they were counted one after the other
+  for (Port* port = first(); port != nullptr; port = port->next) {
+    sums.pushed += port->pushed.load(std::memory_order_acquire);
+    sums.waits += port->waits.load(std::memory_order_acquire);
+  }
+  sums.pending = sums.pushed + sums.waits - sums.left;
+  sums.waits = std::min(sums.waits - waits_left, sums.pending);  // they were counted one after the other
   return sums;
 }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <type_traits>
 #include <vector>
 
 #include "ready_ring.h"
@@ -24,24 +23,42 @@ struct VariableWait {
   OpId id;
 };
 
+/// By what descriptions of ops are told apart.
+struct SiteKey {
+  using Location = std::array<unsigned char, sizeof(std::source_location)>;
+  Location pushed_at;
+  const char* name;
+  LaneId lane;
+  bool run_always;
+  friend auto operator<=>(const SiteKey&, const SiteKey&) = default;
+};
+struct CachedSite {
+  SiteKey key{};
+  const OpInfo* info = nullptr;
+};
+
 /// One thread's. A port outlives its thread, and then serves the next one that comes.
 struct alignas(64) Port {
   /// Held while its thread makes a record and enters it; by another thread, to keep it from doing so.
   LockBit<StdAtomics> entry;
   /// Its thread is inside. Only that thread looks.
   bool entering = false;
-  std::uint16_t number = 0;  ///< among those that have pushed, from 0
-  bool numbered = false;
+  /// What the numbers of its ops begin with; 0 is the first thread that has pushed.
+  OpId first_id = unnumbered;
+  static constexpr OpId unnumbered = ~OpId{0};
 
   // Written by its thread alone.
-  std::atomic<std::uint64_t> pushed{0};   ///< ops that have been pushed
-  std::atomic<std::uint64_t> entered{0};  ///< records that have joined: ops and waits
-  std::atomic<std::uint64_t> left{0};     ///< records that have finished
-  std::atomic<std::int64_t> waits{0};     ///< of those that have joined, less those that have finished here
+  std::atomic<std::uint64_t> pushed{0};      ///< ops that have joined
+  std::atomic<std::uint64_t> waits{0};       ///< waits that have joined
+  std::atomic<std::uint64_t> waits_left{0};  ///< waits that have finished
+  std::atomic<std::uint64_t> left{0};        ///< ops and waits that have finished
 
   RecordPool::Cache records;
   /// The last descriptions of ops that were looked up, by a hash of what they describe.
-  std::array<const OpInfo*, 64> sites{};
+  std::array<CachedSite, 64> sites{};
+
+  int pushes_to_look = 1;  ///< until its thread looks how many ops are pending
+  std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
 
   static constexpr std::size_t most_left_behind = 16;
   std::vector<VariableWait> left_behind;
@@ -51,8 +68,7 @@ struct alignas(64) Port {
   Port* next = nullptr;  ///< fixed
   bool taken = true;     ///< by a thread; guarded by the mutex of all ports
 
-  template <class Count>
-  static void add(std::atomic<Count>& counter, std::type_identity_t<Count> more) {
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_release);
   }
 };
@@ -86,7 +102,7 @@ class Ports {
   };
 
   struct Sums {
-    std::uint64_t pushed = 0, pending = 0, waits = 0;
+    std::uint64_t pushed = 0, left = 0, pending = 0, waits = 0;
   };
   /// A sum of 0 pending was true at some moment of the call.
   Sums sums() const;

@@ -1,15 +1,8 @@
 #include "record_pool.h"
 
-#include <algorithm>
-#include <bit>
-#include <new>
+#include <utility>
 
 namespace windrow {
-
-std::size_t RecordPool::class_of(std::size_t bytes) {
-  const std::size_t lines = (bytes + line - 1) / line;
-  return lines <= small_classes ? lines - 1 : small_classes + std::bit_width((lines - 1) / small_classes) - 1;
-}
 
 std::size_t RecordPool::bytes_of(std::size_t size_class) {
   if (size_class < small_classes) return (size_class + 1) * line;
@@ -17,36 +10,6 @@ std::size_t RecordPool::bytes_of(std::size_t size_class) {
 }
 
 RecordPool::~RecordPool() = default;
-
-OpRecord* RecordPool::make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
-  const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
-  if (size_class >= classes) throw std::bad_alloc();
-  Cache::Pair& pair = cache.pairs_[size_class];
-  if (pair.loaded == nullptr || pair.loaded->count == 0) load(pair, size_class);
-  Magazine& magazine = *pair.loaded;
-  void* const slot = magazine.slots[--magazine.count];
-  if (magazine.count > 1) {
-    // The slot after next, which another core wrote last: asked for now, it is here by then.
-    const std::byte* ahead = static_cast<std::byte*>(magazine.slots[magazine.count - 2]);
-    __builtin_prefetch(ahead, 1);
-    if (size_class > 0) __builtin_prefetch(ahead + line, 1);
-    if (size_class > 1) __builtin_prefetch(ahead + 2 * line, 1);
-  }
-  auto* record = ::new (slot) OpRecord;
-  record->size_class = static_cast<std::uint8_t>(size_class);
-  return record;
-}
-
-void RecordPool::free(Cache& cache, OpRecord* record) noexcept {
-  record->end_body();
-  record->set_id(0);
-  const std::size_t size_class = record->size_class;
-  Cache::Pair& pair = cache.pairs_[size_class];
-  if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) {
-    if (!unload(pair, size_class)) return;  // kept out of use until the engine ends
-  }
-  pair.loaded->slots[pair.loaded->count++] = record;
-}
 
 void RecordPool::load(Cache::Pair& pair, std::size_t size_class) {
   std::swap(pair.loaded, pair.spare);

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "op.h"
@@ -44,9 +46,30 @@ class RecordPool {
   ~RecordPool();
 
   /// A record with room for so many accesses and a body of so many bytes. Throws std::bad_alloc.
-  OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes);
+  OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
+    const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
+    if (size_class >= classes) throw std::bad_alloc();
+    Cache::Pair& pair = cache.pairs_[size_class];
+    if (pair.loaded == nullptr || pair.loaded->count == 0) load(pair, size_class);
+    Magazine& magazine = *pair.loaded;
+    void* const slot = magazine.slots[--magazine.count];
+    // The slot after next, which another core wrote last: asked for now, it is here by then.
+    if (magazine.count > 1) prefetch(magazine.slots[magazine.count - 2], size_class);
+    auto* record = ::new (slot) OpRecord;
+    record->size_class = static_cast<std::uint8_t>(size_class);
+    return record;
+  }
   /// The record's body ends, and its memory is free for others.
-  void free(Cache& cache, OpRecord* record) noexcept;
+  void free(Cache& cache, OpRecord* record) noexcept {
+    record->end_body();
+    record->set_id(0);
+    const std::size_t size_class = record->size_class;
+    Cache::Pair& pair = cache.pairs_[size_class];
+    if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) {
+      if (!unload(pair, size_class)) return;  // kept out of use until the engine ends
+    }
+    pair.loaded->slots[pair.loaded->count++] = record;
+  }
 
   /// Calls f(record) for each slot. While it runs no record may be made. Others may be freed: what was fixed when they
   /// joined can still be read then.
@@ -73,7 +96,16 @@ class RecordPool {
     Magazine* empty = nullptr;
   };
 
-  static std::size_t class_of(std::size_t bytes);
+  static std::size_t class_of(std::size_t bytes) {
+    const std::size_t lines = (bytes + line - 1) / line;
+    return lines <= small_classes ? lines - 1 : small_classes + std::bit_width((lines - 1) / small_classes) - 1;
+  }
+  static void prefetch(const void* slot, std::size_t size_class) {
+    const auto* first = static_cast<const std::byte*>(slot);
+    __builtin_prefetch(first, 1);
+    if (size_class > 0) __builtin_prefetch(first + line, 1);
+    if (size_class > 1) __builtin_prefetch(first + 2 * line, 1);
+  }
   static std::size_t bytes_of(std::size_t size_class);
   /// Puts a magazine with a slot in it into `pair.loaded`.
   void load(Cache::Pair& pair, std::size_t size_class) WINDROW_EXCLUDES(mutex_);

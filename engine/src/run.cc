@@ -14,22 +14,15 @@ class Core::Visit {
   Core& core_;
 };
 
-void ReadyList::push(Dep::Op& op) {
-  op.next_ready = nullptr;
-  *end_ = &op;
-  end_ = &op.next_ready;
-}
-
-OpRecord* ReadyList::pop() {
-  Dep::Op* op = first_;
-  if (op == nullptr) return nullptr;
-  first_ = op->next_ready;
-  if (first_ == nullptr) end_ = &first_;
-  return static_cast<OpRecord*>(op);
-}
-
 void Core::release_all(ReadyList& ready) {
   while (OpRecord* op = ready.pop()) release(*op, ready);
+}
+
+void Core::release(OpRecord& op) {
+  if (!has_ordered_ && !op.after_end && !op.is_wait()) return policy_->add(op);
+  ReadyList ready;
+  release(op, ready);
+  release_all(ready);
 }
 
 void Core::release(OpRecord& op, ReadyList& ready) {
@@ -94,13 +87,59 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) {
   leave(op, ready, [](Dep::Access&) {});
   waiter->granted.set();
   Port& port = ports_.mine();
-  Port::add(port.waits, -1);
+  Port::add(port.waits_left, 1);
   one_less_pending(port);
 }
 
+std::exception_ptr Core::run_plain(OpRecord& op, Slots* slots) {
+  const Running frame(*this, op, slots);
+  std::exception_ptr error;
+  try {
+    OpContext context;
+    op.call(context);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  op.end_body();  // captures go before any successor runs
+  return error;
+}
+
+void Core::finish_plain(OpRecord& op, Slots* slots) {
+  Port& port = ports_.mine();
+  Dep::Op* first = nullptr;
+  Dep::Op** end = &first;
+  op.set_id(0);
+  Dep::leave(
+      op,
+      [&](Dep::Access& access) {
+        if (!access.exclusive()) return;
+        VarState& var = var_of(access);
+        var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      },
+      [&](Dep::Op& next) {
+        *end = &next;
+        end = &next.next_ready;
+      },
+      [&](OpRecord& ended) { records_.free(port.records, &ended); });
+  *end = nullptr;
+  while (first != nullptr) {
+    Dep::Op* const next = first->next_ready;
+    release(static_cast<OpRecord&>(*first));
+    first = next;
+  }
+  Port::add(port.left, 1);
+  // A worker tells when it has nothing more to do.
+  if (options.policy != Policy::pool || slots == nullptr) tell_if_idle();
+}
+
 void Core::run(OpRecord& op, Slots* slots) {
-  FailurePtr poison = first_poison(op);
   const OpInfo& info = op.info();
+  if (op.body() == OpRecord::Body::function && !op.retires() && !has_ordered_ && !failures_.any_poison()) {
+    std::exception_ptr error = run_plain(op, slots);
+    if (!error) return finish_plain(op, slots);
+    return finish(op, {.outcome = Outcome::failed, .error = std::move(error)});
+  }
+  FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
   if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, slots, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};

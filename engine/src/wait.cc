@@ -46,15 +46,19 @@ void refuse_on_ordered_lane() {
 class Core::Waits {
  public:
   Waits(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
-    std::vector<Dep::Access> sorted(accesses.size());
-    sorted.resize(fill(sorted.data(), accesses));
+    std::vector<Dep::Access> sorted;
+    for (const Access& access : accesses) {
+      core.check(access.var, about);
+      sorted.emplace_back(*access.var.state_, access.var.generation_, access.kind);
+    }
+    sorted.resize(Dep::canonicalise(sorted));
     ReadyList ready;
     {
       const Entry entry(core);
       for (const Dep::Access& access : sorted) {
         if (!take_up(access, entry)) waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
       }
-      enter(sorted, core.sites_.keep(entry.port(), about), entry, ready);
+      enter(sorted, about, entry, ready);
     }
     core.release_all(ready);
   }
@@ -99,8 +103,7 @@ class Core::Waits {
       for (std::size_t i = 0; i < accesses.size(); ++i) {
         if (waits_[i].id != 0) continue;
         OpRecord* op = ops.emplace_back(core_.records_.make(port.records, 1, sizeof waits_[i].waiter));
-        ::new (op->access_room()) Dep::Access(accesses[i]);
-        Dep::adopt(*op, 1);
+        Dep::place(*op, 1, [&](std::size_t) { return accesses[i]; });
         op->set_info(about);
         op->set_waiter(waits_[i].waiter);
         of_op.push_back(&waits_[i]);
@@ -113,8 +116,7 @@ class Core::Waits {
       of_op[i]->id = OpRecord::first_wait_id | ++core_.last_wait_id_;
       ops[i]->set_id(of_op[i]->id);
     }
-    Port::add(port.waits, static_cast<std::int64_t>(ops.size()));
-    Port::add(port.entered, ops.size());
+    Port::add(port.waits, ops.size());
     auto next = of_op.begin();
     const auto entered = [&](OpRecord& op, std::uint32_t ticket, bool granted) {
       (*next++)->ticket = ticket;
@@ -122,8 +124,7 @@ class Core::Waits {
     };
     const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
     if (Dep::join_each(ops, entry.joiners(), entered, drop)) return;
-    Port::add(port.waits, -static_cast<std::int64_t>(ops.size()));
-    Port::add(port.entered, -ops.size());
+    Port::add(port.waits, -ops.size());
     core_.tell_if_idle();  // somebody may have seen them
     core_.refuse(about, ops, entry);
   }
@@ -142,9 +143,7 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   refuse_on_ordered_lane();
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
-  const OpInfo about{.name = "wait", .pushed_at = from, .lane = host_};
-  check(accesses, about);
-  Waits waits(*this, accesses, about);
+  Waits waits(*this, accesses, info(ports_.mine(), {.name = "wait", .pushed_at = from}));
   std::vector<FailurePtr> failures;
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;

@@ -20,13 +20,13 @@ struct Record : Dep::Op {};
 /// An op, its accesses behind it, and who has been told of its end.
 class TestOp {
  public:
-  explicit TestOp(std::vector<std::pair<Dep::Var*, AccessKind>> wanted)
+  explicit TestOp(std::vector<std::pair<Dep::Var*, AccessKind>> wanted, bool retires = false)
       : memory_(sizeof(Record) + wanted.size() * sizeof(Dep::Access)), op_(::new (memory_.data()) Record) {
-    auto* first = reinterpret_cast<Dep::Access*>(op_ + 1);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      ::new (first + i) Dep::Access(*wanted[i].first, Dep::generation(*wanted[i].first, Dep::Joiners::one), wanted[i].second);
-    }
-    Dep::adopt(*op_, static_cast<std::uint32_t>(Dep::canonicalise({first, wanted.size()})));
+    const auto access_of = [&](std::size_t i) {
+      Dep::Var& var = *wanted[i].first;
+      return Dep::Access(var, Dep::generation(var, Dep::Joiners::one), wanted[i].second);
+    };
+    Dep::place(*op_, wanted.size(), access_of, retires);
   }
   TestOp(const TestOp&) = delete;
 
@@ -135,8 +135,7 @@ TEST(Dependency, AnOpIsReadyWhenItsLastVariableIs) {
 
 TEST(Dependency, NothingJoinsAfterARetireAndTheNextLifeStartsAfresh) {
   Dep::Var a, b;
-  TestOp writer({{&a, M}}), last({{&a, O}}), late({{&a, R}, {&b, M}}), old({{&a, R}});
-  Dep::adopt(*last, 1, true);
+  TestOp writer({{&a, M}}), last({{&a, O}}, true), late({{&a, R}, {&b, M}}), old({{&a, R}});
   writer.join();
   EXPECT_EQ(last.join(), Dep::Join::waiting);
   EXPECT_EQ(late.join(), Dep::Join::refused);
@@ -264,10 +263,9 @@ Costs costs(std::uint32_t reads, std::uint32_t writes, Counted::Joiners joiners)
   const auto drop = [](CountedRecord&) {};
   Costs cost;
   for (Made& each : *made) {
-    for (std::uint32_t i = 0; i < vars.size(); ++i) {
-      each.room[i] = Counted::Access(vars[i], 0, i < reads ? AccessKind::read : AccessKind::mutate);
-    }
-    Counted::adopt(each.op, reads + writes);
+    Counted::place(each.op, vars.size(), [&](std::size_t i) {
+      return Counted::Access(vars[i], 0, i < reads ? AccessKind::read : AccessKind::mutate);
+    });
     CountedAtomics::locked_instructions = 0;
     Counted::join(each.op, joiners, [] {}, drop);
     cost.join = CountedAtomics::locked_instructions;

@@ -35,6 +35,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <thread>
 
@@ -182,7 +183,7 @@ struct Dependency {
   /// How many threads may be inside of join at a time.
   enum class Joiners { one, many };
 
-  /// Sorts by variable and merges repeats, as join demands. Returns how many remain.
+  /// Sorts by variable and merges repeats. Returns how many remain.
   static std::size_t canonicalise(std::span<Access> accesses) {
     const auto before = [](const Access& a, const Access& b) { return &a.var() < &b.var(); };
     for (std::size_t i = 1; i < accesses.size(); ++i) {
@@ -193,16 +194,30 @@ struct Dependency {
     return accesses.size();
   }
 
-  /// Tells the record, behind which `count` canonical accesses lie, of them. A retiring op has one, exclusive.
-  static void adopt(Record& op, std::uint32_t count, bool retires = false) {
-    op.shape_ = count << Op::flag_bits;
-    std::uint32_t versions = 0, index = 0;
-    for (Access& access : op.accesses()) {
-      access.index_ = index++;
-      versions += access.exclusive();
+  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has one,
+  /// exclusive.
+  template <class AccessOf>
+  static void place(Record& op, std::size_t count, AccessOf&& access_of, bool retires = false) {
+    auto* const first = reinterpret_cast<Access*>(&op + 1);
+    bool sorted = true;
+    std::uint32_t versions = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      auto* access = ::new (first + i) Access(access_of(i));
+      access->index_ = i;
+      versions += access->exclusive();
+      sorted &= i == 0 || &access[-1].var() < &access->var();
     }
-    op.shape_ = count << Op::flag_bits | (versions > 1 ? Op::several_versions : 0) | (retires ? Op::retiring : 0);
-    op.pending.store(static_cast<std::int32_t>(count) + 1, std::memory_order_relaxed);
+    if (!sorted) {
+      count = canonicalise({first, count});
+      versions = 0;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        first[i].index_ = i;
+        versions += first[i].exclusive();
+      }
+    }
+    const auto kept = static_cast<std::uint32_t>(count);
+    op.shape_ = kept << Op::flag_bits | (versions > 1 ? Op::several_versions : 0) | (retires ? Op::retiring : 0);
+    op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
   /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else

@@ -65,6 +65,10 @@ struct EngineOptions {
   int workers = default_workers();
   /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
   int max_spare_threads = 256;
+  /// A thread that pushes from outside the engine's ops is held back while about so many are pending, until half of
+  /// them have finished; but not for ever where none finishes, since it may be what they wait for. Retires are not
+  /// held back.
+  std::uint64_t max_pending_ops = 8192;
   /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
   /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
   /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see

@@ -59,7 +59,7 @@ class Lane {
 struct LaneId {
   std::uint32_t engine = 0;
   std::uint32_t index = 0;
-  friend bool operator==(const LaneId&, const LaneId&) = default;
+  friend auto operator<=>(const LaneId&, const LaneId&) = default;
 };
 
 inline constexpr LaneId host_lane{};
