@@ -152,10 +152,8 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
     op = records_.make(port.records, accesses, body_bytes);
     Dep::place(*op, accesses, access_of, retires);
     const auto prepare = [&] {
+      op->begin(about, priority, life == Life::stopped);
       set_body(*op);
-      op->set_info(about);
-      op->priority = priority;
-      op->after_end = life == Life::stopped;
       const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
       if (port.first_id == Port::unnumbered) port.first_id = OpId{threads_numbered_++} << (64 - OpRecord::thread_bits);
       op->set_id(port.first_id | pushed);
@@ -226,8 +224,8 @@ void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& h
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   submit(
-      port, about, how.priority, accesses.size(), access_of(accesses, about),
-      function ? function.table()->bytes : 0, [&](OpRecord& op) { op.set_function(std::move(function)); }, retires);
+      port, about, how.priority, accesses.size(), access_of(accesses, about), function ? function.table()->bytes : 0,
+      [&](OpRecord& op) { op.set_function(std::move(function)); }, retires);
 }
 
 void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {

@@ -86,6 +86,8 @@ class OpRecord : public Dep::Op {
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
 
+  explicit OpRecord(std::uint8_t size_class_of_pool) : size_class(size_class_of_pool) {}
+
   static std::size_t bytes(std::size_t accesses, std::size_t body) {
     return sizeof(OpRecord) + accesses * sizeof(Dep::Access) + body;
   }
@@ -93,7 +95,14 @@ class OpRecord : public Dep::Op {
   OpId id() const { return id_.load(std::memory_order_acquire); }
   void set_id(OpId id) { id_.store(id, std::memory_order_release); }
   const OpInfo& info() const { return *info_; }
-  void set_info(const OpInfo& info) { info_ = &info; }
+  /// Before it joins; the record may have been another op's.
+  void begin(const OpInfo& info, int urgency, bool engine_has_ended) {
+    info_ = &info;
+    priority = urgency;
+    lost = false;
+    after_end = engine_has_ended;
+    is_wait_ = false;
+  }
 
   // The body, to be set once.
   Body body() const { return body_; }
@@ -130,11 +139,11 @@ class OpRecord : public Dep::Op {
   bool is_wait() const { return is_wait_; }
 
   int priority = 0;
-  std::uint8_t size_class = 0;  ///< of the pool
+  const std::uint8_t size_class;  ///< of the pool
   /// One of the points it waited for has failed; which one, the engine knows.
-  bool lost : 1 = false;
+  bool lost = false;
   /// The engine has ended: the op runs on the thread that pushes it.
-  bool after_end : 1 = false;
+  bool after_end = false;
 
  private:
   void end_other_body() noexcept;
@@ -153,8 +162,8 @@ class OpRecord : public Dep::Op {
     emplace<std::shared_ptr<T>>(kind, std::move(state));
   }
 
-  Body body_ = Body::none;
-  bool is_wait_ = false;
+  Body body_ : 7 = Body::none;
+  bool is_wait_ : 1 = false;
   std::atomic<OpId> id_{0};
   const OpInfo* info_ = nullptr;
   const OpFunction::Table* table_ = nullptr;

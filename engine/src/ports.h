@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -13,8 +14,8 @@
 
 namespace windrow {
 
-/// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as long as nothing joins
-/// behind it, a further wait takes it up again, so that polling adds no records.
+/// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as
+/// long as nothing joins behind it, a further wait takes it up again, so that polling adds no records.
 struct VariableWait {
   const VarState* var;
   AccessKind kind;
@@ -25,12 +26,18 @@ struct VariableWait {
 
 /// By what descriptions of ops are told apart.
 struct SiteKey {
-  using Location = std::array<unsigned char, sizeof(std::source_location)>;
-  Location pushed_at;
+  std::uint64_t pushed_at;  ///< of std::source_location, which is a pointer
   const char* name;
-  LaneId lane;
-  bool run_always;
+  std::uint64_t where;  ///< the lane, and whether the op always runs
+
+  SiteKey() = default;
+  explicit SiteKey(const PushOptions& how)
+      : pushed_at(std::bit_cast<std::uint64_t>(how.pushed_at)),
+        name(how.name.text().data()),
+        where(std::uint64_t{how.lane.engine} << 33 | std::uint64_t{how.lane.index} << 1 | how.run_always) {}
+
   friend auto operator<=>(const SiteKey&, const SiteKey&) = default;
+  std::size_t hash() const { return (pushed_at >> 3 ^ reinterpret_cast<std::uintptr_t>(name) >> 2 ^ where); }
 };
 struct CachedSite {
   SiteKey key{};
@@ -57,7 +64,7 @@ struct alignas(64) Port {
   /// The last descriptions of ops that were looked up, by a hash of what they describe.
   std::array<CachedSite, 64> sites{};
 
-  int pushes_to_look = 1;  ///< until its thread looks how many ops are pending
+  int pushes_to_look = 1;       ///< until its thread looks how many ops are pending
   std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
 
   static constexpr std::size_t most_left_behind = 16;
@@ -113,7 +120,7 @@ class Ports {
     std::uint32_t engine = 0;
     Port* port = nullptr;
   };
-  static thread_local Last last_;
+  static constinit thread_local Last last_;
 
   Port& find();
   Port& take_one();

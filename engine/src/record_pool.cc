@@ -66,7 +66,7 @@ void RecordPool::add_slab(Magazine& magazine, std::size_t size_class) {
   slabs_.push_back({std::move(memory), bytes, slot_bytes});
   for (std::size_t i = slots; i-- > 0;) {
     std::byte* const slot = first + i * slot_bytes;
-    ::new (slot) OpRecord;
+    ::new (slot) OpRecord(static_cast<std::uint8_t>(size_class));
     magazine.slots[magazine.count++] = slot;
   }
 }

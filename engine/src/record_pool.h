@@ -45,7 +45,8 @@ class RecordPool {
 
   ~RecordPool();
 
-  /// A record with room for so many accesses and a body of so many bytes. Throws std::bad_alloc.
+  /// A record without a body and number, with room for so many accesses and a body of so many bytes. Throws
+  /// std::bad_alloc.
   OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
     const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
     if (size_class >= classes) throw std::bad_alloc();
@@ -55,9 +56,7 @@ class RecordPool {
     void* const slot = magazine.slots[--magazine.count];
     // The slot after next, which another core wrote last: asked for now, it is here by then.
     if (magazine.count > 1) prefetch(magazine.slots[magazine.count - 2], size_class);
-    auto* record = ::new (slot) OpRecord;
-    record->size_class = static_cast<std::uint8_t>(size_class);
-    return record;
+    return static_cast<OpRecord*>(slot);
   }
   /// The record's body ends, and its memory is free for others.
   void free(Cache& cache, OpRecord* record) noexcept {

@@ -10,8 +10,11 @@ class Slots;
 /// One op whose function runs on this thread, or whose captures are being destroyed. Frames form a stack, since an op
 /// of one engine may push to a serial engine. Owner: the thread.
 struct Running {
-  Running(Core& engine, OpRecord& running, Slots* taken);
-  ~Running();
+  Running(Core& engine, OpRecord& running, Slots* taken)
+      : core(&engine), op(&running), slots(taken), outer(innermost_) {
+    innermost_ = this;
+  }
+  ~Running() { innermost_ = outer; }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
@@ -21,7 +24,10 @@ struct Running {
   Running* const outer;
 
   /// The innermost frame of this thread, or null.
-  static Running* innermost();
+  static Running* innermost() { return innermost_; }
+
+ private:
+  static inline constinit thread_local Running* innermost_ = nullptr;
 };
 
 }  // namespace windrow

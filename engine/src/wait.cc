@@ -17,9 +17,7 @@ constexpr int yielding_looks = 20;
 /// The entry in the wait graph of a thread's ops, while they wait.
 class Waiting {
  public:
-  Waiting(const Running* frames, OpKey key) : frames_(frames) {
-    WaitGraph::of_process().enter(frames, key);
-  }
+  Waiting(const Running* frames, OpKey key) : frames_(frames) { WaitGraph::of_process().enter(frames, key); }
   ~Waiting() { WaitGraph::of_process().leave(frames_); }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -56,7 +54,8 @@ class Core::Waits {
     {
       const Entry entry(core);
       for (const Dep::Access& access : sorted) {
-        if (!take_up(access, entry)) waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
+        if (!take_up(access, entry))
+          waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
       }
       enter(sorted, about, entry, ready);
     }
@@ -104,7 +103,7 @@ class Core::Waits {
         if (waits_[i].id != 0) continue;
         OpRecord* op = ops.emplace_back(core_.records_.make(port.records, 1, sizeof waits_[i].waiter));
         Dep::place(*op, 1, [&](std::size_t) { return accesses[i]; });
-        op->set_info(about);
+        op->begin(about, 0, false);
         op->set_waiter(waits_[i].waiter);
         of_op.push_back(&waits_[i]);
       }

@@ -26,13 +26,13 @@ class Snapshot {
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       index_.emplace(ops[i].key, i);
-      for (const PendingOp::Place& place : ops[i].places) queues_[place.var].push_back({i, place.ticket, place.exclusive});
+      for (const PendingOp::Place& place : ops[i].places)
+        queues_[place.var].push_back({i, place.ticket, place.exclusive});
     }
     for (auto& [var, queue] : queues_) {
       // Tickets wrap; those at one variable at one time are close together.
-      std::sort(queue.begin(), queue.end(), [](const Queued& a, const Queued& b) {
-        return static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
-      });
+      std::sort(queue.begin(), queue.end(),
+                [](const Queued& a, const Queued& b) { return static_cast<std::int32_t>(a.ticket - b.ticket) < 0; });
     }
   }
 

@@ -15,8 +15,10 @@ constexpr unsigned most_inline_runs = 64;
 constexpr unsigned aging_takes = 32;
 
 /// Looks around that often with growing pauses, then that often giving the core away in between.
-constexpr int spinning_looks = 16, yielding_looks = 48;
+constexpr int spinning_searches = 16, yielding_searches = 48;
 constexpr int longest_pause = 64;
+/// A worker that ran fewer ops than this before it was out of work is too close to those who push.
+constexpr unsigned short_burst = 32;
 
 void pause(int times) {
   for (int i = 0; i < times; ++i) {
@@ -181,18 +183,24 @@ bool WorkerPool::work_in_sight() const {
 
 OpRecord* WorkerPool::search(Worker& worker) {
   out_of_work_();
+  // A worker at the heels of a thread that pushes costs both a cache miss an op. So it waits the longer the less it
+  // found last time, for others to get ahead.
+  worker.pauses = worker.takes < short_burst ? std::min(2 * worker.pauses + 1, longest_pause) : worker.pauses / 2;
+  worker.takes = 0;
+  pause(worker.pauses);
   for (int look = 0;; ++look) {
     if (OpRecord* op = take_any(worker)) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < slots_ && work_in_sight()) rouse();
       return op;
     }
-    if (look < spinning_looks) {
+    if (look < spinning_searches) {
       pause(std::min(1 << std::min(look, 20), longest_pause));
-    } else if (look < spinning_looks + yielding_looks) {
+    } else if (look < spinning_searches + yielding_searches) {
       std::this_thread::yield();
     } else {
       if (sleep() == Rest::ended) return nullptr;
       look = -1;
+      worker.pauses = 0;
     }
   }
 }

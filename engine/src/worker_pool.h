@@ -37,14 +37,15 @@ class WorkerPool final : public RunningPolicy, public Slots {
   struct Worker {
     Port* port = nullptr;
     OpRecord* next = nullptr;  ///< a successor of the op that has just finished
-    unsigned takes = 0;
+    unsigned takes = 0;        ///< since it was out of work
+    int pauses = 0;            ///< when it next is
     unsigned inline_runs = 0;
   };
   struct Current {
     const WorkerPool* pool = nullptr;
     Worker* worker = nullptr;
   };
-  static thread_local Current current_;
+  static constinit thread_local Current current_;
 
   void serve();
   OpRecord* take(Worker& worker);

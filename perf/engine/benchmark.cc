@@ -66,7 +66,9 @@ class Contestant {
       return static_cast<double>(took) / rate_.a_ns;
     };
     Record record;
-    record.add("system", name_).add("pattern", pattern_.name).add("workers", static_cast<std::int64_t>(options_.workers));
+    record.add("system", name_)
+        .add("pattern", pattern_.name)
+        .add("workers", static_cast<std::int64_t>(options_.workers));
     record.add("ns_per_op", percentile(total_, 0.5)).add("p05", percentile(total_, 0.05));
     record.add("p95", percentile(total_, 0.95)).add("push_ns", percentile(push_, 0.5));
     record.add("push_p50", latency(0.5)).add("push_p999", latency(0.999)).add("rss_mb", peak_rss_mb());

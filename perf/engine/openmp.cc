@@ -18,7 +18,8 @@ class OpenMpSystem : public System {
 #pragma omp parallel num_threads(workers_)
 #pragma omp single
     times = time_pushes(
-        job, [&](std::size_t, const Task& task) { push(job.work(task), task); }, [] {
+        job, [&](std::size_t, const Task& task) { push(job.work(task), task); },
+        [] {
 #pragma omp taskwait
         });
     return times;

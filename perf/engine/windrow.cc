@@ -1,7 +1,6 @@
 // Windrow's own engine, policy pool.
-#include "windrow/engine/engine.h"
-
 #include "systems.h"
+#include "windrow/engine/engine.h"
 
 namespace windrow::perf {
 namespace {

@@ -33,7 +33,8 @@ class TestOp {
   Record& operator*() { return *op_; }
   Record* get() { return op_; }
   Dep::Join join() {
-    return Dep::join(*op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); });
+    return Dep::join(
+        *op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); });
   }
   /// Returns which of the ops became ready.
   std::vector<Record*> leave() {
@@ -199,7 +200,8 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
             }
             kept.push_back(std::move(op));
           }
-          if (Dep::join(*raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }) == Dep::Join::ready) {
+          if (Dep::join(
+                  *raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }) == Dep::Join::ready) {
             std::lock_guard lock(ready_mutex);
             ready.push_back(raw);
           }
@@ -267,7 +269,8 @@ Costs costs(std::uint32_t reads, std::uint32_t writes, Counted::Joiners joiners)
       return Counted::Access(vars[i], 0, i < reads ? AccessKind::read : AccessKind::mutate);
     });
     CountedAtomics::locked_instructions = 0;
-    Counted::join(each.op, joiners, [] {}, drop);
+    Counted::join(
+        each.op, joiners, [] {}, drop);
     cost.join = CountedAtomics::locked_instructions;
   }
   for (Made& each : *made) {

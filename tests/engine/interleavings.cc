@@ -1,7 +1,8 @@
 // The shipped dependency header under every interleaving of small programs, by Relacy.
 //
 //   interleavings                         all programs: 0 if the checker finds nothing
-//   interleavings --broken WHAT           0 if the checker objects. WHAT is acquire: loads and locks that do not acquire;
+//   interleavings --broken WHAT           0 if the checker objects. WHAT is acquire: loads and locks that do not
+//   acquire;
 //                                         order: ops that lock in opposite orders; early: a version that takes each
 //                                         read that leaves for two
 #include <cstddef>
@@ -126,7 +127,8 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   void thread(unsigned index) {
     for (Op& op : ops[index]) {
       if (!op.pushed) continue;
-      const auto joined = Dep::join(op.record, Dep::Joiners::many, [] {}, drop);
+      const auto joined = Dep::join(
+          op.record, Dep::Joiners::many, [] {}, drop);
       if (joined == Dep::Join::ready) run(op.record);
       if (joined == Dep::Join::refused) {
         ran($).fetch_add(1, rl::mo_relaxed);
@@ -200,12 +202,13 @@ bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::
 
 int check_all() {
   const auto full = rl::sched_full, bounded = rl::sched_bound;
-  const bool all = holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", full) &&
-                   holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
-                   holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
-                   holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
-                   holds<Check<Broken::nothing, 3, 1, readers_first>>("two readers and a writer, 3 switches", bounded) &&
-                   holds<Check<Broken::nothing, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
+  const bool all =
+      holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", full) &&
+      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
+      holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
+      holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
+      holds<Check<Broken::nothing, 3, 1, readers_first>>("two readers and a writer, 3 switches", bounded) &&
+      holds<Check<Broken::nothing, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
   return all ? 0 : 1;
 }
 

@@ -34,6 +34,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <span>
@@ -130,7 +131,7 @@ struct Dependency {
     Plain<Access*> link_{nullptr};
     Atomic<Word> word_{0};
     std::uint32_t ticket_ = 0;  // or the generation
-    std::uint32_t index_ = 0;  // among the op's accesses
+    std::uint32_t offset_ = 0;  // bytes from the op's record
   };
 
   class Var {
@@ -194,8 +195,8 @@ struct Dependency {
     return accesses.size();
   }
 
-  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has one,
-  /// exclusive.
+  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
+  /// one, exclusive.
   template <class AccessOf>
   static void place(Record& op, std::size_t count, AccessOf&& access_of, bool retires = false) {
     auto* const first = reinterpret_cast<Access*>(&op + 1);
@@ -203,7 +204,7 @@ struct Dependency {
     std::uint32_t versions = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
       auto* access = ::new (first + i) Access(access_of(i));
-      access->index_ = i;
+      access->offset_ = offset(i);
       versions += access->exclusive();
       sorted &= i == 0 || &access[-1].var() < &access->var();
     }
@@ -211,18 +212,19 @@ struct Dependency {
       count = canonicalise({first, count});
       versions = 0;
       for (std::uint32_t i = 0; i < count; ++i) {
-        first[i].index_ = i;
+        first[i].offset_ = offset(i);
         versions += first[i].exclusive();
       }
     }
     const auto kept = static_cast<std::uint32_t>(count);
-    op.shape_ = kept << Op::flag_bits | (versions > 1 ? Op::several_versions : 0) | (retires ? Op::retiring : 0);
+    const std::uint32_t flags = Op::several_versions * (versions > 1) | Op::retiring * retires;
+    op.shape_ = kept << Op::flag_bits | flags;
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
   /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else
-  /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op may
-  /// already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
+  /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op
+  /// may already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
   template <class Prepare, class Drop>
   static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop) {
     const std::span<Access> accesses = op.accesses();
@@ -330,9 +332,14 @@ struct Dependency {
   }
 
   /// The op of an access.
-  static Record& op_of(Access& access) { return *(reinterpret_cast<Record*>(&access - access.index_) - 1); }
+  static Record& op_of(Access& access) {
+    return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
+  }
 
  private:
+  static std::uint32_t offset(std::uint32_t i) {
+    return static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
+  }
   static bool is_open(Word word) { return (word & 1) == 0; }
   static Access* top_of(Word word) { return reinterpret_cast<Access*>(word); }
   static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }

@@ -63,7 +63,7 @@ class Function<Result(Args...)> {
     Result (*call)(void*, Args&&...);
     void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null: its bytes may be copied
     void (*destroy)(void*) noexcept;              ///< null: there is nothing to do
-    std::size_t bytes;                            ///< a multiple of 8
+    std::size_t bytes;                            ///< a multiple of 16
   };
 
   /// Null without a callable.
@@ -122,14 +122,16 @@ class Function<Result(Args...)> {
   template <class Holder>
   static constexpr Table table_of = {&call_target<Holder>, is_bytes<Holder> ? nullptr : &move_target<Holder>,
                                      ends_silently<Holder> ? nullptr : &destroy_target<Holder>,
-                                     (sizeof(typename Holder::Stored) + 7) / 8 * 8};
+                                     (sizeof(typename Holder::Stored) + 15) / 16 * 16};
 
   static void relocate(const Table& table, std::byte* from, void* to) noexcept {
     if (table.move != nullptr) {
       table.move(from, to);
     } else {
-      // Word by word: callables are small, and a call of memcpy costs more.
-      for (std::size_t at = 0; at < table.bytes; at += 8) std::memcpy(static_cast<std::byte*>(to) + at, from + at, 8);
+      // Piece by piece: callables are small, and a call of memcpy costs more.
+      std::memcpy(to, from, 16);
+      for (std::size_t at = 16; at < table.bytes; at += 16)
+        std::memcpy(static_cast<std::byte*>(to) + at, from + at, 16);
     }
   }
   void take(Function& other) noexcept {
