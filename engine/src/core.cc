@@ -352,7 +352,7 @@ std::vector<PendingOp> Core::pending_ops() {
   records_.for_each([&](OpRecord& record) {
     const OpId id = record.id();
     if (id == 0) return;
-    PendingOp& op = ops.emplace_back(PendingOp{{number, id}, record.is_wait(), &record.info(), {}});
+    PendingOp& op = ops.emplace_back(PendingOp{{number, id}, id >= OpRecord::first_wait_id, &record.info(), {}});
     for (const Dep::Access& access : record.accesses()) {
       op.places.push_back({&var_of(access), access.ticket(), access.exclusive()});
     }

@@ -101,7 +101,6 @@ class OpRecord : public Dep::Op {
     priority = urgency;
     lost = false;
     after_end = engine_has_ended;
-    is_wait_ = false;
   }
 
   // The body, to be set once.
@@ -115,7 +114,6 @@ class OpRecord : public Dep::Op {
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) {
-    is_wait_ = true;
     emplace_shared(Body::wait, std::move(waiter));
   }
 
@@ -136,7 +134,7 @@ class OpRecord : public Dep::Op {
   }
 
   /// Waits are ops without a function.
-  bool is_wait() const { return is_wait_; }
+  bool is_wait() const { return id() >= first_wait_id; }
 
   int priority = 0;
   const std::uint8_t size_class;  ///< of the pool
@@ -162,8 +160,7 @@ class OpRecord : public Dep::Op {
     emplace<std::shared_ptr<T>>(kind, std::move(state));
   }
 
-  Body body_ : 7 = Body::none;
-  bool is_wait_ : 1 = false;
+  Body body_ = Body::none;
   std::atomic<OpId> id_{0};
   const OpInfo* info_ = nullptr;
   const OpFunction::Table* table_ = nullptr;

@@ -218,6 +218,7 @@ WorkerPool::Rest WorkerPool::sleep() {
 
 WorkerPool::Rest WorkerPool::retire(Worker& worker) {
   put_back(worker);
+  out_of_work_();  // this thread may have finished the last op
   MutexLock lock(mutex_);
   if (awake_ <= slots_) return Rest::none;
   awake_.fetch_sub(1, std::memory_order_seq_cst);

@@ -241,5 +241,55 @@ TEST_P(EngineTest, StatsCountWhatHappened) {
   EXPECT_EQ(stats.waits, 1u);
 }
 
+TEST_P(EngineTest, AnOpMayTouchAThousandVariablesAndCarryMuch) {
+  Engine engine(options());
+  std::vector<Access> all;
+  for (int i = 0; i < 1000; ++i) all.push_back(i % 3 == 0 ? read(engine.new_var()) : mutate(engine.new_var()));
+  std::array<int, 500> carried{};
+  carried.back() = 7;
+  int sum = 0;
+  for (int i = 0; i < 10; ++i) engine.push([carried, &sum] { sum += carried.back(); }, all);
+  engine.wait_all();
+  EXPECT_EQ(sum, 70);
+}
+
+TEST(BackPressureTest, AThreadThatRunsAheadIsHeldBack) {
+  constexpr std::uint64_t most = 512;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = most});
+  const Var v = engine.new_var();
+  std::uint64_t worst = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    engine.push([] { std::this_thread::sleep_for(std::chrono::microseconds(1)); }, {mutate(v)});
+    if (i % 64 == 0) worst = std::max(worst, engine.stats().pending);
+  }
+  EXPECT_LT(worst, 8 * most);  // about 1.5 times as many, if the machine lets ops finish all the time
+  engine.wait_all();
+}
+
+TEST(BackPressureTest, ItIsLetGoWhenNothingFinishes) {
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 100});
+  const Var v = engine.new_var();
+  Gate gate;
+  engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(v)});
+  int count = 0;
+  for (int i = 0; i < 1000; ++i) engine.push([&] { ++count; }, {mutate(v)});
+  gate.open();  // which this thread would never reach
+  engine.wait_all();
+  EXPECT_EQ(count, 1000);
+}
+
+TEST(BackPressureTest, OpsAreNotHeldBack) {
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 10});
+  int count = 0;
+  const Var v = engine.new_var();
+  engine.push(
+      [&] {
+        for (int i = 0; i < 2000; ++i) engine.push([&] { ++count; }, {mutate(v)});
+      },
+      {});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(count, 2000);
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -316,6 +316,8 @@ TEST_P(LifecycleTest, AnEngineMayLiveAndEndInsideAnOpOfAnother) {
 TEST(EngineOptionsTest, OutOfRangeIsNamed) {
   EXPECT_EQ(error_of<MisuseError>([] { Engine engine({.workers = 0}); }),
             "EngineOptions.workers = 0; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { Engine engine({.max_pending_ops = 0}); }),
+            "EngineOptions.max_pending_ops = 0; expected 1 or more");
   EXPECT_EQ(error_of<MisuseError>([] { Engine engine({.max_spare_threads = -1}); }),
             "EngineOptions.max_spare_threads = -1; expected 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { parse_policy("fast"); }),

@@ -4,12 +4,7 @@
 // its atomics so that an interleaving checker compiles this very code, and on the record of an op, which the engine
 // extends.
 //
-// Each exclusive access makes a new version of its variable. A version lives in the access that made it, and its one
-// word tells all that happens to it:
-//   open    its op has not left yet. The word is a list of those who wait for it: the reads that joined since, and on
-//           top of them the exclusive access that makes the next version, if that has joined.
-//   closed  its op has left. The word counts the reads that have left since. Once the next exclusive access has joined,
-//           as many as had joined before it are taken off, so that the last of them brings the count to nought.
+// Each exclusive access makes a new version of its variable; versions.h shows what that is made of.
 //
 // Protocol
 //   join   takes the lock bits of all the op's variables in address order, enters each access at its variable's last
@@ -32,153 +27,23 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <span>
-#include <thread>
 
-#include "windrow/engine/var.h"
+#include "windrow/engine/versions.h"
 
 namespace windrow {
 
-/// The atomics the engine ships with. A checker supplies a class of the same shape.
-struct StdAtomics {
-  template <class T>
-  using Atomic = std::atomic<T>;
-  /// Data that the protocol hands from thread to thread.
-  template <class T>
-  using Plain = T;
-
-  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link, so a long wait means that
-  /// the holder lost its core: give ours away, then sleep.
-  static void pause(int round) {
-    if (round < 64) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    } else if (round < 128) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-};
-
-/// One bit that guards one thing. Unlocking is a plain store, which is why waiters poll instead of queueing.
-template <class Atomics>
-class LockBit {
- public:
-  void lock() {
-    // acquire: pairs with the release in unlock() of the previous holder.
-    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) Atomics::pause(round);
-  }
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  typename Atomics::template Atomic<bool> held_{false};
-};
-
-/// `Record` is derived from Op, and an op's accesses lie directly behind its record, in one piece of memory.
+/// As Versions. Members may be called by any thread, as they say.
 template <class Atomics, class Record>
 struct Dependency {
-  template <class T>
-  using Atomic = typename Atomics::template Atomic<T>;
-  template <class T>
-  using Plain = typename Atomics::template Plain<T>;
-
-  class Var;
-  class Access;
-
-  /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
-  using Word = std::uintptr_t;
-  static constexpr Word closed = 1;
-
-  /// One op's place at one variable, and the version it makes if it is exclusive.
-  class Access {
-   public:
-    Access() = default;
-    Access(Var& var, std::uint32_t generation, AccessKind kind)
-        : var_(reinterpret_cast<Word>(&var) | static_cast<Word>(kind)), ticket_(generation) {}
-    Access(const Access& other) : var_(other.var_), ticket_(other.ticket_) {}
-    Access& operator=(const Access& other) {
-      var_ = other.var_;
-      ticket_ = other.ticket_;
-      link_ = nullptr;
-      return *this;
-    }
-
-    Var& var() const { return *reinterpret_cast<Var*>(var_ & ~kind_mask); }
-    AccessKind kind() const { return static_cast<AccessKind>(var_ & kind_mask); }
-    bool exclusive() const { return kind() != AccessKind::read; }
-    /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
-    std::uint32_t ticket() const { return ticket_; }
-    /// Before: of which life of the variable the handle was.
-    std::uint32_t generation() const { return ticket_; }
-
-   private:
-    friend Dependency;
-
-    explicit Access(Word word) : word_(word) {}
-
-    static constexpr Word kind_mask = 3;
-
-    Word var_ = 0;  // and the kind, in its low bits
-    // Leads from who waits in a list to the next below; from a granted read to the version it reads; from a closed
-    // version to the next one.
-    Plain<Access*> link_{nullptr};
-    Atomic<Word> word_{0};
-    std::uint32_t ticket_ = 0;  // or the generation
-    std::uint32_t offset_ = 0;  // bytes from the op's record
-  };
-
-  class Var {
-   public:
-    Var() = default;
-    Var(const Var&) = delete;
-    Var& operator=(const Var&) = delete;
-
-   private:
-    friend Dependency;
-
-    // All belongs to whoever joins.
-    LockBit<Atomics> lock_;
-    Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
-    Plain<std::uint32_t> tickets_{0};
-
-   public:
-    /// Free for the engine.
-    std::uint32_t owner = 0;
-
-   private:
-    Plain<std::uint64_t> reads_{0};  // joined since the last version
-    Plain<Access*> last_{&genesis_};
-    Access genesis_{closed};  // the first version, which belongs to no op
-  };
-
-  /// The part of an op that dependency tracking touches.
-  class Op {
-   public:
-    std::uint32_t count() const { return shape_ >> flag_bits; }
-    std::span<Access> accesses() { return {reinterpret_cast<Access*>(static_cast<Record*>(this) + 1), count()}; }
-    /// Whether this op ends its variable's life.
-    bool retires() const { return shape_ & retiring; }
-
-    /// Grants still missing, where there is more than one access. Free for the engine while the op runs.
-    Atomic<std::int32_t> pending{0};
-
-   private:
-    friend Dependency;
-    static constexpr std::uint32_t flag_bits = 2, retiring = 1, several_versions = 2;
-
-    std::uint32_t shape_ = 0;
-
-   public:
-    /// Owner: whoever the op was given to when it became ready.
-    Op* next_ready = nullptr;
-  };
+  using Versions = windrow::Versions<Atomics, Record>;
+  using Access = typename Versions::Access;
+  using Var = typename Versions::Var;
+  using Op = typename Versions::Op;
+  using Word = typename Versions::Word;
 
   enum class Join { ready, waiting, refused };
   /// How many threads may be inside of join at a time.
@@ -325,7 +190,7 @@ struct Dependency {
   static void revive(Var& var, Joiners joiners) {
     const Locked locked(var, joiners);
     // relaxed: those who join later do so under the lock bit.
-    var.genesis_.word_.store(closed, std::memory_order_relaxed);
+    var.genesis_.word_.store(Versions::closed, std::memory_order_relaxed);
     var.last_ = &var.genesis_;
     var.reads_ = 0;
     var.generation_ = var.generation_ + 1;
@@ -414,7 +279,7 @@ struct Dependency {
     if (word != counting(static_cast<std::int64_t>(reads))) {
       last.link_ = &access;
       // acq_rel: the last read to leave finds the link, or we see what all reads did.
-      if (last.word_.fetch_sub(2 * reads, std::memory_order_acq_rel) - 2 * reads != closed) return false;
+      if (last.word_.fetch_sub(2 * reads, std::memory_order_acq_rel) - 2 * reads != Versions::closed) return false;
     }
     end_version(last, var, drop);
     return true;
@@ -425,7 +290,7 @@ struct Dependency {
     Access& version = *access.link_;
     Var& var = access.var();
     // acq_rel: whoever is last has seen what all of them did.
-    if (version.word_.fetch_add(2, std::memory_order_acq_rel) + 2 != closed) return;
+    if (version.word_.fetch_add(2, std::memory_order_acq_rel) + 2 != Versions::closed) return;
     Access& next = *version.link_;
     end_version(version, var, drop);
     grant(next, ready);
@@ -451,7 +316,8 @@ struct Dependency {
         return;
       }
       // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
-      if (access.word_.compare_exchange_strong(word, closed, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      if (access.word_.compare_exchange_strong(word, Versions::closed, std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
         grant_reads(top, access, ready);
         return;
       }

@@ -81,7 +81,8 @@ struct EngineOptions {
 
 struct PushOptions {
   OpName name;
-  /// Among ready ops the highest runs first; equal ones in the order they were pushed.
+  /// Among ready ops the highest runs first; equal ones in the order they were pushed, or with policy pool about in the
+  /// order they became ready. There, some of lower priority are let through now and then, so that none waits for ever.
   int priority = 0;
   LaneId lane = host_lane;
   /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
@@ -146,7 +147,8 @@ class Engine {
   /// Further use of the variable throws. During and after shutdown this still works; after it, `last` runs at once.
   void retire(Var var, OpFunction last = nullptr, PushOptions options = {.name = "retire"});
 
-  /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs.
+  /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs. Its move
+  /// constructor must not push.
   void push(OpFunction function, AccessList accesses, PushOptions options = {});
 
   /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op,

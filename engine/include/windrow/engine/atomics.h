@@ -1,0 +1,48 @@
+// What dependency.h is a template on, so that an interleaving checker may put its own in the place; and the lock bit
+// made of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace windrow {
+
+/// The atomics the engine ships with. A checker supplies a class of the same shape.
+struct StdAtomics {
+  template <class T>
+  using Atomic = std::atomic<T>;
+  /// Data that the protocol hands from thread to thread.
+  template <class T>
+  using Plain = T;
+
+  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link, so a long wait means that
+  /// the holder lost its core: give ours away, then sleep.
+  static void pause(int round) {
+    if (round < 64) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else if (round < 128) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+};
+
+/// One bit that guards one thing. Unlocking is a plain store, which is why waiters poll instead of queueing.
+template <class Atomics>
+class LockBit {
+ public:
+  void lock() {
+    // acquire: pairs with the release in unlock() of the previous holder.
+    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) Atomics::pause(round);
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  typename Atomics::template Atomic<bool> held_{false};
+};
+
+}  // namespace windrow

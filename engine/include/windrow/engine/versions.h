@@ -1,0 +1,123 @@
+// What dependency.h keeps: a variable's chain of versions, and an op's places in such chains.
+//
+// A version lives in the exclusive access that made it. Its one word tells all that happens to it:
+//   open    its op has not left yet. The word is a list of those who wait for it: the reads that joined since, and on
+//           top of them the exclusive access that makes the next version, if that has joined.
+//   closed  its op has left. The word counts the reads that have left since. Once the next exclusive access has joined,
+//           as many as had joined before it are taken off, so that the last of them brings the count to nought.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "windrow/engine/atomics.h"
+#include "windrow/engine/var.h"
+
+namespace windrow {
+
+template <class Atomics, class Record>
+struct Dependency;
+
+/// `Record` is derived from Op, and an op's accesses lie directly behind its record, in one piece of memory. Only
+/// Dependency writes what it declares as its own.
+template <class Atomics, class Record>
+struct Versions {
+  template <class T>
+  using Atomic = typename Atomics::template Atomic<T>;
+  template <class T>
+  using Plain = typename Atomics::template Plain<T>;
+
+  class Var;
+  class Access;
+
+  /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
+  using Word = std::uintptr_t;
+  static constexpr Word closed = 1;
+
+  /// One op's place at one variable, and the version it makes if it is exclusive.
+  class Access {
+   public:
+    Access() = default;
+    Access(Var& var, std::uint32_t generation, AccessKind kind)
+        : var_(reinterpret_cast<Word>(&var) | static_cast<Word>(kind)), ticket_(generation) {}
+    Access(const Access& other) : var_(other.var_), ticket_(other.ticket_) {}
+    Access& operator=(const Access& other) {
+      var_ = other.var_;
+      ticket_ = other.ticket_;
+      link_ = nullptr;
+      return *this;
+    }
+
+    Var& var() const { return *reinterpret_cast<Var*>(var_ & ~kind_mask); }
+    AccessKind kind() const { return static_cast<AccessKind>(var_ & kind_mask); }
+    bool exclusive() const { return kind() != AccessKind::read; }
+    /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
+    std::uint32_t ticket() const { return ticket_; }
+    /// Before: of which life of the variable the handle was.
+    std::uint32_t generation() const { return ticket_; }
+
+   private:
+    friend Var;
+    friend Dependency<Atomics, Record>;
+
+    explicit Access(Word word) : word_(word) {}
+
+    static constexpr Word kind_mask = 3;
+
+    Word var_ = 0;  // and the kind, in its low bits
+    // Leads from who waits in a list to the next below; from a granted read to the version it reads; from a closed
+    // version to the next one.
+    Plain<Access*> link_{nullptr};
+    Atomic<Word> word_{0};
+    std::uint32_t ticket_ = 0;  // or the generation
+    std::uint32_t offset_ = 0;  // bytes from the op's record
+  };
+
+  class Var {
+   public:
+    Var() = default;
+    Var(const Var&) = delete;
+    Var& operator=(const Var&) = delete;
+
+   private:
+    friend Dependency<Atomics, Record>;
+
+    // All belongs to whoever joins.
+    LockBit<Atomics> lock_;
+    Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
+    Plain<std::uint32_t> tickets_{0};
+
+   public:
+    /// Free for the engine.
+    std::uint32_t owner = 0;
+
+   private:
+    Plain<std::uint64_t> reads_{0};  // joined since the last version
+    Plain<Access*> last_{&genesis_};
+    Access genesis_{closed};  // the first version, which belongs to no op
+  };
+
+  /// The part of an op that dependency tracking touches.
+  class Op {
+   public:
+    std::uint32_t count() const { return shape_ >> flag_bits; }
+    std::span<Access> accesses() { return {reinterpret_cast<Access*>(static_cast<Record*>(this) + 1), count()}; }
+    /// Whether this op ends its variable's life.
+    bool retires() const { return shape_ & retiring; }
+
+    /// Grants still missing, where there is more than one access. Free for the engine while the op runs.
+    Atomic<std::int32_t> pending{0};
+
+   private:
+    friend Dependency<Atomics, Record>;
+    static constexpr std::uint32_t flag_bits = 2, retiring = 1, several_versions = 2;
+
+    std::uint32_t shape_ = 0;
+
+   public:
+    /// Owner: whoever the op was given to when it became ready.
+    Op* next_ready = nullptr;
+  };
+};
+
+}  // namespace windrow
