@@ -113,9 +113,7 @@ class OpRecord : public Dep::Op {
   }
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
-  void set_waiter(std::shared_ptr<Waiter> waiter) {
-    emplace_shared(Body::wait, std::move(waiter));
-  }
+  void set_waiter(std::shared_ptr<Waiter> waiter) { emplace_shared(Body::wait, std::move(waiter)); }
 
   void call(OpContext& context) { table_->call(place(), context); }
   AsyncBody& async() { return at<AsyncBody>(); }
