@@ -150,7 +150,12 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
     }
     if (!about.lane->started.load(std::memory_order_acquire) && life != Life::stopped) start(*about.lane);
     op = records_.make(port.records, accesses, body_bytes);
-    Dep::place(*op, accesses, access_of, retires);
+    try {
+      Dep::place(*op, accesses, access_of, retires);
+    } catch (...) {
+      records_.free(port.records, op);
+      throw;
+    }
     const auto prepare = [&] {
       op->begin(about, priority, life == Life::stopped);
       set_body(*op);

@@ -60,8 +60,10 @@ Port& Ports::find() {
   auto known = std::find_if(mine.taken.begin(), mine.taken.end(), [&](const auto& t) { return t.engine == engine_; });
   if (known == mine.taken.end()) {
     {
-      MutexLock lock(alive().mutex);
-      std::erase_if(mine.taken, [](const auto& t) { return !alive().ports.contains(t.engine); });
+      Alive& all = alive();
+      MutexLock lock(all.mutex);
+      const auto& engines = all.ports;
+      std::erase_if(mine.taken, [&](const auto& t) { return !engines.contains(t.engine); });
     }
     mine.taken.reserve(mine.taken.size() + 1);
     mine.taken.push_back({engine_, &take_one()});

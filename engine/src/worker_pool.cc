@@ -129,7 +129,7 @@ void WorkerPool::put_back(Worker& worker) {
 OpRecord* WorkerPool::take(Worker& worker) {
   const bool turned = ++worker.takes % aging_takes == 0;
   if (urgent_count_.load(std::memory_order_relaxed) > 0 && !turned) {
-    if (OpRecord* op = take_prioritised(urgent_, urgent_count_)) {
+    if (OpRecord* op = take_urgent()) {
       put_back(worker);
       return op;
     }
@@ -150,7 +150,7 @@ OpRecord* WorkerPool::take(Worker& worker) {
 /// In turned order.
 OpRecord* WorkerPool::take_any(Worker& worker) {
   if (background_count_.load(std::memory_order_relaxed) > 0 && worker.takes % aging_takes == 0) {
-    if (OpRecord* op = take_prioritised(background_, background_count_)) return op;
+    if (OpRecord* op = take_background()) return op;
   }
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (port == worker.port) continue;
@@ -158,17 +158,24 @@ OpRecord* WorkerPool::take_any(Worker& worker) {
   }
   if (OpRecord* op = worker.port->ready.take()) return op;
   if (urgent_count_.load(std::memory_order_seq_cst) > 0) {
-    if (OpRecord* op = take_prioritised(urgent_, urgent_count_)) return op;
+    if (OpRecord* op = take_urgent()) return op;
   }
-  if (background_count_.load(std::memory_order_seq_cst) > 0) return take_prioritised(background_, background_count_);
+  if (background_count_.load(std::memory_order_seq_cst) > 0) return take_background();
   return nullptr;
 }
 
-OpRecord* WorkerPool::take_prioritised(ReadyQueue& queue, std::atomic<int>& count) {
+OpRecord* WorkerPool::take_urgent() {
   MutexLock lock(priority_mutex_);
-  if (!queue.has_next()) return nullptr;
-  --count;
-  return &queue.take();
+  if (!urgent_.has_next()) return nullptr;
+  --urgent_count_;
+  return &urgent_.take();
+}
+
+OpRecord* WorkerPool::take_background() {
+  MutexLock lock(priority_mutex_);
+  if (!background_.has_next()) return nullptr;
+  --background_count_;
+  return &background_.take();
 }
 
 bool WorkerPool::work_in_sight() const {

@@ -49,7 +49,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
 
   void serve();
   OpRecord* take(Worker& worker);
-  OpRecord* take_prioritised(ReadyQueue& queue, std::atomic<int>& count);
+  OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
+  OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_any(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);

@@ -53,8 +53,8 @@ enum class Policy {
 Policy parse_policy(std::string_view name);
 std::string_view to_string(Policy policy);
 
-/// The number of an op. Each thread's pushes are counted from 1; the upper 16 bits tell the threads apart, and are 0 for
-/// the one that pushed first.
+/// The number of an op. Each thread's pushes are counted from 1; the upper 16 bits tell the threads apart, and are 0
+/// for the one that pushed first.
 using OpId = std::uint64_t;
 
 /// One worker for each core this process may use.

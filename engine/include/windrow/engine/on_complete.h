@@ -9,7 +9,7 @@
 namespace windrow {
 
 class Core;
-struct OpRecord;
+class OpRecord;
 
 /// Owner of the duty to complete one op. Call it once, from any thread: successors wait until then, and until the op's
 /// function has returned. The call runs no other op. A token that is destroyed uncalled fails the op, so a forgotten
