@@ -60,10 +60,12 @@ Port& Ports::find() {
   auto known = std::find_if(mine.taken.begin(), mine.taken.end(), [&](const auto& t) { return t.engine == engine_; });
   if (known == mine.taken.end()) {
     {
-      Alive& all = alive();
-      MutexLock lock(all.mutex);
-      const auto& engines = all.ports;
-      std::erase_if(mine.taken, [&](const auto& t) { return !engines.contains(t.engine); });
+      std::vector<OfThread::Taken> kept;
+      MutexLock lock(alive().mutex);
+      for (const OfThread::Taken& of : mine.taken) {
+        if (alive().ports.contains(of.engine)) kept.push_back(of);
+      }
+      mine.taken = std::move(kept);
     }
     mine.taken.reserve(mine.taken.size() + 1);
     mine.taken.push_back({engine_, &take_one()});
