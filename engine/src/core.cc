@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "capture.h"
 #include "entry.h"
 #include "slots_free.h"
 
@@ -43,29 +44,6 @@ std::uint32_t next_number() {
 
 }  // namespace
 
-/// Where ops run on the pushing thread: announces the push, and in the end runs what is ready. While that lasts, the
-/// engine may lose its owner, which an op may have captured.
-class Core::Push {
- public:
-  explicit Push(Core& core) : core_(core.options.policy == Policy::serial && !core.frame_of_mine() ? &core : nullptr) {
-    if (core_ == nullptr) return;
-    ++core_->visitors_;
-    core_->policy_->before_push();
-  }
-  ~Push() {
-    if (core_ == nullptr) return;
-    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
-    const bool nested = Running::innermost() != nullptr;
-    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
-    --core_->visitors_;
-  }
-  Push(const Push&) = delete;
-  Push& operator=(const Push&) = delete;
-
- private:
-  Core* const core_;
-};
-
 Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
@@ -76,9 +54,19 @@ Core::Core(EngineOptions given) : options(checked(std::move(given))), number(nex
   WaitGraph::of_process().add_engine(*this);
 }
 
-Core::~Core() { WaitGraph::of_process().remove_engine(*this); }
+Core::~Core() {
+  *alive_ = false;
+  WaitGraph::of_process().remove_engine(*this);
+}
 
 Var Core::new_var(OpName name) {
+  const Var var = make_var(name);
+  Port& port = ports_.mine();
+  if (port.busy == Port::Busy::capturing) port.capture->made(var);
+  return var;
+}
+
+Var Core::make_var(OpName name) {
   MutexLock lock(table_mutex_);
   const bool fresh = free_vars_.empty();
   if (fresh) {
@@ -135,6 +123,11 @@ void Core::join_others(Port& port) {
   several_.store(true, std::memory_order_release);
 }
 
+OpId Core::first_id(Port& port) {
+  if (port.first_id == Port::unnumbered) port.first_id = OpId{threads_numbered_++} << (64 - OpRecord::thread_bits);
+  return port.first_id;
+}
+
 template <class AccessOf, class SetBody>
 inline void Core::submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
                          std::size_t body_bytes, SetBody&& set_body, bool retires) {
@@ -145,9 +138,7 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
     const Entry entry(*this, port);
     // Ops may push to the end of the drain, and what ends with a handle may end at any time.
     const Life life = life_;
-    if (life != Life::running && !retires && !(life == Life::draining && frame_of_mine() != nullptr)) {
-      throw MisuseError("push of " + site(about) + " after shutdown of its engine");
-    }
+    if (life != Life::running && !retires) check_life(life, about);
     if (!about.lane->started.load(std::memory_order_acquire) && life != Life::stopped) start(*about.lane);
     op = records_.make(port.records, accesses, body_bytes);
     try {
@@ -160,8 +151,7 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
       op->begin(about, priority, life == Life::stopped);
       set_body(*op);
       const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
-      if (port.first_id == Port::unnumbered) port.first_id = OpId{threads_numbered_++} << (64 - OpRecord::thread_bits);
-      op->set_id(port.first_id | pushed);
+      op->set_id(first_id(port) | pushed);
       port.pushed.store(pushed, std::memory_order_release);
     };
     const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
@@ -169,7 +159,12 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
     if (joined == Dep::Join::refused) refuse(about, {&op, 1}, entry);
   }
   if (joined == Dep::Join::ready) release(*op);  // else it may be gone already
-  if (--port.pushes_to_look == 0 && !retires) hold_back(port);
+  if (--port.pushes_to_look <= 0 && !retires) hold_back(port);
+}
+
+void Core::check_life(Life life, const OpInfo& about) const {
+  if (life == Life::draining && frame_of_mine() != nullptr) return;
+  throw MisuseError("push of " + site(about) + " after shutdown of its engine");
 }
 
 void Core::hold_back(Port& port) {
@@ -228,6 +223,13 @@ auto Core::access_of(AccessList accesses, const OpInfo& about) const {
 void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how, bool retires) {
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
+  if (port.busy == Port::Busy::capturing) [[unlikely]] {
+    const auto op = captured(about, how.priority, accesses);
+    if (function) op->kind = OpRecord::Body::function;
+    op->function = std::move(function);
+    if (retires) op->retires = CapturedOp::Retires::foreign;
+    return port.capture->add(op);
+  }
   submit(
       port, about, how.priority, accesses.size(), access_of(accesses, about), function ? function.table()->bytes : 0,
       [&](OpRecord& op) { op.set_function(std::move(function)); }, retires);
@@ -236,6 +238,12 @@ void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& h
 void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
+  if (port.busy == Port::Busy::capturing) [[unlikely]] {
+    const auto op = captured(about, how.priority, accesses);
+    op->kind = OpRecord::Body::async;
+    op->async = std::move(function);
+    return port.capture->add(op);
+  }
   submit(
       port, about, how.priority, accesses.size(), access_of(accesses, about), sizeof(AsyncBody),
       [&](OpRecord& op) { op.set_async(std::move(function)); }, false);
@@ -255,6 +263,13 @@ void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_loca
   Port& port = ports_.mine();
   PushOptions how = declared->how;
   how.pushed_at = pushed_at;
+  if (port.busy == Port::Busy::capturing) [[unlikely]] {
+    const auto op = captured(info(port, how), how.priority, {});
+    op->kind = OpRecord::Body::declared;
+    op->declared = declared;
+    op->accesses = declared->accesses;
+    return port.capture->add(op);
+  }
   const Dep::Access* accesses = declared->accesses.data();
   submit(
       port, info(port, how), how.priority, declared->accesses.size(),
@@ -356,12 +371,13 @@ std::vector<PendingOp> Core::pending_ops() {
   const Ports::Stopped stopped(ports_);
   records_.for_each([&](OpRecord& record) {
     const OpId id = record.id();
-    if (id == 0) return;
+    if (id == 0 || id == OpRecord::gate_id) return;
     PendingOp& op = ops.emplace_back(PendingOp{{number, id}, id >= OpRecord::first_wait_id, &record.info(), {}});
     for (const Dep::Access& access : record.accesses()) {
-      op.places.push_back({&var_of(access), access.ticket(), access.exclusive()});
+      op.places.push_back({&var_of(access), access.ticket(), 0, access.exclusive()});
     }
   });
+  append_nodes(ops);
   return ops;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "capture.h"
 #include "failure.h"
 #include "lanes.h"
 #include "op.h"
@@ -29,6 +30,11 @@ class ReadyList {
     op.next_ready = nullptr;
     *end_ = &op;
     end_ = &op.next_ready;
+  }
+  bool next_is_plain_node() const {
+    if (first_ == nullptr) return false;
+    auto& op = *static_cast<OpRecord*>(first_);
+    return op.body() == OpRecord::Body::node && op.node().node->function != nullptr;
   }
   OpRecord* pop() {
     Dep::Op* op = first_;
@@ -70,6 +76,17 @@ class Core {
   const RunningPolicy& policy() const { return *policy_; }
   Running* frame_of_mine() const;
 
+  // ---- graphs (launch.cc) ----
+  std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
+  void append(GraphState& graph, const std::function<void()>& body);
+  void launch(GraphState& graph, std::source_location from);
+  static bool is(const Var& var, const Dep::Access& access) { return var.state_ == &access.var(); }
+  static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
+  /// The only handle of the variable that is of use from now on.
+  Var take_over(const Var& var);
+  /// What retires the variable at its own end, if the engine still is there.
+  std::shared_ptr<const void> retire_at_end_of_life(const Var& var);
+
   // ---- waiting (wait.cc) ----
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);
   bool wait_all(Deadline deadline);
@@ -96,6 +113,12 @@ class Core {
   };
 
   // front
+  Var make_var(OpName name);
+  /// Throws MisuseError if the engine, which does not just run, takes no ops of this thread.
+  void check_life(Life life, const OpInfo& about) const;
+  /// Of the ops that this thread pushes, before their count.
+  OpId first_id(Port& port);
+  std::shared_ptr<CapturedOp> captured(const OpInfo& about, int priority, AccessList accesses);
   const OpInfo& info(Port& port, const PushOptions& how);
   LaneState& lane(LaneId id);
   /// Throws MisuseError for an empty or foreign variable.
@@ -129,6 +152,27 @@ class Core {
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
 
+  // graphs
+  void enter(Launch& launch, const OpInfo& about, Port& port);
+  void join_gates(Launch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
+  /// The launch's ops count as pushed from here on.
+  void number_nodes(Launch& launch, Port& port);
+  void unlist(Launch& launch);
+  /// Its place at a variable is granted.
+  void open_gate(OpRecord& gate, ReadyList& ready);
+  /// One less that the gate waits for before it leaves.
+  void leave_gate(Launch& launch, std::uint32_t index, ReadyList& ready);
+  void begin_roots(Launch& launch);
+  /// Takes the op of a launch out of that; its successors that are ready go to `ready`.
+  void leave_node(OpRecord& op, ReadyList& ready);
+  static void grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready);
+  void end_part(Launch& launch);
+  void run_nodes(OpRecord& first, Slots* slots);
+  std::exception_ptr call_node(OpRecord& op, Slots* slots);
+  /// Returns an op to go on with on this thread, if any.
+  OpRecord* finish_node(OpRecord& op, Slots* slots, bool may_go_on);
+  void append_nodes(std::vector<PendingOp>& ops);
+
   // back
   /// The op's accesses are granted: it waits for points on the host where it must, else goes on.
   void release(OpRecord& op);
@@ -140,6 +184,9 @@ class Core {
   void dispatch(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready);
   void issue_waits(OpRecord& op);
+  /// run() of any op, whatever may keep it from running.
+  void run_with_care(OpRecord& op, Slots* slots);
+  void invoke_node(OpRecord& op, const FailurePtr& poison);
   void run_async(OpRecord& op, Slots* slots, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
@@ -185,6 +232,10 @@ class Core {
   /// Threads that wait for it. Changed and read by read-modify-write only: of a thread that comes to wait and one that
   /// has finished an op, the later one sees what the earlier one did.
   std::atomic<int> idle_waiters_{0};
+
+  Mutex launches_mutex_;
+  Launch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;  // under way
+  const std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
 

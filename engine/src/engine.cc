@@ -104,6 +104,12 @@ void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   core_->push(declared.state_, pushed_at);
 }
 
+Graph Engine::capture(const std::function<void()>& body, OpName name) {
+  Graph graph;
+  graph.state_ = core_->capture(body, name);
+  return graph;
+}
+
 void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)}, std::nullopt, from); }
 
 void Engine::wait(AccessList accesses, std::source_location from) { core_->wait(accesses, std::nullopt, from); }

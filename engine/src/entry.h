@@ -1,7 +1,8 @@
-// A span in which a thread may make records and enter them.
+// The spans of a push: in which its thread may make records and enter them, and after which ready ops may run on it.
 #pragma once
 
 #include "core.h"
+#include "running.h"
 
 namespace windrow {
 
@@ -13,15 +14,15 @@ class Core::Entry {
  public:
   explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
   /// The port is the calling thread's.
-  Entry(Core& core, Port& port) : port_(port) {
-    if (port_.entering) throw MisuseError("a push by the move constructor of a function that is being pushed");
+  Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
+    if (before_ == Port::Busy::entering) refuse_reentry();
     if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
     port_.entry.lock();
-    port_.entering = true;
+    port_.busy = Port::Busy::entering;
     joiners_ = core.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;
   }
   ~Entry() {
-    port_.entering = false;
+    port_.busy = before_;
     port_.entry.unlock();
   }
   Entry(const Entry&) = delete;
@@ -31,8 +32,36 @@ class Core::Entry {
   Dep::Joiners joiners() const { return joiners_; }
 
  private:
+  [[noreturn]] static void refuse_reentry() {
+    throw MisuseError("a push by the move constructor of a function that is being pushed");
+  }
+
   Port& port_;
+  const Port::Busy before_;
   Dep::Joiners joiners_;
+};
+
+/// Where ops run on the pushing thread: announces the push, and in the end runs what is ready. While that lasts, the
+/// engine may lose its owner, which an op may have captured.
+class Core::Push {
+ public:
+  explicit Push(Core& core) : core_(core.options.policy == Policy::serial && !core.frame_of_mine() ? &core : nullptr) {
+    if (core_ == nullptr) return;
+    ++core_->visitors_;
+    core_->policy_->before_push();
+  }
+  ~Push() {
+    if (core_ == nullptr) return;
+    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
+    const bool nested = Running::innermost() != nullptr;
+    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    --core_->visitors_;
+  }
+  Push(const Push&) = delete;
+  Push& operator=(const Push&) = delete;
+
+ private:
+  Core* const core_;
 };
 
 }  // namespace windrow

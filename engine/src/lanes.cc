@@ -42,7 +42,7 @@ FailurePtr LaneState::failure(FailureLog& log, const std::exception_ptr& error) 
 }
 
 void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKind)>& f) {
-  for (Dep::Access& access : op.accesses()) {
+  for (Dep::Access& access : op.touches()) {
     std::vector<Mark> marks;
     {
       std::lock_guard lock(var_of(access).residue_lock);
@@ -56,7 +56,7 @@ void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKin
 }
 
 void reserve_marks(OpRecord& op, std::size_t lanes) {
-  for (Dep::Access& access : op.accesses()) {
+  for (Dep::Access& access : op.touches()) {
     auto fresh = std::make_unique<Residue>();
     std::lock_guard lock(var_of(access).residue_lock);
     auto& residue = var_of(access).residue;

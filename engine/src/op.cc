@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "launch.h"
+
 namespace windrow {
 
 // The accesses lie behind the record, and the body behind them, aligned as any type may ask for.
@@ -18,9 +20,12 @@ void OpRecord::end_other_body() noexcept {
   switch (body_) {
     case Body::none:
     case Body::function:
+    case Body::gate:
       break;
+    case Body::node:
+      return;
     case Body::async:
-      std::destroy_at(&async());
+      std::destroy_at(&at<AsyncBody>());
       break;
     case Body::declared:
       std::destroy_at(&at<std::shared_ptr<DeclaredState>>());
@@ -29,6 +34,15 @@ void OpRecord::end_other_body() noexcept {
       std::destroy_at(&at<std::shared_ptr<Waiter>>());
       break;
   }
+  body_ = Body::none;
 }
+
+bool OpRecord::is_async_node() { return node().node->op->kind == Body::async; }
+
+AsyncBody& OpRecord::async_of_node() { return node().launch->async(node().node->number); }
+
+std::span<Dep::Access> OpRecord::touches_of_node() { return node().node->op->accesses; }
+
+bool OpRecord::node_ends_variable() { return node().node->op->retires != CapturedOp::Retires::nothing; }
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 // The records behind the interface: one for each pushed op, one for each variable.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -17,7 +18,9 @@
 namespace windrow {
 
 class LaneState;
+class Launch;
 class OpRecord;
+struct PlanNode;
 
 using Dep = Dependency<StdAtomics, OpRecord>;
 
@@ -76,15 +79,29 @@ struct AsyncBody {
   std::atomic<int> parts{2};
 };
 
+/// Which op of which launch a record is.
+struct NodePlace {
+  Launch* launch;
+  const PlanNode* node;
+};
+
+/// Which place of a launch at a variable a record is.
+struct GatePlace {
+  Launch* launch;
+  std::uint32_t gate;
+};
+
 /// One pushed op, in one piece of memory: the record, its accesses, its body. Made by a RecordPool; owned by whoever
 /// makes it until it has joined, and by the engine from then on.
 class OpRecord : public Dep::Op {
  public:
-  enum class Body : std::uint8_t { none, function, async, declared, wait };
+  enum class Body : std::uint8_t { none, function, async, declared, wait, node, gate };
   /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
   static constexpr int thread_bits = 16;
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
+  /// Of all gates of launches, which are like waits.
+  static constexpr OpId gate_id = ~OpId{0};
 
   explicit OpRecord(std::uint8_t size_class_of_pool) : size_class(size_class_of_pool) {}
 
@@ -114,22 +131,42 @@ class OpRecord : public Dep::Op {
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) { emplace_shared(Body::wait, std::move(waiter)); }
+  void set_node(NodePlace place) { emplace<NodePlace>(Body::node, place); }
+  void set_gate(GatePlace place) { emplace<GatePlace>(Body::gate, place); }
 
   void call(OpContext& context) { table_->call(place(), context); }
-  AsyncBody& async() { return at<AsyncBody>(); }
+  bool is_async() { return body_ == Body::async || (body_ == Body::node && is_async_node()); }
+  AsyncBody& async() { return body_ == Body::async ? at<AsyncBody>() : async_of_node(); }
   DeclaredState& declared() { return *at<std::shared_ptr<DeclaredState>>(); }
   const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
+  const NodePlace& node() { return at<NodePlace>(); }
+  const GatePlace& gate() { return at<GatePlace>(); }
 
-  /// Destroys the body, if there still is one.
+  /// What it touches. That of a node lies with the graph.
+  std::span<Dep::Access> touches() { return body_ == Body::node ? touches_of_node() : accesses(); }
+  /// Whether it ends a variable's life, if only until a graph's next launch.
+  bool ends_variable() { return retires() || (body_ == Body::node && node_ends_variable()); }
+
+  /// Destroys the body, if there still is one; but that of a node, which stays for the next launch.
   void end_body() noexcept {
     if (body_ == Body::none) return;
-    if (body_ == Body::function) {
-      if (table_->destroy != nullptr) table_->destroy(place());
-    } else {
-      end_other_body();
-    }
+    if (body_ != Body::function) return end_other_body();
+    if (table_->destroy != nullptr) table_->destroy(place());
     body_ = Body::none;
   }
+
+  /// A node of a launch is ready: it gets its number, and loses it with the next launch only.
+  void begin_node(OpId id) {
+    pending.store(0, std::memory_order_relaxed);
+    set_id(id);
+  }
+  /// A node has finished, and awaits its predecessors again, as many as `awaits`.
+  void end_node(std::uint32_t awaits) {
+    lost = false;
+    pending.store(static_cast<std::int32_t>(std::max(awaits, 1U)), std::memory_order_relaxed);
+  }
+  /// Whether the node has finished in the launch in which that is its number. Any thread.
+  bool has_finished(OpId number) const { return id() == number && pending.load(std::memory_order_relaxed) > 0; }
 
   /// Waits are ops without a function.
   bool is_wait() const { return id() >= first_wait_id; }
@@ -143,6 +180,10 @@ class OpRecord : public Dep::Op {
 
  private:
   void end_other_body() noexcept;
+  bool is_async_node();
+  AsyncBody& async_of_node();
+  std::span<Dep::Access> touches_of_node();
+  bool node_ends_variable();
   void* place() { return accesses().data() + count(); }
   template <class T>
   T& at() {

@@ -14,6 +14,8 @@
 
 namespace windrow {
 
+class Capture;
+
 /// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as
 /// long as nothing joins behind it, a further wait takes it up again, so that polling adds no records.
 struct VariableWait {
@@ -48,8 +50,10 @@ struct CachedSite {
 struct alignas(64) Port {
   /// Held while its thread makes a record and enters it; by another thread, to keep it from doing so.
   LockBit<StdAtomics> entry;
-  /// Its thread is inside. Only that thread looks.
-  bool entering = false;
+  /// What its thread is in the middle of. Only that thread looks.
+  enum class Busy : std::uint8_t { no, entering, capturing };
+  Busy busy = Busy::no;
+  Capture* capture = nullptr;  ///< while it captures
   /// What the numbers of its ops begin with; 0 is the first thread that has pushed.
   OpId first_id = unnumbered;
   static constexpr OpId unnumbered = ~OpId{0};

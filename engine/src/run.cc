@@ -26,7 +26,9 @@ void Core::release(OpRecord& op) {
 }
 
 void Core::release(OpRecord& op, ReadyList& ready) {
-  if (op.is_wait()) {
+  if (op.body() == OpRecord::Body::gate) {
+    open_gate(op, ready);
+  } else if (op.is_wait()) {
     end_wait(op, ready);
   } else if (!has_ordered_ || points_reached(op)) {
     dispatch(op);
@@ -133,15 +135,20 @@ void Core::finish_plain(OpRecord& op, Slots* slots) {
 }
 
 void Core::run(OpRecord& op, Slots* slots) {
-  const OpInfo& info = op.info();
   if (op.body() == OpRecord::Body::function && !op.retires() && !has_ordered_ && !failures_.any_poison()) {
     std::exception_ptr error = run_plain(op, slots);
     if (!error) return finish_plain(op, slots);
     return finish(op, {.outcome = Outcome::failed, .error = std::move(error)});
   }
+  if (op.body() == OpRecord::Body::node) return run_nodes(op, slots);
+  run_with_care(op, slots);
+}
+
+void Core::run_with_care(OpRecord& op, Slots* slots) {
+  const OpInfo& info = op.info();
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
-  if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, slots, std::move(poison));
+  if (op.is_async() && !skipped) return run_async(op, slots, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
   {
     const Running frame(*this, op, slots);
@@ -190,8 +197,12 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
       case OpRecord::Body::async:
         op.async().function(OnComplete(*this, op));
         break;
+      case OpRecord::Body::node:
+        invoke_node(op, poison);
+        break;
       case OpRecord::Body::none:
       case OpRecord::Body::wait:
+      case OpRecord::Body::gate:
         break;
     }
   } catch (...) {
@@ -240,6 +251,10 @@ Mark Core::leave_point(OpRecord& op) { return {op.info().lane->record(), op.id()
 
 template <class Settle>
 void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
+  if (op.body() == OpRecord::Body::node) {
+    for (Dep::Access& access : op.touches()) settle(access);
+    return leave_node(op, ready);
+  }
   RecordPool::Cache& cache = ports_.mine().records;
   Dep::leave(
       op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records_.free(cache, &ended); });
@@ -260,7 +275,7 @@ void Core::finish(OpRecord& op, const Ending& ending) {
   ReadyList ready;
   {
     const FailureLog::Hold hold(failure);
-    op.set_id(0);
+    if (op.body() != OpRecord::Body::node) op.set_id(0);
     leave(op, ready, [&](Dep::Access& access) { settle_access(op, access, ending, failure); });
   }
   if (ended != nullptr) free(*ended);
@@ -282,7 +297,7 @@ void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending
     if (outcome == Outcome::ran && access.kind() == AccessKind::overwrite) failures_.clear(var);
   }
   if (has_ordered_) settle_marks(op, access, ending);
-  if (op.retires()) {
+  if (op.ends_variable()) {
     failures_.clear(var);
     var.residue.reset();
     var.version.store(0, std::memory_order_release);
@@ -310,7 +325,7 @@ std::vector<FailurePtr> Core::poisons(OpRecord& op) {
 
 FailurePtr Core::first_poison(OpRecord& op) {
   if (failures_.any_poison()) {
-    for (const Dep::Access& access : op.accesses()) {
+    for (const Dep::Access& access : op.touches()) {
       const FailurePtr& poison = var_of(access).poison;
       if (poison && access.kind() != AccessKind::overwrite) return poison;
     }

@@ -23,6 +23,9 @@ class RunningPolicy {
   /// Whether this thread will call `out_of_work` when it has no op any more.
   virtual bool on_worker() const { return false; }
 
+  /// Whether ops of positive priority are ready, which a thread that would go on by itself has to let go first.
+  virtual bool has_urgent() const { return false; }
+
   virtual int spares() const = 0;
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }

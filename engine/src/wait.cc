@@ -36,6 +36,10 @@ void refuse_on_ordered_lane() {
   }
 }
 
+void refuse_in_capture(const Port& port) {
+  if (port.busy == Port::Busy::capturing) throw MisuseError("a wait inside a capture, where nothing runs");
+}
+
 }  // namespace
 
 /// The records of one call of wait: one for each variable, all entered at one instant. Each leaves its queue when it is
@@ -140,6 +144,7 @@ Running* Core::frame_of_mine() const {
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   refuse_on_ordered_lane();
+  refuse_in_capture(ports_.mine());
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
   Waits waits(*this, accesses, info(ports_.mine(), {.name = "wait", .pushed_at = from}));
@@ -184,6 +189,7 @@ bool Core::wait_for_points(Waiter& waiter, Deadline deadline) {
 
 bool Core::wait_all(Deadline deadline) {
   refuse_on_ordered_lane();
+  refuse_in_capture(ports_.mine());
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +
                       "' would wait for that op itself; wait for variables instead");

@@ -16,7 +16,7 @@ class Snapshot {
  public:
   struct Queued {
     std::size_t op;
-    std::uint32_t ticket;
+    std::uint32_t ticket, within;
     bool exclusive;
   };
 
@@ -27,12 +27,13 @@ class Snapshot {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       index_.emplace(ops[i].key, i);
       for (const PendingOp::Place& place : ops[i].places)
-        queues_[place.var].push_back({i, place.ticket, place.exclusive});
+        queues_[place.var].push_back({i, place.ticket, place.within, place.exclusive});
     }
     for (auto& [var, queue] : queues_) {
       // Tickets wrap; those at one variable at one time are close together.
-      std::sort(queue.begin(), queue.end(),
-                [](const Queued& a, const Queued& b) { return static_cast<std::int32_t>(a.ticket - b.ticket) < 0; });
+      std::sort(queue.begin(), queue.end(), [](const Queued& a, const Queued& b) {
+        return a.ticket == b.ticket ? a.within < b.within : static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
+      });
     }
   }
 

@@ -34,6 +34,7 @@ struct PendingOp {
   struct Place {
     VarState* var;
     std::uint32_t ticket;  ///< of two places at one variable the one with the lower ticket comes first
+    std::uint32_t within;  ///< of those with one ticket, which only ops of one launch share, the one with the lower
     bool exclusive;
   };
   OpKey key;

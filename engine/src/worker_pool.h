@@ -29,6 +29,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void stop() override;
   int spares() const override;
   bool on_worker() const override { return current_.pool == this; }
+  bool has_urgent() const override { return urgent_count_.load(std::memory_order_relaxed) > 0; }
 
   void block() override;
   void unblock(Patience patience) override;

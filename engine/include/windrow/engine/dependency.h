@@ -119,25 +119,29 @@ struct Dependency {
     return before == granted + 1 ? Join::ready : Join::waiting;
   }
 
-  /// Enters ops of one access each, on different variables and in address order, at one instant. `entered(op, ticket,
-  /// ready)` is called for each with its place at the variable; one that is not ready may already be gone. False, and
-  /// none has entered, if one of the variables is retired.
+  /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
+  /// they are given in. `entered(op, ticket, ready)` is called for each with its place at the variable; one that is not
+  /// ready may already be gone. False, and none has entered, if one of the variables is retired.
   template <class Entered, class Drop>
   static bool join_each(std::span<Record* const> ops, Joiners joiners, Entered&& entered, Drop&& drop) {
-    const auto only = [](Record* op) -> Access& { return op->accesses().front(); };
+    const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
     const bool many = joiners == Joiners::many;
-    if (many) {
-      for (Record* op : ops) only(op).var().lock_.lock();
+    bool stale = false;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (many && (i == 0 || var_of(i - 1) != var_of(i))) var_of(i)->lock_.lock();
+      stale |= is_stale(ops[i]->accesses().front());
     }
-    const bool stale = std::any_of(ops.begin(), ops.end(), [&](Record* op) { return is_stale(only(op)); });
-    for (Record* op : ops) {
-      Var& var = only(op).var();
-      const std::uint32_t ticket = var.tickets_;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      Var& var = *var_of(i);
+      const bool last = i + 1 == ops.size() || var_of(i + 1) != &var;
       if (!stale) {
-        const bool ready = enter(only(op), drop);
-        entered(*op, ticket, ready);
+        const std::uint32_t ticket = var.tickets_;
+        if (ops[i]->retires()) var.generation_ = var.generation_ + 1;
+        const bool ready = enter(ops[i]->accesses().front(), drop);
+        entered(*ops[i], ticket, ready);
       }
-      if (many) var.lock_.unlock();  // after all are locked, the first to be let go may be: nobody gets in between
+      // After all are locked, the first to be let go may be: nobody gets in between.
+      if (many && last) var.lock_.unlock();
     }
     return !stale;
   }
@@ -194,6 +198,12 @@ struct Dependency {
     var.last_ = &var.genesis_;
     var.reads_ = 0;
     var.generation_ = var.generation_ + 1;
+  }
+
+  /// From now on, only handles of a new generation may join the variable.
+  static void renew(Var& var, Joiners joiners) {
+    const Locked locked(var, joiners);
+    var.generation_ = var.generation_ + 2;
   }
 
   /// The op of an access.

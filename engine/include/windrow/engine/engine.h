@@ -33,6 +33,7 @@
 
 #include "windrow/engine/error.h"
 #include "windrow/engine/function.h"
+#include "windrow/engine/graph.h"
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/op_name.h"
@@ -160,6 +161,12 @@ class Engine {
   /// time if all its accesses are reads; its function must allow that.
   DeclaredOp declare(OpFunction function, AccessList accesses, PushOptions options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
+
+  /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. A variable
+  /// that is made and retired in it belongs to the graph from then on: its life begins anew with each launch, and the
+  /// handle is of no use elsewhere. Waits in it, and a capture in it, throw MisuseError. What `body` throws is passed
+  /// on, and nothing is kept.
+  Graph capture(const std::function<void()>& body, OpName name = {});
 
   /// Returns when the caller may do to the variables what the accesses say, all that was pushed before being done.
   /// Throws OpError if one that is read or mutated is poisoned.

@@ -1,0 +1,320 @@
+// Graphs in the core: ops are captured; launches enter, run and leave.
+#include "launch.h"
+
+#include <algorithm>
+
+#include "capture.h"
+#include "core.h"
+#include "entry.h"
+
+namespace windrow {
+namespace {
+
+/// A thread goes on by itself with what it has made ready so often, before that goes through the policy.
+constexpr unsigned most_runs_in_a_row = 64;
+
+const OpInfo end_of_graph{.name = "the end of a graph"};
+
+struct OwnVariable {
+  ~OwnVariable() {
+    if (!*alive) return;
+    try {
+      core->retire(var, nullptr, {.name = "retire"});
+    } catch (const std::exception&) {
+      // For want of memory: the variable stays until the engine ends.
+    }
+  }
+
+  std::shared_ptr<std::atomic<bool>> alive;
+  Core* core;
+  Var var;
+};
+
+}  // namespace
+
+// ---- capture ----
+
+std::shared_ptr<CapturedOp> Core::captured(const OpInfo& about, int priority, AccessList accesses) {
+  auto op = std::make_shared<CapturedOp>();
+  op->info = &about;
+  op->priority = priority;
+  const auto access = access_of(accesses, about);
+  for (std::size_t i = 0; i < accesses.size(); ++i) op->accesses.push_back(access(i));
+  return op;
+}
+
+std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
+  auto graph = std::make_shared<GraphState>(*this, name.text().empty() ? "graph" : name.text());
+  append(*graph, body);
+  return graph;
+}
+
+void Core::append(GraphState& graph, const std::function<void()>& body) {
+  if (!body) throw MisuseError("capture was given no function");
+  Capture capture(*this, ports_.mine());
+  body();
+  capture.finish(graph);
+}
+
+Var Core::take_over(const Var& var) {
+  const Entry entry(*this);
+  Dep::renew(*var.state_, entry.joiners());
+  return Var(var.state_, Dep::generation(*var.state_, entry.joiners()));
+}
+
+std::shared_ptr<const void> Core::retire_at_end_of_life(const Var& var) {
+  return std::make_shared<OwnVariable>(alive_, this, var);
+}
+
+// ---- launch ----
+
+void Core::launch(GraphState& graph, std::source_location from) {
+  Port& port = ports_.mine();
+  if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
+  std::shared_ptr<Plan> plan;
+  {
+    MutexLock lock(graph.mutex);
+    plan = graph.plan;
+  }
+  if (plan->size() == 0) return;
+  for (LaneState* lane : plan->lanes()) {
+    if (!lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*lane);
+  }
+  const auto size = static_cast<std::int64_t>(plan->size());
+  {
+    const Push push(*this);
+    Launch& launch = plan->take();
+    launch.keeps = std::move(plan);
+    try {
+      enter(launch, about, port);
+    } catch (...) {
+      const std::shared_ptr<Plan> kept = std::move(launch.keeps);
+      kept->give_back(launch);
+      throw;
+    }
+    begin_roots(launch);
+  }
+  port.pushes_to_look = static_cast<int>(std::max<std::int64_t>(0, port.pushes_to_look - size));
+  if (port.pushes_to_look == 0) hold_back(port);
+}
+
+void Core::enter(Launch& launch, const OpInfo& about, Port& port) {
+  ReadyList ready;
+  {
+    const Entry entry(*this, port);
+    const Life life = life_;
+    if (life != Life::running) check_life(life, about);
+    join_gates(launch, about, entry, ready);
+  }
+  release_all(ready);
+}
+
+void Core::join_gates(Launch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
+  Port& port = entry.port();
+  const Plan& plan = launch.plan();
+  std::vector<OpRecord*> records;
+  records.reserve(plan.gates().size());
+  try {
+    for (const PlanGate& gate : plan.gates()) {
+      OpRecord* record = records.emplace_back(records_.make(port.records, 1, sizeof(GatePlace)));
+      Dep::place(
+          *record, 1, [&](std::size_t) { return gate.access; }, gate.retires);
+      record->begin(about, 0, false);
+      record->set_gate({&launch, static_cast<std::uint32_t>(records.size() - 1)});
+    }
+  } catch (...) {
+    for (OpRecord* record : records) records_.free(port.records, record);
+    throw;
+  }
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    records[i]->set_id(OpRecord::gate_id);
+    launch.gates()[i].record = records[i];
+  }
+  number_nodes(launch, port);
+  auto next = launch.gates().begin();
+  const auto entered = [&](OpRecord& record, std::uint32_t ticket, bool granted) {
+    (*next++).ticket = ticket;
+    if (granted) ready.push(record);
+  };
+  const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+  if (Dep::join_each(records, entry.joiners(), entered, drop)) return;
+  unlist(launch);
+  Port::add(port.pushed, -plan.size());
+  tell_if_idle();  // somebody may have seen them
+  refuse(about, records, entry);
+}
+
+void Core::number_nodes(Launch& launch, Port& port) {
+  const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed);
+  launch.first_id = first_id(port) | (pushed + 1);
+  launch.to_come.store(launch.plan().ends() + 1, std::memory_order_relaxed);
+  {
+    MutexLock lock(launches_mutex_);
+    launch.previous = nullptr;
+    launch.next = launches_;
+    if (launches_ != nullptr) launches_->previous = &launch;
+    launches_ = &launch;
+  }
+  Port::add(port.pushed, launch.plan().size());
+}
+
+void Core::unlist(Launch& launch) {
+  MutexLock lock(launches_mutex_);
+  (launch.previous != nullptr ? launch.previous->next : launches_) = launch.next;
+  if (launch.next != nullptr) launch.next->previous = launch.previous;
+}
+
+void Core::begin_roots(Launch& launch) {
+  ReadyList ready;
+  for (const std::uint32_t root : launch.plan().roots()) {
+    OpRecord& op = launch.record(root);
+    op.begin_node(launch.first_id + root);
+    ready.push(op);
+  }
+  release_all(ready);
+  end_part(launch);
+}
+
+void Core::grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready) {
+  OpRecord& op = launch.record(successor.node);
+  // acq_rel: what every predecessor wrote is visible to whoever runs the op.
+  if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  op.begin_node(launch.first_id + successor.node);
+  ready.push(op);
+}
+
+void Core::open_gate(OpRecord& gate, ReadyList& ready) {
+  const auto [launch, index] = gate.gate();
+  const PlanGate& plan = launch->plan().gates()[index];
+  if (plan.counts_its_grant) return leave_gate(*launch, index, ready);
+  // After the last of these the launch may be gone.
+  const std::span<const std::uint32_t> opens = plan.opens;
+  const std::span<const PlanNode> nodes = launch->plan().nodes();
+  for (const std::uint32_t node : opens) grant(*launch, {node, nodes[node].awaits == 1}, ready);
+}
+
+void Core::leave_gate(Launch& launch, std::uint32_t index, ReadyList& ready) {
+  Launch::Gate& gate = launch.gates()[index];
+  if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const PlanGate& plan = launch.plan().gates()[index];
+  gate.departures.store(plan.departures, std::memory_order_relaxed);
+  OpRecord& record = *gate.record;
+  VarState* const ended = plan.retires ? &var_of(plan.access) : nullptr;
+  record.end_body();
+  record.set_id(0);
+  leave(record, ready, [](Dep::Access&) {});
+  if (ended != nullptr) free(*ended);
+  end_part(launch);
+}
+
+void Core::leave_node(OpRecord& op, ReadyList& ready) {
+  const auto [launch, node] = op.node();
+  op.end_node(node->awaits);
+  for (std::uint32_t i = 0; i < node->gate_count; ++i) leave_gate(*launch, node->gates_to_leave[i], ready);
+  // After the last of these the launch may be gone.
+  const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
+  if (successors.empty()) return end_part(*launch);
+  for (const PlanNode::Successor successor : successors) grant(*launch, successor, ready);
+}
+
+void Core::end_part(Launch& launch) {
+  if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  unlist(launch);
+  std::shared_ptr<Plan> plan = std::move(launch.keeps);
+  plan->give_back(launch);
+  OpRecord end(0);
+  end.begin(end_of_graph, 0, false);
+  const Running frame(*this, end, nullptr);  // captures may go with the plan
+  plan.reset();
+}
+
+// ---- run ----
+
+void Core::run_nodes(OpRecord& first, Slots* slots) {
+  OpRecord* op = &first;
+  for (unsigned runs = 1; op != nullptr; ++runs) {
+    const PlanNode& node = *op->node().node;
+    if (node.function == nullptr || has_ordered_ || failures_.any_poison()) return run_with_care(*op, slots);
+    if (std::exception_ptr error = call_node(*op, slots)) {
+      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error)});
+    }
+    op = finish_node(*op, slots, runs < most_runs_in_a_row);
+  }
+}
+
+std::exception_ptr Core::call_node(OpRecord& op, Slots* slots) {
+  const Running frame(*this, op, slots);
+  try {
+    OpContext context;
+    (*op.node().node->function)(context);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+OpRecord* Core::finish_node(OpRecord& op, Slots* slots, bool may_go_on) {
+  const PlanNode& node = *op.node().node;
+  for (std::uint32_t i = 0; i < node.written_count; ++i) {
+    std::atomic<std::uint64_t>& version = node.written[i]->version;
+    version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  ReadyList ready;
+  leave_node(op, ready);
+  OpRecord* next = nullptr;
+  const bool on_pool = options.policy == Policy::pool && slots != nullptr;
+  if (on_pool && may_go_on && ready.next_is_plain_node() && !has_ordered_ && !policy_->has_urgent()) next = ready.pop();
+  release_all(ready);
+  Port& port = ports_.mine();
+  Port::add(port.left, 1);
+  if (!on_pool) tell_if_idle();
+  return next;
+}
+
+void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
+  CapturedOp& captured = *op.node().node->op;
+  if (captured.kind == OpRecord::Body::async) {
+    op.async().parts.store(2, std::memory_order_relaxed);
+    captured.async(OnComplete(*this, op));
+  } else if (OpFunction& function = *captured.callable()) {
+    OpContext context;
+    context.failure_ = poison;
+    function(context);
+  }
+}
+
+void Core::append_nodes(std::vector<PendingOp>& ops) {
+  MutexLock lock(launches_mutex_);
+  for (Launch* launch = launches_; launch != nullptr; launch = launch->next) {
+    const Plan& plan = launch->plan();
+    for (const PlanNode& node : plan.nodes()) {
+      const OpId id = launch->first_id + node.number;
+      if (launch->record(node.number).has_finished(id)) continue;
+      PendingOp& op = ops.emplace_back(PendingOp{{number, id}, false, node.op->info, {}});
+      const std::span<const std::uint32_t> gates = plan.gates_of(node);
+      for (std::size_t i = 0; i < gates.size(); ++i) {
+        const Dep::Access& access = node.op->accesses[i];
+        op.places.push_back({&var_of(access), launch->gates()[gates[i]].ticket, node.number + 1, access.exclusive()});
+      }
+    }
+  }
+}
+
+// ---- Graph ----
+
+GraphState& Graph::state() const {
+  if (state_ == nullptr) throw MisuseError("an empty Graph; make it with Engine::capture");
+  return *state_;
+}
+
+void Graph::launch(std::source_location from) const { state().core.launch(state(), from); }
+
+void Graph::append(const std::function<void()>& body) const { state().core.append(state(), body); }
+
+std::size_t Graph::size() const {
+  MutexLock lock(state().mutex);
+  return state_->plan->size();
+}
+
+}  // namespace windrow

@@ -1,0 +1,55 @@
+// One launch of a graph: a record for each of its ops, and what counts them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan.h"
+
+namespace windrow {
+
+/// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
+/// so a launch costs its gates and nothing for each op.
+class Launch {
+ public:
+  struct Gate {
+    OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
+    std::uint32_t ticket = 0;
+    std::atomic<std::uint32_t> departures{0};
+  };
+
+  /// Throws std::bad_alloc.
+  explicit Launch(const Plan& plan);
+  ~Launch();
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
+  std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
+  const Plan& plan() const { return plan_; }
+  AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
+
+  /// Of the op with number 0.
+  OpId first_id = 0;
+  /// Keeps the plan while the launch is under way.
+  std::shared_ptr<Plan> keeps;
+  /// Ends that are still to come, and one for the thread that launches.
+  std::atomic<std::int32_t> to_come{0};
+  /// Of all launches under way; guarded by the core's mutex.
+  Launch *next = nullptr, *previous = nullptr;
+
+ private:
+  static constexpr std::size_t record_bytes = 64;
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(64)); }
+  };
+
+  const Plan& plan_;
+  std::unique_ptr<std::byte, Free> records_;
+  std::unique_ptr<Gate[]> gates_;
+  std::vector<std::unique_ptr<AsyncBody>> asyncs_;  // by node; empty if there are none
+};
+
+}  // namespace windrow
