@@ -58,8 +58,8 @@ struct Awaited {
 /// may be gone first.
 struct Waiter {
   Signal granted;
-  // Written before `granted`:
-  std::vector<FailurePtr> failures;
+  // Written before `granted`, in room made before the wait was entered:
+  FailurePtr failure;
   std::vector<Awaited> points;  ///< what the thread still has to wait for
 };
 
@@ -74,6 +74,8 @@ struct AsyncBody {
   std::exception_ptr outcome;
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
+  /// Both have come, on a thread that has no memory for a port: one of the engine's finishes the op.
+  bool left_to_engine = false;
 };
 
 /// One pushed op, in one piece of memory: the record, its accesses, its body. Made by a RecordPool; owned by whoever
