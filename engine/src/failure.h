@@ -74,7 +74,7 @@ class FailureLog {
 
   const std::uint32_t number_;
   const std::shared_ptr<RootFailure> undescribed_;  // in no list
-  std::atomic<std::int64_t> poisoned_{0};  // variables
+  std::atomic<std::int64_t> poisoned_{0};           // variables
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

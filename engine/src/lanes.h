@@ -69,8 +69,8 @@ void for_each_mark(OpRecord& op, F&& f) {
 /// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
-/// The op, which was issued on an ordered lane, leaves its mark; but none where there was no room to be made, since then
-/// it was not issued. The variable's residue_lock is held.
+/// The op, which was issued on an ordered lane, leaves its mark; but none where there was no room to be made, since
+/// then it was not issued. The variable's residue_lock is held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
 
 /// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.

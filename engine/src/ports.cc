@@ -68,8 +68,9 @@ Port& Ports::find() {
   if (known == mine.taken.end()) {
     {
       MutexLock lock(alive().mutex);
-      const auto& ports = alive().ports;
-      std::erase_if(mine.taken, [&](const OfThread::Taken& of) { return !ports.contains(of.engine); });
+      for (auto of = mine.taken.begin(); of != mine.taken.end();) {
+        of = alive().ports.contains(of->engine) ? of + 1 : mine.taken.erase(of);
+      }
     }
     mine.taken.reserve(mine.taken.size() + 1);
     mine.taken.push_back({engine_, &take_one()});

@@ -18,8 +18,8 @@ class ReadyRing {
  public:
   ReadyRing() { grow(nullptr, 0, 0); }
 
-  /// Owner only. False, and nothing has changed, if it must grow and there is no memory. The write is sequentially consistent: either who goes
-  /// to sleep sees the op, or this thread sees afterwards that somebody sleeps.
+  /// Owner only. False, and nothing has changed, if it must grow and there is no memory. The write is sequentially
+  /// consistent: either who goes to sleep sees the op, or this thread sees afterwards that somebody sleeps.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     const std::uint64_t head = head_.load(std::memory_order_acquire);

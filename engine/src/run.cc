@@ -92,8 +92,7 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   waiter->failure = first_poison(op);
   if (has_ordered_) {
     // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
-    for_each_mark(
-        op, [&](const Mark& mark, Dep::Access& access) { waiter->points.push_back({mark, access.kind()}); });
+    for_each_mark(op, [&](const Mark& mark, Dep::Access& access) { waiter->points.push_back({mark, access.kind()}); });
   }
   op.end_body();
   op.set_id(0);

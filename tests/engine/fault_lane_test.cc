@@ -1,8 +1,9 @@
 // Memory that is refused while ops run on lanes and wait for their points.
+#include <array>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 #include "tests/engine/fault_trial.h"
@@ -114,16 +115,16 @@ class LaneFault : public ::testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LaneFault,
-    ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device, Policy::chaos),
-                       ::testing::Values(Where::any_thread, Where::this_thread),
-                       ::testing::Values(Lasts::once, Lasts::from_then_on)),
-    [](const auto& test) {
-      const auto& [policy, where, lasts] = test.param;
-      return std::string(to_string(policy)) + (where == Where::any_thread ? "_any_thread" : "_this_thread") +
-             (lasts == Lasts::once ? "_once" : "_from_then_on");
-    });
+INSTANTIATE_TEST_SUITE_P(All, LaneFault,
+                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
+                                                              Policy::chaos),
+                                            ::testing::Values(Where::any_thread, Where::this_thread),
+                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
+                         [](const auto& instance) {
+                           return fault_name(
+                               std::get<Policy>(instance.param),
+                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
+                         });
 
 TEST_P(LaneFault, WhileOpsRunOnLanes) {
   with_each_fault(plan(), [](const faults::Plan& plan) {

@@ -16,15 +16,13 @@ namespace {
 using faults::Lasts;
 using faults::Where;
 
-const Setup setups[] = {{Policy::serial, 1}, {Policy::pool, 2}, {Policy::per_device, 1}, {Policy::chaos, 2}};
-
-using Case = std::tuple<Setup, Where, Lasts>;
+using Case = std::tuple<Policy, Where, Lasts>;
 
 class Fault : public ::testing::TestWithParam<Case> {
  protected:
   static EngineOptions options() {
-    const Setup& setup = std::get<Setup>(GetParam());
-    return {.policy = setup.policy, .workers = setup.workers};
+    const auto policy = std::get<Policy>(GetParam());
+    return {.policy = policy, .workers = policy == Policy::per_device ? 1 : 2};
   }
   static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
 
@@ -33,17 +31,16 @@ class Fault : public ::testing::TestWithParam<Case> {
   }
 };
 
-std::string name_of(const ::testing::TestParamInfo<Case>& info) {
-  const auto& [setup, where, lasts] = info.param;
-  return std::string(to_string(setup.policy)) + (where == Where::any_thread ? "_any_thread" : "_this_thread") +
-         (lasts == Lasts::once ? "_once" : "_from_then_on");
-}
-
 INSTANTIATE_TEST_SUITE_P(All, Fault,
-                         ::testing::Combine(::testing::ValuesIn(setups),
+                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
+                                                              Policy::chaos),
                                             ::testing::Values(Where::any_thread, Where::this_thread),
                                             ::testing::Values(Lasts::once, Lasts::from_then_on)),
-                         name_of);
+                         [](const auto& instance) {
+                           return fault_name(
+                               std::get<Policy>(instance.param),
+                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
+                         });
 
 TEST_P(Fault, WhileAnEngineIsMade) {
   with_each_fault(plan(), [](const faults::Plan& plan) {
@@ -84,9 +81,9 @@ TEST_P(Fault, WhileOpsArePushed) {
       trial.push({read(vars[0])}, {.name = "background", .priority = -1});
       trial.push(std::span<const Access>(all));
       const std::array<char, 300> large{};
-      trial.accepted +=
-          attempt([&] { trial.engine.push([&trial, large, held = Captured()] { trial.ran += 1 + large[0]; },
-                                          {mutate(vars[2])}); });
+      trial.accepted += attempt([&] {
+        trial.engine.push([&trial, large, held = Captured()] { trial.ran += 1 + large[0]; }, {mutate(vars[2])});
+      });
     }
   });
 }
@@ -110,8 +107,8 @@ TEST_P(Fault, WhileManyOpsBecomeReady) {
         trial.engine.push(
             [&trial, all, priority] {
               ++trial.ran;
-              for (int i = 0; i < 600; ++i) trial.push({read(all)}, {.priority = priority});
-              for (int i = 0; i < 300; ++i) trial.push({}, {.priority = priority});
+              for (int i = 0; i < 300; ++i) trial.push({read(all)}, {.priority = priority});
+              for (int i = 0; i < 280; ++i) trial.push({}, {.priority = priority});
             },
             {mutate(all)});
       });
@@ -202,9 +199,8 @@ TEST_P(Fault, WhileATokenIsDropped) {
 TEST_P(Fault, WhileOpsFailNoFailureIsForgotten) {
   try_program([](Trial& trial) {
     const Var x = trial.new_var(), y = trial.new_var(), z = trial.new_var();
-    const bool failed = attempt([&] {
-      trial.engine.push([held = Captured()] { throw std::runtime_error("planned to fail"); }, {mutate(x)});
-    });
+    const bool failed = attempt(
+        [&] { trial.engine.push([held = Captured()] { throw std::runtime_error("planned to fail"); }, {mutate(x)}); });
     const bool skipped = attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}); });
     trial.push({read(y), mutate(z)}, {.run_always = true});
     const auto expect_poison = [&](Var var) {

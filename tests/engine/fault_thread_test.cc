@@ -43,7 +43,7 @@ TEST_P(ThreadFault, WithEachSpareThreadRefusedWaitsInsideOpsEndOrThrow) {
     Engine engine(options());
     std::array<Var, 4> vars;
     for (Var& var : vars) var = engine.new_var();
-    std::atomic<int> ran{0}, refused{0};
+    std::atomic<int> ran{0};
     {
       const faults::ThreadsRefused others(threads);
       for (std::size_t i = 0; i < vars.size(); ++i) {
@@ -51,7 +51,7 @@ TEST_P(ThreadFault, WithEachSpareThreadRefusedWaitsInsideOpsEndOrThrow) {
             [&] {
               const Var inner = engine.new_var();
               engine.push([&] { ++ran; }, {mutate(inner)});
-              if (!attempt([&] { engine.wait(inner); })) ++refused;
+              attempt([&] { engine.wait(inner); });
               engine.retire(inner);
             },
             {mutate(vars[i])});
@@ -59,7 +59,6 @@ TEST_P(ThreadFault, WithEachSpareThreadRefusedWaitsInsideOpsEndOrThrow) {
       EXPECT_TRUE(engine.wait_all_for(patience));
     }
     EXPECT_EQ(ran, 4);
-    if (threads >= 5 && GetParam().workers == 1) EXPECT_EQ(refused, 0);
     expect_it_works(engine);
   }
 }

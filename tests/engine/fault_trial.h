@@ -17,8 +17,8 @@ namespace windrow::testing {
 /// Counts itself, so that captures which were not destroyed are seen.
 class Captured {
  public:
-  Captured() { ++alive_; }
-  Captured(const Captured&) { ++alive_; }
+  Captured() noexcept { ++alive_; }
+  Captured(const Captured&) noexcept { ++alive_; }
   ~Captured() { --alive_; }
   Captured& operator=(const Captured&) = default;
   static int alive() { return alive_; }
@@ -54,6 +54,12 @@ struct Trial {
     return var;
   }
 };
+
+/// Of a test with this policy and such faults.
+inline std::string fault_name(Policy policy, const faults::Plan& plan) {
+  return std::string(to_string(policy)) + (plan.where == faults::Where::any_thread ? "_any_thread" : "_this_thread") +
+         (plan.lasts == faults::Lasts::once ? "_once" : "_from_then_on");
+}
 
 /// With an engine that has had its fault and now has memory again.
 inline void expect_it_works(Engine& engine) {
