@@ -23,7 +23,7 @@ Outcome run_with_undeclared_read(EngineOptions options) {
   for (int i = 0; i < steps; ++i) {
     engine.push([&, i] { shared = 3 * shared + static_cast<std::uint64_t>(i); }, {mutate(shared_var)});
     if (i == careless) {
-      engine.push([&] { elsewhere += shared; }, {mutate(other)});  // and read(shared_var)
+      engine.push([&] { elsewhere += shared; }, {read(sum_var), mutate(other)});  // and read(shared_var)
     } else {
       engine.push([&] { sum += shared; }, {read(shared_var), mutate(sum_var)});
     }

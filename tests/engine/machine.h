@@ -136,9 +136,10 @@ class Machine {
     }
   }
 
+  /// With growing limits: an op that polls takes its worker's place again each time.
   static void poll(Engine& engine, Var var) {
-    while (!engine.wait_for({read(var)}, std::chrono::microseconds(20))) {
-    }
+    auto limit = std::chrono::microseconds(20);
+    while (!engine.wait_for({read(var)}, limit)) limit *= 2;
   }
 
   /// Does the work in an op of its own, and waits for it.
