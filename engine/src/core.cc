@@ -13,9 +13,6 @@
 namespace windrow {
 namespace {
 
-/// While shutdown waits longer than this it says so.
-constexpr std::chrono::seconds shutdown_notice{10};
-
 /// A thread that has pushed so many ops looks how many are pending.
 constexpr int pushes_between_looks = 256;
 /// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
@@ -47,6 +44,7 @@ std::uint32_t next_number() {
 Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
+  host_->core = this;
   policy_ = make_policy({.options = options,
                          .ports = ports_,
                          .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },
@@ -95,8 +93,22 @@ void Core::free(VarState& var) {
 LaneState& Core::lane(LaneId id) {
   if (id == host_lane) return *host_;
   if (id.engine != number) throw MisuseError("PushOptions.lane names a lane of another engine");
+  return lane_at(id.index);
+}
+
+LaneState& Core::lane_at(std::size_t index) {
   MutexLock lock(table_mutex_);
-  return lanes_[id.index];
+  return lanes_[index];
+}
+
+std::size_t Core::lanes() {
+  MutexLock lock(table_mutex_);
+  return lanes_.size();
+}
+
+LaneId Core::keep(LaneState& lane) {
+  lane.core = this;
+  return lane.id;
 }
 
 const OpInfo& Core::info(Port& port, const PushOptions& how) {
@@ -134,12 +146,12 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
   const Push push(*this);
   OpRecord* op = nullptr;
   Dep::Join joined = Dep::Join::refused;
+  if (!about.lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*about.lane);
   {
     const Entry entry(*this, port);
     // Ops may push to the end of the drain, and what ends with a handle may end at any time.
     const Life life = life_;
     if (life != Life::running && !retires) check_life(life, about);
-    if (!about.lane->started.load(std::memory_order_acquire) && life != Life::stopped) start(*about.lane);
     op = records_.make(port.records, accesses, body_bytes);
     try {
       Dep::place(*op, accesses, access_of, retires);
@@ -236,6 +248,7 @@ void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& h
 }
 
 void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
+  policy_->expect_callbacks();
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   if (port.busy == Port::Busy::capturing) [[unlikely]] {
@@ -306,8 +319,7 @@ LaneId Core::add_lane(HostLane lane) {
   }
   MutexLock lock(table_mutex_);
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  lanes_.emplace_back(id, std::move(lane));
-  return id;
+  return keep(lanes_.emplace_back(id, std::move(lane)));
 }
 
 LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
@@ -318,7 +330,7 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
     if (known.ordered == lane) throw MisuseError("lane '" + about.name + "' was added to this engine before");
   }
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  lanes_.emplace_back(id, std::move(about), std::move(lane));
+  keep(lanes_.emplace_back(id, std::move(about), std::move(lane)));
   has_ordered_ = true;
   return id;
 }
@@ -348,9 +360,9 @@ void Core::drain() {
   while (!wait_until_idle(std::chrono::steady_clock::now() + shutdown_notice)) {
     spdlog::warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
   }
-  std::vector<FailurePtr> failures;
-  while (!wait_until_lanes_reached(std::chrono::steady_clock::now() + shutdown_notice, failures)) {
-    spdlog::warn("windrow: shutdown still waits for a lane");
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const Point last = lane_at(i).last()) reach(last);
   }
 }
 

@@ -49,6 +49,9 @@ class ReadyList {
   Dep::Op** end_ = &first_;
 };
 
+/// While something waits longer than this to the end of an engine, it says so.
+inline constexpr std::chrono::seconds shutdown_notice{10};
+
 class Core {
  public:
   explicit Core(EngineOptions options);
@@ -93,9 +96,18 @@ class Core {
 
   // ---- back (run.cc): records run and finish ----
   /// `slots` is null only for what runs after shutdown.
-  void run(OpRecord& op, Slots* slots);
+  void run(OpRecord& op, Slots* slots) noexcept;
   /// The OnComplete of an async op was called, or dropped.
-  void complete(OpRecord& op, std::exception_ptr outcome);
+  void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
+  /// The outcome of an op whose OnComplete was dropped; made beforehand, since dropping must not fail.
+  const std::exception_ptr& dropped() const { return dropped_; }
+  /// An op that awaits a point before its access, and the op that left the point.
+  struct PointAwaited {
+    OpRecord& op;
+    AccessKind kind;
+    const OpInfo& left_by;
+  };
+  void point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept;
 
   const EngineOptions options;
   /// Distinguishes this engine from all others of the process, also from those gone.
@@ -121,6 +133,9 @@ class Core {
   std::shared_ptr<CapturedOp> captured(const OpInfo& about, int priority, AccessList accesses);
   const OpInfo& info(Port& port, const PushOptions& how);
   LaneState& lane(LaneId id);
+  LaneState& lane_at(std::size_t index);
+  std::size_t lanes();
+  LaneId keep(LaneState& lane);
   /// Throws MisuseError for an empty or foreign variable.
   void check(AccessList accesses, const OpInfo& about) const;
   void check(Var var, const OpInfo& about) const;
@@ -147,10 +162,12 @@ class Core {
   // waiting
   class Waits;
   bool wait_long(Waiter& waiter, OpKey key, Deadline deadline);
-  bool wait_for_points(Waiter& waiter, Deadline deadline);
+  bool wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures);
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
+  /// Waits for the point to the end, and needs no memory.
+  static void reach(Point point) noexcept;
 
   // graphs
   void enter(Launch& launch, const OpInfo& about, Port& port);
@@ -173,16 +190,15 @@ class Core {
   OpRecord* finish_node(OpRecord& op, Slots* slots, bool may_go_on);
   void append_nodes(std::vector<PendingOp>& ops);
 
-  // back
+  // back: what is granted goes on and what has run is finished, with or without memory
   /// The op's accesses are granted: it waits for points on the host where it must, else goes on.
-  void release(OpRecord& op);
-  void release(OpRecord& op, ReadyList& ready);
-  void release_all(ReadyList& ready);
+  void release(OpRecord& op) noexcept;
+  void release(OpRecord& op, ReadyList& ready) noexcept;
+  void release_all(ReadyList& ready) noexcept;
   bool points_reached(OpRecord& op);
-  FailurePtr lost(const Mark& mark, const std::exception_ptr& error);
-  void point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error);
+  FailurePtr lost(const OpInfo& of, const std::exception_ptr& error) noexcept;
   void dispatch(OpRecord& op);
-  void end_wait(OpRecord& op, ReadyList& ready);
+  void end_wait(OpRecord& op, ReadyList& ready) noexcept;
   void issue_waits(OpRecord& op);
   /// run() of any op, whatever may keep it from running.
   void run_with_care(OpRecord& op, Slots* slots);
@@ -197,15 +213,14 @@ class Core {
   /// Takes the op out of its variables' chains. It may be gone then.
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
-  void finish(OpRecord& op, const Ending& ending);
+  void finish(OpRecord& op, const Ending& ending) noexcept;
   /// What finishing does to one variable, to which the op still has access.
   void settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure);
   void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
-  std::vector<FailurePtr> poisons(OpRecord& op);
   FailurePtr first_poison(OpRecord& op);
   /// What run() does for a function on a host lane that nothing keeps from running; returns what the function throws.
   std::exception_ptr run_plain(OpRecord& op, Slots* slots);
-  void finish_plain(OpRecord& op, Slots* slots);
+  void finish_plain(OpRecord& op, Slots* slots) noexcept;
   void one_less_pending(Port& port);
   void tell_if_idle();
 
@@ -215,6 +230,8 @@ class Core {
   class Push;
 
   FailureLog failures_{number};
+  const std::exception_ptr dropped_ =
+      std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};
@@ -245,7 +262,7 @@ class Core {
   std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
 
   Mutex point_mutex_;
-  /// Of ops marked as lost, the first failed point among those they waited for.
+  /// Of ops marked as lost, the first failed point among those they waited for; none if there was no memory for it.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
   LaneState* host_ = nullptr;  // never changes

@@ -2,7 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <system_error>
+#include <exception>
 
 namespace windrow {
 namespace {
@@ -26,11 +26,11 @@ Crew::~Crew() { stop(); }
 
 void Crew::start() {
   MutexLock lock(mutex_);
-  if (options_.callers_run || own_threads() > 0) return;
+  if (stopping_ || own_threads() > 0) return;
   if (!spawn()) throw Error("cannot start a thread for crew '" + options_.name + "'");
 }
 
-void Crew::add(OpRecord& op) {
+void Crew::add(OpRecord& op) noexcept {
   MutexLock lock(mutex_);
   if (holds_back_ && queue_->empty()) last_event_ = std::chrono::steady_clock::now();
   queue_->put(op);
@@ -162,9 +162,9 @@ void Crew::sleep() {
     changed_.wait(mutex_);
   } else if (std::chrono::steady_clock::now() < patience_ends()) {
     changed_.wait_until(mutex_, patience_ends());
-  } else if (const std::string notice = queue_->give_up_waiting(); !notice.empty()) {
+  } else if (const OpId awaited = queue_->give_up_waiting(); awaited != 0) {
     mutex_.unlock();
-    spdlog::warn("windrow: {}", notice);
+    spdlog::warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed", awaited);
     mutex_.lock();
   }
   --idle_;
@@ -188,8 +188,9 @@ void Crew::rouse() {
 bool Crew::spawn() {
   if (own_threads() >= regular_threads() + options_.max_spares + (options_.callers_run ? 1 : 0)) return false;
   try {
-    threads_.emplace_back(&Crew::serve, this);
-  } catch (const std::system_error&) {
+    threads_.reserve(threads_.size() + 1);
+    threads_.push_back(options_.ports->start_thread([this] { serve(); }));
+  } catch (const std::exception&) {
     return false;  // with fewer threads the crew still makes progress; block() and start() see to that
   }
   spares_ += own_threads() > regular_threads();

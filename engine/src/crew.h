@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ports.h"
 #include "ready_queue.h"
 #include "slots.h"
 #include "windrow/engine/mutex.h"
@@ -25,6 +26,7 @@ struct CrewOptions {
   /// Ops run on the threads that push; the crew's own serve only what becomes ready when none of those is there.
   bool callers_run = false;
   std::function<void()> on_thread_start;
+  Ports* ports = nullptr;  ///< of the engine: its threads have one each
 };
 
 /// Owner of its threads. All members may be called by any thread.
@@ -38,9 +40,10 @@ class Crew final : public Slots {
   Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run);
   ~Crew() override;
 
-  /// Makes sure that one thread stands ready; throws Error if none can be started. Not needed where callers run.
+  /// Makes sure that one thread stands ready; throws Error if none can be started. Where callers run, it is needed only
+  /// for ops that become ready without one.
   void start();
-  void add(OpRecord& op);
+  void add(OpRecord& op) noexcept;
 
   /// Callers run: this thread is about to make an op ready, and will then call help() to run it.
   void announce();

@@ -1,6 +1,7 @@
 #include "failure.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace windrow {
@@ -78,13 +79,29 @@ OpError::OpError(std::vector<FailurePtr> failures)
 
 void OpError::rethrow_root() const { std::rethrow_exception(failures().front()->root().error); }
 
-FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) {
+FailureLog::FailureLog(std::uint32_t number) : number_(number), undescribed_(std::make_shared<RootFailure>()) {
+  undescribed_->name = "op";
+  undescribed_->error = std::make_exception_ptr(Error("there was no memory to keep what failed, and why"));
+  undescribed_->engine = number;
+  undescribed_->reported = true;
+}
+
+FailurePtr FailureLog::undescribed() noexcept {
+  undescribed_->reported = false;
+  return undescribed_;
+}
+
+FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const OpError& e) {
     const FailurePtr& first = e.failures().front();
     if (root_of(first).engine == number_) {
-      list_again(first);
+      try {
+        list_again(first);
+      } catch (const std::bad_alloc&) {
+        return undescribed();
+      }
       return caused(Failure::Kind::waited, op, first);
     }
   } catch (...) {
@@ -97,9 +114,9 @@ void FailureLog::list_again(FailurePtr failure) {
   auto root = std::const_pointer_cast<RootFailure>(std::static_pointer_cast<const RootFailure>(std::move(failure)));
   MutexLock lock(mutex_);
   root->reported = false;  // as part of another failure it is news
-  if (root->listed) return;
+  if (root->listed || root == undescribed_) return;
+  roots_.push_back(root);
   root->listed = true;
-  roots_.push_back(std::move(root));
 }
 
 FailureLog::Hold::Hold(const FailurePtr& failure) : failure_(failure) {
@@ -110,11 +127,11 @@ FailureLog::Hold::~Hold() {
   if (failure_) --root_of(failure_).carriers;
 }
 
-FailurePtr FailureLog::lane(const std::string& name, std::exception_ptr error) {
+FailurePtr FailureLog::lane(std::string_view name, std::exception_ptr error) noexcept {
   return root(Failure::Kind::lane, {.name = name}, std::move(error));
 }
 
-FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) {
+FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept try {
   auto failure = std::make_shared<RootFailure>();
   failure->kind = kind;
   failure->name = op.name;
@@ -127,22 +144,26 @@ FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception
   if (roots_.size() >= prune_at_) dropped = prune();
   lock.unlock();
   return failure;
+} catch (const std::bad_alloc&) {
+  return undescribed();
 }
 
-FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, FailurePtr cause) {
+FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause) noexcept try {
   auto failure = std::make_shared<Failure>();
   failure->kind = kind;
   failure->name = op.name;
   failure->pushed_at = op.pushed_at;
   if (cause->depth < Failure::chain_limit) {
     failure->depth = cause->depth + 1;
-    failure->cause = std::move(cause);
+    failure->cause = cause;
   } else {
     failure->depth = cause->depth;
     failure->elided = cause->elided + 1;
     failure->cause = cause->cause;
   }
   return failure;
+} catch (const std::bad_alloc&) {
+  return cause;
 }
 
 void FailureLog::poison(VarState& var, FailurePtr failure) {
@@ -165,17 +186,22 @@ void FailureLog::mark_reported(std::span<const FailurePtr> failures) {
   for (const FailurePtr& failure : failures) root_of(failure).reported = true;
 }
 
-std::vector<FailurePtr> FailureLog::report() {
+std::vector<FailurePtr> FailureLog::to_report() {
   std::vector<FailurePtr> result;
-  Roots dropped;
   MutexLock lock(mutex_);
   for (const auto& root : roots_) {
     if (active(*root) || !root->reported) result.push_back(root);
   }
-  mark_reported(result);
+  if (active(*undescribed_) || !undescribed_->reported) result.push_back(undescribed_);
+  return result;
+}
+
+void FailureLog::reported(std::span<const FailurePtr> failures) {
+  Roots dropped;
+  MutexLock lock(mutex_);
+  mark_reported(failures);
   dropped = prune();
   lock.unlock();
-  return result;
 }
 
 std::vector<FailurePtr> FailureLog::unreported() {
@@ -184,14 +210,23 @@ std::vector<FailurePtr> FailureLog::unreported() {
   for (const auto& root : roots_) {
     if (!root->reported) result.push_back(root);
   }
+  if (!undescribed_->reported) result.push_back(undescribed_);
   return result;
 }
 
-FailureLog::Roots FailureLog::prune() {
+FailureLog::Roots FailureLog::prune() noexcept {
   const auto kept =
       std::partition(roots_.begin(), roots_.end(), [](const auto& root) { return active(*root) || !root->reported; });
-  for (auto root = kept; root != roots_.end(); ++root) (*root)->listed = false;
-  Roots dropped(std::make_move_iterator(kept), std::make_move_iterator(roots_.end()));
+  Roots dropped;
+  try {
+    dropped.reserve(static_cast<std::size_t>(roots_.end() - kept));
+  } catch (const std::bad_alloc&) {
+    return dropped;
+  }
+  for (auto root = kept; root != roots_.end(); ++root) {
+    (*root)->listed = false;
+    dropped.push_back(std::move(*root));
+  }
   roots_.erase(kept, roots_.end());
   prune_at_ = std::max<std::size_t>(64, 2 * roots_.size());
   return dropped;

@@ -25,12 +25,15 @@ struct RootFailure : Failure {
 class FailureLog {
  public:
   /// `number` is the engine's.
-  explicit FailureLog(std::uint32_t number) : number_(number) {}
+  explicit FailureLog(std::uint32_t number);
 
+  // A failure that there is no memory to describe is not lost: it is the cause itself, or `undescribed`.
   /// The op threw `error`; where that is an OpError of a wait inside the op, the failure has that one's as its cause.
-  FailurePtr thrown(const OpInfo& op, std::exception_ptr error);
-  FailurePtr lane(const std::string& name, std::exception_ptr error);
-  static FailurePtr caused(Failure::Kind kind, const OpInfo& op, FailurePtr cause);
+  FailurePtr thrown(const OpInfo& op, std::exception_ptr error) noexcept;
+  FailurePtr lane(std::string_view name, std::exception_ptr error) noexcept;
+  static FailurePtr caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause) noexcept;
+  /// A root that stands for all of which nothing more can be told.
+  FailurePtr undescribed() noexcept;
 
   /// Set and clear a variable's poison; the caller has exclusive access.
   void poison(VarState& var, FailurePtr failure);
@@ -52,22 +55,26 @@ class FailureLog {
 
   static void mark_reported(std::span<const FailurePtr> failures);
 
-  /// The roots that wait_all has to name, now marked as reported.
-  std::vector<FailurePtr> report() WINDROW_EXCLUDES(mutex_);
+  /// The roots that wait_all has to name.
+  std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
+  /// They have been named; forgets what is of no interest any more.
+  void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
   /// The roots that nobody was told of.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
  private:
   using Roots = std::vector<std::shared_ptr<RootFailure>>;
 
-  FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) WINDROW_EXCLUDES(mutex_);
+  FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept WINDROW_EXCLUDES(mutex_);
 
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
-  /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code.
-  Roots prune() WINDROW_REQUIRES(mutex_);
+  /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code. Takes none
+  /// if there is no memory for the list.
+  Roots prune() noexcept WINDROW_REQUIRES(mutex_);
 
   const std::uint32_t number_;
-  std::atomic<std::int64_t> poisoned_{0};  // variables
+  const std::shared_ptr<RootFailure> undescribed_;  // in no list
+  std::atomic<std::int64_t> poisoned_{0};           // variables
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

@@ -41,18 +41,17 @@ FailurePtr LaneState::failure(FailureLog& log, const std::exception_ptr& error) 
   return failure_;
 }
 
-void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKind)>& f) {
-  for (Dep::Access& access : op.touches()) {
-    std::vector<Mark> marks;
-    {
-      std::lock_guard lock(var_of(access).residue_lock);
-      const Residue* residue = var_of(access).residue.get();
-      if (residue == nullptr) continue;
-      if (residue->writer) marks.push_back(*residue->writer);
-      if (access.exclusive()) marks.insert(marks.end(), residue->readers.begin(), residue->readers.end());
-    }
-    for (const Mark& mark : marks) f(mark, access.kind());
-  }
+std::size_t marks_before(const Dep::Access& access) {
+  std::lock_guard lock(var_of(access).residue_lock);
+  const Residue* residue = var_of(access).residue.get();
+  if (residue == nullptr) return 0;
+  return 1 + (access.exclusive() ? residue->readers.size() : 0);
+}
+
+std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index) {
+  std::lock_guard lock(var_of(access).residue_lock);
+  const Residue& residue = *var_of(access).residue;
+  return index == 0 ? residue.writer : residue.readers[index - 1];
 }
 
 void reserve_marks(OpRecord& op, std::size_t lanes) {
@@ -65,7 +64,7 @@ void reserve_marks(OpRecord& op, std::size_t lanes) {
   }
 }
 
-void leave_mark(VarState& var, AccessKind kind, const Mark& mark) {
+void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept {
   Residue& residue = *var.residue;
   if (kind != AccessKind::read) {
     residue.writer = mark;
@@ -76,7 +75,7 @@ void leave_mark(VarState& var, AccessKind kind, const Mark& mark) {
                                       [&](const Mark& m) { return m.point.lane == mark.point.lane; });
   if (same_lane != residue.readers.end()) {
     *same_lane = mark;
-  } else {
+  } else if (residue.readers.size() < residue.readers.capacity()) {
     residue.readers.push_back(mark);
   }
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class LaneState {
   LaneState(LaneId index, HostLane description, std::shared_ptr<Lane> lane = nullptr)
       : id(index), host(std::move(description)), ordered(std::move(lane)) {}
 
+  Core* core = nullptr;  ///< its engine's; fixed
   const LaneId id;
   const HostLane host;                  ///< name, device and threads, of ordered lanes too
   const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
@@ -49,15 +51,27 @@ class LaneState {
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// Calls `f(mark, kind)` for each point that the op's accesses come after: the last writer's, and for an exclusive
-/// access the readers' too. The op holds its accesses; `f` runs under no lock.
-void for_each_mark(OpRecord& op, const std::function<void(const Mark&, AccessKind)>& f);
+/// The points that an access comes after, by index: the last writer's, and for an exclusive access the readers' too.
+/// The op holds the access, so there come no more; of the readers' ops one may take the writer's away.
+std::size_t marks_before(const Dep::Access& access);
+std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);
+
+/// Calls `f(mark, access)` for each of them. Needs no memory; `f` runs under no lock.
+template <class F>
+void for_each_mark(OpRecord& op, F&& f) {
+  for (Dep::Access& access : op.touches()) {
+    for (std::size_t i = 0; i < marks_before(access); ++i) {
+      if (const std::optional<Mark> mark = mark_before(access, i)) f(*mark, access);
+    }
+  }
+}
 
 /// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
-/// The op, which was issued on an ordered lane, leaves its mark. The variable's residue_lock is held.
-void leave_mark(VarState& var, AccessKind kind, const Mark& mark);
+/// The op, which was issued on an ordered lane, leaves its mark; but none where there was no room to be made, since
+/// then it was not issued. The variable's residue_lock is held.
+void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
 
 /// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.
 void clear_marks(VarState& var, AccessKind kind);

@@ -276,6 +276,7 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   CapturedOp& captured = *op.node().node->op;
   if (captured.kind == OpRecord::Body::async) {
     op.async().parts.store(2, std::memory_order_relaxed);
+    op.async().left_to_engine = false;
     captured.async(OnComplete(*this, op));
   } else if (OpFunction& function = *captured.callable()) {
     OpContext context;

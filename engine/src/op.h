@@ -61,8 +61,8 @@ struct Awaited {
 /// may be gone first.
 struct Waiter {
   Signal granted;
-  // Written before `granted`:
-  std::vector<FailurePtr> failures;
+  // Written before `granted`, in room made before the wait was entered:
+  FailurePtr failure;
   std::vector<Awaited> points;  ///< what the thread still has to wait for
 };
 
@@ -77,6 +77,8 @@ struct AsyncBody {
   std::exception_ptr outcome;
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
+  /// Both have come, on a thread that has no memory for a port: one of the engine's finishes the op.
+  bool left_to_engine = false;
 };
 
 /// Which op of which launch a record is.

@@ -25,16 +25,19 @@ struct Ports::OfThread {
     std::uint32_t engine;
     Port* port;
   };
+  Taken adopted{};  ///< a thread of an engine was given it; else of no engine
   std::vector<Taken> taken;
 
   ~OfThread() {
     ended = true;
     last_ = {};
     MutexLock lock(alive().mutex);
-    for (const Taken& of : taken) {
-      const auto found = alive().ports.find(of.engine);
-      if (found != alive().ports.end()) found->second->give_back(*of.port);
-    }
+    give_back(adopted);
+    for (const Taken& of : taken) give_back(of);
+  }
+  static void give_back(const Taken& of) WINDROW_REQUIRES(alive().mutex) {
+    const auto found = alive().ports.find(of.engine);
+    if (found != alive().ports.end()) found->second->give_back(*of.port);
   }
   static inline thread_local bool ended = false;
 };
@@ -56,16 +59,18 @@ Port& Ports::find() {
     last_ = {engine_, &take_one()};
     return *last_.port;
   }
-  thread_local OfThread mine;
+  OfThread& mine = of_this_thread();
+  if (mine.adopted.engine == engine_) {
+    last_ = {engine_, mine.adopted.port};
+    return *last_.port;
+  }
   auto known = std::find_if(mine.taken.begin(), mine.taken.end(), [&](const auto& t) { return t.engine == engine_; });
   if (known == mine.taken.end()) {
     {
-      std::vector<OfThread::Taken> kept;
       MutexLock lock(alive().mutex);
-      for (const OfThread::Taken& of : mine.taken) {
-        if (alive().ports.contains(of.engine)) kept.push_back(of);
+      for (auto of = mine.taken.begin(); of != mine.taken.end();) {
+        of = alive().ports.contains(of->engine) ? of + 1 : mine.taken.erase(of);
       }
-      mine.taken = std::move(kept);
     }
     mine.taken.reserve(mine.taken.size() + 1);
     mine.taken.push_back({engine_, &take_one()});
@@ -73,6 +78,24 @@ Port& Ports::find() {
   }
   last_ = {engine_, known->port};
   return *last_.port;
+}
+
+Ports::OfThread& Ports::of_this_thread() {
+  thread_local OfThread mine;
+  return mine;
+}
+
+Port* Ports::mine_if_any() noexcept {
+  try {
+    return &mine();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void Ports::adopt(Port& port) noexcept {
+  of_this_thread().adopted = {engine_, &port};
+  last_ = {engine_, &port};
 }
 
 Port& Ports::take_one() {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <deque>
+#include <thread>
 #include <vector>
 
 #include "ready_ring.h"
@@ -72,7 +73,7 @@ struct alignas(64) Port {
   std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
 
   static constexpr std::size_t most_left_behind = 16;
-  std::vector<VariableWait> left_behind;
+  std::vector<VariableWait> left_behind;  ///< has room for so many before a wait is entered
 
   ReadyRing ready;
 
@@ -95,6 +96,24 @@ class Ports {
   Port& mine() {
     const Last& last = last_;
     return last.engine == engine_ ? *last.port : find();
+  }
+  /// The same; null where it would have to be made and there is no memory.
+  Port* mine_if_any() noexcept;
+
+  /// Starts a thread which has its port before it begins, and so needs no memory to get one. Throws what std::thread
+  /// throws, or std::bad_alloc.
+  template <class Serve>
+  std::thread start_thread(Serve serve) {
+    Port& port = take_one();
+    try {
+      return std::thread([this, &port, serve] {
+        adopt(port);
+        serve();
+      });
+    } catch (...) {
+      give_back(port);
+      throw;
+    }
   }
 
   /// The first of all, which lead to each other by `next`.
@@ -126,9 +145,12 @@ class Ports {
   };
   static constinit thread_local Last last_;
 
+  static OfThread& of_this_thread();
   Port& find();
-  Port& take_one();
-  void give_back(Port& port);
+  Port& take_one() WINDROW_EXCLUDES(mutex_);
+  /// This thread has none yet, of any engine.
+  void adopt(Port& port) noexcept;
+  void give_back(Port& port) WINDROW_EXCLUDES(mutex_);
 
   const std::uint32_t engine_;
   std::atomic<Port*> first_{nullptr};

@@ -1,6 +1,8 @@
 #include "ready_queue.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -17,32 +19,90 @@ constexpr std::uint64_t longest_pause_us = 100;
 
 }  // namespace
 
-void PriorityQueue::put(OpRecord& op) {
-  heap_.push_back(&op);
-  std::push_heap(heap_.begin(), heap_.end(), runs_later);
+PriorityQueue::Run PriorityQueue::merge(Run a, Run b) {
+  // Ops come about in their order, so that mostly one run stands behind the other.
+  if (runs_later(a.first, b.last)) std::swap(a, b);
+  if (runs_later(b.first, a.last)) {
+    a.last->next_ready = b.first;
+    return {a.first, b.last};
+  }
+  Dep::Op* first = nullptr;
+  Dep::Op** end = &first;
+  while (a.first != nullptr && b.first != nullptr) {
+    Run& next = runs_later(a.first, b.first) ? b : a;
+    *end = next.first;
+    end = &next.first->next_ready;
+    next.first = static_cast<OpRecord*>(*end);
+  }
+  const Run& rest = a.first != nullptr ? a : b;
+  *end = rest.first;
+  return {static_cast<OpRecord*>(first), rest.last};
 }
 
-OpRecord& PriorityQueue::take() {
-  std::pop_heap(heap_.begin(), heap_.end(), runs_later);
-  OpRecord& op = *heap_.back();
-  heap_.pop_back();
+void PriorityQueue::find_best() {
+  while (used_ > 0 && runs_[used_ - 1].first == nullptr) --used_;
+  best_ = 0;
+  for (std::size_t i = 1; i < used_; ++i) {
+    if (runs_[i].first == nullptr) continue;
+    if (first() == nullptr || runs_later(first(), runs_[i].first)) best_ = i;
+  }
+}
+
+void PriorityQueue::put(OpRecord& op) noexcept {
+  op.next_ready = nullptr;
+  Run run{&op, &op};
+  std::size_t place = 0;
+  for (; runs_[place].first != nullptr; ++place) run = merge(std::exchange(runs_[place], {}), run);
+  runs_[place] = run;
+  used_ = std::max(used_, place + 1);
+  find_best();
+}
+
+OpRecord& PriorityQueue::take() noexcept {
+  Run& run = runs_[best_];
+  OpRecord& op = *run.first;
+  run.first = static_cast<OpRecord*>(op.next_ready);
+  find_best();
   return op;
 }
 
-std::size_t ChaosQueue::find_next() const {
-  if (!replaying()) return 0;
-  const OpId wanted = replay_[log_.size()];
-  const auto found = std::find_if(ready_.begin(), ready_.end(), [=](const OpRecord* op) { return op->id() == wanted; });
-  return static_cast<std::size_t>(found - ready_.begin());
+void ChaosQueue::put(OpRecord& op) noexcept {
+  op.next_ready = nullptr;
+  *end_ = &op;
+  end_ = &op.next_ready;
+  ++count_;
 }
 
-OpRecord& ChaosQueue::take() {
-  const std::size_t index = replaying() ? find_next() : random_() % ready_.size();
-  OpRecord& op = *ready_[index];
-  ready_[index] = ready_.back();
-  ready_.pop_back();
-  log_.push_back(op.id());
+Dep::Op* const* ChaosQueue::wanted() const {
+  for (Dep::Op* const* link = &first_; *link != nullptr; link = &(*link)->next_ready) {
+    if (static_cast<OpRecord*>(*link)->id() == replay_[taken_]) return link;
+  }
+  return nullptr;
+}
+
+OpRecord& ChaosQueue::take() noexcept {
+  Dep::Op** link = &first_;
+  if (replaying()) {
+    link = const_cast<Dep::Op**>(wanted());
+  } else {
+    for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
+  }
+  OpRecord& op = static_cast<OpRecord&>(**link);
+  *link = op.next_ready;
+  if (*link == nullptr) end_ = link;
+  --count_;
+  ++taken_;
+  note(op.id());
   return op;
+}
+
+void ChaosQueue::note(OpId id) noexcept {
+  if (log_has_ended_) return;
+  try {
+    log_.push_back(id);
+  } catch (const std::bad_alloc&) {
+    log_has_ended_ = true;  // what there is still is a log, of a part of the run
+  }
 }
 
 std::chrono::microseconds ChaosQueue::pause() {
@@ -50,11 +110,10 @@ std::chrono::microseconds ChaosQueue::pause() {
   return std::chrono::microseconds(random_() % longest_pause_us);
 }
 
-std::string ChaosQueue::give_up_waiting() {
-  if (!replaying()) return {};
+OpId ChaosQueue::give_up_waiting() {
+  if (!replaying()) return 0;
   diverged_ = true;
-  return "replay left its log at op " + std::to_string(replay_[log_.size()]) +
-         ", which does not become ready; going on by the seed";
+  return replay_[taken_];
 }
 
 }  // namespace windrow

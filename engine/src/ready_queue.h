@@ -1,9 +1,11 @@
 // In which order ready ops are taken up. Pure data: no thread and no lock; the crew that owns a queue guards it.
+//
+// Ready ops are linked through themselves, so that none can be lost for want of memory.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "op.h"
@@ -13,60 +15,81 @@ namespace windrow {
 class ReadyQueue {
  public:
   virtual ~ReadyQueue() = default;
-  virtual void put(OpRecord& op) = 0;
+  virtual void put(OpRecord& op) noexcept = 0;
   virtual bool empty() const = 0;
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
-  virtual OpRecord& take() = 0;
+  virtual OpRecord& take() noexcept = 0;
   /// Whether what take() would give has positive priority.
   virtual bool next_is_urgent() const { return false; }
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
   /// Whether it may be without a next op although it is not empty.
   virtual bool may_hold_back() const { return false; }
-  /// Called when the queue, though not empty, had nothing to give for a long time. What it returns is for the log.
-  virtual std::string give_up_waiting() { return {}; }
+  /// Called when the queue, though not empty, had nothing to give for a long time: it does not wait any longer for the
+  /// op whose number it returns.
+  virtual OpId give_up_waiting() { return 0; }
 };
 
 /// Highest priority first, then in the order pushed.
+///
+/// The ops are in sorted runs, which are merged like the digits of a binary counter: run k holds what is left of 2^k
+/// puts. So a put and a take cost the logarithm of how many there are.
 class PriorityQueue final : public ReadyQueue {
  public:
-  void put(OpRecord& op) override;
-  bool empty() const override { return heap_.empty(); }
-  bool has_next() const override { return !heap_.empty(); }
-  bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->priority > 0; }
-  OpRecord& take() override;
+  void put(OpRecord& op) noexcept override;
+  bool empty() const override { return first() == nullptr; }
+  bool has_next() const override { return first() != nullptr; }
+  bool next_is_urgent() const override { return has_next() && first()->priority > 0; }
+  OpRecord& take() noexcept override;
 
  private:
-  std::vector<OpRecord*> heap_;
+  struct Run {
+    OpRecord* first = nullptr;
+    OpRecord* last = nullptr;
+  };
+
+  static Run merge(Run a, Run b);
+  OpRecord* first() const { return runs_[best_].first; }
+  void find_best();
+
+  std::array<Run, 64> runs_{};
+  std::size_t used_ = 0;  // runs from here on are empty
+  std::size_t best_ = 0;  // the run whose first op is the next one
 };
 
-/// A seeded draw among all that is ready, or the order of an earlier log. Keeps a log: eight bytes an op.
+/// A seeded draw among all that is ready, or the order of an earlier log. Keeps a log: eight bytes an op. The log ends
+/// where there is no memory for it.
 class ChaosQueue final : public ReadyQueue {
  public:
   ChaosQueue(std::uint64_t seed, std::vector<OpId> replay) : random_(seed), replay_(std::move(replay)) {}
 
-  void put(OpRecord& op) override { ready_.push_back(&op); }
-  bool empty() const override { return ready_.empty(); }
-  bool has_next() const override { return !ready_.empty() && find_next() != ready_.size(); }
-  OpRecord& take() override;
+  void put(OpRecord& op) noexcept override;
+  bool empty() const override { return first_ == nullptr; }
+  bool has_next() const override { return !empty() && (!replaying() || wanted() != nullptr); }
+  OpRecord& take() noexcept override;
   std::chrono::microseconds pause() override;
   bool may_hold_back() const override { return !replay_.empty(); }
   /// The program does not push what the log says: goes on by the seed.
-  std::string give_up_waiting() override;
+  OpId give_up_waiting() override;
 
   const std::vector<OpId>& log() const { return log_; }
   bool diverged() const { return diverged_; }
 
  private:
-  bool replaying() const { return !diverged_ && log_.size() < replay_.size(); }
-  /// Where the op stands that the log names next; while choosing freely, 0. ready_.size() if it is not ready.
-  std::size_t find_next() const;
+  bool replaying() const { return !diverged_ && taken_ < replay_.size(); }
+  /// The link to the op that the log names next; null if it is not ready.
+  Dep::Op* const* wanted() const;
+  void note(OpId id) noexcept;
 
   std::mt19937_64 random_;
   const std::vector<OpId> replay_;
-  std::vector<OpRecord*> ready_;
+  Dep::Op* first_ = nullptr;
+  Dep::Op** end_ = &first_;  // the last link
+  std::size_t count_ = 0;
+  std::size_t taken_ = 0;
   std::vector<OpId> log_;
+  bool log_has_ended_ = false;
   bool diverged_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "op.h"
@@ -17,15 +18,22 @@ class ReadyRing {
  public:
   ReadyRing() { grow(nullptr, 0, 0); }
 
-  /// Owner only. Throws std::bad_alloc if it must grow and can't. The write is sequentially consistent: either who goes
-  /// to sleep sees the op, or this thread sees afterwards that somebody sleeps.
-  void put(OpRecord& op) {
+  /// Owner only. False, and nothing has changed, if it must grow and there is no memory. The write is sequentially
+  /// consistent: either who goes to sleep sees the op, or this thread sees afterwards that somebody sleeps.
+  [[nodiscard]] bool put(OpRecord& op) noexcept {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     const std::uint64_t head = head_.load(std::memory_order_acquire);
     Slots* slots = slots_.load(std::memory_order_relaxed);
-    if (tail - head > slots->mask) slots = grow(slots, head, tail);
+    if (tail - head > slots->mask) {
+      try {
+        slots = grow(slots, head, tail);
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
+    }
     slots->at(tail).store(&op, std::memory_order_relaxed);
     tail_.store(tail + 1, std::memory_order_seq_cst);
+    return true;
   }
 
   /// The oldest, or null if there is none.

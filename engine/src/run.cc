@@ -1,4 +1,6 @@
 // The back of the engine: ready ops are dispatched, run, and finished.
+#include <new>
+
 #include "core.h"
 
 namespace windrow {
@@ -14,18 +16,18 @@ class Core::Visit {
   Core& core_;
 };
 
-void Core::release_all(ReadyList& ready) {
+void Core::release_all(ReadyList& ready) noexcept {
   while (OpRecord* op = ready.pop()) release(*op, ready);
 }
 
-void Core::release(OpRecord& op) {
+void Core::release(OpRecord& op) noexcept {
   if (!has_ordered_ && !op.after_end && !op.is_wait()) return policy_->add(op);
   ReadyList ready;
   release(op, ready);
   release_all(ready);
 }
 
-void Core::release(OpRecord& op, ReadyList& ready) {
+void Core::release(OpRecord& op, ReadyList& ready) noexcept {
   if (op.body() == OpRecord::Body::gate) {
     open_gate(op, ready);
   } else if (op.is_wait()) {
@@ -36,37 +38,50 @@ void Core::release(OpRecord& op, ReadyList& ready) {
 }
 
 bool Core::points_reached(OpRecord& op) {
-  std::vector<Awaited> awaited;
   const Lane* own = op.info().lane->ordered.get();
-  for_each_mark(op, [&](const Mark& mark, AccessKind kind) {
+  const auto await = [&](const Mark& mark) {
     const Lane* other = mark.point.lane;
-    if (own == nullptr || (own != other && !own->can_wait_for(*other))) awaited.push_back({mark, kind});
-  });
-  if (awaited.empty()) return true;
+    return own == nullptr || (own != other && !own->can_wait_for(*other));
+  };
+  std::int32_t most = 0;  // a reader beside this one may take a mark away
+  for_each_mark(op, [&](const Mark& mark, Dep::Access&) { most += await(mark); });
+  if (most == 0) return true;
   // One more than awaited, so that the op goes on from here if all callbacks come at once.
-  op.pending.store(static_cast<std::int32_t>(awaited.size()) + 1);
-  for (const Awaited& a : awaited) {
-    a.mark.point.lane->when_reached(a.mark.point, [this, &op, a](std::exception_ptr error) {
-      point_reached(op, a.mark, a.kind, std::move(error));
+  op.pending.store(most + 1);
+  std::int32_t awaited = 0;
+  for_each_mark(op, [&](const Mark& mark, Dep::Access& access) {
+    if (!await(mark)) return;
+    ++awaited;
+    // Two words, for which std::function needs no memory: the kind is in the low bits of the op's address.
+    const auto who = reinterpret_cast<std::uintptr_t>(&op) | static_cast<std::uintptr_t>(access.kind());
+    mark.point.lane->when_reached(mark.point, [who, of = mark.info](const std::exception_ptr& error) {
+      constexpr std::uintptr_t kind_bits = 3;
+      auto& op_of_mark = *reinterpret_cast<OpRecord*>(who & ~kind_bits);
+      of->lane->core->point_reached({op_of_mark, static_cast<AccessKind>(who & kind_bits), *of}, error);
     });
-  }
-  return op.pending.fetch_sub(1) == 1;
+  });
+  const std::int32_t spare = most - awaited + 1;
+  return op.pending.fetch_sub(spare) == spare;
 }
 
-void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error) {
+void Core::point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept {
   const Visit visit(*this);
-  if (error && kind != AccessKind::overwrite) {
-    FailurePtr failure = lost(mark, error);
+  OpRecord& op = awaited.op;
+  if (error && awaited.kind != AccessKind::overwrite) {
+    FailurePtr failure = lost(awaited.left_by, error);
     MutexLock lock(point_mutex_);
     op.lost = true;
-    lost_.try_emplace(&op, std::move(failure));
+    try {
+      lost_.try_emplace(&op, std::move(failure));
+    } catch (const std::bad_alloc&) {
+    }
   }
   if (op.pending.fetch_sub(1) != 1) return;
   dispatch(op);
 }
 
-FailurePtr Core::lost(const Mark& mark, const std::exception_ptr& error) {
-  return FailureLog::caused(Failure::Kind::lost, *mark.info, mark.info->lane->failure(failures_, error));
+FailurePtr Core::lost(const OpInfo& of, const std::exception_ptr& error) noexcept {
+  return FailureLog::caused(Failure::Kind::lost, of, of.lane->failure(failures_, error));
 }
 
 void Core::dispatch(OpRecord& op) {
@@ -77,12 +92,12 @@ void Core::dispatch(OpRecord& op) {
   }
 }
 
-void Core::end_wait(OpRecord& op, ReadyList& ready) {
+void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   const std::shared_ptr<Waiter> waiter = op.waiter();
-  waiter->failures = poisons(op);
+  waiter->failure = first_poison(op);
   if (has_ordered_) {
     // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
-    for_each_mark(op, [&](const Mark& mark, AccessKind kind) { waiter->points.push_back({mark, kind}); });
+    for_each_mark(op, [&](const Mark& mark, Dep::Access& access) { waiter->points.push_back({mark, access.kind()}); });
   }
   op.end_body();
   op.set_id(0);
@@ -106,7 +121,7 @@ std::exception_ptr Core::run_plain(OpRecord& op, Slots* slots) {
   return error;
 }
 
-void Core::finish_plain(OpRecord& op, Slots* slots) {
+void Core::finish_plain(OpRecord& op, Slots* slots) noexcept {
   Port& port = ports_.mine();
   Dep::Op* first = nullptr;
   Dep::Op** end = &first;
@@ -134,7 +149,7 @@ void Core::finish_plain(OpRecord& op, Slots* slots) {
   if (options.policy != Policy::pool || slots == nullptr) tell_if_idle();
 }
 
-void Core::run(OpRecord& op, Slots* slots) {
+void Core::run(OpRecord& op, Slots* slots) noexcept {
   if (op.body() == OpRecord::Body::function && !op.retires() && !has_ordered_ && !failures_.any_poison()) {
     std::exception_ptr error = run_plain(op, slots);
     if (!error) return finish_plain(op, slots);
@@ -146,6 +161,7 @@ void Core::run(OpRecord& op, Slots* slots) {
 
 void Core::run_with_care(OpRecord& op, Slots* slots) {
   const OpInfo& info = op.info();
+  if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
   if (op.is_async() && !skipped) return run_async(op, slots, std::move(poison));
@@ -160,8 +176,7 @@ void Core::run_with_care(OpRecord& op, Slots* slots) {
     ending.mark = leave_point(op);
     if (options.policy == Policy::serial) {
       // A serial engine runs a device as it runs the host: each op to its end.
-      std::exception_ptr error;
-      wait_until_reached(ending.mark->point, std::nullopt, error);
+      reach(ending.mark->point);
     }
   }
   finish(op, ending);
@@ -212,23 +227,21 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
 }
 
 void Core::issue_waits(OpRecord& op) {
-  std::size_t lanes = 0;
-  {
-    MutexLock lock(table_mutex_);
-    lanes = lanes_.size();
-  }
-  reserve_marks(op, lanes);
+  reserve_marks(op, lanes());
   Lane& own = *op.info().lane->ordered;
-  for_each_mark(op, [&](const Mark& mark, AccessKind) {
+  for_each_mark(op, [&](const Mark& mark, Dep::Access&) {
     if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point);
   });
 }
 
-void Core::complete(OpRecord& op, std::exception_ptr outcome) {
+void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
   const Visit visit(*this);
   AsyncBody& body = op.async();
   body.outcome = std::move(outcome);
-  if (count_down(body)) finish_async(op, nullptr);  // else its function still runs
+  if (!count_down(body)) return;  // its function still runs
+  if (ports_.mine_if_any() != nullptr) return finish_async(op, nullptr);
+  body.left_to_engine = true;
+  policy_->add(op);
 }
 
 bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
@@ -260,7 +273,7 @@ void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
       op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records_.free(cache, &ended); });
 }
 
-void Core::finish(OpRecord& op, const Ending& ending) {
+void Core::finish(OpRecord& op, const Ending& ending) noexcept {
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
     failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);
@@ -314,15 +327,6 @@ void Core::settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending)
   }
 }
 
-std::vector<FailurePtr> Core::poisons(OpRecord& op) {
-  std::vector<FailurePtr> result;
-  for (const Dep::Access& access : op.accesses()) {
-    const FailurePtr& poison = var_of(access).poison;
-    if (poison && access.kind() != AccessKind::overwrite) result.push_back(poison);
-  }
-  return result;
-}
-
 FailurePtr Core::first_poison(OpRecord& op) {
   if (failures_.any_poison()) {
     for (const Dep::Access& access : op.touches()) {
@@ -332,7 +336,8 @@ FailurePtr Core::first_poison(OpRecord& op) {
   }
   if (!op.lost) return nullptr;
   MutexLock lock(point_mutex_);
-  return std::move(lost_.extract(&op).mapped());
+  auto found = lost_.extract(&op);
+  return found ? std::move(found.mapped()) : failures_.undescribed();
 }
 
 void Core::one_less_pending(Port& port) {
@@ -366,7 +371,7 @@ void OnComplete::operator()(std::exception_ptr error) {
 FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
 
 void OnComplete::drop() noexcept {
-  if (op_ != nullptr) (*this)(std::make_exception_ptr(Error("its OnComplete was destroyed without being called")));
+  if (op_ != nullptr) (*this)(core_->dropped());
 }
 
 }  // namespace windrow

@@ -1,5 +1,6 @@
 #include "running_policy.h"
 
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -9,43 +10,51 @@
 namespace windrow {
 namespace {
 
-CrewOptions crew_options(const EngineOptions& options, std::string name, int slots) {
+CrewOptions crew_options(const PolicyContext& of, std::string name, int slots) {
   return {.name = std::move(name),
           .slots = slots,
-          .max_spares = options.max_spare_threads,
-          .on_thread_start = options.on_thread_start};
+          .max_spares = of.options.max_spare_threads,
+          .on_thread_start = of.options.on_thread_start,
+          .ports = &of.ports};
 }
 
 class Serial final : public RunningPolicy {
  public:
-  Serial(const EngineOptions& options, RunOp run)
-      : crew_(only_crew(options), std::make_unique<PriorityQueue>(), std::move(run)) {}
+  explicit Serial(const PolicyContext& of) : crew_(only_crew(of), std::make_unique<PriorityQueue>(), of.run) {}
 
-  void start(LaneState&) override {}
-  void add(OpRecord& op) override { crew_.add(op); }
+  void start(LaneState& lane) override {
+    if (lane.ordered) expect_callbacks();
+  }
+  void expect_callbacks() override {
+    if (stands_by_.load(std::memory_order_relaxed)) return;
+    crew_.start();
+    stands_by_.store(true, std::memory_order_relaxed);
+  }
+  void add(OpRecord& op) noexcept override { crew_.add(op); }
   void before_push() override { crew_.announce(); }
   void after_push(Slots::Patience patience) override { crew_.help(patience); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
 
  private:
-  static CrewOptions only_crew(const EngineOptions& options) {
-    CrewOptions result = crew_options(options, "serial", 1);
+  static CrewOptions only_crew(const PolicyContext& of) {
+    CrewOptions result = crew_options(of, "serial", 1);
     result.callers_run = true;
     return result;
   }
 
   Crew crew_;
+  std::atomic<bool> stands_by_{false};  // a thread of the crew; only spares a look
 };
 
 class Chaos final : public RunningPolicy {
  public:
-  Chaos(const EngineOptions& options, RunOp run)
-      : crew_(crew_options(options, "chaos", options.workers),
-              std::make_unique<ChaosQueue>(options.chaos_seed, options.chaos_replay), std::move(run)) {}
+  explicit Chaos(const PolicyContext& of)
+      : crew_(crew_options(of, "chaos", of.options.workers),
+              std::make_unique<ChaosQueue>(of.options.chaos_seed, of.options.chaos_replay), of.run) {}
 
   void start(LaneState&) override { crew_.start(); }
-  void add(OpRecord& op) override { crew_.add(op); }
+  void add(OpRecord& op) noexcept override { crew_.add(op); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
   std::vector<OpId> schedule_log() const override {
@@ -61,24 +70,20 @@ class Chaos final : public RunningPolicy {
 
 class PerDevice final : public RunningPolicy {
  public:
-  PerDevice(const EngineOptions& options, RunOp run) : options_(options), run_(std::move(run)) {}
+  explicit PerDevice(PolicyContext of) : context_(std::move(of)) {}
 
   void start(LaneState& lane) override {
-    CrewOptions crew = crew_options(options_, lane.host.name, lane.host.threads);
+    CrewOptions crew = crew_options(context_, lane.host.name, lane.host.threads);
     crew.urgent_slots = lane.id == host_lane ? 1 : 0;
     MutexLock lock(mutex_);
-    crews_.try_emplace(lane.id.index, std::move(crew), std::make_unique<PriorityQueue>(), run_).first->second.start();
+    crews_.try_emplace(lane.id.index, std::move(crew), std::make_unique<PriorityQueue>(), context_.run)
+        .first->second.start();
   }
 
-  void add(OpRecord& op) override { crew_of(*op.info().lane).add(op); }
+  void add(OpRecord& op) noexcept override { crew_of(*op.info().lane).add(op); }
 
   void stop() override {
-    std::vector<Crew*> crews;
-    {
-      MutexLock lock(mutex_);
-      for (auto& [lane, crew] : crews_) crews.push_back(&crew);
-    }
-    for (Crew* crew : crews) crew->stop();  // joins: not under a lock
+    for (std::uint32_t lane = 0; Crew* crew = crew_from(lane); ++lane) crew->stop();  // joins: not under a lock
   }
 
   int spares() const override {
@@ -93,9 +98,16 @@ class PerDevice final : public RunningPolicy {
     MutexLock lock(mutex_);
     return crews_.at(lane.id.index);
   }
+  /// The first one from this lane on, whose number it writes; null if there is none.
+  Crew* crew_from(std::uint32_t& lane) {
+    MutexLock lock(mutex_);
+    const auto found = crews_.lower_bound(lane);
+    if (found == crews_.end()) return nullptr;
+    lane = found->first;
+    return &found->second;
+  }
 
-  const EngineOptions options_;
-  const RunOp run_;
+  const PolicyContext context_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, Crew> crews_ WINDROW_GUARDED_BY(mutex_);  // by lane; never shrinks
 };
@@ -105,13 +117,13 @@ class PerDevice final : public RunningPolicy {
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
   switch (of.options.policy) {
     case Policy::serial:
-      return std::make_unique<Serial>(of.options, std::move(of.run));
+      return std::make_unique<Serial>(of);
     case Policy::pool:
       return std::make_unique<WorkerPool>(std::move(of));
     case Policy::per_device:
-      return std::make_unique<PerDevice>(of.options, std::move(of.run));
+      return std::make_unique<PerDevice>(std::move(of));
     case Policy::chaos:
-      return std::make_unique<Chaos>(of.options, std::move(of.run));
+      return std::make_unique<Chaos>(of);
   }
   throw MisuseError("EngineOptions.policy is no Policy");
 }

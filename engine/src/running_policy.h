@@ -15,7 +15,10 @@ class RunningPolicy {
   virtual ~RunningPolicy() = default;
   /// Before the first op, and for each lane added later before its first op. Throws Error if no thread can be started.
   virtual void start(LaneState& lane) = 0;
-  virtual void add(OpRecord& op) = 0;
+  /// Before the first op that others complete: ops may become ready on threads that must not run them. Throws as start.
+  virtual void expect_callbacks() {}
+  /// Needs no memory: an op that is ready cannot be lost.
+  virtual void add(OpRecord& op) noexcept = 0;
   /// Around a push from outside the engine's ops; a policy that runs ops on the pushing thread does so in the second.
   virtual void before_push() {}
   virtual void after_push(Slots::Patience) {}

@@ -1,8 +1,6 @@
 // Leave for others: what a thread that waits does with the slots of its ops.
 #pragma once
 
-#include <vector>
-
 #include "running.h"
 #include "slots.h"
 
@@ -16,9 +14,8 @@ class SlotsFree {
     try {
       for (Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
         if (frame->slots == nullptr) continue;
-        freed_.reserve(freed_.size() + 1);
         frame->slots->block();
-        freed_.push_back(frame->slots);
+        ++freed_;
       }
     } catch (...) {
       take_back();
@@ -32,11 +29,15 @@ class SlotsFree {
  private:
   void take_back() {
     // Taking the turns of several serial engines one after the other could close a ring of turns.
-    const auto patience = freed_.size() == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
-    for (Slots* slots : freed_) slots->unblock(patience);
+    const auto patience = freed_ == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
+    for (Running* frame = Running::innermost(); freed_ > 0; frame = frame->outer) {
+      if (frame->slots == nullptr) continue;
+      frame->slots->unblock(patience);
+      --freed_;
+    }
   }
 
-  std::vector<Slots*> freed_;
+  int freed_ = 0;  // of the innermost frames with slots
 };
 
 }  // namespace windrow

@@ -1,4 +1,6 @@
 // Waiting: for variables, for all, for lanes; from outside and from inside an op.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "core.h"
@@ -56,10 +58,14 @@ class Core::Waits {
     sorted.resize(Dep::canonicalise(sorted));
     ReadyList ready;
     {
+      const std::size_t most_points = core.has_ordered_ ? core.lanes() : 0;
       const Entry entry(core);
+      entry.port().left_behind.reserve(Port::most_left_behind);  // so that the end of this needs no memory
+      waits_.reserve(sorted.size());
       for (const Dep::Access& access : sorted) {
-        if (!take_up(access, entry))
-          waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
+        if (take_up(access, entry)) continue;
+        waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
+        waits_.back().waiter->points.reserve(most_points);
       }
       enter(sorted, about, entry, ready);
     }
@@ -152,12 +158,13 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;
     if (!waiter.granted.is_set() && !wait_long(waiter, {number, wait.id}, deadline)) return false;
-    if (!wait_for_points(waiter, deadline)) return false;
-    failures.insert(failures.end(), waiter.failures.begin(), waiter.failures.end());
+    if (!wait_for_points(waiter, deadline, failures)) return false;
+    if (waiter.failure) failures.push_back(waiter.failure);
   }
   if (failures.empty()) return true;
-  if (!inside) FailureLog::mark_reported(failures);  // an op that is told may keep it to itself
-  throw OpError(std::move(failures));
+  const OpError error(std::move(failures));
+  if (!inside) FailureLog::mark_reported(error.failures());  // an op that is told may keep it to itself
+  throw error;
 }
 
 bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
@@ -176,13 +183,13 @@ bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
   return waiter.granted.wait(std::nullopt);
 }
 
-bool Core::wait_for_points(Waiter& waiter, Deadline deadline) {
+bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
   const SlotsFree slots;
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
-    if (error && awaited.kind != AccessKind::overwrite) waiter.failures.push_back(lost(awaited.mark, error));
+    if (error && awaited.kind != AccessKind::overwrite) failures.push_back(lost(*awaited.mark.info, error));
   }
   return true;
 }
@@ -200,12 +207,16 @@ bool Core::wait_all(Deadline deadline) {
     const SlotsFree slots;
     if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
   }
-  for (FailurePtr& root : failures_.report()) {
+  for (FailurePtr& root : failures_.to_report()) {
     if (std::find(failures.begin(), failures.end(), root) == failures.end()) failures.push_back(std::move(root));
   }
-  if (failures.empty()) return true;
-  FailureLog::mark_reported(failures);
-  throw OpError(std::move(failures));
+  if (failures.empty()) {
+    failures_.reported({});
+    return true;
+  }
+  const OpError error(std::move(failures));
+  failures_.reported(error.failures());  // only now nothing can keep the caller from being told
+  throw error;
 }
 
 bool Core::wait_until_idle(Deadline deadline) {
@@ -228,12 +239,9 @@ bool Core::wait_until_idle(Deadline deadline) {
 }
 
 bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
-  std::vector<LaneState*> lanes;
-  {
-    MutexLock lock(table_mutex_);
-    for (LaneState& lane : lanes_) lanes.push_back(&lane);
-  }
-  for (LaneState* lane : lanes) {
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    LaneState* const lane = &lane_at(i);
     const Point last = lane->last();
     std::exception_ptr error;
     if (last && !wait_until_reached(last, deadline, error)) return false;
@@ -242,11 +250,28 @@ bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& 
   return true;
 }
 
+namespace {
+
+struct Arrival {
+  Signal reached;
+  std::exception_ptr error;  // written before `reached`
+};
+
+}  // namespace
+
+void Core::reach(Point point) noexcept {
+  Arrival arrival;
+  // One pointer, which needs no memory.
+  point.lane->when_reached(point, [&arrival](std::exception_ptr e) {
+    arrival.error = std::move(e);
+    arrival.reached.set();
+  });
+  while (!arrival.reached.wait(std::chrono::steady_clock::now() + shutdown_notice)) {
+    spdlog::warn("windrow: still waits for lane '{}'", point.lane->name());
+  }
+}
+
 bool Core::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
-  struct Arrival {
-    Signal reached;
-    std::exception_ptr error;  // written before `reached`
-  };
   const auto arrival = std::make_shared<Arrival>();  // the callback may come after we have given up
   point.lane->when_reached(point, [arrival](std::exception_ptr e) {
     arrival->error = std::move(e);

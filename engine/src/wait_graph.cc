@@ -100,11 +100,14 @@ void WaitGraph::remove_engine(Core& engine) {
   engines_.erase(&engine);
 }
 
-void WaitGraph::enter(const Running* frames, OpKey wait) {
+void WaitGraph::enter(const Running* frames, OpKey wait) try {
   MutexLock lock(mutex_);
-  for (; frames != nullptr; frames = frames->outer) {
-    waits_.insert_or_assign({frames->core->number, frames->op->id()}, wait);
+  for (const Running* frame = frames; frame != nullptr; frame = frame->outer) {
+    waits_.insert_or_assign({frame->core->number, frame->op->id()}, wait);
   }
+} catch (...) {
+  leave(frames);
+  throw;
 }
 
 void WaitGraph::leave(const Running* frames) {

@@ -2,7 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <system_error>
+#include <exception>
 
 #include "running.h"
 
@@ -42,24 +42,38 @@ WorkerPool::WorkerPool(PolicyContext of)
 
 void WorkerPool::start(LaneState&) {
   MutexLock lock(mutex_);
-  if (threads() > 0) return;
+  if (stopping_ || threads() > 0) return;
   if (!spawn()) throw Error("cannot start a thread for policy pool");
 }
 
-void WorkerPool::add(OpRecord& op) {
+void WorkerPool::put(Port* port, OpRecord& op) noexcept {
+  if (port == nullptr || !port->ready.put(op)) put_urgent(op);
+}
+
+void WorkerPool::put_urgent(OpRecord& op) noexcept {
+  MutexLock lock(priority_mutex_);
+  urgent_.put(op);
+  ++urgent_count_;
+}
+
+void WorkerPool::put_background(OpRecord& op) noexcept {
+  MutexLock lock(priority_mutex_);
+  background_.put(op);
+  ++background_count_;
+}
+
+void WorkerPool::add(OpRecord& op) noexcept {
   if (op.priority != 0) {
-    MutexLock lock(priority_mutex_);
-    (op.priority > 0 ? urgent_ : background_).put(op);
-    ++(op.priority > 0 ? urgent_count_ : background_count_);
+    op.priority > 0 ? put_urgent(op) : put_background(op);
   } else if (current_.pool == this && Running::innermost() == nullptr) {
     Worker& worker = *current_.worker;
     if (worker.next == nullptr) {
       worker.next = &op;
       return;
     }
-    worker.port->ready.put(op);
+    put(worker.port, op);
   } else {
-    ports_.mine().ready.put(op);
+    put(ports_.mine_if_any(), op);
   }
   rouse();
 }
@@ -87,7 +101,8 @@ bool WorkerPool::spawn() {
   ++searching_;
   ++awake_;
   try {
-    threads_.emplace_back(&WorkerPool::serve, this);
+    threads_.reserve(threads_.size() + 1);
+    threads_.push_back(ports_.start_thread([this] { serve(); }));
     return true;
   } catch (const std::exception&) {
     --searching_;
@@ -122,7 +137,7 @@ void WorkerPool::serve() {
 
 void WorkerPool::put_back(Worker& worker) {
   if (worker.next == nullptr) return;
-  worker.port->ready.put(*std::exchange(worker.next, nullptr));
+  put(worker.port, *std::exchange(worker.next, nullptr));
   rouse();
 }
 

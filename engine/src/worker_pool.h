@@ -25,7 +25,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   ~WorkerPool() override { stop(); }
 
   void start(LaneState& lane) override;
-  void add(OpRecord& op) override;
+  void add(OpRecord& op) noexcept override;
   void stop() override;
   int spares() const override;
   bool on_worker() const override { return current_.pool == this; }
@@ -56,6 +56,10 @@ class WorkerPool final : public RunningPolicy, public Slots {
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   bool work_in_sight() const;
+  /// Into the ring of the calling thread; among the urgent ones where that needs memory and there is none.
+  void put(Port* port, OpRecord& op) noexcept;
+  void put_urgent(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
+  void put_background(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   void put_back(Worker& worker);
   /// An op was made ready: sees to it that somebody looks.
   void rouse();
@@ -85,7 +89,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   std::atomic<int> urgent_count_{0}, background_count_{0};
 
   alignas(64) Mutex priority_mutex_;
-  PriorityQueue urgent_ WINDROW_GUARDED_BY(priority_mutex_);      // of positive priority
+  PriorityQueue urgent_ WINDROW_GUARDED_BY(priority_mutex_);      // of positive priority, and what rings cannot hold
   PriorityQueue background_ WINDROW_GUARDED_BY(priority_mutex_);  // of negative priority
 
   mutable Mutex mutex_;

@@ -1,141 +1,19 @@
-// Random programs against a serial interpreter (random_program.h).
+// Random programs against a serial interpreter (random_program.h, machine.h).
 //
-// In the first test the pushing threads agree on an order by a mutex around each push, and the outcome must be the
-// interpreter's, poison and versions included. In the second they do not: there must be some order that explains what
+// In the first tests the pushing threads agree on an order by a mutex around each push, and the outcome must be the
+// interpreter's, poison and versions included. In the last they do not: there must be some order that explains what
 // every op saw, and that keeps each thread's own.
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdio>
-#include <memory>
-#include <optional>
-#include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "random_program.h"
-#include "sim_device.h"
-#include "support.h"
+#include "machine.h"
 
 namespace windrow::testing {
 namespace {
 
 constexpr std::uint64_t seed_of_all = 20240611;
-
-/// Threads on which async ops complete.
-class Elsewhere {
- public:
-  Elsewhere() : thread_([this](std::stop_token stop) { serve(stop); }) {}
-  void post(std::function<void()> work) {
-    std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    posted_.notify_all();
-  }
-
- private:
-  void serve(std::stop_token stop) {
-    std::unique_lock lock(mutex_);
-    while (posted_.wait(lock, stop, [&] { return !work_.empty(); })) {
-      const auto work = std::move(work_.back());
-      work_.pop_back();
-      lock.unlock();
-      work();
-      lock.lock();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable_any posted_;
-  std::vector<std::function<void()>> work_;
-  std::jthread thread_;
-};
-
-/// The program on the engine under test.
-class Machine {
- public:
-  Machine(EngineOptions options, int lanes, std::size_t steps) : engine(std::move(options)), sights(steps) {
-    for (int i = 0; i < lanes; ++i) {
-      // Lanes of one device can wait for each other; the third is on another.
-      sims.push_back(std::make_shared<SimLane>("sim", i < 2 ? 1 : 2));
-      ids.push_back(engine.add_lane(sims.back()));
-    }
-    for (auto& slot : slots) slot = {engine.new_var(), std::make_shared<Cell>()};
-  }
-
-  void push(const Step& step) {
-    Sight& sight = sights[static_cast<std::size_t>(step.id)];
-    std::vector<Access> accesses;
-    std::vector<Cell*> cells;
-    for (const auto& [v, kind] : step.accesses) {
-      const Slot& slot = slots[static_cast<std::size_t>(v)];
-      accesses.push_back({slot.var, kind});
-      cells.push_back(slot.cell.get());
-    }
-    if (step.kind == Step::Kind::retire) return renew(slots[static_cast<std::size_t>(step.accesses[0].first)]);
-    if (step.kind == Step::Kind::heal) return engine.heal(accesses[0].var);
-    auto work = [&step, &sight, cells] { apply(step, cells, sight); };
-    const PushOptions options{.name = "step", .priority = step.priority, .run_always = step.run_always};
-    switch (step.body) {
-      case Body::plain:
-        return engine.push(work, accesses, options);
-      case Body::declared:
-        return engine.push(engine.declare(work, accesses, options));
-      case Body::async:
-        return engine.push_async([work](OnComplete done) { work(), done(); }, accesses, options);
-      case Body::async_elsewhere:
-        return engine.push_async(
-            [this, work](OnComplete done) {
-              elsewhere.post([work, token = std::make_shared<OnComplete>(std::move(done))] { work(), (*token)(); });
-            },
-            accesses, options);
-      case Body::nested:
-        return engine.push([this, work] { wait_inside(work); }, accesses, options);
-      case Body::fails:
-        return engine.push([] { throw std::runtime_error("planned"); }, accesses, options);
-      case Body::drops_token:
-        return engine.push_async([](OnComplete) {}, accesses, options);
-      case Body::on_lane: {
-        PushOptions on_lane = options;
-        on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
-        return engine.push([work, lane = sims[static_cast<std::size_t>(step.lane)]] { lane->launch(work); }, accesses,
-                           on_lane);
-      }
-      case Body::async_on_lane: {
-        PushOptions on_lane = options;
-        on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
-        return engine.push_async(
-            [work, lane = sims[static_cast<std::size_t>(step.lane)]](OnComplete done) {
-              lane->launch([work, token = std::make_shared<OnComplete>(std::move(done))] { work(), (*token)(); });
-            },
-            accesses, on_lane);
-      }
-    }
-  }
-
-  struct Slot {
-    Var var;
-    std::shared_ptr<Cell> cell;
-  };
-  std::vector<std::shared_ptr<SimLane>> sims;
-  std::vector<LaneId> ids;
-  Elsewhere elsewhere;
-  Engine engine;  // drains before the lanes and threads above end
-  std::array<Slot, variables> slots;
-  std::vector<Sight> sights;
-
- private:
-  void renew(Slot& slot) {
-    engine.retire(slot.var, [cell = std::move(slot.cell)]() mutable { cell.reset(); });
-    slot = {engine.new_var(), std::make_shared<Cell>()};
-  }
-
-  /// Does the work in an op of its own, and waits for it.
-  template <class Work>
-  void wait_inside(const Work& work) {
-    const Var inner = engine.new_var();
-    engine.push(work, {mutate(inner)});
-    engine.wait(inner);
-    engine.retire(inner);
-  }
-};
 
 struct Case {
   Setup setup;
@@ -154,55 +32,16 @@ class Oracle : public ::testing::TestWithParam<Case> {
  protected:
   static EngineOptions options() { return {.policy = GetParam().setup.policy, .workers = GetParam().setup.workers}; }
 
-  static std::vector<Step> program(int steps, const Features& features) {
+  static std::vector<Step> program(std::size_t steps, const Features& features) {
     const std::uint64_t seed = seed_of_all + static_cast<std::uint64_t>(GetParam().pushers);
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    std::mt19937_64 random(seed);
-    std::vector<Step> result;
-    for (int id = 0; id < steps; ++id) result.push_back(random_step(random, id, features));
-    return result;
+    return random_program(seed, steps, features);
   }
 
-  /// Pushes the steps, dealt out to the pushing threads, with a mutex around each push. Returns the order.
-  static std::vector<int> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps) {
-    std::mutex mutex;
-    std::vector<int> order;
-    const int pushers = GetParam().pushers;
-    {
-      std::vector<std::jthread> threads;
-      for (int t = 0; t < pushers; ++t) {
-        threads.emplace_back([&, t] {
-          for (std::size_t i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
-            std::lock_guard lock(mutex);
-            order.push_back(static_cast<int>(i));
-            machine.push(steps[i]);
-          }
-        });
-      }
-    }
-    return order;
-  }
-
-  static void expect_same(Machine& machine, const Interpreter& expected) {
-    try {
-      EXPECT_TRUE(machine.engine.wait_all_for(patience));
-    } catch (const OpError&) {
-      // Which variables are poisoned is compared below.
-    }
-    EXPECT_EQ(machine.engine.stats().pending, 0u);
-    for (std::size_t v = 0; v < variables; ++v) {
-      const Machine::Slot& slot = machine.slots[v];
-      bool poisoned = false;
-      try {
-        machine.engine.wait(slot.var);
-      } catch (const OpError&) {
-        poisoned = true;
-      }
-      const Interpreter::State& state = expected.states[v];
-      ASSERT_EQ(poisoned, state.poisoned) << "variable " << v;
-      ASSERT_EQ(slot.cell->value, state.cell.value) << "variable " << v;
-      ASSERT_EQ(machine.engine.version(slot.var), state.version) << "variable " << v;
-    }
+  static void expect_serial_order(const std::vector<Step>& steps, int lanes) {
+    Machine machine(options(), lanes, steps.size());
+    const auto order = push_in_agreed_order(machine, steps, GetParam().pushers);
+    EXPECT_EQ(difference_in_order(machine, steps, order), "");
   }
 };
 
@@ -211,20 +50,13 @@ INSTANTIATE_TEST_SUITE_P(All, Oracle, ::testing::ValuesIn(cases()), [](const aut
          "_workers_" + std::to_string(test.param.pushers) + "_pushers";
 });
 
-TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) {
-  const auto steps = program(1500, {});
-  Machine machine(options(), 0, steps.size());
-  Interpreter expected;
-  for (const int i : push_in_agreed_order(machine, steps)) expected.run(steps[static_cast<std::size_t>(i)]);
-  expect_same(machine, expected);
-}
+TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) { expect_serial_order(program(1000, {.slow_one_in = 4}), 0); }
 
-TEST_P(Oracle, TheSameWithOrderedLanes) {
-  const auto steps = program(800, {.lanes = 3});
-  Machine machine(options(), 3, steps.size());
-  Interpreter expected;
-  for (const int i : push_in_agreed_order(machine, steps)) expected.run(steps[static_cast<std::size_t>(i)]);
-  expect_same(machine, expected);
+TEST_P(Oracle, TheSameWithOrderedLanes) { expect_serial_order(program(800, {.lanes = 3, .slow_one_in = 8}), 3); }
+
+/// A million ops, over all policies.
+TEST_P(Oracle, TheSameInLongPrograms) {
+  expect_serial_order(program(WINDROW_ORACLE_OPS / cases().size(), {.slow_one_in = 200}), 0);
 }
 
 /// Finds an order of the steps in which each saw what it saw; empty if there is none.
@@ -274,7 +106,7 @@ std::vector<int> explaining_order(const std::vector<Step>& steps, const std::vec
 }
 
 TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
-  const auto steps = program(1500, {.failures = false});
+  const auto steps = program(1500, {.failures = false, .waits = false, .slow_one_in = 4});
   Machine machine(options(), 0, steps.size());
   const int pushers = GetParam().pushers;
   {
@@ -293,7 +125,7 @@ TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
   ASSERT_EQ(order.size(), steps.size()) << "no serial order explains what the ops saw";
   Interpreter expected;
   for (const int i : order) expected.run(steps[static_cast<std::size_t>(i)]);
-  expect_same(machine, expected);
+  EXPECT_EQ(difference(machine, expected), "");
 }
 
 }  // namespace

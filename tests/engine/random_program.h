@@ -1,8 +1,12 @@
 // Random programs, and the slow and obvious engine that interprets them.
 //
 // A program is a list of steps over a hundred variables: ops that read, mutate and overwrite, that throw, complete
-// asynchronously, run always, push and wait inside, run on other lanes; retires; heals. Each variable guards a cell
-// that no atomic protects, so that an ordering mistake is a wrong value here and a report under ThreadSanitizer.
+// asynchronously, run always, push and wait inside, run on other lanes; retires; heals; waits, with and without a
+// limit. Each variable guards a cell that no atomic protects, so that an ordering mistake is a wrong value here and a
+// report under ThreadSanitizer.
+//
+// A further kind of step is drawn by random_step, done by Machine::push (machine.h), and interpreted by
+// Interpreter::run.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +29,10 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 27);
 }
 
-enum class Body { plain, async, async_elsewhere, nested, declared, fails, drops_token, on_lane, async_on_lane };
+enum class Body { plain, async, async_elsewhere, nested, polls, declared, fails, drops_token, on_lane, async_on_lane };
 
 struct Step {
-  enum class Kind { op, retire, heal } kind = Kind::op;
+  enum class Kind { op, retire, heal, wait, wait_for } kind = Kind::op;
   Body body = Body::plain;
   int id = 0;
   bool run_always = false;
@@ -40,6 +44,9 @@ struct Step {
 struct Features {
   bool failures = true;  // throw, drop, heal, run_always, retire
   int lanes = 0;         // ordered lanes to use
+  bool waits = true;     // steps that wait
+  /// One in so many ops hands something to another thread and waits for it, which costs as much as a hundred others.
+  unsigned slow_one_in = 2;
 };
 
 inline Step random_step(std::mt19937_64& random, int id, const Features& features) {
@@ -57,9 +64,13 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
     step.accesses = {{static_cast<int>(random() % variables), AccessKind::overwrite}};
     return step;
   }
-  constexpr Body bodies[] = {Body::plain,           Body::plain,  Body::plain,   Body::async,
-                             Body::async_elsewhere, Body::nested, Body::declared};
-  step.body = bodies[random() % std::size(bodies)];
+  if (features.waits && one_in(10 * features.slow_one_in)) {
+    step.kind = one_in(2) ? Step::Kind::wait : Step::Kind::wait_for;
+    return step;
+  }
+  constexpr Body quick[] = {Body::plain, Body::plain, Body::plain, Body::async, Body::declared};
+  constexpr Body slow[] = {Body::async_elsewhere, Body::nested, Body::polls};
+  step.body = one_in(features.slow_one_in) ? slow[random() % std::size(slow)] : quick[random() % std::size(quick)];
   if (features.failures && one_in(20)) step.body = one_in(2) ? Body::fails : Body::drops_token;
   if (features.lanes > 0 && one_in(3)) {
     step.body = one_in(3) ? Body::async_on_lane : Body::on_lane;
@@ -74,9 +85,10 @@ struct Cell {
   int last_writer = -1;
 };
 
-/// What one op saw: for each access the writer before it.
+/// What one step saw: an op for each access the writer before it, a wait whether it was told of poison.
 struct Sight {
-  bool ran = false;
+  bool ran = false;  // of a wait: it has come to its end
+  bool poisoned = false;
   std::vector<int> writers;
 };
 
@@ -104,10 +116,11 @@ class Interpreter {
     std::uint64_t version = 0;
   };
 
-  void run(const Step& step) {
+  /// True if the step meets poison.
+  bool run(const Step& step) {
     if (step.kind == Step::Kind::retire) {
       states[static_cast<std::size_t>(step.accesses[0].first)] = {};
-      return;
+      return false;
     }
     std::vector<Cell*> cells;
     bool poisoned = false;
@@ -116,6 +129,7 @@ class Interpreter {
       cells.push_back(&state.cell);
       poisoned |= state.poisoned && kind != AccessKind::overwrite;
     }
+    if (step.kind == Step::Kind::wait || step.kind == Step::Kind::wait_for) return poisoned;
     const bool skipped = poisoned && !step.run_always;
     const bool failed = !skipped && (step.body == Body::fails || step.body == Body::drops_token);
     Sight sight;
@@ -127,6 +141,7 @@ class Interpreter {
       if (skipped || failed) state.poisoned = true;
       if (!skipped && !failed && kind == AccessKind::overwrite) state.poisoned = false;
     }
+    return poisoned;
   }
 
   std::array<State, variables> states;

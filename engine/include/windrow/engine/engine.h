@@ -198,7 +198,8 @@ class Engine {
   EngineStats stats() const;
   int workers() const;
 
-  /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty.
+  /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty. It ends
+  /// early where there was no memory for it.
   std::vector<OpId> schedule_log() const;
 
  private:

@@ -1,0 +1,143 @@
+// Memory that is refused while ops run on lanes and wait for their points.
+#include <array>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "tests/engine/fault_trial.h"
+
+namespace windrow::testing {
+namespace {
+
+using faults::Lasts;
+using faults::Where;
+
+/// An ordered lane that never runs out of memory itself. Its thread reaches one point after the other; after the one at
+/// which it fails it is failed.
+class ShelteredLane final : public Lane {
+ public:
+  explicit ShelteredLane(std::uint64_t fails_at) : fails_at_(fails_at), thread_([this] { serve(); }) {}
+  ~ShelteredLane() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  std::string_view name() const override { return "sheltered"; }
+  int device() const override { return 1; }
+  Point record() noexcept override {
+    std::lock_guard lock(mutex_);
+    ++recorded_;
+    changed_.notify_all();
+    return {this, recorded_};
+  }
+  bool can_wait_for(const Lane&) const noexcept override { return false; }
+  void wait(Point) noexcept override {}
+  void when_reached(Point point, Reached callback) noexcept override {
+    const faults::Sheltered not_tested;
+    std::unique_lock lock(mutex_);
+    if (reached_ < point.serial) {
+      callbacks_.emplace(point.serial, std::move(callback));
+      return;
+    }
+    lock.unlock();
+    call(callback, point.serial);
+  }
+
+ private:
+  void serve() {
+    const faults::Sheltered not_tested;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stopping_ || reached_ < recorded_; });
+      if (reached_ == recorded_) return;
+      ++reached_;
+      while (!callbacks_.empty() && callbacks_.begin()->first <= reached_) {
+        const auto due = callbacks_.extract(callbacks_.begin());
+        lock.unlock();
+        call(due.mapped(), due.key());
+        lock.lock();
+      }
+    }
+  }
+  void call(const Reached& callback, std::uint64_t serial) const {
+    const faults::Exposed tested;
+    callback(serial >= fails_at_ ? error_ : nullptr);
+  }
+
+  const std::uint64_t fails_at_;
+  const std::exception_ptr error_ = std::make_exception_ptr(Error("the lane failed"));
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multimap<std::uint64_t, Reached> callbacks_;
+  std::uint64_t recorded_ = 0, reached_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+using Case = std::tuple<Policy, Where, Lasts>;
+
+class LaneFault : public ::testing::TestWithParam<Case> {
+ protected:
+  static EngineOptions options() { return {.policy = std::get<Policy>(GetParam()), .workers = 2}; }
+  static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
+
+  /// Two ordered lanes, that wait for each other on the host, and a host lane.
+  static void run(Trial& trial, std::uint64_t fails_at) {
+    std::array<LaneId, 3> lanes;
+    std::array<bool, 3> known;
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::shared_ptr<ShelteredLane> lane;
+      {
+        const faults::Sheltered not_tested;
+        lane = std::make_shared<ShelteredLane>(fails_at);
+      }
+      known[i] = attempt([&] { lanes[i] = trial.engine.add_lane(lane); });
+    }
+    known[2] = attempt([&] { lanes[2] = trial.engine.add_lane(HostLane{.name = "copies"}); });
+    const Var x = trial.new_var(), y = trial.new_var();
+    for (int round = 0; round < 4; ++round) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (!known[i]) continue;
+        attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = lanes[i]}); });
+        attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}, {.lane = lanes[i]}); });
+        attempt([&] { trial.engine.push([held = Captured()] {}, {read(y)}); });
+      }
+      attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}); });
+    }
+    attempt([&] { trial.engine.wait({read(x), mutate(y)}); });
+    attempt([&] { trial.engine.wait_all(); });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, LaneFault,
+                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
+                                                              Policy::chaos),
+                                            ::testing::Values(Where::any_thread, Where::this_thread),
+                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
+                         [](const auto& instance) {
+                           return fault_name(
+                               std::get<Policy>(instance.param),
+                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
+                         });
+
+TEST_P(LaneFault, WhileOpsRunOnLanes) {
+  with_each_fault(plan(), [](const faults::Plan& plan) {
+    run_trial(options(), plan, [](Trial& trial) { run(trial, ~std::uint64_t{0}); });
+  });
+}
+
+TEST_P(LaneFault, WhileALaneFails) {
+  with_each_fault(plan(), [](const faults::Plan& plan) {
+    // A lane that has failed keeps its engine from ever waiting for all without an error.
+    run_trial(options(), plan, [](Trial& trial) { run(trial, 5); });
+  });
+}
+
+}  // namespace
+}  // namespace windrow::testing

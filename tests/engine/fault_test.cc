@@ -1,0 +1,277 @@
+// Memory that is refused, at every allocation of programs that use all of the engine.
+//
+// Each program runs with its first allocation failing, then with its second, and so on. Whatever fails: a call throws,
+// or variables are poisoned; nothing hangs, leaks or aborts, every op that was accepted runs, and afterwards the engine
+// works.
+#include <array>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/engine/fault_trial.h"
+
+namespace windrow::testing {
+namespace {
+
+using faults::Lasts;
+using faults::Where;
+
+using Case = std::tuple<Policy, Where, Lasts>;
+
+class Fault : public ::testing::TestWithParam<Case> {
+ protected:
+  static EngineOptions options() {
+    const auto policy = std::get<Policy>(GetParam());
+    return {.policy = policy, .workers = policy == Policy::per_device ? 1 : 2};
+  }
+  static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
+
+  static void try_program(const Program& program) {
+    with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options(), plan, program); });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Fault,
+                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
+                                                              Policy::chaos),
+                                            ::testing::Values(Where::any_thread, Where::this_thread),
+                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
+                         [](const auto& instance) {
+                           return fault_name(
+                               std::get<Policy>(instance.param),
+                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
+                         });
+
+TEST_P(Fault, WhileAnEngineIsMade) {
+  with_each_fault(plan(), [](const faults::Plan& plan) {
+    std::unique_ptr<Engine> engine;
+    {
+      const EngineOptions given = options();
+      const faults::Armed armed(plan);
+      attempt([&] { engine = std::make_unique<Engine>(given); });
+    }
+    if (engine) expect_it_works(*engine);
+  });
+}
+
+TEST_P(Fault, WhileVariablesAreMadeAndEnded) {
+  try_program([](Trial& trial) {
+    std::array<Var, 40> vars;
+    for (int round = 0; round < 2; ++round) {
+      for (Var& var : vars) var = trial.new_var();
+      for (Var var : vars) {
+        if (!var) continue;
+        trial.push({mutate(var)});
+        bool retired = false;
+        while (!retired && !faults::struck()) retired = attempt([&] { trial.engine.retire(var); });
+      }
+    }
+  });
+}
+
+TEST_P(Fault, WhileOpsArePushed) {
+  try_program([](Trial& trial) {
+    std::array<Var, 12> vars;
+    for (Var& var : vars) var = trial.new_var();
+    std::array<Access, 12> all;
+    for (std::size_t i = 0; i < vars.size(); ++i) all[i] = i % 2 == 0 ? read(vars[i]) : mutate(vars[i]);
+    for (int round = 0; round < 3; ++round) {
+      trial.push({mutate(vars[0])});
+      trial.push({read(vars[0]), mutate(vars[1])}, {.name = "urgent", .priority = 2});
+      trial.push({read(vars[0])}, {.name = "background", .priority = -1});
+      trial.push(std::span<const Access>(all));
+      const std::array<char, 300> large{};
+      trial.accepted += attempt([&] {
+        trial.engine.push([&trial, large, held = Captured()] { trial.ran += 1 + large[0]; }, {mutate(vars[2])});
+      });
+    }
+  });
+}
+
+TEST_P(Fault, WhileADeclaredOpIsPushed) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var();
+    DeclaredOp op;
+    attempt([&] { op = trial.engine.declare([&, held = Captured()] { ++trial.ran; }, {read(x), mutate(y)}); });
+    for (int i = 0; i < 40; ++i) trial.accepted += attempt([&] { trial.engine.push(op); });
+    attempt([&] { trial.engine.wait(y); });
+  });
+}
+
+/// Independent ops become ready all at once, more than any queue has room for in the beginning.
+TEST_P(Fault, WhileManyOpsBecomeReady) {
+  for (const int priority : {0, 1, -1}) {
+    try_program([priority](Trial& trial) {
+      const Var all = trial.new_var();
+      trial.accepted += attempt([&] {
+        trial.engine.push(
+            [&trial, all, priority] {
+              ++trial.ran;
+              for (int i = 0; i < 300; ++i) trial.push({read(all)}, {.priority = priority});
+              for (int i = 0; i < 280; ++i) trial.push({}, {.priority = priority});
+            },
+            {mutate(all)});
+      });
+      attempt([&] { trial.engine.wait({mutate(all)}); });
+    });
+  }
+}
+
+TEST_P(Fault, WhileWaiting) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var();
+    for (int i = 0; i < 4; ++i) {
+      trial.push({mutate(x)});
+      trial.push({read(x), mutate(y)});
+      attempt([&] { trial.engine.wait(x); });
+      attempt([&] { trial.engine.wait_for({read(x), mutate(y)}, patience); });
+      attempt([&] { trial.engine.wait_for({read(x), mutate(y)}, std::chrono::nanoseconds(1)); });
+      attempt([&] { trial.engine.wait_all(); });
+    }
+  });
+}
+
+TEST_P(Fault, WhileWaitingInsideAnOp) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var();
+    for (int i = 0; i < 3; ++i) {
+      trial.accepted += attempt([&] {
+        trial.engine.push(
+            [&trial, x] {
+              ++trial.ran;
+              trial.push({mutate(x)});
+              attempt([&] { trial.engine.wait(x); });
+              attempt([&] { trial.engine.wait_for({read(x)}, patience); });
+            },
+            {overwrite(y)});
+      });
+    }
+    attempt([&] { trial.engine.wait({read(y)}); });
+  });
+}
+
+TEST_P(Fault, WhileOpsAreCompletedByAThreadThatHasNeverSeenTheEngine) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var();
+    std::atomic<OnComplete*> token{nullptr};
+    for (int i = 0; i < 3; ++i) {
+      if (!attempt([&] {
+            trial.engine.push_async(
+                [&, held = Captured()](OnComplete done) {
+                  const faults::Sheltered not_tested;
+                  token = new OnComplete(std::move(done));
+                },
+                {mutate(x)});
+          })) {
+        continue;
+      }
+      for (int k = 0; k < 3; ++k) trial.push({read(x)});
+      trial.push({mutate(x), mutate(y)});
+      const faults::Sheltered not_tested;
+      std::thread([&] {
+        while (token == nullptr) std::this_thread::yield();
+        const faults::Sheltered freeing;
+        const std::unique_ptr<OnComplete> done(token.exchange(nullptr));
+        const faults::Exposed completing;
+        (*done)();
+      }).join();
+    }
+    drain(trial);
+  });
+}
+
+TEST_P(Fault, WhileATokenIsDropped) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var();
+    const bool accepted = attempt([&] { trial.engine.push_async([held = Captured()](OnComplete) {}, {mutate(x)}); });
+    attempt([&] { trial.engine.push([held = Captured()] {}, {read(x)}); });
+    try {
+      trial.engine.wait(x);
+      const faults::Sheltered not_tested;
+      EXPECT_FALSE(accepted) << "the dropped token was forgotten";
+    } catch (const std::bad_alloc&) {
+    } catch (const Error&) {
+    }
+    attempt([&] { trial.engine.heal(x); });
+  });
+}
+
+TEST_P(Fault, WhileOpsFailNoFailureIsForgotten) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var(), z = trial.new_var();
+    const bool failed = attempt(
+        [&] { trial.engine.push([held = Captured()] { throw std::runtime_error("planned to fail"); }, {mutate(x)}); });
+    const bool skipped = attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}); });
+    trial.push({read(y), mutate(z)}, {.run_always = true});
+    const auto expect_poison = [&](Var var) {
+      try {
+        trial.engine.wait(var);
+        const faults::Sheltered not_tested;
+        ADD_FAILURE() << "the failure was forgotten";
+      } catch (const std::bad_alloc&) {
+      } catch (const Error&) {
+      }
+    };
+    if (failed) expect_poison(x);
+    if (failed && skipped) expect_poison(y);
+    if (failed) {
+      try {
+        trial.engine.wait_all();
+        const faults::Sheltered not_tested;
+        ADD_FAILURE() << "the failure was forgotten by wait_all";
+      } catch (const std::bad_alloc&) {
+      } catch (const Error&) {
+      }
+    }
+    attempt([&] { trial.engine.heal(x); });
+    attempt([&] { trial.engine.heal(y); });
+  });
+}
+
+TEST_P(Fault, WhileAnErrorIsToldItIsNotLost) {
+  with_each_fault(plan(), [](const faults::Plan& plan) {
+    Engine engine(options());
+    const Var x = engine.new_var();
+    engine.push([] { throw std::runtime_error("planned to fail"); }, {mutate(x)});
+    engine.retire(x);
+    bool told = false;
+    const auto wait = [&] {
+      try {
+        EXPECT_TRUE(engine.wait_all_for(patience));
+      } catch (const OpError&) {
+        told = true;
+      } catch (const std::bad_alloc&) {
+      }
+    };
+    {
+      const faults::Armed armed(plan);
+      wait();
+    }
+    if (!told) wait();
+    EXPECT_TRUE(told);
+  });
+}
+
+TEST_P(Fault, WhileAnEngineShutsDown) {
+  for (const bool by_destructor : {true, false}) {
+    with_each_fault(plan(), [=](const faults::Plan& plan) {
+      auto engine = std::make_unique<Engine>(options());
+      Trial trial{*engine};
+      const Var x = engine->new_var();
+      for (int i = 0; i < 50; ++i) trial.push({mutate(x)});
+      {
+        const faults::Armed armed(plan);
+        if (by_destructor) {
+          engine.reset();
+        } else {
+          attempt([&] { engine->shutdown(); });
+        }
+      }
+      engine.reset();
+      EXPECT_EQ(trial.ran, 50);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

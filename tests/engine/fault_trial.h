@@ -1,0 +1,125 @@
+// A trial: an engine, a program, and an allocation that fails while the program runs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "tests/engine/faults.h"
+#include "tests/engine/support.h"
+
+namespace windrow::testing {
+
+/// Counts itself, so that captures which were not destroyed are seen.
+class Captured {
+ public:
+  Captured() noexcept { ++alive_; }
+  Captured(const Captured&) noexcept { ++alive_; }
+  ~Captured() { --alive_; }
+  Captured& operator=(const Captured&) = default;
+  static int alive() { return alive_; }
+
+ private:
+  static inline std::atomic<int> alive_{0};
+};
+
+/// Whether the call went through; else it has thrown what a call may throw for want of memory or of a thread.
+template <class Call>
+bool attempt(Call&& call) {
+  try {
+    call();
+    return true;
+  } catch (const std::bad_alloc&) {
+  } catch (const Error&) {
+  }
+  return false;
+}
+
+/// What programs count. An op that was accepted runs, once.
+struct Trial {
+  Engine& engine;
+  std::atomic<int> accepted{0}, ran{0};
+
+  /// Pushes an op that counts itself.
+  void push(AccessList accesses, const PushOptions& options = {}) {
+    accepted += attempt([&] { engine.push([this, held = Captured()] { ++ran; }, accesses, options); });
+  }
+  Var new_var() {
+    Var var;
+    attempt([&] { var = engine.new_var(); });
+    return var;
+  }
+};
+
+/// Of a test with this policy and such faults.
+inline std::string fault_name(Policy policy, const faults::Plan& plan) {
+  return std::string(to_string(policy)) + (plan.where == faults::Where::any_thread ? "_any_thread" : "_this_thread") +
+         (plan.lasts == faults::Lasts::once ? "_once" : "_from_then_on");
+}
+
+/// With an engine that has had its fault and now has memory again.
+inline void expect_it_works(Engine& engine) {
+  const Var x = engine.new_var(), y = engine.new_var();
+  int a = 0, b = 0;
+  for (int i = 0; i < 20; ++i) {
+    engine.push([&] { ++a; }, {mutate(x)});
+    engine.push([&] { b += a; }, {read(x), mutate(y)});
+  }
+  EXPECT_TRUE(engine.wait_for({read(x), read(y)}, patience));
+  EXPECT_EQ(a, 20);
+  EXPECT_EQ(b, 210);
+}
+
+/// What still pends ends, with or without errors.
+inline void expect_it_ends(Engine& engine) {
+  try {
+    EXPECT_TRUE(engine.wait_all_for(patience));
+  } catch (const OpError&) {
+  }
+  EXPECT_EQ(engine.stats().pending, 0u);
+}
+
+/// Ends what a program has pushed, before the program's own variables end.
+inline void drain(Trial& trial) {
+  const faults::Sheltered not_tested;
+  expect_it_ends(trial.engine);
+}
+
+using Program = std::function<void(Trial&)>;
+
+inline void run_trial(const EngineOptions& options, const faults::Plan& plan, const Program& program) {
+  Engine engine(options);
+  Trial trial{engine};
+  {
+    const faults::Armed armed(plan);
+    program(trial);
+  }
+  expect_it_ends(engine);
+  EXPECT_EQ(trial.ran, trial.accepted);
+  EXPECT_EQ(Captured::alive(), 0);
+  expect_it_works(engine);
+}
+
+/// Runs `trial(plan)`, each time in a new thread, with the first allocation failing, then the second, and so on until
+/// none fails any more; with strides that grow where WINDROW_FAULT_STRIDES is small. Nothing may be left of any.
+template <class RunTrial>
+void with_each_fault(faults::Plan plan, RunTrial&& trial) {
+  const auto run = [&] { std::thread([&] { trial(plan); }).join(); };
+  plan.at = ~std::uint64_t{0};
+  run();  // what the process keeps for good is there now
+  std::uint64_t runs = 1;
+  for (plan.at = 1;; plan.at += 1 + plan.at / WINDROW_FAULT_STRIDES, ++runs) {
+    const std::int64_t before = faults::live_blocks();
+    run();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "with allocation " << plan.at << " failing";
+    ASSERT_EQ(faults::live_blocks(), before) << "with allocation " << plan.at << " failing";
+    if (!faults::struck()) break;
+  }
+  std::printf("%llu allocations failed, one in each run\n", static_cast<unsigned long long>(runs - 1));
+}
+
+}  // namespace windrow::testing

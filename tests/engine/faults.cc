@@ -1,0 +1,117 @@
+#include "tests/engine/faults.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+namespace windrow::testing::faults {
+namespace {
+
+// Written while nothing is armed.
+Plan plan_now;
+std::atomic<bool> armed{false};
+std::atomic<std::uint64_t> counted{0};
+std::atomic<bool> has_struck{false};
+std::atomic<std::int64_t> live{0};
+std::atomic<int> threads_allowed{std::numeric_limits<int>::max()};
+
+constinit thread_local int shelters = 0;
+constinit thread_local bool chosen = false;
+
+bool strikes() {
+  if (!armed.load(std::memory_order_acquire) || shelters > 0) return false;
+  if (plan_now.where == Where::this_thread && !chosen) return false;
+  const std::uint64_t number = ++counted;
+  const bool fails = plan_now.lasts == Lasts::once ? number == plan_now.at : number >= plan_now.at;
+  if (fails) has_struck = true;
+  return fails;
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  if (strikes()) return nullptr;
+  void* memory = nullptr;
+  if (alignment <= alignof(std::max_align_t)) {
+    memory = std::malloc(bytes == 0 ? 1 : bytes);
+  } else if (posix_memalign(&memory, alignment, bytes) != 0) {
+    memory = nullptr;
+  }
+  live += memory != nullptr;
+  return memory;
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  if (void* memory = allocate(bytes, alignment)) return memory;
+  throw std::bad_alloc();
+}
+
+void release(void* memory) noexcept {
+  live -= memory != nullptr;
+  std::free(memory);
+}
+
+}  // namespace
+
+Armed::Armed(const Plan& plan) {
+  plan_now = plan;
+  counted = 0;
+  has_struck = false;
+  chosen = true;
+  armed.store(true, std::memory_order_release);
+}
+Armed::~Armed() {
+  armed = false;
+  chosen = false;
+}
+
+bool struck() { return has_struck; }
+
+Sheltered::Sheltered() { ++shelters; }
+Sheltered::~Sheltered() { --shelters; }
+
+Exposed::Exposed() : sheltered_(shelters) { shelters = 0; }
+Exposed::~Exposed() { shelters = sheltered_; }
+
+std::int64_t live_blocks() { return live; }
+
+ThreadsRefused::ThreadsRefused(int but) { threads_allowed = but; }
+ThreadsRefused::~ThreadsRefused() { threads_allowed = std::numeric_limits<int>::max(); }
+
+}  // namespace windrow::testing::faults
+
+namespace faults = windrow::testing::faults;
+
+void* operator new(std::size_t bytes) { return faults::allocate_or_throw(bytes, 1); }
+void* operator new[](std::size_t bytes) { return faults::allocate_or_throw(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
+void operator delete(void* memory) noexcept { faults::release(memory); }
+void operator delete[](void* memory) noexcept { faults::release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { faults::release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { faults::release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { faults::release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { faults::release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                              void* argument) noexcept {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto next = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (faults::threads_allowed.fetch_sub(1) <= 0) {
+    ++faults::threads_allowed;
+    return EAGAIN;
+  }
+  return next(thread, attributes, start, argument);
+}
