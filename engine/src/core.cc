@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -15,13 +16,6 @@ namespace {
 /// While shutdown waits longer than this it says so.
 constexpr std::chrono::seconds shutdown_notice{10};
 
-/// A thread that has pushed so many ops looks how many are pending.
-constexpr int pushes_between_looks = 256;
-/// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
-/// that the ops wait for.
-constexpr std::chrono::microseconds shortest_nap{20}, longest_nap{1000};
-constexpr std::chrono::milliseconds patience_without_progress{20};
-
 EngineOptions checked(EngineOptions options) {
   if (options.workers < 1) {
     throw MisuseError("EngineOptions.workers = " + std::to_string(options.workers) + "; expected 1 or more");
@@ -29,6 +23,7 @@ EngineOptions checked(EngineOptions options) {
   if (options.max_pending_ops < 1) {
     throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
+  if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
                       "; expected 0 or more");
@@ -172,31 +167,6 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
   if (--port.pushes_to_look == 0 && !retires) hold_back(port);
 }
 
-void Core::hold_back(Port& port) {
-  port.pushes_to_look = pushes_between_looks;
-  if (Running::innermost() != nullptr) return;
-  const std::uint64_t most = options.max_pending_ops;
-  Ports::Sums sums = ports_.sums();
-  if (sums.pending <= std::max(most, port.allowance)) return;
-  auto nap = shortest_nap;
-  auto last_progress = std::chrono::steady_clock::now();
-  std::uint64_t left = sums.left;
-  while (sums.pending > most / 2) {
-    std::this_thread::sleep_for(nap);
-    nap = std::min(2 * nap, longest_nap);
-    sums = ports_.sums();
-    const auto now = std::chrono::steady_clock::now();
-    if (sums.left != left) {
-      left = sums.left;
-      last_progress = now;
-    } else if (now - last_progress > patience_without_progress) {
-      port.allowance = sums.pending + most;
-      return;
-    }
-  }
-  port.allowance = 0;
-}
-
 void Core::start(LaneState& lane) {
   std::call_once(lane.starting, [&] { policy_->start(lane); });
   lane.started.store(true, std::memory_order_release);
@@ -248,18 +218,31 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   const auto access = access_of(accesses, about);
   for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(access(i));
   canonical.resize(Dep::canonicalise(canonical));
-  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), how});
+  PushOptions kept = how;
+  if (how.stop) {
+    // Bytes are each push's own.
+    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
+    kept.stop = {};
+  }
+  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), kept});
 }
 
 void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
   Port& port = ports_.mine();
   PushOptions how = declared->how;
   how.pushed_at = pushed_at;
-  const Dep::Access* accesses = declared->accesses.data();
-  submit(
-      port, info(port, how), how.priority, declared->accesses.size(),
-      [=](std::size_t i) -> const Dep::Access& { return accesses[i]; }, sizeof declared,
-      [&](OpRecord& op) { op.set_declared(declared); }, false);
+  const auto access = [first = declared->accesses.data()](std::size_t i) -> const Dep::Access& { return first[i]; };
+  const std::size_t accesses = declared->accesses.size();
+  if (how.bytes == 0) {
+    submit(
+        port, info(port, how), how.priority, accesses, access, sizeof declared,
+        [&](OpRecord& op) { op.set_declared(declared); }, false);
+  } else {
+    OpFunction run = adorn(OpFunction([declared](OpContext& context) { declared->function(context); }), how);
+    submit(
+        port, info(port, how), how.priority, accesses, access, run.table()->bytes,
+        [&](OpRecord& op) { op.set_function(std::move(run)); }, false);
+  }
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
@@ -343,8 +326,10 @@ EngineStats Core::stats() const {
   const Ports::Sums sums = ports_.sums();
   return {.pushed = sums.pushed,
           .pending = sums.pending - sums.waits,
+          .pending_bytes = pending_bytes_.sum(),
           .failed = failed_,
           .skipped = skipped_,
+          .cancelled = cancelled_,
           .waits = waits_,
           .waits_in_ops = waits_in_ops_,
           .spare_threads = static_cast<std::uint64_t>(policy_->spares()),

@@ -1,6 +1,7 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. core.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public interface on top.
+// Start here. core.cc and back_pressure.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public
+// interface on top.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "lanes.h"
 #include "op.h"
 #include "op_sites.h"
+#include "pending_bytes.h"
 #include "ports.h"
 #include "record_pool.h"
 #include "running.h"
@@ -59,6 +61,10 @@ class Core {
   void heal(Var var, const PushOptions& how);
   std::uint64_t version(Var var, const PushOptions& how);
   MisuseError without_function(const PushOptions& how);
+  /// The function with what the options ask for beyond running it; holds this thread back where there are too many
+  /// bytes.
+  template <class... Args>
+  Function<void(Args...)> adorn(Function<void(Args...)>&& function, const PushOptions& how);
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
@@ -117,6 +123,8 @@ class Core {
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   /// A thread from outside that has pushed too far ahead waits here.
   void hold_back(Port& port);
+  /// Waits for room, as the contract of EngineOptions::max_pending_bytes says.
+  PendingBytes::Share take_bytes(std::uint64_t bytes);
   void set_life(Life life);
   void drain();
   void free(VarState& var);
@@ -168,6 +176,7 @@ class Core {
   class Push;
 
   FailureLog failures_{number};
+  PendingBytes pending_bytes_{options.max_pending_bytes};
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};
@@ -175,7 +184,7 @@ class Core {
   std::atomic<Port*> lone_{nullptr};
   std::atomic<bool> several_{false};
   std::atomic<int> visitors_{0};
-  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
+  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint16_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   std::atomic<Life> life_{Life::running};

@@ -252,7 +252,7 @@ void Core::finish(OpRecord& op, const Ending& ending) {
     ++skipped_;
   } else if (ending.outcome == Outcome::failed) {
     failure = failures_.thrown(op.info(), ending.error);
-    ++failed_;
+    ++(failure->kind == Failure::Kind::cancelled ? cancelled_ : failed_);
   }
   LaneState& lane = *op.info().lane;
   const bool after_end = op.after_end;
@@ -275,7 +275,7 @@ void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending
   VarState& var = var_of(access);
   const Outcome outcome = ending.outcome;
   if (access.exclusive()) {
-    if (outcome != Outcome::skipped) {
+    if (outcome != Outcome::skipped && !(failure && failure->kind == Failure::Kind::cancelled)) {
       var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
     if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) failures_.poison(var, failure);

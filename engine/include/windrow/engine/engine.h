@@ -36,6 +36,7 @@
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/op_name.h"
+#include "windrow/engine/stop_view.h"
 #include "windrow/engine/var.h"
 
 namespace windrow {
@@ -70,6 +71,10 @@ struct EngineOptions {
   /// them have finished; but not for ever where none finishes, since it may be what they wait for. Retires are not
   /// held back.
   std::uint64_t max_pending_ops = 8192;
+  /// The same for the bytes that pending ops hold on to, by PushOptions::bytes; 0 is no limit. A push that would exceed
+  /// it is held back until half of it is free. A larger op goes alone. Where nothing finishes for a while one push is
+  /// let through, so that nobody waits for ever.
+  std::uint64_t max_pending_bytes = 0;
   /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
   /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
   /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
@@ -88,6 +93,12 @@ struct PushOptions {
   LaneId lane = host_lane;
   /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
   bool run_always = false;
+  /// An op whose stop has been requested when it is about to run does not run: it fails with Cancelled. One that runs
+  /// already goes on, and may look at the token itself. Ignored for ops marked run_always, retires and heals.
+  StopView stop;
+  /// How many bytes the op's captures and results hold on to, until it has finished: see
+  /// EngineOptions::max_pending_bytes. Ignored for retires and heals.
+  std::uint64_t bytes = 0;
   std::source_location pushed_at = std::source_location::current();
 };
 
@@ -123,8 +134,10 @@ class DeclaredOp {
 struct EngineStats {
   std::uint64_t pushed = 0;
   std::uint64_t pending = 0;        ///< pushed and not finished
+  std::uint64_t pending_bytes = 0;  ///< that these hold on to, as far as PushOptions::bytes says
   std::uint64_t failed = 0;         ///< threw, or dropped their OnComplete
   std::uint64_t skipped = 0;        ///< not run for poison
+  std::uint64_t cancelled = 0;      ///< not run since they were called off, or threw Cancelled; not among the failed
   std::uint64_t waits = 0;          ///< calls of wait, wait_for and wait_all from outside the engine's ops
   std::uint64_t waits_in_ops = 0;   ///< the same, from inside
   std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
@@ -178,7 +191,7 @@ class Engine {
   /// Clears the variable's poison, once what was pushed before is done.
   void heal(Var var, PushOptions options = {.name = "heal"});
 
-  /// How many ops with mutate or overwrite access have run so far; skipped ones do not count.
+  /// How many ops with mutate or overwrite access have run so far; skipped and cancelled ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
   /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.
