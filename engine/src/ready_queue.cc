@@ -8,9 +8,7 @@ namespace {
 /// By the pushes of each thread; among threads those come first that have pushed less.
 OpId order_of(OpId id) { return id << OpRecord::thread_bits | id >> (64 - OpRecord::thread_bits); }
 
-bool runs_later(const OpRecord* a, const OpRecord* b) {
-  return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
-}
+bool runs_later(const OpRecord* a, const OpRecord* b) { return order_of(a->id()) > order_of(b->id()); }
 
 constexpr std::uint64_t one_pause_in = 4;
 constexpr std::uint64_t longest_pause_us = 100;
@@ -18,14 +16,37 @@ constexpr std::uint64_t longest_pause_us = 100;
 }  // namespace
 
 void PriorityQueue::put(OpRecord& op) {
-  heap_.push_back(&op);
-  std::push_heap(heap_.begin(), heap_.end(), runs_later);
+  if (const auto level = levels_.find(op.priority); level != levels_.end()) {
+    std::vector<OpRecord*>& heap = level->second.heap;
+    heap.push_back(&op);
+    std::push_heap(heap.begin(), heap.end(), runs_later);
+  } else if (unused_) {
+    unused_.mapped().heap.push_back(&op);
+    unused_.mapped().served = takes_;
+    unused_.key() = op.priority;
+    levels_.insert(std::move(unused_));
+  } else {
+    levels_.emplace(op.priority, Level{{&op}, takes_});
+  }
 }
 
 OpRecord& PriorityQueue::take() {
-  std::pop_heap(heap_.begin(), heap_.end(), runs_later);
-  OpRecord& op = *heap_.back();
-  heap_.pop_back();
+  const bool turned = levels_.size() > 1 && ++takes_ % aging_takes == 0;
+  return take_from(turned ? longest_passed_over() : levels_.begin());
+}
+
+PriorityQueue::Levels::iterator PriorityQueue::longest_passed_over() {
+  return std::min_element(levels_.begin(), levels_.end(),
+                          [](const auto& a, const auto& b) { return a.second.served < b.second.served; });
+}
+
+OpRecord& PriorityQueue::take_from(Levels::iterator level) {
+  std::vector<OpRecord*>& heap = level->second.heap;
+  std::pop_heap(heap.begin(), heap.end(), runs_later);
+  OpRecord& op = *heap.back();
+  heap.pop_back();
+  level->second.served = takes_;
+  if (heap.empty()) unused_ = levels_.extract(level);
   return op;
 }
 

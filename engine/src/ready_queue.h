@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ class ReadyQueue {
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() = 0;
-  /// Whether what take() would give has positive priority.
-  virtual bool next_is_urgent() const { return false; }
+  /// Whether there is one of positive priority.
+  virtual bool has_urgent() const { return false; }
+  /// Takes such a one.
+  virtual OpRecord& take_urgent() { return take(); }
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
   /// Whether it may be without a next op although it is not empty.
@@ -28,17 +31,34 @@ class ReadyQueue {
   virtual std::string give_up_waiting() { return {}; }
 };
 
-/// Highest priority first, then in the order pushed.
+/// Highest priority first, then in the order pushed. But every 32nd of the takes that pass over something goes to the
+/// priority that was passed over for longest, so that none starves: among `n` priorities each has its turn within 32 n
+/// takes.
 class PriorityQueue final : public ReadyQueue {
  public:
+  static constexpr std::uint64_t aging_takes = 32;
+
   void put(OpRecord& op) override;
-  bool empty() const override { return heap_.empty(); }
-  bool has_next() const override { return !heap_.empty(); }
-  bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->priority > 0; }
+  bool empty() const override { return levels_.empty(); }
+  bool has_next() const override { return !levels_.empty(); }
+  bool has_urgent() const override { return !levels_.empty() && levels_.begin()->first > 0; }
   OpRecord& take() override;
+  OpRecord& take_urgent() override { return take_from(levels_.begin()); }
 
  private:
-  std::vector<OpRecord*> heap_;
+  /// Ready ops of one priority.
+  struct Level {
+    std::vector<OpRecord*> heap;  // by the order pushed
+    std::uint64_t served = 0;     // `takes_` when one was last taken, or when the level was added
+  };
+  using Levels = std::map<int, Level, std::greater<>>;
+
+  OpRecord& take_from(Levels::iterator level);
+  Levels::iterator longest_passed_over();
+
+  Levels levels_;             // none is empty
+  Levels::node_type unused_;  // the last that became so, to be used again
+  std::uint64_t takes_ = 0;   // those that passed over something
 };
 
 /// A seeded draw among all that is ready, or the order of an earlier log. Keeps a log: eight bytes an op.

@@ -88,7 +88,7 @@ struct EngineOptions {
 struct PushOptions {
   OpName name;
   /// Among ready ops the highest runs first; equal ones in the order they were pushed, or with policy pool about in the
-  /// order they became ready. There, some of lower priority are let through now and then, so that none waits for ever.
+  /// order they became ready. Some of lower priority are let through now and then, so that none waits for ever.
   int priority = 0;
   LaneId lane = host_lane;
   /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
