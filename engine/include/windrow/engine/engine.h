@@ -61,10 +61,16 @@ using OpId = std::uint64_t;
 /// One worker for each core this process may use.
 int default_workers();
 
+/// What the environment variables WINDROW_POLICY and WINDROW_WORKERS say; where they are not set or empty, pool and
+/// default_workers(). Throw MisuseError for a wrong value. Any thread, while none changes the environment.
+Policy chosen_policy();
+int chosen_workers();
+
+/// Making options asks the environment for what is left out here of `policy` and `workers`, and for nothing else.
 struct EngineOptions {
-  Policy policy = Policy::pool;
+  Policy policy = chosen_policy();
   /// Host ops that run at the same time, 1 or more; serial ignores it.
-  int workers = default_workers();
+  int workers = chosen_workers();
   /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
   int max_spare_threads = 256;
   /// A thread that pushes from outside the engine's ops is held back while about so many are pending, until half of
@@ -147,7 +153,7 @@ struct EngineStats {
 /// An owner: it does not copy, and its end drains it.
 class Engine {
  public:
-  /// Throws MisuseError for options out of range. Starts no thread before the first push.
+  /// Throws MisuseError for options out of range, the environment's too. Starts no thread before the first push.
   explicit Engine(EngineOptions options = {});
   /// shutdown(), and a warning in the log for each failure nobody was told of. If an op holds the last owner of its own
   /// engine, another thread does this.
