@@ -332,6 +332,12 @@ void Core::tell_if_idle() {
   idle_.notify_all();
 }
 
+void OpContext::throw_if_poisoned() const {
+  if (!failure_) return;
+  FailureLog::mark_reported({&failure_, 1});
+  throw OpError({failure_});
+}
+
 OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {
   if (this != &other) {
     drop();

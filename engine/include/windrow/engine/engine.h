@@ -6,6 +6,8 @@
 //   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   engine.wait(b);
 //
+// coroutine.h has the wait that blocks no thread, sender.h the push that tells a receiver.
+//
 // It knows no tensor, no device type and no allocator: an op is a function and the variables it touches.
 //
 // Contract
@@ -113,6 +115,8 @@ class OpContext {
  public:
   /// What poisoned the op's variables, for an op marked run_always; else empty.
   const FailurePtr& failure() const { return failure_; }
+  /// Throws OpError with that failure, if there is one; it then counts as told. What the op lets pass fails it.
+  void throw_if_poisoned() const;
 
  private:
   friend class Core;

@@ -12,6 +12,7 @@
 namespace windrow {
 
 class Core;
+class OpContext;
 
 class Error : public std::runtime_error {
  public:
@@ -78,6 +79,7 @@ class OpError : public Error {
 
  private:
   friend class Core;
+  friend class OpContext;
   explicit OpError(std::vector<FailurePtr> failures);
 
   std::shared_ptr<const std::vector<FailurePtr>> failures_;  // shared, so that copying the exception cannot throw
