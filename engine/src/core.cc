@@ -23,6 +23,7 @@ EngineOptions checked(EngineOptions options) {
   if (options.max_pending_ops < 1) {
     throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
+  if (options.check) options.policy = Policy::serial;
   if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
@@ -61,7 +62,11 @@ class Core::Push {
   Core* const core_;
 };
 
-Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
+Core::Core(EngineOptions given)
+    : options(checked(std::move(given))),
+      number(next_number()),
+      access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
+  has_ordered_ = options.check;
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
   policy_ = make_policy({.options = options,
@@ -252,7 +257,7 @@ void Core::retire(Var var, OpFunction&& last, PushOptions how) {
 
 void Core::heal(Var var, const PushOptions& how) { push(nullptr, {overwrite(var)}, how); }
 
-std::uint64_t Core::version(Var var, const PushOptions& how) {
+VarState& Core::alive(Var var, const PushOptions& how) {
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   check(var, about);
@@ -260,7 +265,16 @@ std::uint64_t Core::version(Var var, const PushOptions& how) {
   if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
     throw MisuseError(site(about) + " names a variable, which was retired");
   }
-  return var.state_->version.load(std::memory_order_acquire);
+  return *var.state_;
+}
+
+std::uint64_t Core::version(Var var, const PushOptions& how) {
+  return alive(var, how).version.load(std::memory_order_acquire);
+}
+
+void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  if (access_check_) access_check_->watch(state, bytes);
 }
 
 MisuseError Core::without_function(const PushOptions& how) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "access_check.h"
 #include "failure.h"
 #include "lanes.h"
 #include "op.h"
@@ -60,6 +61,7 @@ class Core {
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   std::uint64_t version(Var var, const PushOptions& how);
+  void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   MisuseError without_function(const PushOptions& how);
   /// The function with what the options ask for beyond running it; holds this thread back where there are too many
   /// bytes.
@@ -107,6 +109,8 @@ class Core {
   /// Throws MisuseError for an empty or foreign variable.
   void check(AccessList accesses, const OpInfo& about) const;
   void check(Var var, const OpInfo& about) const;
+  /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
+  VarState& alive(Var var, const PushOptions& how);
   /// As Dep::place wants them; checks each.
   auto access_of(AccessList accesses, const OpInfo& about) const;
   /// A span in which this thread may make records and enter them.
@@ -148,6 +152,9 @@ class Core {
   void dispatch(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready);
   void issue_waits(OpRecord& op);
+  /// Around the function of an op that is checked.
+  void begin_check(OpRecord& op);
+  void end_check(OpRecord& op, std::exception_ptr& error);
   void run_async(OpRecord& op, Slots* slots, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
@@ -186,6 +193,7 @@ class Core {
   std::atomic<int> visitors_{0};
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint16_t> threads_numbered_{0};
+  /// Ops may have points, or are checked: they take the longer way.
   std::atomic<bool> has_ordered_{false};
   std::atomic<Life> life_{Life::running};
 
@@ -206,7 +214,8 @@ class Core {
   /// Of ops marked as lost, the first failed point among those they waited for.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
-  LaneState* host_ = nullptr;  // never changes
+  LaneState* host_ = nullptr;                        // never changes
+  const std::unique_ptr<AccessCheck> access_check_;  // null unless options.check
 
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };

@@ -129,6 +129,10 @@ std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});
 }
 
+void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location from) {
+  core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
+}
+
 LaneId Engine::add_lane(std::shared_ptr<Lane> lane) { return core_->add_lane(std::move(lane)); }
 LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "signal.h"
+#include "once_signal.h"
 #include "windrow/engine/dependency.h"
 #include "windrow/engine/engine.h"
 

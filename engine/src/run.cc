@@ -143,6 +143,8 @@ void Core::run(OpRecord& op, Slots* slots) {
   const bool skipped = poison && !info.run_always;
   if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, slots, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
+  const bool checked = access_check_ && !skipped;
+  if (checked) begin_check(op);
   {
     const Running frame(*this, op, slots);
     if (!skipped) ending.error = invoke(op, ending.poison);
@@ -157,15 +159,32 @@ void Core::run(OpRecord& op, Slots* slots) {
       wait_until_reached(ending.mark->point, std::nullopt, error);
     }
   }
+  if (checked) {
+    end_check(op, ending.error);
+    access_check_->let_go(op);
+    if (ending.error) ending.outcome = Outcome::failed;
+  }
   finish(op, ending);
+}
+
+void Core::begin_check(OpRecord& op) {
+  if (op.retires()) access_check_->forget(var_of(op.accesses().front()));
+  access_check_->begin(op);
+}
+
+void Core::end_check(OpRecord& op, std::exception_ptr& error) {
+  std::exception_ptr offence = access_check_->end(op);
+  if (!error) error = std::move(offence);
 }
 
 void Core::run_async(OpRecord& op, Slots* slots, FailurePtr poison) {
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
+  if (access_check_) begin_check(op);
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
+    if (access_check_) end_check(op, body.error);
     if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
   }
   finish_async(op, slots);
@@ -233,6 +252,7 @@ void Core::finish_async(OpRecord& op, Slots* slots) {
     op.end_body();
   }
   if (op.info().lane->ordered) ending.mark = leave_point(op);
+  if (access_check_) access_check_->let_go(op);
   finish(op, ending);
 }
 

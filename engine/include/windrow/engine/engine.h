@@ -30,6 +30,7 @@
 #include <functional>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -83,6 +84,9 @@ struct EngineOptions {
   /// it is held back until half of it is free. A larger op goes alone. Where nothing finishes for a while one push is
   /// let through, so that nobody waits for ever.
   std::uint64_t max_pending_bytes = 0;
+  /// Checks that ops keep to their accesses, by what Engine::watch was told. Ops run as with policy serial, whatever
+  /// `policy` says, and each reads all watched bytes twice.
+  bool check = false;
   /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
   /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
   /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
@@ -197,6 +201,14 @@ class Engine {
   /// itself.
   void wait_all();
   bool wait_all_for(std::chrono::nanoseconds patience);
+
+  /// Tells that the variable stands for these bytes, among others maybe, which live until it is retired. With
+  /// EngineOptions::check an op fails with MisuseError, which names the op and the variable, if watched bytes have
+  /// changed while it ran that it did not declare, or declared only to read. If the bytes are whole pages it also fails
+  /// if it only reads them undeclared (on Linux). Without check this does nothing. While an op runs, threads outside
+  /// must not write to watched bytes. What an op does before a wait inside it, or after its function has returned, may
+  /// be missed. Throws MisuseError for a retired variable.
+  void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
 
   /// Clears the variable's poison, once what was pushed before is done.
   void heal(Var var, PushOptions options = {.name = "heal"});
