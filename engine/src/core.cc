@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -13,12 +14,6 @@
 namespace windrow {
 namespace {
 
-/// A thread that has pushed so many ops looks how many are pending.
-constexpr int pushes_between_looks = 256;
-/// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
-/// that the ops wait for.
-constexpr std::chrono::microseconds shortest_nap{20}, longest_nap{1000};
-constexpr std::chrono::milliseconds patience_without_progress{20};
 
 EngineOptions checked(EngineOptions options) {
   if (options.workers < 1) {
@@ -27,6 +22,8 @@ EngineOptions checked(EngineOptions options) {
   if (options.max_pending_ops < 1) {
     throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
+  if (options.check) options.policy = Policy::serial;
+  if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
                       "; expected 0 or more");
@@ -41,7 +38,11 @@ std::uint32_t next_number() {
 
 }  // namespace
 
-Core::Core(EngineOptions given) : options(checked(std::move(given))), number(next_number()) {
+Core::Core(EngineOptions given)
+    : options(checked(std::move(given))),
+      number(next_number()),
+      access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
+  has_ordered_ = options.check;
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
   host_->core = this;
@@ -179,31 +180,6 @@ void Core::check_life(Life life, const OpInfo& about) const {
   throw MisuseError("push of " + site(about) + " after shutdown of its engine");
 }
 
-void Core::hold_back(Port& port) {
-  port.pushes_to_look = pushes_between_looks;
-  if (Running::innermost() != nullptr) return;
-  const std::uint64_t most = options.max_pending_ops;
-  Ports::Sums sums = ports_.sums();
-  if (sums.pending <= std::max(most, port.allowance)) return;
-  auto nap = shortest_nap;
-  auto last_progress = std::chrono::steady_clock::now();
-  std::uint64_t left = sums.left;
-  while (sums.pending > most / 2) {
-    std::this_thread::sleep_for(nap);
-    nap = std::min(2 * nap, longest_nap);
-    sums = ports_.sums();
-    const auto now = std::chrono::steady_clock::now();
-    if (sums.left != left) {
-      left = sums.left;
-      last_progress = now;
-    } else if (now - last_progress > patience_without_progress) {
-      port.allowance = sums.pending + most;
-      return;
-    }
-  }
-  port.allowance = 0;
-}
-
 void Core::start(LaneState& lane) {
   std::call_once(lane.starting, [&] { policy_->start(lane); });
   lane.started.store(true, std::memory_order_release);
@@ -269,13 +245,21 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   const auto access = access_of(accesses, about);
   for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(access(i));
   canonical.resize(Dep::canonicalise(canonical));
-  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), how});
+  PushOptions kept = how;
+  if (how.stop) {
+    // Bytes are each push's own.
+    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
+    kept.stop = {};
+  }
+  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), kept});
 }
 
 void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
   Port& port = ports_.mine();
   PushOptions how = declared->how;
   how.pushed_at = pushed_at;
+  const auto access = [first = declared->accesses.data()](std::size_t i) -> const Dep::Access& { return first[i]; };
+  const std::size_t accesses = declared->accesses.size();
   if (port.busy == Port::Busy::capturing) [[unlikely]] {
     const auto op = captured(info(port, how), how.priority, {});
     op->kind = OpRecord::Body::declared;
@@ -283,11 +267,16 @@ void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_loca
     op->accesses = declared->accesses;
     return port.capture->add(op);
   }
-  const Dep::Access* accesses = declared->accesses.data();
-  submit(
-      port, info(port, how), how.priority, declared->accesses.size(),
-      [=](std::size_t i) -> const Dep::Access& { return accesses[i]; }, sizeof declared,
-      [&](OpRecord& op) { op.set_declared(declared); }, false);
+  if (how.bytes == 0) {
+    submit(
+        port, info(port, how), how.priority, accesses, access, sizeof declared,
+        [&](OpRecord& op) { op.set_declared(declared); }, false);
+  } else {
+    OpFunction run = adorn(OpFunction([declared](OpContext& context) { declared->function(context); }), how);
+    submit(
+        port, info(port, how), how.priority, accesses, access, run.table()->bytes,
+        [&](OpRecord& op) { op.set_function(std::move(run)); }, false);
+  }
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
@@ -297,7 +286,7 @@ void Core::retire(Var var, OpFunction&& last, PushOptions how) {
 
 void Core::heal(Var var, const PushOptions& how) { push(nullptr, {overwrite(var)}, how); }
 
-std::uint64_t Core::version(Var var, const PushOptions& how) {
+VarState& Core::alive(Var var, const PushOptions& how) {
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   check(var, about);
@@ -305,7 +294,16 @@ std::uint64_t Core::version(Var var, const PushOptions& how) {
   if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
     throw MisuseError(site(about) + " names a variable, which was retired");
   }
-  return var.state_->version.load(std::memory_order_acquire);
+  return *var.state_;
+}
+
+std::uint64_t Core::version(Var var, const PushOptions& how) {
+  return alive(var, how).version.load(std::memory_order_acquire);
+}
+
+void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  if (access_check_) access_check_->watch(state, bytes);
 }
 
 MisuseError Core::without_function(const PushOptions& how) {
@@ -370,8 +368,10 @@ EngineStats Core::stats() const {
   const Ports::Sums sums = ports_.sums();
   return {.pushed = sums.pushed,
           .pending = sums.pending - sums.waits,
+          .pending_bytes = pending_bytes_.sum(),
           .failed = failed_,
           .skipped = skipped_,
+          .cancelled = cancelled_,
           .waits = waits_,
           .waits_in_ops = waits_in_ops_,
           .spare_threads = static_cast<std::uint64_t>(policy_->spares()),

@@ -1,6 +1,7 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. core.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public interface on top.
+// Start here. core.cc and back_pressure.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public
+// interface on top.
 #pragma once
 
 #include <atomic>
@@ -9,11 +10,13 @@
 #include <optional>
 #include <unordered_map>
 
+#include "access_check.h"
 #include "capture.h"
 #include "failure.h"
 #include "lanes.h"
 #include "op.h"
 #include "op_sites.h"
+#include "pending_bytes.h"
 #include "ports.h"
 #include "record_pool.h"
 #include "running.h"
@@ -67,7 +70,12 @@ class Core {
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   std::uint64_t version(Var var, const PushOptions& how);
+  void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   MisuseError without_function(const PushOptions& how);
+  /// The function with what the options ask for beyond running it; holds this thread back where there are too many
+  /// bytes.
+  template <class... Args>
+  Function<void(Args...)> adorn(Function<void(Args...)>&& function, const PushOptions& how);
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
@@ -139,6 +147,8 @@ class Core {
   /// Throws MisuseError for an empty or foreign variable.
   void check(AccessList accesses, const OpInfo& about) const;
   void check(Var var, const OpInfo& about) const;
+  /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
+  VarState& alive(Var var, const PushOptions& how);
   /// As Dep::place wants them; checks each.
   auto access_of(AccessList accesses, const OpInfo& about) const;
   /// A span in which this thread may make records and enter them.
@@ -155,6 +165,8 @@ class Core {
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   /// A thread from outside that has pushed too far ahead waits here.
   void hold_back(Port& port);
+  /// Waits for room, as the contract of EngineOptions::max_pending_bytes says.
+  PendingBytes::Share take_bytes(std::uint64_t bytes);
   void set_life(Life life);
   void drain();
   void free(VarState& var);
@@ -203,6 +215,9 @@ class Core {
   /// run() of any op, whatever may keep it from running.
   void run_with_care(OpRecord& op, Slots* slots);
   void invoke_node(OpRecord& op, const FailurePtr& poison);
+  /// Around the function of an op that is checked.
+  void begin_check(OpRecord& op);
+  void end_check(OpRecord& op, std::exception_ptr& error);
   void run_async(OpRecord& op, Slots* slots, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
@@ -232,6 +247,7 @@ class Core {
   FailureLog failures_{number};
   const std::exception_ptr dropped_ =
       std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
+  PendingBytes pending_bytes_{options.max_pending_bytes};
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};
@@ -239,8 +255,9 @@ class Core {
   std::atomic<Port*> lone_{nullptr};
   std::atomic<bool> several_{false};
   std::atomic<int> visitors_{0};
-  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
+  std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint16_t> threads_numbered_{0};
+  /// Ops may have points, or are checked: they take the longer way.
   std::atomic<bool> has_ordered_{false};
   std::atomic<Life> life_{Life::running};
 
@@ -265,7 +282,8 @@ class Core {
   /// Of ops marked as lost, the first failed point among those they waited for; none if there was no memory for it.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
-  LaneState* host_ = nullptr;  // never changes
+  LaneState* host_ = nullptr;                        // never changes
+  const std::unique_ptr<AccessCheck> access_check_;  // null unless options.check
 
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };

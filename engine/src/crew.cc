@@ -3,12 +3,15 @@
 #include <spdlog/spdlog.h>
 
 #include <exception>
+#include <utility>
 
 namespace windrow {
 namespace {
 
 /// The crew whose thread this is.
 thread_local Crew* own_crew = nullptr;
+/// Whether this thread's op takes an urgent slot of that crew.
+thread_local bool in_urgent_slot = false;
 
 /// So long a queue may hold back its ops for one that is not ready: while nothing runs, and while something does that
 /// may make it ready.
@@ -57,13 +60,17 @@ void Crew::help(Patience patience) {
 void Crew::block() {
   MutexLock lock(mutex_);
   const bool own = own_crew == this;
+  const bool urgent = own && std::exchange(in_urgent_slot, false);  // after its wait the op goes on as any other
   --active_;
   active_own_ -= own;
+  urgent_ -= urgent;
   blocked_own_ += own;
   const bool nobody_left = own_threads() == blocked_own_;
   if (nobody_left && (own || !options_.callers_run || !queue_->empty()) && !spawn()) {
     ++active_;
     active_own_ += own;
+    urgent_ += urgent;
+    in_urgent_slot |= urgent;
     blocked_own_ -= own;
     throw Error("a wait inside an op would leave crew '" + options_.name +
                 "' without a thread: " + std::to_string(own_threads()) +
@@ -102,9 +109,7 @@ int Crew::spares() const {
   return spares_;
 }
 
-bool Crew::slot_free() const {
-  return active_ < options_.slots + (queue_->next_is_urgent() ? options_.urgent_slots : 0);
-}
+bool Crew::slot_free() const { return common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()); }
 
 bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
 
@@ -131,15 +136,18 @@ void Crew::serve() {
 
 void Crew::take_and_run() {
   const bool own = own_crew == this;
+  const bool urgent = !common_slot_free();
   ++active_;
   active_own_ += own;
+  urgent_ += urgent;
   if (const auto pause = queue_->pause(); pause.count() > 0) {
     mutex_.unlock();
     std::this_thread::sleep_for(pause);
     mutex_.lock();
   }
   if (queue_->has_next()) {  // another thread may have been quicker
-    OpRecord& op = queue_->take();
+    OpRecord& op = urgent ? queue_->take_urgent() : queue_->take();
+    if (urgent) in_urgent_slot = true;
     if (holds_back_) last_event_ = std::chrono::steady_clock::now();
     rouse();
     mutex_.unlock();
@@ -149,6 +157,7 @@ void Crew::take_and_run() {
   }
   --active_;
   active_own_ -= own;
+  if (urgent) urgent_ -= std::exchange(in_urgent_slot, false);
   if (options_.callers_run) changed_.notify_all();
 }
 

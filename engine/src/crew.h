@@ -34,7 +34,8 @@ struct CrewOptions {
 /// Invariants, under mutex_:
 ///   1. active_ counts ops that run and do not wait inside. It exceeds the slots only by ops whose wait has ended.
 ///   2. If an op may be taken up, a thread is awake to do so, or will look again before it sleeps.
-///   3. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
+///   3. urgent_ of these take an urgent slot; all others a common one.
+///   4. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
 class Crew final : public Slots {
  public:
   Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run);
@@ -65,6 +66,7 @@ class Crew final : public Slots {
   }
 
  private:
+  bool common_slot_free() const WINDROW_REQUIRES(mutex_) { return active_ - urgent_ < options_.slots; }
   bool slot_free() const WINDROW_REQUIRES(mutex_);
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
@@ -89,6 +91,7 @@ class Crew final : public Slots {
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int active_ WINDROW_GUARDED_BY(mutex_) = 0;
   int active_own_ WINDROW_GUARDED_BY(mutex_) = 0;   // of these, on own threads
+  int urgent_ WINDROW_GUARDED_BY(mutex_) = 0;       // of these, in urgent slots; only on own threads
   int idle_ WINDROW_GUARDED_BY(mutex_) = 0;         // own threads asleep
   int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;  // own threads whose op waits inside
   int callers_ WINDROW_GUARDED_BY(mutex_) =

@@ -18,6 +18,9 @@ namespace {
 constexpr std::pair<Policy, std::string_view> policy_names[] = {
     {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
+/// Than running a function.
+bool asks_for_more(const PushOptions& options) { return options.stop || options.bytes != 0; }
+
 Deadline after(std::chrono::nanoseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto now = Clock::now();
@@ -83,11 +86,15 @@ void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->reti
 
 void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
   if (!function) throw core_->without_function(options);
+  if (asks_for_more(options)) [[unlikely]]
+    function = core_->adorn(std::move(function), options);
   core_->push(std::move(function), accesses, options);
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
   if (!function) throw core_->without_function(options);
+  if (asks_for_more(options)) [[unlikely]]
+    function = core_->adorn(std::move(function), options);
   core_->push_async(std::move(function), accesses, options);
 }
 
@@ -126,6 +133,10 @@ void Engine::heal(Var var, PushOptions options) { core_->heal(var, options); }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});
+}
+
+void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location from) {
+  core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
 }
 
 LaneId Engine::add_lane(std::shared_ptr<Lane> lane) { return core_->add_lane(std::move(lane)); }

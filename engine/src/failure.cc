@@ -37,6 +37,8 @@ std::string_view predicate(Failure::Kind kind) {
       return " was skipped";
     case Failure::Kind::lost:
       return " was lost";
+    case Failure::Kind::cancelled:
+      return " was cancelled";
   }
   return "";
 }
@@ -69,6 +71,7 @@ const Failure& Failure::root() const {
 
 std::string Failure::describe() const {
   const std::string what = subject(*this) + std::string(predicate(kind));
+  if (kind == Kind::cancelled) return what;
   if (!cause) return what + message_of(error);
   const std::string between = elided == 0 ? "" : " (" + std::to_string(elided) + " more failures between)";
   return what + between + " because " + cause->describe();
@@ -104,6 +107,8 @@ FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) noexce
       }
       return caused(Failure::Kind::waited, op, first);
     }
+  } catch (const Cancelled&) {
+    return root(Failure::Kind::cancelled, op, std::move(error));
   } catch (...) {
   }
   return root(Failure::Kind::threw, op, std::move(error));

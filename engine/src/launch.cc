@@ -169,7 +169,7 @@ void Core::begin_roots(Launch& launch) {
   ReadyList ready;
   for (const std::uint32_t root : launch.plan().roots()) {
     OpRecord& op = launch.record(root);
-    op.begin_node(launch.first_id + root);
+    op.set_id(launch.first_id + root);
     ready.push(op);
   }
   release_all(ready);
@@ -180,7 +180,7 @@ void Core::grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready
   OpRecord& op = launch.record(successor.node);
   // acq_rel: what every predecessor wrote is visible to whoever runs the op.
   if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  op.begin_node(launch.first_id + successor.node);
+  op.set_id(launch.first_id + successor.node);
   ready.push(op);
 }
 

@@ -1,6 +1,7 @@
 #include "op.h"
 
 #include <new>
+#include <type_traits>
 
 #include "launch.h"
 
@@ -10,6 +11,8 @@ namespace windrow {
 static_assert(sizeof(OpRecord) == 48 && sizeof(Dep::Access) == 32);
 static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
 static_assert(sizeof(VarState) == 128);
+// Options go by value with each push.
+static_assert(std::is_trivially_copyable_v<PushOptions>);
 
 std::string site(const OpInfo& info) {
   return "op '" + std::string(info.name) + "' (pushed at " + info.pushed_at.file_name() + ":" +

@@ -1,7 +1,6 @@
 // The records behind the interface: one for each pushed op, one for each variable.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -11,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "signal.h"
+#include "once_signal.h"
 #include "windrow/engine/dependency.h"
 #include "windrow/engine/engine.h"
 
@@ -157,18 +156,18 @@ class OpRecord : public Dep::Op {
     body_ = Body::none;
   }
 
-  /// A node of a launch is ready: it gets its number, and loses it with the next launch only.
-  void begin_node(OpId id) {
-    pending.store(0, std::memory_order_relaxed);
-    set_id(id);
-  }
-  /// A node has finished, and awaits its predecessors again, as many as `awaits`.
+  /// A node of a launch has finished: its number is past, and it awaits its predecessors again, as many as `awaits`.
   void end_node(std::uint32_t awaits) {
     lost = false;
-    pending.store(static_cast<std::int32_t>(std::max(awaits, 1U)), std::memory_order_relaxed);
+    set_id(~id());
+    pending.store(static_cast<std::int32_t>(awaits), std::memory_order_relaxed);
   }
   /// Whether the node has finished in the launch in which that is its number. Any thread.
-  bool has_finished(OpId number) const { return id() == number && pending.load(std::memory_order_relaxed) > 0; }
+  bool has_finished(OpId number) const { return id() == ~number; }
+
+  /// Of a ready op: when it was put into a queue, as that counts. Not negative.
+  std::int32_t stamp() const { return pending.load(std::memory_order_relaxed); }
+  void stamp(std::int32_t when) { pending.store(when, std::memory_order_relaxed); }
 
   /// Waits are ops without a function.
   bool is_wait() const { return id() >= first_wait_id; }

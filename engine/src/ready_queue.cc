@@ -1,6 +1,7 @@
 #include "ready_queue.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -42,28 +43,67 @@ PriorityQueue::Run PriorityQueue::merge(Run a, Run b) {
 void PriorityQueue::find_best() {
   while (used_ > 0 && runs_[used_ - 1].first == nullptr) --used_;
   best_ = 0;
-  for (std::size_t i = 1; i < used_; ++i) {
+  lowest_ = std::numeric_limits<int>::max();
+  for (std::size_t i = 0; i < used_; ++i) {
     if (runs_[i].first == nullptr) continue;
+    lowest_ = std::min(lowest_, runs_[i].last->priority);
     if (first() == nullptr || runs_later(first(), runs_[i].first)) best_ = i;
   }
 }
 
 void PriorityQueue::put(OpRecord& op) noexcept {
+  op.stamp(puts_++ & std::numeric_limits<std::int32_t>::max());
   op.next_ready = nullptr;
   Run run{&op, &op};
   std::size_t place = 0;
   for (; runs_[place].first != nullptr; ++place) run = merge(std::exchange(runs_[place], {}), run);
   runs_[place] = run;
   used_ = std::max(used_, place + 1);
+  ++count_;
   find_best();
 }
 
 OpRecord& PriorityQueue::take() noexcept {
+  passed_over_ += first()->priority > lowest_;
+  if (passed_over_ < patience()) return take_best();
+  passed_over_ = 0;
+  return take_oldest();
+}
+
+OpRecord& PriorityQueue::take_best() noexcept {
   Run& run = runs_[best_];
   OpRecord& op = *run.first;
   run.first = static_cast<OpRecord*>(op.next_ready);
+  --count_;
   find_best();
   return op;
+}
+
+OpRecord& PriorityQueue::take_oldest() noexcept {
+  const auto age = [&](const OpRecord& op) { return (puts_ - op.stamp()) & std::numeric_limits<std::int32_t>::max(); };
+  OpRecord* oldest = nullptr;
+  OpRecord* before = nullptr;  // in its run
+  Run* of = nullptr;
+  for (std::size_t i = 0; i < used_; ++i) {
+    OpRecord* previous = nullptr;
+    for (OpRecord* op = runs_[i].first; op != nullptr; op = static_cast<OpRecord*>(op->next_ready)) {
+      if (oldest == nullptr || age(*op) > age(*oldest)) {
+        oldest = op;
+        before = previous;
+        of = &runs_[i];
+      }
+      previous = op;
+    }
+  }
+  if (before != nullptr) {
+    before->next_ready = oldest->next_ready;
+  } else {
+    of->first = static_cast<OpRecord*>(oldest->next_ready);
+  }
+  if (of->last == oldest) of->last = before;
+  --count_;
+  find_best();
+  return *oldest;
 }
 
 void ChaosQueue::put(OpRecord& op) noexcept {

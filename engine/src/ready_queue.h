@@ -20,8 +20,10 @@ class ReadyQueue {
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() noexcept = 0;
-  /// Whether what take() would give has positive priority.
-  virtual bool next_is_urgent() const { return false; }
+  /// Whether there is one of positive priority.
+  virtual bool has_urgent() const { return false; }
+  /// Takes such a one.
+  virtual OpRecord& take_urgent() noexcept { return take(); }
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
   /// Whether it may be without a next op although it is not empty.
@@ -31,7 +33,8 @@ class ReadyQueue {
   virtual OpId give_up_waiting() { return 0; }
 };
 
-/// Highest priority first, then in the order pushed.
+/// Highest priority first, then in the order pushed. But now and then, when some takes have passed over ops of lower
+/// priority, one goes to the op that has been here for longest, so that none waits for ever.
 ///
 /// The ops are in sorted runs, which are merged like the digits of a binary counter: run k holds what is left of 2^k
 /// puts. So a put and a take cost the logarithm of how many there are.
@@ -40,8 +43,9 @@ class PriorityQueue final : public ReadyQueue {
   void put(OpRecord& op) noexcept override;
   bool empty() const override { return first() == nullptr; }
   bool has_next() const override { return first() != nullptr; }
-  bool next_is_urgent() const override { return has_next() && first()->priority > 0; }
+  bool has_urgent() const override { return has_next() && first()->priority > 0; }
   OpRecord& take() noexcept override;
+  OpRecord& take_urgent() noexcept override { return take_best(); }
 
  private:
   struct Run {
@@ -52,10 +56,19 @@ class PriorityQueue final : public ReadyQueue {
   static Run merge(Run a, Run b);
   OpRecord* first() const { return runs_[best_].first; }
   void find_best();
+  OpRecord& take_best() noexcept;
+  OpRecord& take_oldest() noexcept;
+  /// So many takes may pass over others. It grows with the queue, which take_oldest() has to look through.
+  std::size_t patience() const { return aging_takes + count_ / 4; }
+
+  static constexpr std::size_t aging_takes = 32;
 
   std::array<Run, 64> runs_{};
   std::size_t used_ = 0;  // runs from here on are empty
   std::size_t best_ = 0;  // the run whose first op is the next one
+  int lowest_ = 0;        // no op has lower priority
+  std::size_t count_ = 0, passed_over_ = 0;
+  std::int32_t puts_ = 0;
 };
 
 /// A seeded draw among all that is ready, or the order of an earlier log. Keeps a log: eight bytes an op. The log ends

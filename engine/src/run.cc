@@ -166,6 +166,8 @@ void Core::run_with_care(OpRecord& op, Slots* slots) {
   const bool skipped = poison && !info.run_always;
   if (op.is_async() && !skipped) return run_async(op, slots, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
+  const bool checked = access_check_ && !skipped;
+  if (checked) begin_check(op);
   {
     const Running frame(*this, op, slots);
     if (!skipped) ending.error = invoke(op, ending.poison);
@@ -179,15 +181,32 @@ void Core::run_with_care(OpRecord& op, Slots* slots) {
       reach(ending.mark->point);
     }
   }
+  if (checked) {
+    end_check(op, ending.error);
+    access_check_->let_go(op);
+    if (ending.error) ending.outcome = Outcome::failed;
+  }
   finish(op, ending);
+}
+
+void Core::begin_check(OpRecord& op) {
+  if (op.ends_variable()) access_check_->forget(var_of(op.touches().front()));
+  access_check_->begin(op);
+}
+
+void Core::end_check(OpRecord& op, std::exception_ptr& error) {
+  std::exception_ptr offence = access_check_->end(op);
+  if (!error) error = std::move(offence);
 }
 
 void Core::run_async(OpRecord& op, Slots* slots, FailurePtr poison) {
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
+  if (access_check_) begin_check(op);
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
+    if (access_check_) end_check(op, body.error);
     if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
   }
   finish_async(op, slots);
@@ -257,6 +276,7 @@ void Core::finish_async(OpRecord& op, Slots* slots) {
     op.end_body();
   }
   if (op.info().lane->ordered) ending.mark = leave_point(op);
+  if (access_check_) access_check_->let_go(op);
   finish(op, ending);
 }
 
@@ -280,7 +300,7 @@ void Core::finish(OpRecord& op, const Ending& ending) noexcept {
     ++skipped_;
   } else if (ending.outcome == Outcome::failed) {
     failure = failures_.thrown(op.info(), ending.error);
-    ++failed_;
+    ++(failure->kind == Failure::Kind::cancelled ? cancelled_ : failed_);
   }
   LaneState& lane = *op.info().lane;
   const bool after_end = op.after_end;
@@ -303,7 +323,7 @@ void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending
   VarState& var = var_of(access);
   const Outcome outcome = ending.outcome;
   if (access.exclusive()) {
-    if (outcome != Outcome::skipped) {
+    if (outcome != Outcome::skipped && !(failure && failure->kind == Failure::Kind::cancelled)) {
       var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
     if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) failures_.poison(var, failure);
@@ -350,6 +370,12 @@ void Core::tell_if_idle() {
   if (idle_waiters_.fetch_add(0) == 0 || ports_.sums().pending != 0) return;
   MutexLock lock(idle_mutex_);
   idle_.notify_all();
+}
+
+void OpContext::throw_if_poisoned() const {
+  if (!failure_) return;
+  FailureLog::mark_reported({&failure_, 1});
+  throw OpError({failure_});
 }
 
 OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {

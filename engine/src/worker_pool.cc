@@ -153,20 +153,23 @@ OpRecord* WorkerPool::take(Worker& worker) {
     if (++worker.inline_runs < most_inline_runs) return std::exchange(worker.next, nullptr);
     worker.inline_runs = 0;
     put_back(worker);
-    return take_any(worker);
+    return take_turned(worker);
   }
   worker.inline_runs = 0;
-  if (!turned) {
-    if (OpRecord* op = worker.port->ready.take()) return op;
-  }
-  return take_any(worker);
+  if (turned) return take_turned(worker);
+  if (OpRecord* op = worker.port->ready.take()) return op;
+  return take_from_rings(worker);
 }
 
-/// In turned order.
-OpRecord* WorkerPool::take_any(Worker& worker) {
-  if (background_count_.load(std::memory_order_relaxed) > 0 && worker.takes % aging_takes == 0) {
+OpRecord* WorkerPool::take_turned(Worker& worker) {
+  // By turns, since what has low priority and what has none may both be without end.
+  if (background_count_.load(std::memory_order_relaxed) > 0 && ++worker.turns % 2 == 0) {
     if (OpRecord* op = take_background()) return op;
   }
+  return take_from_rings(worker);
+}
+
+OpRecord* WorkerPool::take_from_rings(Worker& worker) {
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (port == worker.port) continue;
     if (OpRecord* op = port->ready.take()) return op;
@@ -211,7 +214,7 @@ OpRecord* WorkerPool::search(Worker& worker) {
   worker.takes = 0;
   pause(worker.pauses);
   for (int look = 0;; ++look) {
-    if (OpRecord* op = take_any(worker)) {
+    if (OpRecord* op = take_turned(worker)) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < slots_ && work_in_sight()) rouse();
       return op;
     }

@@ -41,6 +41,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
     unsigned takes = 0;        ///< since it was out of work
     int pauses = 0;            ///< when it next is
     unsigned inline_runs = 0;
+    unsigned turns = 0;  ///< in turned order
   };
   struct Current {
     const WorkerPool* pool = nullptr;
@@ -52,7 +53,9 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take(Worker& worker);
   OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
-  OpRecord* take_any(Worker& worker);
+  /// What take() leaves for last comes first: others' ops before its own, those of high priority last.
+  OpRecord* take_turned(Worker& worker);
+  OpRecord* take_from_rings(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   bool work_in_sight() const;

@@ -6,6 +6,8 @@
 //   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   engine.wait(b);
 //
+// coroutine.h has the wait that blocks no thread, sender.h the push that tells a receiver.
+//
 // It knows no tensor, no device type and no allocator: an op is a function and the variables it touches.
 //
 // Contract
@@ -28,6 +30,7 @@
 #include <functional>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +40,7 @@
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/op_name.h"
+#include "windrow/engine/stop_view.h"
 #include "windrow/engine/var.h"
 
 namespace windrow {
@@ -61,16 +65,29 @@ using OpId = std::uint64_t;
 /// One worker for each core this process may use.
 int default_workers();
 
+/// What the environment variables WINDROW_POLICY and WINDROW_WORKERS say; where they are not set or empty, pool and
+/// default_workers(). Throw MisuseError for a wrong value. Any thread, while none changes the environment.
+Policy chosen_policy();
+int chosen_workers();
+
+/// Making options asks the environment for what is left out here of `policy` and `workers`, and for nothing else.
 struct EngineOptions {
-  Policy policy = Policy::pool;
+  Policy policy = chosen_policy();
   /// Host ops that run at the same time, 1 or more; serial ignores it.
-  int workers = default_workers();
+  int workers = chosen_workers();
   /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
   int max_spare_threads = 256;
   /// A thread that pushes from outside the engine's ops is held back while about so many are pending, until half of
   /// them have finished; but not for ever where none finishes, since it may be what they wait for. Retires are not
   /// held back.
   std::uint64_t max_pending_ops = 8192;
+  /// The same for the bytes that pending ops hold on to, by PushOptions::bytes; 0 is no limit. A push that would exceed
+  /// it is held back until half of it is free. A larger op goes alone. Where nothing finishes for a while one push is
+  /// let through, so that nobody waits for ever.
+  std::uint64_t max_pending_bytes = 0;
+  /// Checks that ops keep to their accesses, by what Engine::watch was told. Ops run as with policy serial, whatever
+  /// `policy` says, and each reads all watched bytes twice.
+  bool check = false;
   /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
   /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
   /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
@@ -84,11 +101,17 @@ struct EngineOptions {
 struct PushOptions {
   OpName name;
   /// Among ready ops the highest runs first; equal ones in the order they were pushed, or with policy pool about in the
-  /// order they became ready. There, some of lower priority are let through now and then, so that none waits for ever.
+  /// order they became ready. Some of lower priority are let through now and then, so that none waits for ever.
   int priority = 0;
   LaneId lane = host_lane;
   /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
   bool run_always = false;
+  /// An op whose stop has been requested when it is about to run does not run: it fails with Cancelled. One that runs
+  /// already goes on, and may look at the token itself. Ignored for ops marked run_always, retires and heals.
+  StopView stop;
+  /// How many bytes the op's captures and results hold on to, until it has finished: see
+  /// EngineOptions::max_pending_bytes. Ignored for retires and heals.
+  std::uint64_t bytes = 0;
   std::source_location pushed_at = std::source_location::current();
 };
 
@@ -97,6 +120,8 @@ class OpContext {
  public:
   /// What poisoned the op's variables, for an op marked run_always; else empty.
   const FailurePtr& failure() const { return failure_; }
+  /// Throws OpError with that failure, if there is one; it then counts as told. What the op lets pass fails it.
+  void throw_if_poisoned() const;
 
  private:
   friend class Core;
@@ -124,8 +149,10 @@ class DeclaredOp {
 struct EngineStats {
   std::uint64_t pushed = 0;
   std::uint64_t pending = 0;        ///< pushed and not finished
+  std::uint64_t pending_bytes = 0;  ///< that these hold on to, as far as PushOptions::bytes says
   std::uint64_t failed = 0;         ///< threw, or dropped their OnComplete
   std::uint64_t skipped = 0;        ///< not run for poison
+  std::uint64_t cancelled = 0;      ///< not run since they were called off, or threw Cancelled; not among the failed
   std::uint64_t waits = 0;          ///< calls of wait, wait_for and wait_all from outside the engine's ops
   std::uint64_t waits_in_ops = 0;   ///< the same, from inside
   std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
@@ -135,7 +162,7 @@ struct EngineStats {
 /// An owner: it does not copy, and its end drains it.
 class Engine {
  public:
-  /// Throws MisuseError for options out of range. Starts no thread before the first push.
+  /// Throws MisuseError for options out of range, the environment's too. Starts no thread before the first push.
   explicit Engine(EngineOptions options = {});
   /// shutdown(), and a warning in the log for each failure nobody was told of. If an op holds the last owner of its own
   /// engine, another thread does this.
@@ -182,10 +209,18 @@ class Engine {
   void wait_all();
   bool wait_all_for(std::chrono::nanoseconds patience);
 
+  /// Tells that the variable stands for these bytes, among others maybe, which live until it is retired. With
+  /// EngineOptions::check an op fails with MisuseError, which names the op and the variable, if watched bytes have
+  /// changed while it ran that it did not declare, or declared only to read. If the bytes are whole pages it also fails
+  /// if it only reads them undeclared (on Linux). Without check this does nothing. While an op runs, threads outside
+  /// must not write to watched bytes. What an op does before a wait inside it, or after its function has returned, may
+  /// be missed. Throws MisuseError for a retired variable.
+  void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
+
   /// Clears the variable's poison, once what was pushed before is done.
   void heal(Var var, PushOptions options = {.name = "heal"});
 
-  /// How many ops with mutate or overwrite access have run so far; skipped ones do not count.
+  /// How many ops with mutate or overwrite access have run so far; skipped and cancelled ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
   /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.

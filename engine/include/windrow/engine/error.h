@@ -12,6 +12,7 @@
 namespace windrow {
 
 class Core;
+class OpContext;
 
 class Error : public std::runtime_error {
  public:
@@ -30,17 +31,25 @@ class WaitCycleError : public MisuseError {
   using MisuseError::MisuseError;
 };
 
+/// The op was called off before it ran, or its function saw that itself and stopped: see PushOptions::stop. It fails
+/// the op like any other exception, and is told as a cancellation.
+class Cancelled : public Error {
+ public:
+  Cancelled() : Error("cancelled") {}
+};
+
 /// Why one op, or one lane, failed. A value, shared and never changed.
 ///
 /// `cause` is the failure it comes from, and empty at the root: an op that threw, or a lane. Of a long chain the
 /// failures next to the root are kept, and the last one; `elided` counts those left out between that one and its cause.
 struct Failure {
   enum class Kind {
-    threw,    ///< the op's function threw, or its OnComplete brought an error or was dropped
-    waited,   ///< the op's function let the error of a wait inside it pass
-    skipped,  ///< the op did not run, since something it touches was poisoned
-    lost,     ///< the op was issued on a lane that failed before it was done
-    lane,     ///< not an op: the lane itself failed
+    threw,      ///< the op's function threw, or its OnComplete brought an error or was dropped
+    waited,     ///< the op's function let the error of a wait inside it pass
+    skipped,    ///< the op did not run, since something it touches was poisoned
+    lost,       ///< the op was issued on a lane that failed before it was done
+    lane,       ///< not an op: the lane itself failed
+    cancelled,  ///< the op was called off before it ran, or threw Cancelled
   };
   static constexpr std::uint32_t chain_limit = 16;
 
@@ -70,6 +79,7 @@ class OpError : public Error {
 
  private:
   friend class Core;
+  friend class OpContext;
   explicit OpError(std::vector<FailurePtr> failures);
 
   std::shared_ptr<const std::vector<FailurePtr>> failures_;  // shared, so that copying the exception cannot throw

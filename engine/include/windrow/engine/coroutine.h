@@ -1,0 +1,98 @@
+// Waiting for variables without blocking a thread: co_await windrow::ready(engine, var).
+//
+// It knows no type of coroutine: any may await. Built on the public interface alone.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// What ready() returns, to be awaited once. It copies neither the engine nor the coroutine, both of which must live.
+///
+/// Order    The coroutine goes on when Engine::wait would return: all that was pushed before, and conflicts with the
+///          accesses, is done. What is pushed later may run beside it.
+/// Where    It goes on inside an op of the engine that has no accesses: on a worker, or with policy serial on a thread
+///          that pushes. So it may push and wait as ops may, and until it suspends again or ends it takes the place of
+///          an op.
+/// Errors   Throws OpError inside the coroutine if one of the variables is poisoned, and MisuseError where a push with
+///          these accesses would. What the coroutine lets pass is its promise's affair; if that throws, an op fails.
+/// Threads  A coroutine may be destroyed while it awaits, as long as the access has not been granted: by whoever holds
+///          up the variable, for instance. It is then not resumed. From the grant on it may be about to be resumed.
+class Ready {
+ public:
+  Ready(Engine& engine, std::vector<Access> accesses, std::source_location from)
+      : engine_(engine), accesses_(std::move(accesses)), from_(from) {}
+  ~Ready() {
+    if (turn_) turn_->waits = false;
+  }
+  Ready(const Ready&) = delete;
+  Ready& operator=(const Ready&) = delete;
+
+  bool await_ready() const noexcept { return false; }
+
+  void await_suspend(std::coroutine_handle<> coroutine) {
+    turn_ = std::make_shared<Turn>();
+    turn_->coroutine = coroutine;
+    // The coroutine may have ended, and this with it, before push returns.
+    const std::vector<Access> accesses = std::move(accesses_);
+    engine_.push(
+        [&engine = engine_, from = from_, turn = turn_](OpContext& context) { granted(engine, from, turn, context); },
+        accesses, {.name = "ready", .run_always = true, .pushed_at = from_});
+  }
+
+  void await_resume() const {
+    if (turn_->error) std::rethrow_exception(turn_->error);
+  }
+
+ private:
+  /// Shared by the coroutine that awaits and the op it awaits, either of which may be gone first.
+  struct Turn {
+    std::coroutine_handle<> coroutine;
+    std::exception_ptr error;  ///< written before the coroutine goes on
+    std::atomic<bool> waits{true};
+  };
+
+  static void granted(Engine& engine, std::source_location from, const std::shared_ptr<Turn>& turn,
+                      OpContext& context) {
+    try {
+      context.throw_if_poisoned();
+    } catch (...) {
+      turn->error = std::current_exception();
+    }
+    // An op of its own, so that the coroutine holds up nobody at the variables.
+    const auto resume = [turn] {
+      if (turn->waits.exchange(false)) turn->coroutine.resume();
+    };
+    engine.push(resume, {}, {.name = "resume", .pushed_at = from});
+  }
+
+  Engine& engine_;
+  std::vector<Access> accesses_;
+  const std::source_location from_;
+  std::shared_ptr<Turn> turn_;
+};
+
+/// Awaits that the variable may be read.
+inline Ready ready(Engine& engine, Var var, std::source_location from = std::source_location::current()) {
+  return Ready(engine, {read(var)}, from);
+}
+
+/// Awaits that the caller may do to the variables what the accesses say. Unlike a wait this is an op with these
+/// accesses: each mutate or overwrite counts in Engine::version, and an overwrite heals. (GCC 12 takes no list in
+/// braces inside co_await; give the list a name there.)
+inline Ready ready(Engine& engine, Access access, std::source_location from = std::source_location::current()) {
+  return Ready(engine, {access}, from);
+}
+inline Ready ready(Engine& engine, AccessList accesses, std::source_location from = std::source_location::current()) {
+  return Ready(engine, {accesses.begin(), accesses.end()}, from);
+}
+
+}  // namespace windrow

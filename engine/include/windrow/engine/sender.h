@@ -1,0 +1,122 @@
+// An op as a sender, in the shape of P2300 ("std::execution"), of which it needs no library.
+//
+//   auto sender = windrow::push_sender(engine, [&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
+//   auto operation = std::move(sender).connect(receiver);
+//   operation.start();
+#pragma once
+
+#include <exception>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// An owner of an op that is not pushed yet; made by PushSender::connect.
+///
+/// Completion  Once start() has been called, exactly one of `set_value()`, `set_error(std::exception_ptr)` and
+///             `set_stopped()` is called on the receiver, when the op has finished and its captures are gone: with an
+///             OpError if the op failed or was skipped, stopped if what failed was Cancelled, this op or one that it
+///             comes after. A push that is refused is an error too, which start() itself tells.
+/// Where       Inside an op of the engine that has no accesses to the op's variables, so they hold up nobody; with
+///             policy serial this may be inside start().
+/// Lifetime    The state must live until the receiver has been called, which may destroy it. Not to be moved.
+template <class Receiver>
+class PushOperation {
+ public:
+  struct Op {
+    Engine& engine;
+    OpFunction function;
+    std::vector<Access> accesses;
+    PushOptions options;
+    std::stop_token stop;  ///< what `options` had a view of
+  };
+
+  PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {}
+  PushOperation(const PushOperation&) = delete;
+  PushOperation& operator=(const PushOperation&) = delete;
+
+  /// Pushes the op; once. Any thread.
+  void start() noexcept {
+    Op op = std::move(op_);  // this may be gone when a push returns
+    try {
+      // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
+      const Outcome outcome(op.engine);
+      op.accesses.push_back(mutate(outcome.var));
+      op.options.stop = op.stop;
+      op.engine.push(std::move(op.function), op.accesses, op.options);
+      op.engine.push([this](OpContext& context) { complete(context); }, {read(outcome.var)},
+                     {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
+    } catch (...) {
+      std::move(receiver_).set_error(std::current_exception());
+    }
+  }
+
+ private:
+  struct Outcome {
+    explicit Outcome(Engine& engine) : of(engine), var(engine.new_var("outcome")) {}
+    ~Outcome() {
+      try {
+        of.retire(var);
+      } catch (...) {
+        // For want of memory the variable is lost; the receiver is told all the same.
+      }
+    }
+    Outcome(const Outcome&) = delete;
+    Outcome& operator=(const Outcome&) = delete;
+
+    Engine& of;
+    const Var var;
+  };
+
+  void complete(OpContext& context) noexcept {
+    const FailurePtr& failure = context.failure();
+    if (!failure) return std::move(receiver_).set_value();
+    try {
+      context.throw_if_poisoned();
+    } catch (...) {
+      if (failure->root().kind == Failure::Kind::cancelled) return std::move(receiver_).set_stopped();
+      std::move(receiver_).set_error(std::current_exception());
+    }
+  }
+
+  Op op_;
+  Receiver receiver_;
+};
+
+/// A value that may be connected once.
+class PushSender {
+ public:
+  PushSender(Engine& engine, OpFunction function, AccessList accesses, PushOptions options)
+      : engine_(engine),
+        function_(std::move(function)),
+        accesses_(accesses.begin(), accesses.end()),
+        options_(options),
+        stop_(options.stop.token()) {
+    options_.stop = {};
+  }
+
+  /// The receiver is moved, and has `set_value`, `set_error` and `set_stopped`, none of which throws.
+  template <class Receiver>
+  PushOperation<Receiver> connect(Receiver receiver) && {
+    return PushOperation<Receiver>({engine_, std::move(function_), std::move(accesses_), options_, std::move(stop_)},
+                                   std::move(receiver));
+  }
+
+ private:
+  Engine& engine_;
+  OpFunction function_;
+  std::vector<Access> accesses_;
+  PushOptions options_;
+  std::stop_token stop_;
+};
+
+/// A sender of the op that Engine::push with these arguments pushes; it is pushed by start(). The engine must live
+/// until the operation has completed.
+inline PushSender push_sender(Engine& engine, OpFunction function, AccessList accesses, PushOptions options = {}) {
+  return PushSender(engine, std::move(function), accesses, options);
+}
+
+}  // namespace windrow

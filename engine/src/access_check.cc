@@ -1,0 +1,100 @@
+#include "access_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace windrow {
+namespace {
+
+/// Each step is one to one, so that a change of one word never goes unseen.
+std::uint64_t hash_step(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
+}
+
+std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  std::uint64_t hash = bytes.size();
+  while (!bytes.empty()) {
+    std::uint64_t word = 0;
+    const std::size_t size = std::min(sizeof word, bytes.size());
+    std::memcpy(&word, bytes.data(), size);
+    hash = hash_step(hash, word);
+    bytes = bytes.subspan(size);
+  }
+  return hash;
+}
+
+const Dep::Access* find_access(OpRecord& op, const VarState& var) {
+  for (const Dep::Access& access : op.touches()) {
+    if (&var_of(access) == &var) return &access;
+  }
+  return nullptr;
+}
+
+bool writes(OpRecord& op, const VarState& var) {
+  const Dep::Access* const access = find_access(op, var);
+  return access != nullptr && access->exclusive();
+}
+
+void add_offence(std::string& offences, const char* verb, const VarState& var, const char* declared) {
+  offences += (offences.empty() ? " " : " and ") + std::string(verb) + " variable '" + var.name.load() +
+              "', which it " + declared;
+}
+
+}  // namespace
+
+AccessCheck::Watched::Watched(const VarState& of, std::span<std::byte> behind)
+    : var(&of), bytes(behind), hash(hash_of(behind)) {
+  if (PageGuard::fits(bytes)) guard.emplace(bytes);
+}
+
+void AccessCheck::watch(const VarState& var, std::span<std::byte> bytes) {
+  MutexLock lock(mutex_);
+  watched_.emplace_back(var, bytes);
+}
+
+void AccessCheck::forget(const VarState& var) {
+  MutexLock lock(mutex_);
+  watched_.remove_if([&](const Watched& watched) { return watched.var == &var; });
+}
+
+void AccessCheck::begin(OpRecord& op) {
+  MutexLock lock(mutex_);
+  for (Watched& watched : watched_) {
+    if (watched.guard) watched.guard->open();
+    if (watched.holders == 0) watched.hash = hash_of(watched.bytes);  // what the program itself wrote is no offence
+    watched.holders += writes(op, *watched.var);
+  }
+  for (Watched& watched : watched_) {
+    if (watched.guard && find_access(op, *watched.var) == nullptr) watched.guard->shut();
+  }
+}
+
+std::exception_ptr AccessCheck::end(OpRecord& op) {
+  std::string offences;
+  MutexLock lock(mutex_);
+  for (Watched& watched : watched_) {
+    const bool touched = watched.guard && watched.guard->open();
+    if (watched.holders > 0) continue;  // this op, or another that goes on, may write
+    const bool declared = find_access(op, *watched.var) != nullptr;
+    const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
+    if (watched.hash != before) {
+      add_offence(offences, "changed", *watched.var, declared ? "declared only to read" : "did not declare");
+    } else if (touched) {
+      add_offence(offences, "read", *watched.var, "did not declare");
+    }
+  }
+  if (offences.empty()) return nullptr;
+  return std::make_exception_ptr(MisuseError(site(op.info()) + offences));
+}
+
+void AccessCheck::let_go(OpRecord& op) {
+  MutexLock lock(mutex_);
+  for (Watched& watched : watched_) {
+    if (!writes(op, *watched.var)) continue;
+    if (--watched.holders == 0) watched.hash = hash_of(watched.bytes);
+  }
+}
+
+}  // namespace windrow

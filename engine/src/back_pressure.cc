@@ -1,0 +1,81 @@
+// What a push asks for beyond running a function, and threads that are held back since they push too far ahead.
+#include <thread>
+
+#include "adorned.h"
+#include "core.h"
+
+namespace windrow {
+namespace {
+
+/// A thread that has pushed so many ops looks how many are pending.
+constexpr int pushes_between_looks = 256;
+/// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
+/// that the ops wait for.
+constexpr std::chrono::microseconds shortest_nap{20}, longest_nap{1000};
+constexpr std::chrono::milliseconds patience_without_progress{20};
+
+/// The naps of a thread that is held back. Nobody has to wake it.
+class Naps {
+ public:
+  /// `left` counts the ops that have finished.
+  explicit Naps(std::uint64_t left) : left_(left) {}
+
+  void sleep() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min(2 * next_, longest_nap);
+  }
+  /// Whether it is in vain to go on.
+  bool without_progress(std::uint64_t left) {
+    const auto now = std::chrono::steady_clock::now();
+    if (left != left_) last_progress_ = now;
+    left_ = left;
+    return now - last_progress_ > patience_without_progress;
+  }
+
+ private:
+  std::uint64_t left_;
+  std::chrono::microseconds next_ = shortest_nap;
+  std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+void Core::hold_back(Port& port) {
+  port.pushes_to_look = pushes_between_looks;
+  if (Running::innermost() != nullptr) return;
+  const std::uint64_t most = options.max_pending_ops;
+  Ports::Sums sums = ports_.sums();
+  if (sums.pending <= std::max(most, port.allowance)) return;
+  Naps naps(sums.left);
+  while (sums.pending > most / 2) {
+    naps.sleep();
+    sums = ports_.sums();
+    if (naps.without_progress(sums.left)) {
+      port.allowance = sums.pending + most;
+      return;
+    }
+  }
+  port.allowance = 0;
+}
+
+PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  if (Running::innermost() != nullptr) return pending_bytes_.take(bytes);
+  if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
+  for (Naps naps(ports_.sums().left); !naps.without_progress(ports_.sums().left);) {
+    naps.sleep();
+    if (auto share = pending_bytes_.try_take_again(bytes)) return std::move(*share);
+  }
+  return pending_bytes_.take(bytes);
+}
+
+template <class... Args>
+Function<void(Args...)> Core::adorn(Function<void(Args...)>&& function, const PushOptions& how) {
+  std::stop_token stop = how.run_always ? std::stop_token() : how.stop.token();
+  return Adorned<Args...>{take_bytes(how.bytes), std::move(stop), std::move(function)};
+}
+
+template OpFunction Core::adorn(OpFunction&&, const PushOptions&);
+template AsyncFunction Core::adorn(AsyncFunction&&, const PushOptions&);
+
+}  // namespace windrow

@@ -1,0 +1,62 @@
+// How many bytes the pending ops hold on to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace windrow {
+
+/// All members may be called by any thread. Who waits for room, and how long, is decided elsewhere.
+class PendingBytes {
+ public:
+  /// An owner of some of them: they count until it ends.
+  class Share {
+   public:
+    Share() = default;
+    Share(Share&& other) noexcept : of_(std::exchange(other.of_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Share& operator=(Share&&) = delete;
+    ~Share() {
+      if (of_ != nullptr) of_->sum_.fetch_sub(bytes_, std::memory_order_relaxed);
+    }
+
+   private:
+    friend PendingBytes;
+    Share(PendingBytes& of, std::uint64_t bytes) : of_(&of), bytes_(bytes) {}
+
+    PendingBytes* of_ = nullptr;
+    std::uint64_t bytes_ = 0;
+  };
+
+  explicit PendingBytes(std::uint64_t limit) : limit_(limit) {}
+  PendingBytes(const PendingBytes&) = delete;
+  PendingBytes& operator=(const PendingBytes&) = delete;
+
+  std::uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
+
+  /// Whether there is room or not.
+  Share take(std::uint64_t bytes) {
+    sum_.fetch_add(bytes, std::memory_order_relaxed);
+    return {*this, bytes};
+  }
+  /// If all stay within the limit then, or there are no others.
+  std::optional<Share> try_take(std::uint64_t bytes) { return try_take(bytes, limit_); }
+  /// The same for who was refused: only once half of the limit is free, so that threads are not held back one op at a
+  /// time.
+  std::optional<Share> try_take_again(std::uint64_t bytes) { return try_take(bytes, limit_ / 2); }
+
+ private:
+  std::optional<Share> try_take(std::uint64_t bytes, std::uint64_t most_before) {
+    std::uint64_t sum = sum_.load(std::memory_order_relaxed);
+    while (sum == 0 || (sum <= most_before && bytes <= limit_ - sum)) {
+      if (sum_.compare_exchange_weak(sum, sum + bytes, std::memory_order_relaxed)) return Share(*this, bytes);
+    }
+    return std::nullopt;
+  }
+
+  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> sum_{0};  // relaxed: it orders nothing, ops are ordered by their variables
+};
+
+}  // namespace windrow

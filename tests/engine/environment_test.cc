@@ -1,0 +1,84 @@
+// The environment chooses for engines that do not choose for themselves.
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+/// While it lives, the variable has this value, or none.
+class Environment {
+ public:
+  Environment(const char* variable, const char* value) : variable_(variable) {
+    if (const char* before = std::getenv(variable)) before_ = before;
+    set(value);
+  }
+  ~Environment() { set(before_ ? before_->c_str() : nullptr); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  void set(const char* value) {
+    if (value == nullptr) {
+      unsetenv(variable_);
+    } else {
+      setenv(variable_, value, 1);
+    }
+  }
+
+  const char* const variable_;
+  std::optional<std::string> before_;
+};
+
+TEST(Environment, ChoosesThePolicy) {
+  for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
+    const Environment set("WINDROW_POLICY", std::string(to_string(policy)).c_str());
+    EXPECT_EQ(EngineOptions().policy, policy);
+  }
+  const Environment set("WINDROW_POLICY", "chaos");
+  Engine engine;
+  engine.push([] {}, {});
+  engine.wait_all();
+  EXPECT_EQ(engine.schedule_log().size(), 1u);
+}
+
+TEST(Environment, ChoosesTheNumberOfWorkers) {
+  const Environment set("WINDROW_WORKERS", "3");
+  EXPECT_EQ(Engine().workers(), 3);
+  EXPECT_EQ(Engine({.policy = Policy::pool}).workers(), 3);
+}
+
+TEST(Environment, ChoosesNothingWhereItIsNotSetOrEmpty) {
+  for (const char* value : {static_cast<const char*>(nullptr), ""}) {
+    const Environment policy("WINDROW_POLICY", value), workers("WINDROW_WORKERS", value);
+    EXPECT_EQ(EngineOptions().policy, Policy::pool);
+    EXPECT_EQ(EngineOptions().workers, default_workers());
+  }
+}
+
+TEST(Environment, ChoosesNothingForWhoChooses) {
+  const Environment policy("WINDROW_POLICY", "no policy"), workers("WINDROW_WORKERS", "no number");
+  Engine engine({.policy = Policy::serial, .workers = 2});
+  EXPECT_EQ(engine.workers(), 2);
+  bool ran = false;
+  engine.push([&] { ran = true; }, {});
+  EXPECT_TRUE(ran);
+}
+
+TEST(Environment, IsRefusedWithItsNameItsValueAndWhatWasExpected) {
+  {
+    const Environment set("WINDROW_POLICY", "Pool");
+    EXPECT_EQ(error_of<MisuseError>([] { Engine engine; }),
+              "the environment variable WINDROW_POLICY is 'Pool'; expected serial, pool, per_device or chaos");
+  }
+  for (const std::string value : {"0", "-1", "two", "2x", " 2", "1.5", "99999999999"}) {
+    const Environment set("WINDROW_WORKERS", value.c_str());
+    EXPECT_EQ(error_of<MisuseError>([] { Engine engine; }),
+              "the environment variable WINDROW_WORKERS is '" + value + "'; expected a whole number, 1 or more");
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing
