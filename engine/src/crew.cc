@@ -102,6 +102,11 @@ int Crew::spares() const {
   return spares_;
 }
 
+std::size_t Crew::ready() const {
+  MutexLock lock(mutex_);
+  return queue_->size();
+}
+
 bool Crew::slot_free() const {
   return active_ < options_.slots + (queue_->next_is_urgent() ? options_.urgent_slots : 0);
 }

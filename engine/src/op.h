@@ -1,8 +1,10 @@
 // The records behind the interface: one for each pushed op, one for each variable.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "signal.h"
+#include "trace_clock.h"
 #include "windrow/engine/dependency.h"
 #include "windrow/engine/engine.h"
 
@@ -72,6 +75,7 @@ struct AsyncBody {
   std::exception_ptr error;  ///< what the function threw
   /// What the OnComplete brought. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
+  Ticks begun = 0;  ///< while the engine is traced
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
 };
@@ -81,6 +85,14 @@ struct AsyncBody {
 class OpRecord : public Dep::Op {
  public:
   enum class Body : std::uint8_t { none, function, async, declared, wait };
+  /// How far an op has come whose accesses are granted.
+  enum class Stage : std::int32_t {
+    at_points = -4,  ///< waits for points of lanes
+    waits_inside,
+    has_returned,  ///< but its OnComplete has not been called
+    runs,
+    queued,  ///< none of these: it waits for its accesses, or is ready
+  };
   /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
   static constexpr int thread_bits = 16;
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
@@ -129,6 +141,18 @@ class OpRecord : public Dep::Op {
       end_other_body();
     }
     body_ = Body::none;
+  }
+
+  /// Kept where the grants were counted, which nobody needs any more. Written by whoever the op was given to.
+  void set_stage(Stage stage) { pending.store(static_cast<std::int32_t>(stage), std::memory_order_relaxed); }
+  Stage stage() const {
+    const std::int32_t value = pending.load(std::memory_order_relaxed);
+    return static_cast<Stage>(
+        std::clamp(value, static_cast<std::int32_t>(Stage::at_points), static_cast<std::int32_t>(Stage::queued)));
+  }
+  /// What `pending` is while so many points are awaited: below all stages.
+  static constexpr std::int32_t awaiting(std::int32_t points) {
+    return std::numeric_limits<std::int32_t>::min() + points;
   }
 
   /// Waits are ops without a function.

@@ -15,6 +15,7 @@ class ReadyQueue {
   virtual ~ReadyQueue() = default;
   virtual void put(OpRecord& op) = 0;
   virtual bool empty() const = 0;
+  virtual std::size_t size() const = 0;
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() = 0;
@@ -33,6 +34,7 @@ class PriorityQueue final : public ReadyQueue {
  public:
   void put(OpRecord& op) override;
   bool empty() const override { return heap_.empty(); }
+  std::size_t size() const override { return heap_.size(); }
   bool has_next() const override { return !heap_.empty(); }
   bool next_is_urgent() const override { return !heap_.empty() && heap_.front()->priority > 0; }
   OpRecord& take() override;
@@ -48,6 +50,7 @@ class ChaosQueue final : public ReadyQueue {
 
   void put(OpRecord& op) override { ready_.push_back(&op); }
   bool empty() const override { return ready_.empty(); }
+  std::size_t size() const override { return ready_.size(); }
   bool has_next() const override { return !ready_.empty() && find_next() != ready_.size(); }
   OpRecord& take() override;
   std::chrono::microseconds pause() override;

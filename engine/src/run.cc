@@ -42,13 +42,19 @@ bool Core::points_reached(OpRecord& op) {
   });
   if (awaited.empty()) return true;
   // One more than awaited, so that the op goes on from here if all callbacks come at once.
-  op.pending.store(static_cast<std::int32_t>(awaited.size()) + 1);
+  op.pending.store(OpRecord::awaiting(static_cast<std::int32_t>(awaited.size()) + 1));
   for (const Awaited& a : awaited) {
     a.mark.point.lane->when_reached(a.mark.point, [this, &op, a](std::exception_ptr error) {
       point_reached(op, a.mark, a.kind, std::move(error));
     });
   }
-  return op.pending.fetch_sub(1) == 1;
+  return was_last_point(op);
+}
+
+bool Core::was_last_point(OpRecord& op) {
+  if (op.pending.fetch_sub(1) != OpRecord::awaiting(1)) return false;
+  op.set_stage(OpRecord::Stage::queued);
+  return true;
 }
 
 void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::exception_ptr error) {
@@ -59,8 +65,7 @@ void Core::point_reached(OpRecord& op, const Mark& mark, AccessKind kind, std::e
     op.lost = true;
     lost_.try_emplace(&op, std::move(failure));
   }
-  if (op.pending.fetch_sub(1) != 1) return;
-  dispatch(op);
+  if (was_last_point(op)) dispatch(op);
 }
 
 FailurePtr Core::lost(const Mark& mark, const std::exception_ptr& error) {
@@ -83,6 +88,7 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) {
     for_each_mark(op, [&](const Mark& mark, AccessKind kind) { waiter->points.push_back({mark, kind}); });
   }
   op.end_body();
+  if (trace_.on()) trace_.record(ports_.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
   leave(op, ready, [](Dep::Access&) {});
   waiter->granted.set();
@@ -133,16 +139,20 @@ void Core::finish_plain(OpRecord& op, Slots* slots) {
 }
 
 void Core::run(OpRecord& op, Slots* slots) {
-  const OpInfo& info = op.info();
-  if (op.body() == OpRecord::Body::function && !op.retires() && !has_ordered_ && !failures_.any_poison()) {
+  op.set_stage(OpRecord::Stage::runs);
+  const bool plain = op.body() == OpRecord::Body::function && !op.retires() && !failures_.any_poison();
+  if (plain && detours_ == 0) {
     std::exception_ptr error = run_plain(op, slots);
     if (!error) return finish_plain(op, slots);
     return finish(op, {.outcome = Outcome::failed, .error = std::move(error)});
   }
+  const Ticks begun = begin_traced(slots);
+  if (plain && detours_ == by_trace) return run_traced(op, slots, begun);
+  const OpInfo& info = op.info();
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
-  if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, slots, std::move(poison));
-  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
+  if (op.body() == OpRecord::Body::async && !skipped) return run_async(op, {slots, begun}, std::move(poison));
+  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison), .begun = begun};
   {
     const Running frame(*this, op, slots);
     if (!skipped) ending.error = invoke(op, ending.poison);
@@ -160,12 +170,16 @@ void Core::run(OpRecord& op, Slots* slots) {
   finish(op, ending);
 }
 
-void Core::run_async(OpRecord& op, Slots* slots, FailurePtr poison) {
+void Core::run_async(OpRecord& op, Begin begin, FailurePtr poison) {
+  const auto [slots, begun] = begin;
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
+  body.begun = begun;
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
+    if (begun != 0) record_call(op, begun);
+    op.set_stage(OpRecord::Stage::has_returned);
     if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
   }
   finish_async(op, slots);
@@ -224,7 +238,10 @@ bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
 
 void Core::finish_async(OpRecord& op, Slots* slots) {
   AsyncBody& body = op.async();
-  Ending ending{.outcome = Outcome::ran, .poison = std::move(body.poison)};
+  Ending ending{.outcome = Outcome::ran,
+                .poison = std::move(body.poison),
+                .begun = body.begun,
+                .kind = TraceRecord::Kind::async_op};
   // An exception of the function itself tells more than the dropped token it leaves behind.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   if (ending.error) ending.outcome = Outcome::failed;
@@ -246,6 +263,7 @@ void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
 }
 
 void Core::finish(OpRecord& op, const Ending& ending) {
+  if (ending.begun != 0) record(op, ending);
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
     failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);

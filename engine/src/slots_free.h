@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "inside_wait.h"
 #include "running.h"
 #include "slots.h"
 
@@ -36,6 +37,7 @@ class SlotsFree {
     for (Slots* slots : freed_) slots->unblock(patience);
   }
 
+  const InsideWait inside_;  // its end comes after the slots are taken back
   std::vector<Slots*> freed_;
 };
 

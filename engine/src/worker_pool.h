@@ -28,6 +28,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void add(OpRecord& op) override;
   void stop() override;
   int spares() const override;
+  std::uint64_t ready() const override;
   bool on_worker() const override { return current_.pool == this; }
 
   void block() override;

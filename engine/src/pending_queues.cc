@@ -1,0 +1,37 @@
+#include "pending_queues.h"
+
+#include <algorithm>
+
+namespace windrow {
+
+PendingQueues::PendingQueues(std::vector<PendingOp> seen) : ops(std::move(seen)) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    index_.emplace(ops[i].key, i);
+    for (const PendingOp::Place& place : ops[i].places) queues[place.var].push_back({i, place.ticket, place.exclusive});
+  }
+  for (auto& [var, queue] : queues) {
+    // Tickets wrap; those at one variable at one time are close together.
+    std::sort(queue.begin(), queue.end(),
+              [](const Queued& a, const Queued& b) { return static_cast<std::int32_t>(a.ticket - b.ticket) < 0; });
+  }
+}
+
+std::size_t PendingQueues::find(const OpKey& key) const {
+  const auto found = index_.find(key);
+  return found == index_.end() ? nobody : found->second;
+}
+
+void PendingQueues::append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const {
+  for (const PendingOp::Place& place : ops[op].places) {
+    const std::size_t old = ahead.size();
+    std::size_t end = old;  // behind the last one that counts for a read
+    for (const Queued& queued : queues.at(place.var)) {
+      if (queued.op == op) break;
+      if (!ops[queued.op].is_wait) ahead.push_back(queued.op);
+      if (queued.exclusive) end = ahead.size();
+    }
+    if (!place.exclusive) ahead.resize(end);
+  }
+}
+
+}  // namespace windrow
