@@ -1,10 +1,11 @@
 #include "trace_json.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "lanes.h"
 
@@ -97,7 +98,8 @@ class JsonWriter {
     }
     for (; left_ < graph_.dependences.size() && graph_.dependences[left_].from == index; ++left_) {
       // Inside the op, not at the end, where the next one may begin.
-      write_arrow("s", left_, op.track, std::max(op.begin, op.end - 1));
+      const std::int64_t at = std::min(op.end - 1, graph_.ops[graph_.dependences[left_].to].begin);
+      write_arrow("s", left_, op.track, std::max(op.begin, at));
     }
   }
 
@@ -169,20 +171,20 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   static std::atomic<unsigned> files{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
   const std::string unfinished = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
-  const auto fail = [&](const std::string& reason) {
+  const auto fail = [&](std::error_code reason) {
     std::error_code ignored;
     std::filesystem::remove(unfinished, ignored);
-    throw Error("cannot write the trace '" + path + "': " + reason);
+    throw Error("cannot write the trace '" + path + "': " + reason.message());
   };
   errno = 0;
   std::ofstream out(unfinished, std::ios::binary);
-  if (!out) fail(std::strerror(errno));
+  if (!out) fail({errno, std::generic_category()});
   write(out);
   out.close();
-  if (!out) fail(std::strerror(errno));
+  if (!out) fail({errno, std::generic_category()});
   std::error_code error;
   std::filesystem::rename(unfinished, path, error);
-  if (error) fail(error.message());
+  if (error) fail(error);
 }
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 // A trace as JSON, in the format of Chrome's trace events.
 #pragma once
 
+#include <functional>
 #include <ostream>
 #include <string>
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <span>
-#include <string>
+#include <utility>
 
 #include "ports.h"
 #include "trace_log.h"
@@ -41,7 +41,8 @@ class TraceRecorder {
     return last > started_.load(std::memory_order_relaxed) ? last : now_in_ticks();
   }
 
-  /// Records anything. An op's accesses tell what it depends on: those of one variable need tickets without gaps.
+  /// Records anything. What has an OpInfo needs one with a lane. An op's accesses tell what it depends on: the tickets
+  /// of one variable must have no gaps.
   void record(Port& port, TraceRecord record, std::span<const TracedAccess> accesses = {}) {
     record.accesses = static_cast<std::uint32_t>(accesses.size());
     append(port, record, [&](std::size_t i) { return accesses[i]; });

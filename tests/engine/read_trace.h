@@ -31,7 +31,11 @@ struct ReadTrace {
   /// Names of ops, from and to; a name that comes several times stands for all of them.
   std::set<std::pair<std::string, std::string>> arrows;
   std::map<int, std::string> tracks;
-  std::map<std::string, std::vector<double>> counters;
+  struct Count {
+    std::int64_t at = 0;
+    double count = 0;
+  };
+  std::map<std::string, std::vector<Count>> counters;
   double left_out = 0;
 
   const Slice& op(const std::string& name) const {
@@ -83,6 +87,9 @@ class ArrowReader {
 inline void expect_no_overlap(const ReadTrace& trace) {
   std::map<int, std::vector<ReadTrace::Slice>> by_track;
   for (const auto& op : trace.ops) by_track[op.track].push_back(op);
+  for (const auto& slice : trace.others) {
+    if (slice.category == "call") by_track[slice.track].push_back(slice);
+  }
   for (auto& [track, ops] : by_track) {
     EXPECT_TRUE(trace.tracks.contains(track)) << "a track without a name";
     std::sort(ops.begin(), ops.end(),
@@ -126,7 +133,7 @@ inline ReadTrace parse_trace(const std::string& text) {
     } else if (phase == "s" || phase == "f") {
       arrows.add(event, trace.ops.back());
     } else if (phase == "C") {
-      trace.counters[event["name"].text].push_back(event["args"]["ops"].number);
+      trace.counters[event["name"].text].push_back({nanoseconds_of(event["ts"]), event["args"]["ops"].number});
     } else if (event["name"].text == "thread_name") {
       trace.tracks.emplace(static_cast<int>(event["tid"].number), event["args"]["name"].text);
     }

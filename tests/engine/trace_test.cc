@@ -356,7 +356,7 @@ TEST(Trace, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
 TEST(Trace, OpsWithManyAccessesAndManyOpsFillChunks) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   std::vector<Access> many;
-  for (int i = 0; i < 10'000; ++i) many.push_back(mutate(engine.new_var()));
+  for (int i = 0; i < 5000; ++i) many.push_back(mutate(engine.new_var()));
   const Var a = engine.new_var();
   engine.trace().start();
   for (int i = 0; i < 2000; ++i) engine.push([] {}, {mutate(a)}, {.name = "small"});
@@ -418,6 +418,22 @@ TEST(Trace, MayBeStartedStoppedAndSavedWhileSeveralThreadsPush) {
   done = true;
 }
 
+TEST(Trace, AnOpBeginsAfterTheRestOfItsWorker) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  engine.trace().start();
+  engine.push([] {}, {}, {.name = "first"});
+  engine.wait_all();
+  // When the worker begins to rest, it counts that nothing is pending.
+  const auto rests = [&] { return read_trace(engine).counters.at("pending ops"); };
+  while (rests().size() < 3 || rests().back().count != 0) std::this_thread::yield();
+  const std::int64_t rest = rests().back().at;
+  engine.push([] {}, {}, {.name = "second"});
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_LE(trace.op("first").end, rest);
+  EXPECT_LE(rest, trace.op("second").begin);
+}
+
 TEST(Trace, CountsPendingAndReadyOps) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   const Var a = engine.new_var("a");
@@ -430,8 +446,8 @@ TEST(Trace, CountsPendingAndReadyOps) {
   engine.trace().stop();  // and at the end
   const ReadTrace trace = read_trace(engine);
   const auto& pending = trace.counters.at("pending ops");
-  EXPECT_EQ(pending.front(), 6);
-  EXPECT_EQ(pending.back(), 0);
+  EXPECT_EQ(pending.front().count, 6);
+  EXPECT_EQ(pending.back().count, 0);
   EXPECT_EQ(trace.counters.at("ready ops").size(), pending.size());
 }
 
