@@ -120,13 +120,18 @@ TEST(Watchdog, IsSilentWhileOpsFinish) {
 
 TEST(Watchdog, WaitsOfThreadsAreNoProgress) {
   Reports reports;
-  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 2ms, .on_silence = reports.sink()});
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 50ms, .on_silence = reports.sink()});
   const Var a = engine.new_var("a");
-  Stuck stuck(engine, {});
   std::atomic<bool> done{false};
+  Gate polls;
   std::jthread poller([&] {
-    while (!done) engine.wait(a);
+    while (!done) {
+      engine.wait(a);
+      polls.open();
+    }
   });
+  EXPECT_TRUE(polls.pass());
+  Stuck stuck(engine, {});
   EXPECT_FALSE(reports.next().empty());
   done = true;
 }
