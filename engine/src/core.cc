@@ -10,6 +10,7 @@
 #include "capture.h"
 #include "entry.h"
 #include "slots_free.h"
+#include "trace_environment.h"
 
 namespace windrow {
 namespace {
@@ -28,6 +29,8 @@ EngineOptions checked(EngineOptions options) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
                       "; expected 0 or more");
   }
+  if (options.watchdog.count() < 0)
+    throw MisuseError("EngineOptions.watchdog is negative; expected 0 for none, or more");
   return options;
 }
 
@@ -41,15 +44,23 @@ std::uint32_t next_number() {
 Core::Core(EngineOptions given)
     : options(checked(std::move(given))),
       number(next_number()),
+      trace_path_(trace_path_from_environment()),
       access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
-  has_ordered_ = options.check;
+  if (options.check) detours_ |= by_check;
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
   host_->core = this;
+  end_of_graph_.lane = host_;
   policy_ = make_policy({.options = options,
                          .ports = ports_,
                          .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },
-                         .out_of_work = [this] { tell_if_idle(); }});
+                         .out_of_work =
+                             [this] {
+                               if (trace_.on()) rest_traced();
+                               tell_if_idle();
+                             }});
+  if (options.watchdog.count() > 0) watchdog_ = make_watchdog(*this);
+  if (!trace_path_.empty()) start_trace({});
   WaitGraph::of_process().add_engine(*this);
 }
 
@@ -181,7 +192,10 @@ void Core::check_life(Life life, const OpInfo& about) const {
 }
 
 void Core::start(LaneState& lane) {
-  std::call_once(lane.starting, [&] { policy_->start(lane); });
+  std::call_once(lane.starting, [&] {
+    policy_->start(lane);
+    if (watchdog_) watchdog_->start();
+  });
   lane.started.store(true, std::memory_order_release);
 }
 
@@ -330,6 +344,7 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
   keep(lanes_.emplace_back(id, std::move(about), std::move(lane)));
   has_ordered_ = true;
+  detours_ |= by_ordered_lanes;
   return id;
 }
 
@@ -347,6 +362,7 @@ void Core::shutdown() {
   } while (ports_.sums().pending != 0);              // a retire came in between
   while (visitors_ != 0) std::this_thread::yield();  // each is about to leave
   policy_->stop();
+  if (watchdog_) watchdog_->stop();
 }
 
 void Core::set_life(Life life) {
@@ -378,21 +394,6 @@ EngineStats Core::stats() const {
           .replay_diverged = policy_->replay_diverged()};
 }
 
-std::vector<PendingOp> Core::pending_ops() {
-  std::vector<PendingOp> ops;
-  const Ports::Stopped stopped(ports_);
-  records_.for_each([&](OpRecord& record) {
-    const OpId id = record.id();
-    if (id == 0 || id == OpRecord::gate_id) return;
-    PendingOp& op = ops.emplace_back(PendingOp{{number, id}, id >= OpRecord::first_wait_id, &record.info(), {}});
-    for (const Dep::Access& access : record.accesses()) {
-      op.places.push_back({&var_of(access), access.ticket(), 0, access.exclusive()});
-    }
-  });
-  append_nodes(ops);
-  return ops;
-}
-
 bool Core::end() noexcept {
   try {
     shutdown();
@@ -400,6 +401,7 @@ bool Core::end() noexcept {
     spdlog::error("windrow: an engine cannot end and is leaked: {}", e.what());
     return false;
   }
+  save_trace_for_environment();
   try {
     for (const FailurePtr& failure : failures_.unreported()) {
       spdlog::warn("windrow: nobody waited for this: {}", failure->describe());

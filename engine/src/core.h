@@ -21,7 +21,10 @@
 #include "record_pool.h"
 #include "running.h"
 #include "running_policy.h"
+#include "trace_graph.h"
+#include "trace_recorder.h"
 #include "wait_graph.h"
+#include "watchdog.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -102,6 +105,20 @@ class Core {
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);
   bool wait_all(Deadline deadline);
 
+  // ---- seeing (seeing.cc): what people are told of what the engine does ----
+  void start_trace(const TraceOptions& options);
+  void stop_trace();
+  TraceRecorder& trace() { return trace_; }
+  /// What the trace holds now.
+  TraceGraph traced();
+  /// Throws Error, naming the path.
+  void save_trace(const std::string& path);
+  /// An op that runs on this thread has waited.
+  void record_wait_inside(OpRecord& op, Ticks begun);
+  /// Throws MisuseError inside a push.
+  std::string describe_pending();
+  Watchdog::Progress progress() const;
+
   // ---- back (run.cc): records run and finish ----
   /// `slots` is null only for what runs after shutdown.
   void run(OpRecord& op, Slots* slots) noexcept;
@@ -123,13 +140,14 @@ class Core {
 
  private:
   enum class Life { running, draining, stopped };
-  enum class Outcome { ran, failed, skipped };
   /// How an op has ended.
   struct Ending {
     Outcome outcome;
     FailurePtr poison = nullptr;         ///< what kept it from running, or would have
     std::exception_ptr error = nullptr;  ///< of a failed one
     std::optional<Mark> mark = std::nullopt;
+    Ticks begun = 0;  ///< where the op is traced
+    TraceRecord::Kind kind = TraceRecord::Kind::op;
   };
 
   // front
@@ -209,16 +227,23 @@ class Core {
   void release_all(ReadyList& ready) noexcept;
   bool points_reached(OpRecord& op);
   FailurePtr lost(const OpInfo& of, const std::exception_ptr& error) noexcept;
+  /// So many of the points the op waits for are reached.
+  static bool were_last_points(OpRecord& op, std::int32_t points);
   void dispatch(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready) noexcept;
   void issue_waits(OpRecord& op);
+  /// On whose slots an op begins, and when if it is traced.
+  struct Begin {
+    Slots* slots;
+    Ticks begun;
+  };
   /// run() of any op, whatever may keep it from running.
-  void run_with_care(OpRecord& op, Slots* slots);
+  void run_with_care(OpRecord& op, const Begin& begin);
   void invoke_node(OpRecord& op, const FailurePtr& poison);
   /// Around the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
-  void run_async(OpRecord& op, Slots* slots, FailurePtr poison);
+  void run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
   /// One part of an async op is done; true if it was the last.
@@ -236,6 +261,20 @@ class Core {
   /// What run() does for a function on a host lane that nothing keeps from running; returns what the function throws.
   std::exception_ptr run_plain(OpRecord& op, Slots* slots);
   void finish_plain(OpRecord& op, Slots* slots) noexcept;
+  /// While the engine is traced: when an op begins on this thread, else 0.
+  Ticks begin_traced(const Slots* slots);
+  /// As run_plain and finish_plain.
+  void run_traced(OpRecord& op, const Begin& begin);
+  /// An op has run well that has begun so, and has not left its variables.
+  void record_plain(OpRecord& op, const Begin& begin);
+  void record(OpRecord& op, const Ending& ending);
+  /// Of an async op, that its function has returned.
+  void record_call(OpRecord& op, Ticks begun);
+  /// Records how many ops are pending, if that was not done just now.
+  void sample(Port& port, Ticks now);
+  void save_trace_for_environment() noexcept;
+  /// A worker has nothing more to do.
+  void rest_traced();
   void one_less_pending(Port& port);
   void tell_if_idle();
 
@@ -257,9 +296,14 @@ class Core {
   std::atomic<int> visitors_{0};
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint16_t> threads_numbered_{0};
-  /// Ops may have points, or are checked: they take the longer way.
   std::atomic<bool> has_ordered_{false};
+  /// Why ops may not take the plain way, besides what they are themselves.
+  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4 };
+  std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};
+
+  TraceRecorder trace_;
+  const std::string trace_path_;  // where the environment wants it; else empty
 
   Mutex idle_mutex_;
   CondVar idle_;  // nothing may be pending
@@ -283,9 +327,14 @@ class Core {
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
   LaneState* host_ = nullptr;                        // never changes
+  OpInfo end_of_graph_{.name = "the end of a graph"};  // fixed by the constructor
   const std::unique_ptr<AccessCheck> access_check_;  // null unless options.check
 
+  std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if not wanted
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };
+
+/// Not started.
+std::unique_ptr<Watchdog> make_watchdog(Core& core);
 
 }  // namespace windrow

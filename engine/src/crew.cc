@@ -109,6 +109,11 @@ int Crew::spares() const {
   return spares_;
 }
 
+std::size_t Crew::ready() const {
+  MutexLock lock(mutex_);
+  return queue_->size();
+}
+
 bool Crew::slot_free() const { return common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()); }
 
 bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }

@@ -58,6 +58,7 @@ class Crew final : public Slots {
   void stop();
 
   int spares() const WINDROW_EXCLUDES(mutex_);
+  std::size_t ready() const WINDROW_EXCLUDES(mutex_);
   /// Looks at the queue under the crew's mutex.
   template <class F>
   auto inspect(F&& f) const {

@@ -13,8 +13,6 @@ namespace {
 /// A thread goes on by itself with what it has made ready so often, before that goes through the policy.
 constexpr unsigned most_runs_in_a_row = 64;
 
-const OpInfo end_of_graph{.name = "the end of a graph"};
-
 struct OwnVariable {
   ~OwnVariable() {
     if (!*alive) return;
@@ -224,7 +222,7 @@ void Core::end_part(Launch& launch) {
   std::shared_ptr<Plan> plan = std::move(launch.keeps);
   plan->give_back(launch);
   OpRecord end(0);
-  end.begin(end_of_graph, 0, false);
+  end.begin(end_of_graph_, 0, false);
   const Running frame(*this, end, nullptr);  // captures may go with the plan
   plan.reset();
 }
@@ -235,10 +233,16 @@ void Core::run_nodes(OpRecord& first, Slots* slots) {
   OpRecord* op = &first;
   for (unsigned runs = 1; op != nullptr; ++runs) {
     const PlanNode& node = *op->node().node;
-    if (node.function == nullptr || has_ordered_ || failures_.any_poison()) return run_with_care(*op, slots);
-    if (std::exception_ptr error = call_node(*op, slots)) {
-      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error)});
+    const unsigned detours = detours_;
+    const Begin begin{slots, detours == 0 ? 0 : begin_traced(slots)};
+    op->set_stage(OpRecord::Stage::runs);
+    if (node.function == nullptr || (detours & ~unsigned{by_trace}) != 0 || failures_.any_poison()) {
+      return run_with_care(*op, begin);
     }
+    if (std::exception_ptr error = call_node(*op, slots)) {
+      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun});
+    }
+    if (begin.begun != 0) record_plain(*op, begin);
     op = finish_node(*op, slots, runs < most_runs_in_a_row);
   }
 }
@@ -291,13 +295,10 @@ void Core::append_nodes(std::vector<PendingOp>& ops) {
     const Plan& plan = launch->plan();
     for (const PlanNode& node : plan.nodes()) {
       const OpId id = launch->first_id + node.number;
-      if (launch->record(node.number).has_finished(id)) continue;
-      PendingOp& op = ops.emplace_back(PendingOp{{number, id}, false, node.op->info, {}});
-      const std::span<const std::uint32_t> gates = plan.gates_of(node);
-      for (std::size_t i = 0; i < gates.size(); ++i) {
-        const Dep::Access& access = node.op->accesses[i];
-        op.places.push_back({&var_of(access), launch->gates()[gates[i]].ticket, node.number + 1, access.exclusive()});
-      }
+      const OpRecord& record = launch->record(node.number);
+      if (record.has_finished(id)) continue;
+      PendingOp& op = ops.emplace_back(PendingOp{{number, id}, false, record.stage(), node.op->info, {}});
+      for (std::size_t i = 0; i < node.op->accesses.size(); ++i) op.places.push_back(launch->place(node, i));
     }
   }
 }

@@ -29,6 +29,8 @@ class Launch {
   OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
   std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
   const Plan& plan() const { return plan_; }
+  /// Where the node's access with that number stands.
+  Place place(const PlanNode& node, std::size_t access) const;
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
   /// Of the op with number 0.

@@ -19,6 +19,15 @@ std::string site(const OpInfo& info) {
          std::to_string(info.pushed_at.line()) + ")";
 }
 
+Place place_of(OpRecord& op, std::size_t access) {
+  if (op.body() == OpRecord::Body::node) {
+    const NodePlace& node = op.node();
+    return node.launch->place(*node.node, access);
+  }
+  const Dep::Access& own = op.accesses()[access];
+  return {.var = &var_of(own), .ticket = own.ticket(), .exclusive = own.exclusive()};
+}
+
 void OpRecord::end_other_body() noexcept {
   switch (body_) {
     case Body::none:
@@ -45,6 +54,8 @@ bool OpRecord::is_async_node() { return node().node->op->kind == Body::async; }
 AsyncBody& OpRecord::async_of_node() { return node().launch->async(node().node->number); }
 
 std::span<Dep::Access> OpRecord::touches_of_node() { return node().node->op->accesses; }
+
+bool OpRecord::node_ends_variable_for_good() { return node().node->op->retires == CapturedOp::Retires::foreign; }
 
 bool OpRecord::node_ends_variable() { return node().node->op->retires != CapturedOp::Retires::nothing; }
 

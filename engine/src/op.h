@@ -1,8 +1,10 @@
 // The records behind the interface: one for each pushed op, one for each variable.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "once_signal.h"
+#include "trace_clock.h"
 #include "windrow/engine/dependency.h"
 #include "windrow/engine/engine.h"
 
@@ -74,6 +77,7 @@ struct AsyncBody {
   std::exception_ptr error;  ///< what the function threw
   /// What the OnComplete brought. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
+  Ticks begun = 0;  ///< while the engine is traced
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
   /// Both have come, on a thread that has no memory for a port: one of the engine's finishes the op.
@@ -97,6 +101,14 @@ struct GatePlace {
 class OpRecord : public Dep::Op {
  public:
   enum class Body : std::uint8_t { none, function, async, declared, wait, node, gate };
+  /// How far an op has come whose accesses are granted.
+  enum class Stage : std::int32_t {
+    at_points = -4,  ///< waits for points of lanes
+    waits_inside,
+    has_returned,  ///< but its OnComplete has not been called
+    runs,
+    queued,  ///< none of these: it waits for its accesses, or is ready
+  };
   /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
   static constexpr int thread_bits = 16;
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
@@ -147,6 +159,8 @@ class OpRecord : public Dep::Op {
   std::span<Dep::Access> touches() { return body_ == Body::node ? touches_of_node() : accesses(); }
   /// Whether it ends a variable's life, if only until a graph's next launch.
   bool ends_variable() { return retires() || (body_ == Body::node && node_ends_variable()); }
+  /// Whether it ends that for good.
+  bool ends_variable_for_good() { return retires() || (body_ == Body::node && node_ends_variable_for_good()); }
 
   /// Destroys the body, if there still is one; but that of a node, which stays for the next launch.
   void end_body() noexcept {
@@ -168,6 +182,17 @@ class OpRecord : public Dep::Op {
   /// Of a ready op: when it was put into a queue, as that counts. Not negative.
   std::int32_t stamp() const { return pending.load(std::memory_order_relaxed); }
   void stamp(std::int32_t when) { pending.store(when, std::memory_order_relaxed); }
+  /// Kept where the grants were counted, which nobody needs any more. Written by whoever the op was given to.
+  void set_stage(Stage stage) { pending.store(static_cast<std::int32_t>(stage), std::memory_order_relaxed); }
+  Stage stage() const {
+    const std::int32_t value = pending.load(std::memory_order_relaxed);
+    return static_cast<Stage>(
+        std::clamp(value, static_cast<std::int32_t>(Stage::at_points), static_cast<std::int32_t>(Stage::queued)));
+  }
+  /// What `pending` is while so many points are awaited: below all stages.
+  static constexpr std::int32_t awaiting(std::int32_t points) {
+    return std::numeric_limits<std::int32_t>::min() + points;
+  }
 
   /// Waits are ops without a function.
   bool is_wait() const { return id() >= first_wait_id; }
@@ -185,6 +210,7 @@ class OpRecord : public Dep::Op {
   AsyncBody& async_of_node();
   std::span<Dep::Access> touches_of_node();
   bool node_ends_variable();
+  bool node_ends_variable_for_good();
   void* place() { return accesses().data() + count(); }
   template <class T>
   T& at() {
@@ -225,6 +251,32 @@ struct alignas(64) VarState : Dep::Var {
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
 };
 
+/// An op's place at one variable, among all places there. A value.
+///
+/// Tickets number the places in the order of the pushes, modulo 2^32. Ops of one launch share the ticket of the gate
+/// through which they meet the variable: they are told apart by their place within it, from 0 to that of the last.
+struct Place {
+  VarState* var = nullptr;
+  std::uint32_t ticket = 0;
+  std::uint32_t within : 30 = 0;
+  std::uint32_t last : 1 = 1;
+  std::uint32_t exclusive : 1 = 0;
+
+  /// Of two places at one variable. Those that are looked at together are closer than half of all tickets.
+  friend bool operator<(const Place& a, const Place& b) {
+    return a.ticket == b.ticket ? a.within < b.within : static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
+  }
+  /// Whether nothing can have come between this place and that one, which was before.
+  bool follows(const Place& before) const {
+    if (var != before.var) return false;
+    if (ticket == before.ticket) return within == before.within + 1;
+    return ticket == before.ticket + 1 && within == 0 && before.last != 0;
+  }
+};
+
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
+
+/// The place of the op's access with that number.
+Place place_of(OpRecord& op, std::size_t access);
 
 }  // namespace windrow

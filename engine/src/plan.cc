@@ -104,14 +104,14 @@ class Plan::Analysis {
       ++plan_.gates_.back().departures;
     }
     for (PlanNode& node : plan_.nodes_) {
-      plan_.first_access_.push_back(static_cast<std::uint32_t>(plan_.gate_of_access_.size()));
+      plan_.first_access_.push_back(static_cast<std::uint32_t>(plan_.passages_.size()));
       for (const Dep::Access& access : node.op->accesses) {
         const Use& use = uses_.at(&access.var());
         std::uint32_t gate = first_gate.at(&access.var());
         const bool before = use.first_write == none || node.number < use.first_write;
         if (!before) gate += use.first_reads.empty() ? 0 : 1;
         if (!before && node.number > use.last_write) ++gate;
-        plan_.gate_of_access_.push_back(gate);
+        plan_.passages_.push_back({gate, plan_.gates_[gate].accesses++});
       }
     }
   }
@@ -206,5 +206,15 @@ Launch::Launch(const Plan& plan)
 }
 
 Launch::~Launch() = default;
+
+Place Launch::place(const PlanNode& node, std::size_t access) const {
+  const Plan::Passage& passage = plan_.passage(node, access);
+  const Dep::Access& of = node.op->accesses[access];
+  return {.var = &var_of(of),
+          .ticket = gates_[passage.gate].ticket,
+          .within = passage.within,
+          .last = passage.within + 1 == plan_.gates()[passage.gate].accesses,
+          .exclusive = of.exclusive()};
+}
 
 }  // namespace windrow

@@ -63,6 +63,7 @@ struct PlanGate {
   Dep::Access access;                ///< what the launch's record there is made of
   bool retires = false;              ///< the variable, with the graph's last op on it
   bool counts_its_grant = false;     ///< nodes do not await it; it leaves when they are done and it was granted
+  std::uint32_t accesses = 0;        ///< of nodes
   std::uint32_t departures = 0;      ///< that it waits for before it leaves
   std::vector<std::uint32_t> opens;  ///< the nodes that await it
 };
@@ -78,9 +79,12 @@ class Plan {
   const CapturedOps& ops() const { return ops_; }
   std::span<const PlanNode> nodes() const { return nodes_; }
   std::span<const PlanGate> gates() const { return gates_; }
-  /// The gates through which the node meets its accesses, in their order.
-  std::span<const std::uint32_t> gates_of(const PlanNode& node) const {
-    return std::span(gate_of_access_).subspan(first_access_[node.number], node.op->accesses.size());
+  /// Through which gate the node has an access, and how many accesses through that gate come before it.
+  struct Passage {
+    std::uint32_t gate, within;
+  };
+  const Passage& passage(const PlanNode& node, std::size_t access) const {
+    return passages_[first_access_[node.number] + access];
   }
   std::span<const PlanNode::Successor> successors_of(const PlanNode& node) const {
     return {node.successors, node.successor_count};
@@ -104,7 +108,8 @@ class Plan {
   std::vector<PlanGate> gates_;  // by address of the variable, then in order
   std::vector<PlanNode::Successor> successors_;
   std::vector<VarState*> written_;
-  std::vector<std::uint32_t> gates_to_leave_, gate_of_access_, first_access_, roots_;
+  std::vector<std::uint32_t> gates_to_leave_, first_access_, roots_;
+  std::vector<Passage> passages_;  // by node and access
   std::vector<LaneState*> lanes_;
   std::int32_t ends_ = 0;
 

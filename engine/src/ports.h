@@ -11,6 +11,7 @@
 
 #include "ready_ring.h"
 #include "record_pool.h"
+#include "trace_log.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -76,6 +77,8 @@ struct alignas(64) Port {
   std::vector<VariableWait> left_behind;  ///< has room for so many before a wait is entered
 
   ReadyRing ready;
+
+  TracePort trace;
 
   Port* next = nullptr;  ///< fixed
   bool taken = true;     ///< by a thread; guarded by the mutex of all ports

@@ -17,6 +17,7 @@ class ReadyQueue {
   virtual ~ReadyQueue() = default;
   virtual void put(OpRecord& op) noexcept = 0;
   virtual bool empty() const = 0;
+  virtual std::size_t size() const = 0;
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() noexcept = 0;
@@ -42,6 +43,7 @@ class PriorityQueue final : public ReadyQueue {
  public:
   void put(OpRecord& op) noexcept override;
   bool empty() const override { return first() == nullptr; }
+  std::size_t size() const override { return count_; }
   bool has_next() const override { return first() != nullptr; }
   bool has_urgent() const override { return has_next() && first()->priority > 0; }
   OpRecord& take() noexcept override;
@@ -79,6 +81,7 @@ class ChaosQueue final : public ReadyQueue {
 
   void put(OpRecord& op) noexcept override;
   bool empty() const override { return first_ == nullptr; }
+  std::size_t size() const override { return count_; }
   bool has_next() const override { return !empty() && (!replaying() || wanted() != nullptr); }
   OpRecord& take() noexcept override;
   std::chrono::microseconds pause() override;

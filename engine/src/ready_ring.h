@@ -4,6 +4,7 @@
 // ops are taken up in the order they became ready.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,11 @@ class ReadyRing {
     }
   }
 
+  /// While others take and put, about that.
+  std::uint64_t size() const {
+    const std::uint64_t head = head_.load(std::memory_order_acquire);
+    return std::max(tail_.load(std::memory_order_acquire), head) - head;
+  }
   bool empty() const { return head_.load(std::memory_order_acquire) >= tail_.load(std::memory_order_seq_cst); }
 
  private:

@@ -47,7 +47,7 @@ bool Core::points_reached(OpRecord& op) {
   for_each_mark(op, [&](const Mark& mark, Dep::Access&) { most += await(mark); });
   if (most == 0) return true;
   // One more than awaited, so that the op goes on from here if all callbacks come at once.
-  op.pending.store(most + 1);
+  op.pending.store(OpRecord::awaiting(most + 1));
   std::int32_t awaited = 0;
   for_each_mark(op, [&](const Mark& mark, Dep::Access& access) {
     if (!await(mark)) return;
@@ -60,8 +60,13 @@ bool Core::points_reached(OpRecord& op) {
       of->lane->core->point_reached({op_of_mark, static_cast<AccessKind>(who & kind_bits), *of}, error);
     });
   });
-  const std::int32_t spare = most - awaited + 1;
-  return op.pending.fetch_sub(spare) == spare;
+  return were_last_points(op, most - awaited + 1);
+}
+
+bool Core::were_last_points(OpRecord& op, std::int32_t points) {
+  if (op.pending.fetch_sub(points) != OpRecord::awaiting(points)) return false;
+  op.set_stage(OpRecord::Stage::queued);
+  return true;
 }
 
 void Core::point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept {
@@ -76,8 +81,7 @@ void Core::point_reached(const PointAwaited& awaited, const std::exception_ptr& 
     } catch (const std::bad_alloc&) {
     }
   }
-  if (op.pending.fetch_sub(1) != 1) return;
-  dispatch(op);
+  if (were_last_points(op, 1)) dispatch(op);
 }
 
 FailurePtr Core::lost(const OpInfo& of, const std::exception_ptr& error) noexcept {
@@ -100,6 +104,7 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
     for_each_mark(op, [&](const Mark& mark, Dep::Access& access) { waiter->points.push_back({mark, access.kind()}); });
   }
   op.end_body();
+  if (trace_.on()) trace_.record(ports_.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
   leave(op, ready, [](Dep::Access&) {});
   waiter->granted.set();
@@ -150,22 +155,27 @@ void Core::finish_plain(OpRecord& op, Slots* slots) noexcept {
 }
 
 void Core::run(OpRecord& op, Slots* slots) noexcept {
-  if (op.body() == OpRecord::Body::function && !op.retires() && !has_ordered_ && !failures_.any_poison()) {
+  if (op.body() == OpRecord::Body::node) return run_nodes(op, slots);
+  op.set_stage(OpRecord::Stage::runs);
+  const bool plain = op.body() == OpRecord::Body::function && !op.retires() && !failures_.any_poison();
+  if (plain && detours_ == 0) {
     std::exception_ptr error = run_plain(op, slots);
     if (!error) return finish_plain(op, slots);
     return finish(op, {.outcome = Outcome::failed, .error = std::move(error)});
   }
-  if (op.body() == OpRecord::Body::node) return run_nodes(op, slots);
-  run_with_care(op, slots);
+  const Begin begin{slots, begin_traced(slots)};
+  if (plain && detours_ == by_trace) return run_traced(op, begin);
+  run_with_care(op, begin);
 }
 
-void Core::run_with_care(OpRecord& op, Slots* slots) {
+void Core::run_with_care(OpRecord& op, const Begin& begin) {
+  const auto [slots, begun] = begin;
   const OpInfo& info = op.info();
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
-  if (op.is_async() && !skipped) return run_async(op, slots, std::move(poison));
-  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison)};
+  if (op.is_async() && !skipped) return run_async(op, begin, std::move(poison));
+  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison), .begun = begun};
   const bool checked = access_check_ && !skipped;
   if (checked) begin_check(op);
   {
@@ -199,14 +209,18 @@ void Core::end_check(OpRecord& op, std::exception_ptr& error) {
   if (!error) error = std::move(offence);
 }
 
-void Core::run_async(OpRecord& op, Slots* slots, FailurePtr poison) {
+void Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
+  const auto [slots, begun] = begin;
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
+  body.begun = begun;
   if (access_check_) begin_check(op);
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
     if (access_check_) end_check(op, body.error);
+    if (begun != 0) record_call(op, begun);
+    op.set_stage(OpRecord::Stage::has_returned);
     if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
   }
   finish_async(op, slots);
@@ -267,7 +281,10 @@ bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
 
 void Core::finish_async(OpRecord& op, Slots* slots) {
   AsyncBody& body = op.async();
-  Ending ending{.outcome = Outcome::ran, .poison = std::move(body.poison)};
+  Ending ending{.outcome = Outcome::ran,
+                .poison = std::move(body.poison),
+                .begun = body.begun,
+                .kind = TraceRecord::Kind::async_op};
   // An exception of the function itself tells more than the dropped token it leaves behind.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   if (ending.error) ending.outcome = Outcome::failed;
@@ -294,6 +311,7 @@ void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
 }
 
 void Core::finish(OpRecord& op, const Ending& ending) noexcept {
+  if (ending.begun != 0) record(op, ending);
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
     failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);

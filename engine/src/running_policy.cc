@@ -35,6 +35,7 @@ class Serial final : public RunningPolicy {
   void after_push(Slots::Patience patience) override { crew_.help(patience); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
+  std::uint64_t ready() const override { return crew_.ready(); }
 
  private:
   static CrewOptions only_crew(const PolicyContext& of) {
@@ -57,6 +58,7 @@ class Chaos final : public RunningPolicy {
   void add(OpRecord& op) noexcept override { crew_.add(op); }
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
+  std::uint64_t ready() const override { return crew_.ready(); }
   std::vector<OpId> schedule_log() const override {
     return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });
   }
@@ -90,6 +92,13 @@ class PerDevice final : public RunningPolicy {
     MutexLock lock(mutex_);
     int sum = 0;
     for (const auto& [lane, crew] : crews_) sum += crew.spares();
+    return sum;
+  }
+
+  std::uint64_t ready() const override {
+    MutexLock lock(mutex_);
+    std::uint64_t sum = 0;
+    for (const auto& [lane, crew] : crews_) sum += crew.ready();
     return sum;
   }
 

@@ -30,6 +30,8 @@ class RunningPolicy {
   virtual bool has_urgent() const { return false; }
 
   virtual int spares() const = 0;
+  /// About how many ops are ready and not yet taken up.
+  virtual std::uint64_t ready() const = 0;
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }
 };

@@ -1,6 +1,7 @@
 // Leave for others: what a thread that waits does with the slots of its ops.
 #pragma once
 
+#include "inside_wait.h"
 #include "running.h"
 #include "slots.h"
 
@@ -37,7 +38,8 @@ class SlotsFree {
     }
   }
 
-  int freed_ = 0;  // of the innermost frames with slots
+  const InsideWait inside_;  // its end comes after the slots are taken back
+  int freed_ = 0;            // of the innermost frames with slots
 };
 
 }  // namespace windrow

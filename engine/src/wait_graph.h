@@ -10,6 +10,7 @@
 
 #include <compare>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,14 +32,9 @@ struct OpKey {
 
 /// What was seen of an op, or a wait, that had not finished.
 struct PendingOp {
-  struct Place {
-    VarState* var;
-    std::uint32_t ticket;  ///< of two places at one variable the one with the lower ticket comes first
-    std::uint32_t within;  ///< of those with one ticket, which only ops of one launch share, the one with the lower
-    bool exclusive;
-  };
   OpKey key;
   bool is_wait = false;
+  OpRecord::Stage stage = OpRecord::Stage::queued;
   const OpInfo* info = nullptr;  ///< lives as long as the engine
   std::vector<Place> places;
 };
@@ -54,6 +50,8 @@ class WaitGraph {
   /// The ops that run on this thread wait, inside, through this wait's record.
   void enter(const Running* frames, OpKey wait) WINDROW_EXCLUDES(mutex_);
   void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
+  /// The wait through which this op waits; empty if there is none, or it has a limit.
+  std::optional<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
   /// Describes a ring through one of the ops, which have entered; empty if there is none.
   std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
 

@@ -290,6 +290,12 @@ void WorkerPool::stop() {
   for (std::thread& thread : threads) thread.join();
 }
 
+std::uint64_t WorkerPool::ready() const {
+  std::uint64_t sum = static_cast<std::uint64_t>(urgent_count_ + background_count_);
+  for (Port* port = ports_.first(); port != nullptr; port = port->next) sum += port->ready.size();
+  return sum;
+}
+
 int WorkerPool::spares() const {
   MutexLock lock(mutex_);
   return std::max(0, threads() - slots_);

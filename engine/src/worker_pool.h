@@ -28,6 +28,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void add(OpRecord& op) noexcept override;
   void stop() override;
   int spares() const override;
+  std::uint64_t ready() const override;
   bool on_worker() const override { return current_.pool == this; }
   bool has_urgent() const override { return urgent_count_.load(std::memory_order_relaxed) > 0; }
 

@@ -31,6 +31,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,7 @@
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/op_name.h"
 #include "windrow/engine/stop_view.h"
+#include "windrow/engine/trace.h"
 #include "windrow/engine/var.h"
 
 namespace windrow {
@@ -96,6 +98,11 @@ struct EngineOptions {
   std::vector<OpId> chaos_replay;
   /// Run first on each thread the engine starts; must not wait for the engine. What it throws goes to the log.
   std::function<void()> on_thread_start;
+  /// While ops are pending and none finishes for so long, the log is told once what they wait for, and so is
+  /// on_silence; then again only after an op has finished. 0 is never. A thread of its own looks after that.
+  std::chrono::nanoseconds watchdog{0};
+  /// Called on that thread. Must neither wait for the engine nor end it. What it throws goes to the log.
+  std::function<void(std::string)> on_silence;
 };
 
 struct PushOptions {
@@ -232,6 +239,13 @@ class Engine {
 
   EngineStats stats() const;
   int workers() const;
+
+  /// The timeline of what the engine does; see trace.h.
+  Trace trace();
+
+  /// What is pending now, of several lines for people: each op, whether it runs, and what it waits for and who holds
+  /// that; of many the first ten. Pushes of other threads are held up for the moment of the look.
+  std::string describe_pending();
 
   /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty. It ends
   /// early where there was no memory for it.

@@ -1,0 +1,155 @@
+// What people are told of what the engine does: the trace, and what is pending.
+#include <spdlog/spdlog.h>
+
+#include "core.h"
+#include "inside_wait.h"
+#include "pending_report.h"
+#include "trace_json.h"
+#include "trace_summary.h"
+
+namespace windrow {
+namespace {
+
+/// A thread that records counts the pending ops so often: every tenth of a millisecond or so.
+constexpr Ticks sampling_interval = Ticks{1} << 18;
+
+}  // namespace
+
+void Core::start_trace(const TraceOptions& how) {
+  trace_.start(how);
+  detours_ |= by_trace;
+  sample(ports_.mine(), now_in_ticks());
+}
+
+void Core::stop_trace() {
+  if (!trace_.on()) return;
+  sample(ports_.mine(), now_in_ticks());
+  detours_ &= ~unsigned{by_trace};
+  trace_.stop();
+}
+
+TraceGraph Core::traced() { return read_graph(trace_.read(), options.policy); }
+
+void Core::save_trace(const std::string& path) {
+  const TraceGraph graph = traced();
+  write_file(path, [&](std::ostream& out) { write_json(out, graph, number); });
+}
+
+void Core::save_trace_for_environment() noexcept try {
+  if (trace_path_.empty()) return;
+  stop_trace();
+  save_trace(trace_path_);
+} catch (const std::exception& e) {
+  spdlog::warn("windrow: {}", e.what());
+}
+
+Ticks Core::begin_traced(const Slots* slots) { return trace_.on() ? trace_.begin(ports_.mine(), slots) : 0; }
+
+void Core::run_traced(OpRecord& op, const Begin& begin) {
+  std::exception_ptr error = run_plain(op, begin.slots);
+  if (error) return finish(op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun});
+  record_plain(op, begin);
+  finish_plain(op, begin.slots);
+}
+
+void Core::record_plain(OpRecord& op, const Begin& begin) {
+  Port& port = ports_.mine();
+  const Ticks end = now_in_ticks();
+  if (begin.begun != 0) trace_.record(port, op, {.begin = begin.begun, .end = end});
+  // Such a thread says when it has nothing more to do; others might sleep before they begin the next op.
+  if (options.policy == Policy::pool && begin.slots != nullptr) port.trace.last_end = end;
+  if (end - port.trace.last_sample > sampling_interval) sample(port, end);
+}
+
+void Core::record(OpRecord& op, const Ending& ending) {
+  Port& port = ports_.mine();
+  const Ticks end = now_in_ticks();
+  trace_.record(port, op, {.kind = ending.kind, .outcome = ending.outcome, .begin = ending.begun, .end = end});
+  if (end - port.trace.last_sample > sampling_interval) sample(port, end);
+}
+
+void Core::record_call(OpRecord& op, Ticks begun) {
+  trace_.record(
+      ports_.mine(),
+      {.kind = TraceRecord::Kind::call, .begin = begun, .end = now_in_ticks(), .id = op.id(), .info = &op.info()});
+}
+
+void Core::record_wait_inside(OpRecord& op, Ticks begun) {
+  if (!trace_.on()) return;
+  trace_.record(ports_.mine(), {.kind = TraceRecord::Kind::wait_inside,
+                                .begin = begun,
+                                .end = now_in_ticks(),
+                                .id = op.id(),
+                                .info = &op.info()});
+}
+
+void Core::sample(Port& port, Ticks now) {
+  const Ports::Sums sums = ports_.sums();
+  port.trace.last_sample = now;
+  port.trace.some_pending = sums.pending != sums.waits;
+  trace_.record(
+      port,
+      {.kind = TraceRecord::Kind::sample, .begin = now, .end = policy_->ready(), .id = sums.pending - sums.waits});
+}
+
+void Core::rest_traced() {
+  Port& port = ports_.mine();
+  port.trace.last_end = 0;
+  // A worker looks around often; that nothing is pending is told once.
+  if (port.trace.some_pending && ports_.sums().pending == 0) sample(port, now_in_ticks());
+}
+
+InsideWait::InsideWait() {
+  for (Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
+    frame->op->set_stage(OpRecord::Stage::waits_inside);
+  }
+}
+
+InsideWait::~InsideWait() {
+  for (Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
+    frame->op->set_stage(OpRecord::Stage::runs);
+    frame->core->record_wait_inside(*frame->op, begun_);
+  }
+}
+
+std::vector<PendingOp> Core::pending_ops() {
+  std::vector<PendingOp> ops;
+  const Ports::Stopped stopped(ports_);
+  records_.for_each([&](OpRecord& record) {
+    const OpId id = record.id();
+    if (id == 0 || id == OpRecord::gate_id) return;
+    PendingOp& op =
+        ops.emplace_back(PendingOp{{number, id}, id >= OpRecord::first_wait_id, record.stage(), &record.info(), {}});
+    for (std::size_t i = 0; i < record.count(); ++i) op.places.push_back(place_of(record, i));
+  });
+  append_nodes(ops);
+  return ops;
+}
+
+std::string Core::describe_pending() {
+  if (ports_.mine().busy == Port::Busy::entering) throw MisuseError("describe_pending by the move constructor of a function being pushed");
+  return PendingReport(pending_ops()).text();
+}
+
+std::unique_ptr<Watchdog> make_watchdog(Core& core) {
+  return std::make_unique<Watchdog>(Watchdog::Watched{
+      .patience = core.options.watchdog,
+      .progress = [&core] { return core.progress(); },
+      .describe = [&core] { return core.describe_pending(); },
+      .tell = core.options.on_silence,
+  });
+}
+
+Watchdog::Progress Core::progress() const {
+  const Ports::Sums sums = ports_.sums();
+  const std::uint64_t pending = sums.pending - sums.waits;
+  return {.finished = sums.pushed - pending, .pending = pending};
+}
+
+void Trace::start(TraceOptions options) { core_->start_trace(options); }
+void Trace::stop() { core_->stop_trace(); }
+bool Trace::on() const { return core_->trace().on(); }
+void Trace::save(const std::string& path) const { core_->save_trace(path); }
+TraceSummary Trace::summary() const { return summarise(core_->traced()); }
+
+}  // namespace windrow

@@ -1,0 +1,192 @@
+// A saved trace, read back for tests. What every trace owes its reader is checked here.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "json.h"
+#include "support.h"
+
+namespace windrow::testing {
+
+struct ReadTrace {
+  /// Times are nanoseconds.
+  struct Slice {
+    std::string name, category, outcome, pushed_at, op, lane;
+    int track = 0;
+    std::int64_t begin = 0, end = 0;
+  };
+  std::vector<Slice> ops;     ///< of category "op"
+  std::vector<Slice> others;  ///< waits, and calls of asynchronous ops
+  /// Names of ops, from and to; a name that comes several times stands for all of them.
+  std::set<std::pair<std::string, std::string>> arrows;
+  std::map<int, std::string> tracks;
+  struct Count {
+    std::int64_t at = 0;
+    double count = 0;
+  };
+  std::map<std::string, std::vector<Count>> counters;
+  double left_out = 0;
+
+  const Slice& op(const std::string& name) const {
+    const auto found = std::find_if(ops.begin(), ops.end(), [&](const Slice& s) { return s.name == name; });
+    if (found == ops.end()) throw std::runtime_error("no op '" + name + "' in the trace");
+    return *found;
+  }
+  std::string track_of(const std::string& name) const { return tracks.at(op(name).track); }
+};
+
+inline std::int64_t nanoseconds_of(const Json& microseconds) { return std::llround(1000 * microseconds.number); }
+
+/// One arrow has a begin and an end, each inside the op whose slice comes before it in the file.
+class ArrowReader {
+ public:
+  void add(const Json& event, const ReadTrace::Slice& op) {
+    const std::int64_t at = nanoseconds_of(event["ts"]);
+    EXPECT_EQ(static_cast<int>(event["tid"].number), op.track);
+    EXPECT_LE(op.begin, at);
+    EXPECT_LE(at, op.end);
+    auto& ends = event["ph"].text == "s" ? from_ : to_;
+    EXPECT_TRUE(ends.emplace(event["id"].number, End{op.name, op.op, at}).second) << "an end of an arrow comes twice";
+  }
+  std::set<std::pair<std::string, std::string>> take() {
+    EXPECT_EQ(from_.size(), to_.size());
+    std::set<std::pair<std::string, std::string>> arrows, numbers;
+    for (const auto& [id, from] : from_) {
+      const auto to = to_.find(id);
+      if (to == to_.end()) {
+        ADD_FAILURE() << "an arrow from '" << from.op << "' leads nowhere";
+        continue;
+      }
+      EXPECT_LE(from.at, to->second.at) << from.op << " -> " << to->second.op;
+      EXPECT_TRUE(numbers.emplace(from.number, to->second.number).second)
+          << from.op << " -> " << to->second.op << " twice";
+      arrows.emplace(from.op, to->second.op);
+    }
+    return arrows;
+  }
+
+ private:
+  struct End {
+    std::string op, number;
+    std::int64_t at;
+  };
+  std::map<double, End> from_, to_;
+};
+
+inline void expect_no_overlap(const ReadTrace& trace) {
+  std::map<int, std::vector<ReadTrace::Slice>> by_track;
+  for (const auto& op : trace.ops) by_track[op.track].push_back(op);
+  for (const auto& slice : trace.others) {
+    if (slice.category == "call") by_track[slice.track].push_back(slice);
+  }
+  for (auto& [track, ops] : by_track) {
+    EXPECT_TRUE(trace.tracks.contains(track)) << "a track without a name";
+    std::sort(ops.begin(), ops.end(),
+              [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    for (std::size_t i = 1; i < ops.size(); ++i) {
+      EXPECT_LE(ops[i - 1].end, ops[i].begin) << ops[i - 1].name << " and " << ops[i].name << " overlap";
+    }
+  }
+}
+
+inline ReadTrace::Slice slice_of(const Json& event) {
+  const Json& args = event["args"];
+  const auto text = [&](const char* key) { return args.has(key) ? args[key].text : std::string(); };
+  const std::int64_t begin = nanoseconds_of(event["ts"]), length = nanoseconds_of(event["dur"]);
+  EXPECT_GE(begin, 0);
+  EXPECT_GE(length, 0);
+  return {.name = event["name"].text,
+          .category = event["cat"].text,
+          .outcome = text("outcome"),
+          .pushed_at = text("pushed_at"),
+          .op = text("op"),
+          .lane = text("lane"),
+          .track = static_cast<int>(event["tid"].number),
+          .begin = begin,
+          .end = begin + length};
+}
+
+inline ReadTrace parse_trace(const std::string& text) {
+  const Json json = JsonReader::read(text);
+  ReadTrace trace;
+  ArrowReader arrows;
+  std::set<std::string> numbers;
+  for (const Json& event : json["traceEvents"].list) {
+    const std::string phase = event["ph"].text;
+    if (phase == "X") {
+      auto& slices = event["cat"].text == "op" ? trace.ops : trace.others;
+      slices.push_back(slice_of(event));
+      if (slices.back().category == "op") {
+        EXPECT_TRUE(numbers.insert(slices.back().op).second) << "an op comes twice";
+      }
+    } else if (phase == "s" || phase == "f") {
+      arrows.add(event, trace.ops.back());
+    } else if (phase == "C") {
+      trace.counters[event["name"].text].push_back({nanoseconds_of(event["ts"]), event["args"]["ops"].number});
+    } else if (event["name"].text == "thread_name") {
+      trace.tracks.emplace(static_cast<int>(event["tid"].number), event["args"]["name"].text);
+    }
+  }
+  trace.arrows = arrows.take();
+  trace.left_out = json["otherData"]["left_out"].number;
+  EXPECT_EQ(json["otherData"]["ops"].number, static_cast<double>(trace.ops.size()));
+  expect_no_overlap(trace);
+  return trace;
+}
+
+/// A path for this test's files, in a folder that ends with it.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::path(::testing::TempDir()) / ("windrow_trace_" + unique())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+ private:
+  static std::string unique() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    return std::to_string(now) + "_" + std::to_string(std::hash<std::thread::id>()(std::this_thread::get_id()));
+  }
+  std::filesystem::path path_;
+};
+
+inline ReadTrace read_trace_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in) << "no file " << path;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_trace(text.str());
+}
+
+/// Saves the engine's trace, and reads it.
+inline ReadTrace read_trace(Engine& engine) {
+  const Folder folder;
+  engine.trace().save(folder.file("run.json"));
+  EXPECT_EQ(folder.files(), std::set<std::string>{"run.json"}) << "it leaves something behind";
+  return read_trace_file(folder.file("run.json"));
+}
+
+}  // namespace windrow::testing

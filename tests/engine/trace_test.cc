@@ -1,0 +1,627 @@
+// What a trace shows is what the program did: each op once, when and where it ran, and what it waited for.
+#include "windrow/engine/trace.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "read_trace.h"
+#include "sim_device.h"
+
+namespace windrow::testing {
+namespace {
+
+class TraceOfEveryPolicy : public EveryPolicy {};
+class TraceOfThreadedPolicies : public EveryPolicy {};
+WINDROW_EVERY_POLICY(TraceOfEveryPolicy);
+WINDROW_THREADED_POLICIES(TraceOfThreadedPolicies);
+
+/// The rule of arrows, one op after the other.
+class ArrowOracle {
+ public:
+  void push(const std::string& op, const std::vector<std::pair<int, AccessKind>>& accesses) {
+    for (const auto& [v, kind] : accesses) {
+      State& state = states_[v];
+      if (kind == AccessKind::read) {
+        if (!state.writer.empty()) arrows.emplace(state.writer, op);
+        state.readers.push_back(op);
+        continue;
+      }
+      for (const std::string& reader : state.readers) arrows.emplace(reader, op);
+      if (state.readers.empty() && !state.writer.empty()) arrows.emplace(state.writer, op);
+      state = {op, {}};
+    }
+  }
+  void retire(const std::string& op, int v) {
+    push(op, {{v, AccessKind::overwrite}});
+    states_.erase(v);
+  }
+
+  std::set<std::pair<std::string, std::string>> arrows;
+
+ private:
+  struct State {
+    std::string writer;
+    std::vector<std::string> readers;
+  };
+  std::map<int, State> states_;
+};
+
+/// Pushes ops of all kinds over a few variables; knows what the trace must show.
+class RandomTraced {
+ public:
+  RandomTraced(Engine& engine, unsigned seed) : engine_(engine), random_(seed) {
+    for (int v = 0; v < 8; ++v) vars_.push_back(engine.new_var("v" + std::to_string(v)));
+  }
+  void run(int ops) {
+    for (int i = 0; i < ops; ++i) push("op" + std::to_string(i));
+    try {
+      engine_.wait_all();
+    } catch (const OpError&) {
+    }
+    for (std::thread& thread : callers_) thread.join();
+  }
+
+  ArrowOracle oracle;
+  std::set<std::string> names;
+
+ private:
+  void push(const std::string& name) {
+    const auto accesses = draw();
+    std::vector<Access> list;
+    for (const auto& [v, kind] : accesses) list.push_back({vars_[static_cast<std::size_t>(v)], kind});
+    names.insert(name);
+    const PushOptions how{.name = name};
+    switch (random_() % 10) {
+      case 0:
+        engine_.push([] { throw std::runtime_error("as planned"); }, list, how);
+        break;
+      case 1:
+        engine_.push_async([](OnComplete done) { done(); }, list, how);
+        break;
+      case 2:
+        engine_.push_async([this](OnComplete done) { later(std::move(done)); }, list, how);
+        break;
+      case 3:
+        engine_.push(engine_.declare([] {}, list, how));
+        break;
+      case 4:
+        return retire(name, static_cast<int>(random_() % vars_.size()));
+      case 5:
+        wait(static_cast<std::size_t>(random_() % vars_.size()));
+        [[fallthrough]];
+      default:
+        engine_.push([] {}, list, how);
+    }
+    oracle.push(name, accesses);
+  }
+
+  std::vector<std::pair<int, AccessKind>> draw() {
+    std::map<int, AccessKind> chosen;
+    constexpr AccessKind kinds[] = {AccessKind::read, AccessKind::read, AccessKind::mutate, AccessKind::overwrite};
+    for (auto i = random_() % 4; i > 0; --i) chosen[static_cast<int>(random_() % vars_.size())] = kinds[random_() % 4];
+    return {chosen.begin(), chosen.end()};
+  }
+
+  void retire(const std::string& name, int v) {
+    Var& var = vars_[static_cast<std::size_t>(v)];
+    engine_.retire(var, nullptr, {.name = name});
+    var = engine_.new_var("again");
+    oracle.retire(name, v);
+  }
+
+  void wait(std::size_t v) {
+    try {
+      engine_.wait({random_() % 2 == 0 ? read(vars_[v]) : mutate(vars_[v])});
+    } catch (const OpError&) {
+    }
+  }
+
+  void later(OnComplete done) {
+    std::lock_guard lock(mutex_);
+    callers_.emplace_back([d = std::make_shared<OnComplete>(std::move(done))] { (*d)(); });
+  }
+
+  Engine& engine_;
+  std::mt19937 random_;
+  std::vector<Var> vars_;
+  std::mutex mutex_;
+  std::vector<std::thread> callers_;
+};
+
+TEST_P(TraceOfEveryPolicy, HoldsEachOpOnceWithAnArrowForEachDirectDependencyAndNoOther) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Engine engine(options());
+    engine.trace().start();
+    RandomTraced program(engine, seed);
+    program.run(200);
+    engine.trace().stop();
+    const ReadTrace trace = read_trace(engine);
+    std::set<std::string> names;
+    for (const auto& op : trace.ops) names.insert(op.name);
+    EXPECT_EQ(names, program.names);
+    EXPECT_EQ(trace.ops.size(), program.names.size());
+    EXPECT_EQ(trace.arrows, program.oracle.arrows);
+  }
+}
+
+TEST_P(TraceOfEveryPolicy, ShowsHowOpsEndedAndWhereTheyWerePushed) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  engine.trace().start();
+  engine.push([] {}, {mutate(b)}, {.name = "good"});
+  engine.push([] { throw std::runtime_error("no"); }, {mutate(a)}, {.name = "bad"});
+  engine.push([] {}, {read(a), mutate(b)}, {.name = "victim"});
+  const std::string here = std::string(__FILE__) + ":" + std::to_string(__LINE__ - 1);
+  engine.push([] {}, {read(a)}, {.name = "stubborn", .run_always = true});
+  EXPECT_THROW(engine.wait_all(), OpError);
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.op("good").outcome, "ran");
+  EXPECT_EQ(trace.op("bad").outcome, "failed");
+  EXPECT_EQ(trace.op("victim").outcome, "skipped");
+  EXPECT_EQ(trace.op("stubborn").outcome, "ran");
+  EXPECT_TRUE(here.ends_with(trace.op("victim").pushed_at)) << trace.op("victim").pushed_at;
+  EXPECT_EQ(trace.op("good").lane, "host");
+  const TraceSummary summary = engine.trace().summary();
+  EXPECT_EQ(summary.failed, 1u);
+  EXPECT_EQ(summary.skipped, 1u);
+}
+
+TEST_P(TraceOfThreadedPolicies, AnAsynchronousOpLastsUntilItsOnCompleteIsCalled) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+  engine.trace().start();
+  Gate called, called_too;
+  std::optional<OnComplete> first, second;
+  const auto keep = [](std::optional<OnComplete>& token, Gate& gate) {
+    return [&](OnComplete done) {
+      token.emplace(std::move(done));
+      gate.open();
+    };
+  };
+  engine.push_async(keep(first, called), {mutate(a)}, {.name = "first"});
+  engine.push_async(keep(second, called_too), {mutate(b)}, {.name = "second"});
+  ASSERT_TRUE(called.pass() && called_too.pass());
+  engine.push([] {}, {mutate(c)}, {.name = "meanwhile"});
+  engine.wait(c);
+  engine.push([] {}, {read(a), read(b)}, {.name = "after"});
+  (*first)();
+  (*second)();
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  for (const char* name : {"first", "second"}) {
+    EXPECT_LE(trace.op("meanwhile").end, trace.op(name).end);
+    EXPECT_LE(trace.op(name).end, trace.op("after").begin);
+    EXPECT_TRUE(trace.track_of(name).starts_with("async ")) << trace.track_of(name);
+    EXPECT_EQ(std::count_if(trace.others.begin(), trace.others.end(),
+                            [&](const auto& s) { return s.category == "call" && s.name == name; }),
+              1);
+  }
+  EXPECT_NE(trace.track_of("first"), trace.track_of("second"));
+}
+
+TEST_P(TraceOfThreadedPolicies, AWaitInsideAnOpIsASliceWithinIt) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  engine.trace().start();
+  Gate gate;
+  engine.push(
+      [&] {
+        engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(b)}, {.name = "inner"});
+        engine.wait(b);
+      },
+      {mutate(a)}, {.name = "outer"});
+  while (engine.describe_pending().find("waits inside") == std::string::npos) std::this_thread::yield();
+  gate.open();
+  engine.wait_all();
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  const auto& outer = trace.op("outer");
+  int waits = 0;
+  for (const auto& slice : trace.others) {
+    if (slice.category != "wait") continue;
+    ++waits;
+    EXPECT_EQ(slice.op, outer.op);
+    EXPECT_EQ(slice.track, outer.track);
+    EXPECT_LE(outer.begin, slice.begin);
+    EXPECT_LE(slice.end, outer.end);
+  }
+  EXPECT_EQ(waits, 1);
+  const TraceSummary summary = engine.trace().summary();
+  std::chrono::nanoseconds busy{}, total{};
+  for (const auto& track : summary.tracks) busy += track.busy;
+  for (const auto& row : summary.ops) total += row.total;
+  EXPECT_LT(busy, total) << "a wait is no work";
+}
+
+TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
+  Engine engine(options());
+  const auto lane = std::make_shared<SimLane>("sim");
+  const LaneId id = engine.add_lane(lane);
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  engine.trace().start();
+  engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.name = "issue", .lane = id});
+  engine.push([&] { lane->launch([] {}); }, {read(a), mutate(b)}, {.name = "issue more", .lane = id});
+  engine.push([] {}, {read(b)}, {.name = "host"});
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.ops.size(), 3u);
+  EXPECT_EQ(trace.op("issue").lane, "sim");
+  EXPECT_EQ(trace.arrows,
+            (std::set<std::pair<std::string, std::string>>{{"issue", "issue more"}, {"issue more", "host"}}));
+}
+
+TEST(Trace, NamesAreEscaped) {
+  Engine engine({.policy = Policy::serial});
+  const std::string names[] = {"\"quoted\"", "back\\slash", std::string("a\tb\n\x01", 5),
+                               "h\xc3\xa9l\xc3\xa9na \xe2\x86\x92 \xf0\x9f\x8c\xbe"};
+  engine.trace().start();
+  for (const std::string& name : names) engine.push([] {}, {}, {.name = name});
+  engine.push([] {}, {}, {.name = std::string("bad \xff\xc3(\xed\xa0\x80\xc0\xaf")});
+  const ReadTrace trace = read_trace(engine);
+  for (const std::string& name : names) EXPECT_NO_THROW(trace.op(name));
+  EXPECT_NO_THROW(trace.op("bad \\ufffd\\ufffd(\\ufffd\\ufffd\\ufffd\\ufffd\\ufffd"));
+}
+
+TEST(Trace, KnowsNothingOfWhatRanBeforeItsStartAndAfterItsStop) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  const auto push = [&](const char* name) {
+    engine.push([] {}, {mutate(a)}, {.name = std::string(name)});
+    engine.wait_all();
+  };
+  EXPECT_TRUE(read_trace(engine).ops.empty());
+  EXPECT_FALSE(engine.trace().on());
+  push("before");
+  engine.trace().start();
+  EXPECT_TRUE(engine.trace().on());
+  push("first");
+  push("second");
+  engine.trace().stop();
+  push("after");
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  ASSERT_EQ(trace.ops.size(), 2u);
+  EXPECT_EQ(trace.arrows, (std::set<std::pair<std::string, std::string>>{{"first", "second"}}));
+  engine.trace().start();
+  push("third");
+  ASSERT_EQ(read_trace(engine).ops.size(), 1u);
+  EXPECT_EQ(read_trace(engine).op("third").outcome, "ran");
+}
+
+TEST(Trace, AnOpThatRunsAtTheStartOrAtTheStopIsNotPartOfIt) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  const auto across = [&](const char* name, auto change) {
+    Gate running, go;
+    engine.push(
+        [&] {
+          running.open();
+          EXPECT_TRUE(go.pass());
+        },
+        {mutate(a)}, {.name = std::string(name)});
+    EXPECT_TRUE(running.pass());
+    change();
+    go.open();
+    engine.wait_all();
+  };
+  across("at start", [&] { engine.trace().start(); });
+  engine.push([] {}, {mutate(a)}, {.name = "inside"});
+  engine.wait_all();
+  across("at restart", [&] { engine.trace().start(); });
+  engine.push([] {}, {mutate(a)}, {.name = "inside"});
+  engine.wait_all();
+  across("at stop", [&] { engine.trace().stop(); });
+  const ReadTrace trace = read_trace(engine);
+  ASSERT_EQ(trace.ops.size(), 1u);
+  EXPECT_EQ(trace.ops[0].name, "inside");
+  EXPECT_TRUE(trace.arrows.empty());
+}
+
+TEST(Trace, NoArrowLeadsOverAnOpThatIsNotInTheTrace) {
+  Engine engine({.policy = Policy::serial});  // ops run on the threads that push them
+  const Var a = engine.new_var("a");
+  engine.trace().start({.max_ops_per_thread = 2});
+  for (const char* name : {"one", "two", "left out"}) engine.push([] {}, {mutate(a)}, {.name = std::string(name)});
+  std::jthread([&] { engine.push([] {}, {mutate(a)}, {.name = "last"}); }).join();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.op("last").outcome, "ran");
+  EXPECT_EQ(trace.left_out, 1);
+  EXPECT_EQ(trace.arrows, (std::set<std::pair<std::string, std::string>>{{"one", "two"}}));
+}
+
+TEST(Trace, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  engine.trace().start({.max_ops_per_thread = 10});
+  for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "op"});
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.ops.size(), 10u);
+  EXPECT_EQ(trace.left_out, 90);
+  EXPECT_EQ(engine.trace().summary().left_out, 90u);
+  EXPECT_NE(to_string(engine.trace().summary()).find("90 more were left out"), std::string::npos);
+  engine.trace().start();
+  EXPECT_EQ(read_trace(engine).left_out, 0);
+}
+
+TEST(Trace, OpsWithManyAccessesAndManyOpsFillChunks) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  std::vector<Access> many;
+  for (int i = 0; i < 5000; ++i) many.push_back(mutate(engine.new_var()));
+  const Var a = engine.new_var();
+  engine.trace().start();
+  for (int i = 0; i < 2000; ++i) engine.push([] {}, {mutate(a)}, {.name = "small"});
+  engine.push([] {}, many, {.name = "big"});
+  engine.push([] {}, many, {.name = "bigger"});
+  for (int i = 0; i < 2000; ++i) engine.push([] {}, {mutate(a)}, {.name = "small"});
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.ops.size(), 4002u);
+  EXPECT_TRUE(trace.arrows.contains({"big", "bigger"}));
+}
+
+TEST(Trace, APathThatCannotBeWrittenIsAnErrorThatNamesIt) {
+  Engine engine({.policy = Policy::serial});
+  const Folder folder;
+  const std::string nowhere = folder.file("no/such/folder/run.json");
+  const std::string text = error_of<Error>([&] { engine.trace().save(nowhere); });
+  EXPECT_NE(text.find(nowhere), std::string::npos) << text;
+  std::filesystem::create_directories(folder.file("folder/inside"));
+  EXPECT_NE(error_of<Error>([&] { engine.trace().save(folder.file("folder")); }).find("folder"), std::string::npos);
+  EXPECT_EQ(folder.files(), std::set<std::string>{"folder"}) << "an unfinished file was left behind";
+}
+
+TEST(Trace, ASavedTraceTakesThePlaceOfAnEarlierOne) {
+  Engine engine({.policy = Policy::serial});
+  const Folder folder;
+  engine.trace().start();
+  engine.push([] {}, {}, {.name = "one"});
+  engine.trace().save(folder.file("run.json"));
+  engine.push([] {}, {}, {.name = "two"});
+  engine.trace().save(folder.file("run.json"));
+  EXPECT_EQ(read_trace_file(folder.file("run.json")).ops.size(), 2u);
+}
+
+TEST(Trace, MayBeStartedStoppedAndSavedWhileSeveralThreadsPush) {
+  Engine engine({.policy = Policy::pool, .workers = 3});
+  const Var shared = engine.new_var("shared");
+  std::atomic<bool> done{false};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      const Var own = engine.new_var("own");
+      while (!done) {
+        engine.push([] {}, {mutate(own)}, {.name = "own"});
+        engine.push([] {}, {read(shared), mutate(own)}, {.name = "both"});
+        engine.push_async([](OnComplete complete) { complete(); }, {mutate(shared)}, {.name = "async"});
+        engine.wait(own);
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    engine.trace().start({.max_ops_per_thread = 2000});
+    while (engine.trace().summary().ops.empty()) std::this_thread::yield();
+    if (i % 2 == 0) engine.trace().stop();
+    const ReadTrace trace = read_trace(engine);
+    EXPECT_FALSE(trace.ops.empty());
+    EXPECT_FALSE(to_string(engine.trace().summary()).empty());
+  }
+  done = true;
+}
+
+TEST(Trace, AnOpBeginsAfterTheRestOfItsWorker) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  engine.trace().start();
+  engine.push([] {}, {}, {.name = "first"});
+  engine.wait_all();
+  // When the worker begins to rest, it counts that nothing is pending.
+  const auto rests = [&] { return read_trace(engine).counters.at("pending ops"); };
+  while (rests().size() < 3 || rests().back().count != 0) std::this_thread::yield();
+  const std::int64_t rest = rests().back().at;
+  engine.push([] {}, {}, {.name = "second"});
+  engine.wait_all();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_LE(trace.op("first").end, rest);
+  EXPECT_LE(rest, trace.op("second").begin);
+}
+
+TEST(Trace, CountsPendingAndReadyOps) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  Gate go;
+  engine.push([&] { EXPECT_TRUE(go.pass()); }, {mutate(a)});
+  for (int i = 0; i < 5; ++i) engine.push([] {}, {mutate(a)});
+  engine.trace().start();  // counts at once
+  go.open();
+  engine.wait_all();
+  engine.trace().stop();  // and at the end
+  const ReadTrace trace = read_trace(engine);
+  const auto& pending = trace.counters.at("pending ops");
+  EXPECT_EQ(pending.front().count, 6);
+  EXPECT_EQ(pending.back().count, 0);
+  EXPECT_EQ(trace.counters.at("ready ops").size(), pending.size());
+}
+
+TEST(Trace, EachThreadIsATrackWithAName) {
+  Engine pool({.policy = Policy::pool, .workers = 1});
+  pool.trace().start();
+  pool.push([] {}, {}, {.name = "op"});
+  pool.wait_all();
+  EXPECT_EQ(read_trace(pool).track_of("op"), "worker 1");
+
+  Engine lanes({.policy = Policy::per_device, .workers = 1});
+  const LaneId copies = lanes.add_lane(HostLane{.name = "copies"});
+  lanes.trace().start();
+  lanes.push([] {}, {}, {.name = "op"});
+  lanes.push([] {}, {}, {.name = "copy", .lane = copies});
+  lanes.wait_all();
+  EXPECT_EQ(read_trace(lanes).track_of("op"), "host 1");
+  EXPECT_EQ(read_trace(lanes).track_of("copy"), "copies 1");
+
+  Engine serial({.policy = Policy::serial});
+  serial.trace().start();
+  serial.push([] {}, {}, {.name = "op"});
+  EXPECT_EQ(read_trace(serial).track_of("op"), "thread 1");
+}
+
+/// The length of the longest chain of arrows, by trying all.
+std::int64_t longest_chain(const ReadTrace& trace, const std::string& to) {
+  std::int64_t before = 0;
+  for (const auto& [from, target] : trace.arrows) {
+    if (target == to) before = std::max(before, longest_chain(trace, from));
+  }
+  return before + trace.op(to).end - trace.op(to).begin;
+}
+
+void spin(int rounds) {
+  for (std::atomic<int> i = 0; i < rounds; ++i) {
+  }
+}
+
+TEST_P(TraceOfEveryPolicy, TheSummaryAgreesWithTheTrace) {
+  const unsigned seed = 7;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Engine engine(options());
+  std::vector<Var> vars;
+  for (int v = 0; v < 4; ++v) vars.push_back(engine.new_var());
+  engine.trace().start();
+  for (int i = 0; i < 24; ++i) {
+    engine.push([rounds = static_cast<int>(random() % 3000)] { spin(rounds); },
+                {read(vars[random() % 4]), mutate(vars[random() % 4])}, {.name = "op" + std::to_string(i)});
+  }
+  engine.wait_all();
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  const TraceSummary summary = engine.trace().summary();
+
+  std::int64_t longest = 0, first = trace.ops[0].begin, last = 0, total = 0;
+  for (const auto& op : trace.ops) {
+    longest = std::max(longest, longest_chain(trace, op.name));
+    first = std::min(first, op.begin);
+    last = std::max(last, op.end);
+    total += op.end - op.begin;
+  }
+  EXPECT_EQ(summary.critical_path.count(), longest);
+  EXPECT_EQ(summary.length.count(), last - first);
+  EXPECT_EQ(summary.ops.size(), 24u);
+  std::int64_t on_path = 0, busy = 0;
+  for (const auto& row : summary.critical_ops) on_path += row.total.count();
+  for (const auto& track : summary.tracks) busy += track.busy.count();
+  EXPECT_EQ(on_path, longest);
+  EXPECT_EQ(busy, total);
+  for (const auto& row : summary.ops) {
+    EXPECT_EQ(row.total.count(), trace.op(row.name).end - trace.op(row.name).begin);
+  }
+}
+
+TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
+  Engine engine({.policy = Policy::serial});
+  const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
+  engine.trace().start();
+  engine.push([] { spin(1000); }, {mutate(a)}, {.name = "top"});
+  engine.push([] { spin(100'000); }, {read(a), mutate(b)}, {.name = "long"});
+  engine.push([] { spin(10); }, {read(a), mutate(c)}, {.name = "short"});
+  engine.push([] { spin(1000); }, {read(b), read(c)}, {.name = "bottom"});
+  engine.push([] { spin(2000); }, {}, {.name = "alone"});
+  const TraceSummary summary = engine.trace().summary();
+  std::set<std::string> names;
+  for (const auto& row : summary.critical_ops) names.insert(row.name);
+  EXPECT_EQ(names, (std::set<std::string>{"top", "long", "bottom"}));
+  EXPECT_EQ(summary.critical_ops.front().name, "long");
+}
+
+/// The shortest time than which so many in a hundred are no longer.
+std::int64_t shortest_that_covers(const std::vector<std::int64_t>& times, int percent) {
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t time : times) {
+    const auto covered = std::count_if(times.begin(), times.end(), [&](std::int64_t t) { return t <= time; });
+    if (100 * covered >= percent * static_cast<std::int64_t>(times.size())) shortest = std::min(shortest, time);
+  }
+  return shortest;
+}
+
+TEST(TraceSummary, RowsHoldTheTimesOfAllOpsOfAName) {
+  Engine engine({.policy = Policy::serial});
+  engine.trace().start();
+  for (int i = 0; i < 150; ++i)
+    engine.push([i] { spin(10 * i); }, {}, {.name = i % 3 == 0 ? OpName("rare") : OpName("often")});
+  engine.trace().stop();
+  std::map<std::string, std::vector<std::int64_t>> times;
+  for (const auto& op : read_trace(engine).ops) times[op.name].push_back(op.end - op.begin);
+  const TraceSummary summary = engine.trace().summary();
+  ASSERT_EQ(summary.ops.size(), 2u);
+  EXPECT_GE(summary.ops[0].total, summary.ops[1].total);
+  for (const auto& row : summary.ops) {
+    std::vector<std::int64_t>& of_name = times.at(row.name);
+    std::sort(of_name.begin(), of_name.end());
+    std::int64_t total = 0;
+    for (const std::int64_t time : of_name) total += time;
+    const auto count = static_cast<std::int64_t>(of_name.size());
+    EXPECT_EQ(row.count, of_name.size());
+    EXPECT_EQ(row.total.count(), total);
+    EXPECT_EQ(row.mean.count(), total / count);
+    EXPECT_EQ(row.p50.count(), shortest_that_covers(of_name, 50));
+    EXPECT_EQ(row.p99.count(), shortest_that_covers(of_name, 99));
+  }
+}
+
+TEST(TraceSummary, PrintsATableWhoseColumnsAreAligned) {
+  TraceSummary summary{.length = 2ms, .failed = 1};
+  summary.ops = {{"b", 2, 3ms, 1500us, 1ms, 2ms}, {"l\xc3\xb6ngst", 1, 10us, 10us, 10us, 10us}};
+  summary.tracks = {{"worker 1", 3, 1ms, 0.5}};
+  summary.critical_path = 3ms;
+  summary.critical_ops = {summary.ops[0]};
+  std::ostringstream out;
+  out << summary;
+  EXPECT_EQ(out.str(),
+            "3 ops in 2.00 ms, 1 failed, 0 skipped\n"
+            "op                      count     total      mean       p50       p99\n"
+            "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n"
+            "  l\xc3\xb6ngst                    1  10.00 us  10.00 us  10.00 us  10.00 us\n"
+            "thread                    ops      busy     share\n"
+            "  worker 1                  3   1.00 ms    50.0 %\n"
+            "critical path, 3.00 ms  count     total      mean       p50       p99\n"
+            "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n");
+}
+
+TEST(TraceSummary, OfNothingIsEmpty) {
+  Engine engine({.policy = Policy::serial});
+  EXPECT_TRUE(engine.trace().summary().ops.empty());
+  EXPECT_FALSE(to_string(engine.trace().summary()).empty());
+}
+
+/// WINDROW_TRACE, while it lives.
+class TraceInEnvironment {
+ public:
+  explicit TraceInEnvironment(const std::string& path) { setenv("WINDROW_TRACE", path.c_str(), 1); }
+  ~TraceInEnvironment() { unsetenv("WINDROW_TRACE"); }
+};
+
+TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
+  const Folder folder;
+  {
+    const TraceInEnvironment environment(folder.file("run.json"));
+    Engine first({.policy = Policy::serial});
+    Engine second({.policy = Policy::pool, .workers = 1});
+    first.push([] {}, {}, {.name = "of the first"});
+    second.push([] {}, {}, {.name = "of the second"});
+  }
+  EXPECT_EQ(folder.files(), (std::set<std::string>{"run.json", "run.2.json"}));
+  EXPECT_EQ(read_trace_file(folder.file("run.json")).ops.at(0).name, "of the first");
+  EXPECT_EQ(read_trace_file(folder.file("run.2.json")).ops.at(0).name, "of the second");
+}
+
+TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
+  const TraceInEnvironment environment("/no/such/folder/run.json");
+  Engine engine({.policy = Policy::serial});
+  engine.push([] {}, {});
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,293 @@
+// What is pending can be asked for, and is told when nothing finishes.
+#include <atomic>
+#include <deque>
+#include <regex>
+#include <thread>
+
+#include "sim_device.h"
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+/// Reports in the order they came.
+class Reports {
+ public:
+  std::function<void(std::string)> sink() {
+    return [this](std::string text) {
+      std::lock_guard lock(mutex_);
+      texts_.push_back(std::move(text));
+      came_.notify_all();
+    };
+  }
+  /// The next one; empty if none comes.
+  std::string next() {
+    std::unique_lock lock(mutex_);
+    if (!came_.wait_for(lock, patience, [&] { return !texts_.empty(); })) return {};
+    std::string text = texts_.front();
+    texts_.pop_front();
+    return text;
+  }
+  std::size_t count() {
+    std::lock_guard lock(mutex_);
+    return texts_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<std::string> texts_;
+};
+
+bool matches(const std::string& text, const std::string& pattern) {
+  return std::regex_search(text, std::regex(pattern));
+}
+#define EXPECT_MATCH(text, pattern) EXPECT_TRUE(matches(text, pattern)) << text
+
+/// An op that runs until it is let go.
+class Stuck {
+ public:
+  Stuck(Engine& engine, AccessList accesses, OpName name = "stuck") {
+    engine.push(
+        [this] {
+          runs_.open();
+          EXPECT_TRUE(go_.pass());
+        },
+        accesses, {.name = name});
+    EXPECT_TRUE(runs_.pass());
+  }
+  ~Stuck() { let_go(); }
+  void let_go() { go_.open(); }
+
+ private:
+  Gate runs_, go_;
+};
+
+class WatchdogOfThreadedPolicies : public EveryPolicy {};
+WINDROW_THREADED_POLICIES(WatchdogOfThreadedPolicies);
+
+TEST_P(WatchdogOfThreadedPolicies, TellsOfAStuckOpItsVariableAndWhoWaitsForIt) {
+  Reports reports;
+  EngineOptions how = options();
+  how.watchdog = 5ms;
+  how.on_silence = reports.sink();
+  Engine engine(std::move(how));
+  const Var a = engine.new_var("weights");
+  Stuck stuck(engine, {mutate(a)});
+  engine.push([] {}, {read(a)}, {.name = "reader"});
+  const std::string report = reports.next();
+  stuck.let_go();
+  engine.wait_all();
+  EXPECT_MATCH(report, "no op has finished for 0.005 s; [12] ops? (is|are) pending");
+  EXPECT_MATCH(report, "op 'stuck' \\(pushed at .*watchdog_test.cc:[0-9]+\\) runs");
+  if (report.find("2 ops are pending") != std::string::npos) {
+    EXPECT_MATCH(report, "op 'reader' .*waits for variable 'weights', held by op 'stuck' .*, which runs");
+  }
+}
+
+TEST(Watchdog, TellsOnceOfEachSilence) {
+  Reports reports;
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 2ms, .on_silence = reports.sink()});
+  for (int i = 0; i < 3; ++i) {
+    Stuck stuck(engine, {});
+    EXPECT_FALSE(reports.next().empty());
+    std::this_thread::sleep_for(20ms);  // several more of its looks
+    EXPECT_EQ(reports.count(), 0u);
+    stuck.let_go();
+    engine.wait_all();
+  }
+}
+
+TEST(Watchdog, IsSilentWhileNothingIsPending) {
+  Reports reports;
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 1ms, .on_silence = reports.sink()});
+  const Var a = engine.new_var("a");
+  engine.push([] {}, {mutate(a)});
+  engine.wait_all();
+  while (reports.count() > 0) reports.next();  // if the machine was slow
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(reports.count(), 0u);
+}
+
+TEST(Watchdog, IsSilentWhileOpsFinish) {
+  Reports reports;
+  Engine engine({.policy = Policy::pool, .workers = 2, .watchdog = patience, .on_silence = reports.sink()});
+  const Var a = engine.new_var("a");
+  for (int i = 0; i < 10'000; ++i) engine.push([] {}, {mutate(a)});
+  engine.wait_all();
+  EXPECT_EQ(reports.count(), 0u);
+}
+
+TEST(Watchdog, WaitsOfThreadsAreNoProgress) {
+  Reports reports;
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 50ms, .on_silence = reports.sink()});
+  const Var a = engine.new_var("a");
+  std::atomic<bool> done{false};
+  Gate polls;
+  std::jthread poller([&] {
+    while (!done) {
+      engine.wait(a);
+      polls.open();
+    }
+  });
+  EXPECT_TRUE(polls.pass());
+  Stuck stuck(engine, {});
+  EXPECT_FALSE(reports.next().empty());
+  done = true;
+}
+
+TEST(Watchdog, ACallbackThatThrowsDoesNoHarm) {
+  std::atomic<int> calls{0};
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 1ms, .on_silence = [&](std::string) {
+                   ++calls;
+                   throw std::runtime_error("not now");
+                 }});
+  for (int i = 1; i < 3; ++i) {
+    Stuck stuck(engine, {});
+    while (calls < i) std::this_thread::yield();
+    stuck.let_go();
+    engine.wait_all();
+  }
+}
+
+TEST(Watchdog, EndsWithItsEngineHoweverPatientItIs) {
+  for (const auto span : {std::chrono::nanoseconds(24h), std::chrono::nanoseconds::max()}) {
+    Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = span});
+    engine.push([] {}, {});
+  }
+  Engine never_used({.watchdog = 1ms});
+}
+
+TEST(Watchdog, TellsWhileShutdownWaits) {
+  Reports reports;
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 2ms, .on_silence = reports.sink()});
+  Stuck stuck(engine, {});
+  std::jthread ends([&] { engine.shutdown(); });
+  EXPECT_FALSE(reports.next().empty());
+  stuck.let_go();
+}
+
+TEST(Watchdog, ANegativeSpanIsMisuse) { EXPECT_THROW(Engine({.watchdog = -1ns}), MisuseError); }
+
+TEST(DescribePending, OfNothingSaysSo) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  EXPECT_EQ(engine.describe_pending(), "no op is pending");
+  engine.push([] {}, {});
+  engine.wait_all();
+  EXPECT_EQ(engine.describe_pending(), "no op is pending");
+}
+
+TEST(DescribePending, NamesWhoHoldsWhatAnOpWaitsFor) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a"), b = engine.new_var("b"), nameless = engine.new_var();
+  Stuck stuck(engine, {read(a), mutate(nameless)});
+  engine.push([] {}, {mutate(a), mutate(b)}, {.name = "writer"});
+  engine.push([] {}, {read(b)}, {.name = "last"});
+  engine.push([] {}, {read(nameless)}, {.name = "other"});
+  engine.push([] {}, {read(a)}, {.name = "behind"});
+  const std::string text = engine.describe_pending();
+  EXPECT_MATCH(text, "^5 ops are pending:\n  op 'stuck' \\(.*\\) runs\n");
+  EXPECT_MATCH(text, "op 'writer' \\(.*\\) waits for variable 'a', held by op 'stuck' \\(.*\\), which runs");
+  EXPECT_MATCH(text,
+               "op 'last' \\(.*\\) waits for variable 'b', held by op 'writer' \\(.*\\), which waits for variable 'a'");
+  EXPECT_MATCH(text, "op 'other' \\(.*\\) waits for a variable without a name, held by op 'stuck'");
+  EXPECT_MATCH(text, "op 'behind' \\(.*\\) waits for variable 'a', held by op 'stuck'");
+}
+
+TEST(DescribePending, TellsOpsThatAreReadyFromThoseThatRun) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  Stuck stuck(engine, {read(a)});
+  engine.push([] {}, {read(a)}, {.name = "ready"});
+  EXPECT_MATCH(engine.describe_pending(), "op 'stuck' \\(.*\\) runs");
+  EXPECT_MATCH(engine.describe_pending(), "op 'ready' \\(.*\\) is ready, and no worker has taken it up");
+}
+
+TEST(DescribePending, TellsOfAnOnCompleteThatWasNotCalled) {
+  Engine engine({.policy = Policy::serial});
+  std::optional<OnComplete> token;
+  engine.push_async([&](OnComplete done) { token.emplace(std::move(done)); }, {}, {.name = "async"});
+  EXPECT_MATCH(engine.describe_pending(), "op 'async' \\(.*\\) has returned, and its OnComplete was not called");
+  (*token)();
+  EXPECT_EQ(engine.describe_pending(), "no op is pending");
+}
+
+TEST(DescribePending, TellsOfAnOpThatWaitsForALane) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const auto lane = std::make_shared<SimLane>("sim");
+  const LaneId id = engine.add_lane(lane);
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  lane->hold();
+  engine.push([&] { lane->launch([] {}); }, {mutate(a), mutate(b)}, {.name = "issue", .lane = id});
+  engine.push([] {}, {read(a)}, {.name = "one"});
+  engine.push([] {}, {mutate(b)}, {.name = "another"});
+  while (!matches(engine.describe_pending(), "^2 ops.*\n.*point\n.*point$")) std::this_thread::yield();
+  EXPECT_MATCH(engine.describe_pending(), "op 'one' \\(.*\\) waits for a lane to reach a point");
+  Stuck stuck(engine, {});
+  lane->let_go();
+  while (!matches(engine.describe_pending(), "op 'one' .* is ready")) std::this_thread::yield();
+  while (!matches(engine.describe_pending(), "op 'another' .* is ready")) std::this_thread::yield();
+}
+
+TEST(DescribePending, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a");
+  Stuck stuck(engine, {mutate(a)});
+  engine.push([&] { engine.wait(a); }, {}, {.name = "waiter"});
+  const std::string expected =
+      "op 'waiter' \\(.*\\) waits inside \\(at .*watchdog_test.cc:[0-9]+\\): it waits for variable 'a', held by op "
+      "'stuck' "
+      "\\(.*\\), which runs";
+  while (!matches(engine.describe_pending(), expected)) std::this_thread::yield();
+  EXPECT_MATCH(engine.describe_pending(), "^2 ops are pending");
+  stuck.let_go();
+  engine.wait_all();
+}
+
+TEST(DescribePending, AnOpRunsOnAfterItsWait) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a");
+  Gate waited, go;
+  Stuck stuck(engine, {mutate(a)});
+  engine.push(
+      [&] {
+        EXPECT_FALSE(engine.wait_for({read(a)}, 1ms));
+        waited.open();
+        EXPECT_TRUE(go.pass());
+      },
+      {}, {.name = "waiter"});
+  EXPECT_TRUE(waited.pass());
+  EXPECT_MATCH(engine.describe_pending(), "op 'waiter' \\(.*\\) runs");
+  go.open();
+}
+
+TEST(DescribePending, OfManyOpsNamesTheFirstTen) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Var a = engine.new_var("a");
+  Stuck stuck(engine, {mutate(a)});
+  for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "next"});
+  const std::string text = engine.describe_pending();
+  EXPECT_MATCH(text, "^101 ops are pending:\n  op 'stuck'");
+  EXPECT_MATCH(text, "\n  and 91 more$");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
+}
+
+TEST(DescribePending, MayBeCalledInsideAnOpAndWhileOthersPush) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a");
+  std::atomic<bool> done{false};
+  std::jthread pusher([&] {
+    while (!done) engine.push([] {}, {mutate(a)}, {.name = "quick"});
+  });
+  std::string text;
+  for (int i = 0; i < 20; ++i) {
+    const Var b = engine.new_var("b");
+    engine.push([&] { text = engine.describe_pending(); }, {mutate(b)}, {.name = "asks"});
+    engine.wait(b);
+    EXPECT_MATCH(text, "op 'asks' \\(.*\\) runs");
+  }
+  done = true;
+}
+
+}  // namespace
+}  // namespace windrow::testing
