@@ -210,7 +210,7 @@ void Core::hold_back(Port& port) {
 }
 
 void Core::start(LaneState& lane) {
-  std::call_once(lane.starting, [&] { policy_->start(lane); });
+  policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
   lane.started.store(true, std::memory_order_release);
 }
 
