@@ -192,10 +192,8 @@ void Core::check_life(Life life, const OpInfo& about) const {
 }
 
 void Core::start(LaneState& lane) {
-  std::call_once(lane.starting, [&] {
-    policy_->start(lane);
-    if (watchdog_) watchdog_->start();
-  });
+  policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
+  if (watchdog_) watchdog_->start();
   lane.started.store(true, std::memory_order_release);
 }
 

@@ -7,7 +7,7 @@
 namespace windrow {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -22,7 +22,7 @@ std::string quoted(std::string_view text) {
 
 std::string label(const CapturedOp& op) {
   const std::source_location& at = op.info->pushed_at;
-  return quoted(std::string(op.info->name) + "\n" + at.file_name() + ":" + std::to_string(at.line()));
+  return in_quotes(std::string(op.info->name) + "\n" + at.file_name() + ":" + std::to_string(at.line()));
 }
 
 /// The variables, by the number of each gate; they are told apart so, since names may be the same.
@@ -34,7 +34,7 @@ std::vector<int> print_variables(const Plan& plan, std::ostringstream& out) {
     if (&gate.access.var() != last) {
       last = &gate.access.var();
       const std::string_view name = var_of(gate.access).name.load();
-      out << "  var" << ++var << " [shape=ellipse, label=" << quoted(name.empty() ? "a variable" : name) << "];\n";
+      out << "  var" << ++var << " [shape=ellipse, label=" << in_quotes(name.empty() ? "a variable" : name) << "];\n";
     }
     var_of_gate.push_back(var);
     for (const std::uint32_t node : gate.opens) out << "  var" << var << " -> op" << node << ";\n";
@@ -64,7 +64,7 @@ std::string Graph::dot() const {
     plan = state_->plan;
   }
   std::ostringstream out;
-  out << "digraph " << quoted(state_->name) << " {\n  node [shape=box];\n";
+  out << "digraph " << in_quotes(state_->name) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";
   return out.str();

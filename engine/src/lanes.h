@@ -29,7 +29,6 @@ class LaneState {
   const HostLane host;                  ///< name, device and threads, of ordered lanes too
   const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
 
-  std::once_flag starting;
   std::atomic<bool> started{false};  ///< the running policy knows the lane
 
   /// Whether the ready op may go to the policy now; else it is kept until release() returns it.

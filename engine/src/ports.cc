@@ -85,9 +85,9 @@ Ports::OfThread& Ports::of_this_thread() {
   return mine;
 }
 
-Port* Ports::mine_if_any() noexcept {
+Port* Ports::find_if_any() noexcept {
   try {
-    return &mine();
+    return &find();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

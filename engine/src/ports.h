@@ -101,7 +101,10 @@ class Ports {
     return last.engine == engine_ ? *last.port : find();
   }
   /// The same; null where it would have to be made and there is no memory.
-  Port* mine_if_any() noexcept;
+  Port* mine_if_any() noexcept {
+    const Last& last = last_;
+    return last.engine == engine_ ? last.port : find_if_any();
+  }
 
   /// Starts a thread which has its port before it begins, and so needs no memory to get one. Throws what std::thread
   /// throws, or std::bad_alloc.
@@ -150,6 +153,7 @@ class Ports {
 
   static OfThread& of_this_thread();
   Port& find();
+  Port* find_if_any() noexcept;
   Port& take_one() WINDROW_EXCLUDES(mutex_);
   /// This thread has none yet, of any engine.
   void adopt(Port& port) noexcept;

@@ -14,6 +14,7 @@ class RunningPolicy {
  public:
   virtual ~RunningPolicy() = default;
   /// Before the first op, and for each lane added later before its first op. Throws Error if no thread can be started.
+  /// Again for the same lane is fine.
   virtual void start(LaneState& lane) = 0;
   /// Before the first op that others complete: ops may become ready on threads that must not run them. Throws as start.
   virtual void expect_callbacks() {}
