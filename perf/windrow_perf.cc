@@ -112,6 +112,7 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  perf::settle_environment(argv);
   CLI::App app("The benchmarks of the Windrow runtime.", "windrow-perf");
   app.footer(
       "Benchmarks and the commands that reproduce them:\n"

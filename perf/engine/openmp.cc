@@ -57,6 +57,10 @@ class OpenMpSystem : public System {
 
 }  // namespace
 
-const SystemKind openmp_system = {.name = "openmp", .make = make<OpenMpSystem>};
+/// A thread of libgomp that waits spins first: by default for milliseconds wherever it believes that each has a core.
+/// If others take the core's time, or it is one core by quota, each wait then lasts as long, which is hundreds of times
+/// what an op costs. So many spins take about as long as to fall asleep and be woken.
+const SystemKind openmp_system = {
+    .name = "openmp", .make = make<OpenMpSystem>, .needs = {.name = "GOMP_SPINCOUNT", .value = "2000"}};
 
 }  // namespace windrow::perf

@@ -1,8 +1,6 @@
 // StarPU's task_insert with a data handle for each cell, as its users write it.
 #include <starpu.h>
 
-#include <cstdlib>
-
 #include "systems.h"
 #include "windrow/engine/error.h"
 
@@ -50,9 +48,8 @@ class StarPuSystem : public System {
   }
 
  private:
-  /// Workers for the processor alone, and no notes of what it does; of its many threads none catches signals.
+  /// With workers for the processor alone; signals stay as they are.
   static void start(int workers) {
-    setenv("STARPU_SILENT", "1", 0);
     starpu_conf conf;
     starpu_conf_init(&conf);
     conf.ncpus = workers;
@@ -91,6 +88,9 @@ class StarPuSystem : public System {
 
 }  // namespace
 
-const SystemKind starpu_system = {.name = "starpu", .make = make<StarPuSystem>, .holds = SystemKind::Holds::a_backlog};
+const SystemKind starpu_system = {.name = "starpu",
+                                  .make = make<StarPuSystem>,
+                                  .holds = SystemKind::Holds::a_backlog,
+                                  .needs = {.name = "STARPU_SILENT", .value = "1"}};
 
 }  // namespace windrow::perf

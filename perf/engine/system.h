@@ -78,6 +78,10 @@ bool takes(const std::string& system, const Pattern& pattern);
 /// Whether it knows Job::held. Throws MisuseError as make_system does for names.
 bool holds_a_backlog(const std::string& system);
 
+/// Gives the systems of this build the environment they need: starts the program again, with the same arguments, if
+/// something is missing. Call it first. Where that cannot be, the program goes on as it is.
+void settle_environment(char** arguments);
+
 /// push(number, task) for each op, finish() to wait for them; the number is that of the task in the pattern.
 template <class Push, class Finish>
 Times time_pushes(const Job& job, Push push, Finish finish) {

@@ -1,6 +1,9 @@
 #include "systems.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "windrow/engine/error.h"
 
@@ -49,6 +52,17 @@ void refuse(const std::string& system, const Pattern& pattern) {
 }
 
 bool holds_a_backlog(const std::string& system) { return kind_of(system).holds == SystemKind::Holds::a_backlog; }
+
+void settle_environment(char** arguments) {
+  bool complete = true;
+  for (const SystemKind* kind : kinds) {
+    const Setting& needs = kind->needs;
+    if (needs.name == nullptr || std::getenv(needs.name) != nullptr) continue;
+    complete = false;
+    if (setenv(needs.name, needs.value, 0) != 0) return;
+  }
+  if (!complete) execv("/proc/self/exe", arguments);
+}
 
 std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, const SystemOptions& options) {
   if (!takes(name, pattern)) refuse(name, pattern);

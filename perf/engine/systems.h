@@ -5,6 +5,13 @@
 
 namespace windrow::perf {
 
+/// A variable of the environment that a system reads when the program is loaded, and the value at which it is at its
+/// best; what the caller has set stays. None without a name.
+struct Setting {
+  const char* name = nullptr;
+  const char* value = nullptr;
+};
+
 /// One of them, as its file describes it.
 struct SystemKind {
   enum class Takes { all_patterns, replayed_patterns };
@@ -15,6 +22,7 @@ struct SystemKind {
   std::unique_ptr<System> (*make)(const Pattern& pattern, const SystemOptions& options) = nullptr;  ///< null: not built
   Takes takes = Takes::all_patterns;
   Holds holds = Holds::nothing;
+  Setting needs = {};
 };
 
 extern const SystemKind windrow_system, openmp_system, tbb_system, tbb_graph_system, taskflow_system,
