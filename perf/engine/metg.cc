@@ -42,33 +42,38 @@ class Sweep {
 
   /// After the last repetition, before what follows.
   double best() {
-    for (Point& point : points_) medians_.push_back(percentile(point.efficiency, 0.5));
-    return *std::max_element(medians_.begin(), medians_.end());
+    double most = 0;
+    for (Point& point : points_) {
+      curve_.push_back({point.length, percentile(point.efficiency, 0.5)});
+      most = std::max(most, curve_.back().share);
+    }
+    return most;
   }
 
   Record record(double peak) const {
     Record record = record_of(options_, trial_.pattern(), trial_.system());
-    record.add("metg_ns", crossing(kept * peak)).add("shortest_efficiency", medians_.front());
-    record.add("longest_efficiency", medians_.back()).add("peak_efficiency", peak);
+    record.add("metg_ns", metg_of(curve_, kept * peak)).add("shortest_efficiency", curve_.front().share);
+    record.add("longest_efficiency", curve_.back().share).add("peak_efficiency", peak);
     return record.add("ops", options_.ops);
   }
 
  private:
-  double crossing(double enough) const {
-    std::size_t first = medians_.size();  // of those that keep enough, up to the longest
-    while (first > 0 && medians_[first - 1] >= enough) --first;
-    if (first == 0 || first == medians_.size()) return NAN;
-    const double share = (enough - medians_[first - 1]) / (medians_[first] - medians_[first - 1]);
-    return points_[first - 1].length * std::pow(points_[first].length / points_[first - 1].length, share);
-  }
-
   const EngineBenchmark& options_;
   Trial trial_;
   std::vector<Point> points_;
-  std::vector<double> medians_;  // of the efficiency, by point
+  std::vector<Efficiency> curve_;  // medians of the points
 };
 
 }  // namespace
+
+double metg_of(const std::vector<Efficiency>& curve, double enough) {
+  std::size_t first = curve.size();  // of those that keep enough, up to the longest
+  while (first > 0 && curve[first - 1].share >= enough) --first;
+  if (first == 0 || first == curve.size()) return NAN;
+  const Efficiency &below = curve[first - 1], &above = curve[first];
+  const double part = (enough - below.share) / (above.share - below.share);
+  return below.length_ns * std::pow(above.length_ns / below.length_ns, part);
+}
 
 void find_metg(const EngineBenchmark& options, const Report& report) {
   for (const Contest& contest : contests_of(options, {"D"})) {

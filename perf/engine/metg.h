@@ -17,4 +17,13 @@ namespace windrow::perf {
 /// not looked at. Throws as benchmark_engines does.
 void find_metg(const EngineBenchmark& options, const Report& report);
 
+/// A point of the sweep.
+struct Efficiency {
+  double length_ns = 0, share = 0;
+};
+
+/// The length from which on the share stays at `enough` or above, between the two points around it; not a number if the
+/// last point is below, or none. Lengths rise.
+double metg_of(const std::vector<Efficiency>& curve, double enough);
+
 }  // namespace windrow::perf
