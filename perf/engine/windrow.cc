@@ -8,6 +8,21 @@
 namespace windrow::perf {
 namespace {
 
+/// Opens at the latest when its scope ends, also by an exception, so that no op waits for ever.
+class Gate {
+ public:
+  ~Gate() { open(); }
+
+  void open() {
+    is_open_->store(true);
+    is_open_->notify_all();
+  }
+  std::shared_ptr<const std::atomic<bool>> is_open() const { return is_open_; }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
+};
+
 class WindrowSystem : public System {
  public:
   WindrowSystem(const Pattern& pattern, const SystemOptions& options) : engine_(engine_options(options)) {
@@ -22,11 +37,10 @@ class WindrowSystem : public System {
   }
 
   Times run(const Job& job) override {
-    std::atomic<bool> gate = !job.held;
+    Gate gate;
     if (job.held) push_gate(gate);
     const auto finish = [&] {
-      gate.store(true);
-      gate.notify_all();
+      if (job.held) gate.open();
       engine_.wait_all();
     };
     if (!job.pattern.replayed) {
@@ -50,11 +64,11 @@ class WindrowSystem : public System {
 
   /// All that is pushed later comes after this op, which ends once the gate is open and the thread that pushed had the
   /// time to fall asleep in its wait: what it does until then would differ from run to run.
-  void push_gate(const std::atomic<bool>& gate) {
+  void push_gate(const Gate& gate) {
     std::vector<Access> all;
     for (const Var& cell : cells_) all.push_back(overwrite(cell));
-    const auto pass = [&gate] {
-      gate.wait(false);
+    const auto pass = [is_open = gate.is_open()] {
+      is_open->wait(false);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     };
     engine_.push(pass, all, {.name = "gate"});
