@@ -1,5 +1,7 @@
 // The program `windrow-perf`: the house's benchmarks. Start here.
+#include "engine/backlog.h"
 #include "engine/benchmark.h"
+#include "engine/metg.h"
 #include "engine/system.h"
 #include "program.h"
 #include "train.h"
@@ -8,10 +10,8 @@ namespace {
 
 using namespace windrow;
 
-void print(const std::vector<perf::Record>& records, bool json) {
-  for (const perf::Record& record : records) {
-    program::print("%s\n", (json ? record.json() : record.text()).c_str());
-  }
+void print(const perf::Record& record, bool json) {
+  program::print("%s\n", (json ? record.json() : record.text()).c_str());
 }
 
 void add_json(CLI::App& command, bool& json) {
@@ -26,7 +26,7 @@ struct TrainArguments {
   void run() {
     train.policy = parse_policy(policy);
     train.workers = program::numbers_of(workers);
-    print(perf::train_tree_lstm(train), json);
+    for (const perf::Record& record : perf::train_tree_lstm(train)) print(record, json);
   }
 };
 
@@ -57,46 +57,70 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
 struct EngineArguments {
   std::string patterns = "all", systems = "windrow";
   perf::EngineBenchmark benchmark;
-  bool json = false;
+  std::int64_t backlog = 0;
+  bool metg = false, json = false;
 
   void run() {
-    benchmark.patterns = patterns == "all" ? perf::Pattern::names() : program::words_of(patterns);
-    benchmark.systems = program::words_of(systems);
-    print(perf::benchmark_engines(benchmark), json);
+    if (metg && backlog > 0) throw MisuseError("--metg and --backlog are two measurements; expected one of them");
+    if (patterns != "all") benchmark.patterns = program::words_of(patterns);
+    benchmark.systems = systems == "all" ? perf::built_system_names() : program::words_of(systems);
+    const auto report = [&](const perf::Record& record) { print(record, json); };
+    if (metg) return perf::find_metg(benchmark, report);
+    if (backlog == 0) return perf::benchmark_engines(benchmark, report);
+    benchmark.ops = backlog;
+    perf::measure_backlog(benchmark, report);
   }
 };
+
+std::vector<std::string> with_all(std::vector<std::string> names) {
+  names.push_back("all");
+  return names;
+}
 
 CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
   using namespace program;
   CLI::App& engine = *app.add_subcommand("engine", "Cost of an op: Windrow's engine and its peers, in turn");
-  std::vector<std::string> patterns = perf::Pattern::names();
-  patterns.push_back("all");
-  flag(engine, "--pattern", to.patterns, "Which ops depend on which", some_of(patterns));
-  flag(engine, "--systems", to.systems, "Take turns", some_of(perf::system_names()));
-  flag(engine, "--workers", to.benchmark.workers, "Threads, beside the one that pushes", whole_number(1, 1024));
-  flag(engine, "--ops", to.benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
-  flag(engine, "--repetitions", to.benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
-  flag(engine, "--task-ns", to.benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
+  perf::EngineBenchmark& benchmark = to.benchmark;
+  flag(engine, "--pattern", to.patterns, "Which ops depend on which", some_of(with_all(perf::Pattern::names())));
+  flag(engine, "--systems", to.systems, "Take turns; all of this build", some_of(with_all(perf::system_names())));
+  flag(engine, "--workers", benchmark.workers, "Threads, beside the one that pushes", whole_number(1, 1024));
+  flag(engine, "--width", benchmark.width, "Of the stencil, D and FD", whole_number(2, 1 << 16));
+  flag(engine, "--ops", benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
+  flag(engine, "--repetitions", benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
+  flag(engine, "--task-ns", benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
+  flag(engine, "--backlog", to.backlog, "Bytes an op of so many that wait", whole_number(1, 1 << 30));
+  engine.add_flag("--metg", to.metg, "The smallest ops that keep half of the peak efficiency")->disable_flag_override();
   add_json(engine, to.json);
   engine.footer(
       "Patterns: A chain on one variable, B independent ops over 1,024 variables, C one writer and 64 readers, D a\n"
-      "stencil of width 64 that reads three neighbours, E random ops that read two of 256 variables and mutate one,\n"
-      "FA and FD as A and D with declared ops. ns_per_op is the median from the first push until all ops are done,\n"
-      "p05 and p95 its percentiles; push_ns the mean of a push, push_p50 and push_p999 percentiles of single ones, "
-      "less\n"
-      "what the timer takes; peers must be named when cmake configures, as in -DWINDROW_PEERS='openmp;tbb'.");
+      "stencil that reads three neighbours, E random ops that read two of 256 variables and mutate one, FA and FD as "
+      "A\n"
+      "and D with declared ops. ns_per_op is the median from the first push until all ops are done, p05 and p95 its\n"
+      "percentiles; push_ns the mean of a push, push_p50 and push_p999 percentiles of single ones, less what the "
+      "timer\n"
+      "takes; rss_mb how far the resident memory of a process grows that runs this system alone; efficiency, with\n"
+      "--task-ns, the share of the workers' time that is spent in tasks. --metg sweeps the length of tasks, on D if "
+      "no\n"
+      "pattern is named: metg_ns is the smallest from which on efficiency is at least half of the best. --backlog\n"
+      "holds those systems back that can be held, until all is pushed. Peers must be named when cmake configures, as "
+      "in\n"
+      "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=FOLDER; graphs that\n"
+      "are built once stand beside FA and FD only.");
   return &engine;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  perf::settle_environment(argv);
   CLI::App app("The benchmarks of the Windrow runtime.", "windrow-perf");
   app.footer(
       "Benchmarks and the commands that reproduce them:\n"
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
       "  Cost of an op       windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
+      "  Smallest op         windrow-perf engine --metg --width 64 --systems all --json\n"
+      "  Memory of an op     windrow-perf engine --backlog 200000 --systems all --json\n"
       "  ... by PyTorch      perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
       "  nn.LSTM of PyTorch  perf/peers/torch_lstm.py");
   app.require_subcommand(1);

@@ -15,7 +15,6 @@
 namespace windrow {
 namespace {
 
-
 EngineOptions checked(EngineOptions options) {
   if (options.workers < 1) {
     throw MisuseError("EngineOptions.workers = " + std::to_string(options.workers) + "; expected 1 or more");

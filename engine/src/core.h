@@ -326,9 +326,9 @@ class Core {
   /// Of ops marked as lost, the first failed point among those they waited for; none if there was no memory for it.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
-  LaneState* host_ = nullptr;                        // never changes
+  LaneState* host_ = nullptr;                          // never changes
   OpInfo end_of_graph_{.name = "the end of a graph"};  // fixed by the constructor
-  const std::unique_ptr<AccessCheck> access_check_;  // null unless options.check
+  const std::unique_ptr<AccessCheck> access_check_;    // null unless options.check
 
   std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if not wanted
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above

@@ -8,8 +8,8 @@ namespace {
 
 class OpenMpSystem : public System {
  public:
-  OpenMpSystem(const Pattern& pattern, int workers)
-      : workers_(workers), cells_(static_cast<std::size_t>(pattern.cells)) {}
+  OpenMpSystem(const Pattern& pattern, const SystemOptions& options)
+      : workers_(options.workers), cells_(static_cast<std::size_t>(pattern.cells)) {}
 
   /// The thread that pushes is one of the team: it runs tasks when too many wait, and at the end. One more thread than
   /// there are cores would cost libgomp, which spins, many times as much.
@@ -57,8 +57,10 @@ class OpenMpSystem : public System {
 
 }  // namespace
 
-std::unique_ptr<System> make_openmp(const Pattern& pattern, int workers) {
-  return std::make_unique<OpenMpSystem>(pattern, workers);
-}
+/// A thread of libgomp that waits spins first: by default for milliseconds wherever it believes that each has a core.
+/// If others take the core's time, or it is one core by quota, each wait then lasts as long, which is hundreds of times
+/// what an op costs. So many spins take about as long as to fall asleep and be woken.
+const SystemKind openmp_system = {
+    .name = "openmp", .make = make<OpenMpSystem>, .needs = {.name = "GOMP_SPINCOUNT", .value = "2000"}};
 
 }  // namespace windrow::perf

@@ -32,9 +32,9 @@ Pattern readers() {
 }
 
 /// Two rows of cells: one is read while the other is written.
-Pattern stencil() {
-  constexpr int width = 64;
-  Pattern pattern{"D", 2 * width, 2 * width, {}};
+Pattern stencil(int width) {
+  if (width < 2) throw MisuseError("a stencil of width " + std::to_string(width) + "; expected 2 or more");
+  Pattern pattern{.name = "D", .cells = 2 * width, .counters = 2 * width, .tasks = {}, .width = width};
   for (int row = 0; row < 2; ++row) {
     for (int i = 0; i < width; ++i) {
       Task task = mutating((1 - row) * width + i);
@@ -73,14 +73,14 @@ const std::vector<std::string>& Pattern::names() {
   return all;
 }
 
-Pattern Pattern::named(const std::string& name) {
+Pattern Pattern::named(const std::string& name, int width) {
   if (name == "A") return chain();
   if (name == "B") return independent();
   if (name == "C") return readers();
-  if (name == "D") return stencil();
+  if (name == "D") return stencil(width);
   if (name == "E") return random_dag();
   if (name == "FA") return as_replayed(chain());
-  if (name == "FD") return as_replayed(stencil());
+  if (name == "FD") return as_replayed(stencil(width));
   throw MisuseError("pattern '" + name + "'; expected A, B, C, D, E, FA or FD");
 }
 

@@ -22,11 +22,12 @@ struct Pattern {
   int cells = 0, counters = 0;
   std::vector<Task> tasks;
   bool replayed = false;  ///< the same tasks are declared once, or recorded, where a system can
+  int width = 0;          ///< of a stencil; of others 0
 
-  /// "A" chain on one cell, "B" independent ops over 1,024 cells, "C" one writer and 64 readers, "D" a stencil of width
-  /// 64 that reads three neighbours, "E" random ops that read two of 256 cells and mutate one, "FA" and "FD" as A and
-  /// D, replayed. Throws MisuseError for another name.
-  static Pattern named(const std::string& name);
+  /// "A" chain on one cell, "B" independent ops over 1,024 cells, "C" one writer and 64 readers, "D" a stencil of
+  /// that width that reads three neighbours, "E" random ops that read two of 256 cells and mutate one, "FA" and "FD" as
+  /// A and D, replayed. Throws MisuseError for another name, and for a width below 2.
+  static Pattern named(const std::string& name, int width = 64);
   static const std::vector<std::string>& names();
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,13 +40,21 @@ struct Job {
   Counter* counters = nullptr;
   /// Where to note how long each push took, in ticks; null for not at all.
   std::vector<std::uint32_t>* push_ticks = nullptr;
+  /// If there is one: no op runs before all are pushed and this was called. For systems that hold a backlog.
+  std::function<void()> held;
 
   Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }
 };
 
-/// Seconds from the first push until the last push returned, and until all ops were done.
+/// Seconds from the first push until the last push returned, and until all ops were done. Of a system that pushes no
+/// single ops, `push` is not a number.
 struct Times {
   double push = 0, total = 0;
+};
+
+struct SystemOptions {
+  int workers = 2;                ///< beside the thread that pushes, where the system tells them apart
+  std::uint64_t pending_ops = 0;  ///< so many may be pending before a push is held back; 0 for the system's own limit
 };
 
 /// An owner of its threads. Threads: one at a time.
@@ -55,11 +64,23 @@ class System {
   virtual Times run(const Job& job) = 0;
 };
 
-/// For one pattern and that many workers, beside the thread that pushes where the system tells them apart. Throws
-/// MisuseError if there is no such system, or not in this build.
-std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, int workers);
+/// For one pattern. Throws MisuseError for a name that is unknown or not in this build, and for a pattern that the
+/// system does not take.
+std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, const SystemOptions& options);
 /// Those of other builds too.
 std::vector<std::string> system_names();
+std::vector<std::string> built_system_names();
+/// Whether it may stand beside others on that pattern: a graph that is built once stands beside replay only. Throws
+/// MisuseError as make_system does for names.
+bool takes(const std::string& system, const Pattern& pattern);
+/// Throws the MisuseError for a system that does not take the pattern.
+[[noreturn]] void refuse(const std::string& system, const Pattern& pattern);
+/// Whether it knows Job::held. Throws MisuseError as make_system does for names.
+bool holds_a_backlog(const std::string& system);
+
+/// Gives the systems of this build the environment they need: starts the program again, with the same arguments, if
+/// something is missing. Call it first. Where that cannot be, the program goes on as it is.
+void settle_environment(char** arguments);
 
 /// push(number, task) for each op, finish() to wait for them; the number is that of the task in the pattern.
 template <class Push, class Finish>
@@ -83,6 +104,7 @@ Times time_pushes(const Job& job, Push push, Finish finish) {
     if (++next == tasks.size()) next = 0;
   }
   times.push = seconds_since(begin);
+  if (job.held) job.held();
   finish();
   times.total = seconds_since(begin);
   return times;

@@ -1,34 +1,72 @@
 #include "systems.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
 #include "windrow/engine/error.h"
 
 namespace windrow::perf {
 namespace {
 
-struct Entry {
-  const char* name;
-  std::unique_ptr<System> (*make)(const Pattern& pattern, int workers);
-};
+const SystemKind* const kinds[] = {&windrow_system,  &openmp_system,         &tbb_system,   &tbb_graph_system,
+                                   &taskflow_system, &taskflow_graph_system, &starpu_system};
 
-constexpr Entry entries[] = {{"windrow", make_windrow}, {"openmp", make_openmp}, {"tbb", make_tbb}};
+const SystemKind& kind_of(const std::string& name) {
+  const auto* found =
+      std::find_if(std::begin(kinds), std::end(kinds), [&](const SystemKind* kind) { return name == kind->name; });
+  if (found == std::end(kinds)) {
+    throw MisuseError("system '" + name + "' is unknown; expected one of system_names()");
+  }
+  if ((*found)->make == nullptr) {
+    throw MisuseError("system '" + name + "' is not in this build; expected WINDROW_PEERS to name it, as in cmake " +
+                      "--preset release -DWINDROW_PEERS=" + name);
+  }
+  return **found;
+}
 
 }  // namespace
 
 std::vector<std::string> system_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : entries) names.emplace_back(entry.name);
+  for (const SystemKind* kind : kinds) names.emplace_back(kind->name);
   return names;
 }
 
-std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, int workers) {
-  for (const Entry& entry : entries) {
-    if (name != entry.name) continue;
-    auto system = entry.make(pattern, workers);
-    if (system != nullptr) return system;
-    throw MisuseError("system '" + name + "' is not in this build; expected WINDROW_PEERS to name it, as in cmake " +
-                      "--preset release -DWINDROW_PEERS=" + name);
+std::vector<std::string> built_system_names() {
+  std::vector<std::string> names;
+  for (const SystemKind* kind : kinds) {
+    if (kind->make != nullptr) names.emplace_back(kind->name);
   }
-  throw MisuseError("system '" + name + "' is unknown; expected one of system_names()");
+  return names;
+}
+
+bool takes(const std::string& system, const Pattern& pattern) {
+  return kind_of(system).takes == SystemKind::Takes::all_patterns || pattern.replayed;
+}
+
+void refuse(const std::string& system, const Pattern& pattern) {
+  throw MisuseError("system '" + system + "' is built once and run again, which is no match for pattern " +
+                    pattern.name + "; expected FA or FD");
+}
+
+bool holds_a_backlog(const std::string& system) { return kind_of(system).holds == SystemKind::Holds::a_backlog; }
+
+void settle_environment(char** arguments) {
+  bool complete = true;
+  for (const SystemKind* kind : kinds) {
+    const Setting& needs = kind->needs;
+    if (needs.name == nullptr || std::getenv(needs.name) != nullptr) continue;
+    complete = false;
+    if (setenv(needs.name, needs.value, 0) != 0) return;
+  }
+  if (!complete) execv("/proc/self/exe", arguments);
+}
+
+std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, const SystemOptions& options) {
+  if (!takes(name, pattern)) refuse(name, pattern);
+  return kind_of(name).make(pattern, options);
 }
 
 }  // namespace windrow::perf

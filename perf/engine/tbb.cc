@@ -1,5 +1,5 @@
-// oneTBB's task_group. It knows no dependencies: the caller tracks, for each cell, the last writer and the readers
-// since, and a finished task starts those that waited for it only.
+// oneTBB's task_group. It knows no dependencies: the caller tracks hazards, and a finished task starts those that
+// waited for it only.
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/spin_mutex.h>
 #include <oneapi/tbb/task_arena.h>
@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "hazards.h"
 #include "systems.h"
 
 namespace windrow::perf {
@@ -28,31 +29,31 @@ struct Node {
   bool done = false;
 };
 
-/// What the caller knows of a cell.
-struct Cell {
-  Node* writer = nullptr;
-  std::vector<Node*> readers;
-};
-
 class TbbSystem : public System {
  public:
-  TbbSystem(const Pattern& pattern, int workers)
-      : limit_(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(workers) + 1),
-        arena_(workers + 1),
-        cells_(static_cast<std::size_t>(pattern.cells)) {}
+  TbbSystem(const Pattern& pattern, const SystemOptions& options)
+      : limit_(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(options.workers) + 1),
+        arena_(options.workers + 1),
+        hazards_(pattern) {}
   ~TbbSystem() noexcept override {}  // the group's might throw, but it was waited for
 
   Times run(const Job& job) override {
     std::vector<Node> nodes(static_cast<std::size_t>(job.ops));
     // From each writer of 3 cells that it reads, to each next writer of these, and from the last writer of its own.
-    std::vector<Edge> edges(7 * static_cast<std::size_t>(job.ops));
+    const auto edges = std::make_unique_for_overwrite<Edge[]>(7 * static_cast<std::size_t>(job.ops));
     Node* node = nodes.data();
-    edge_ = edges.data();
-    for (Cell& cell : cells_) cell = {};
+    edge_ = edges.get();
+    hazards_.forget();
+    Node gate{.work = {job.counters, 0}};
+    if (job.held) hazards_.enter_everywhere(&gate);
     Times times;
     arena_.execute([&] {
       times = time_pushes(
-          job, [&](std::size_t, const Task& task) { push(*node++, job.work(task), task); }, [&] { group_.wait(); });
+          job, [&](std::size_t, const Task& task) { push(*node++, job.work(task), task); },
+          [&] {
+            if (Node* first = job.held ? finish(gate) : nullptr) start(*first);
+            group_.wait();
+          });
     });
     return times;
   }
@@ -60,18 +61,8 @@ class TbbSystem : public System {
  private:
   void push(Node& node, Work work, const Task& task) {
     node.work = work;
-    for (int k = 0; k < task.read_count; ++k) {
-      Cell& cell = cells_[static_cast<std::size_t>(task.reads[static_cast<std::size_t>(k)])];
-      if (cell.writer != nullptr) add_edge(*cell.writer, node);
-      cell.readers.push_back(&node);
-    }
-    if (task.mutates != Task::none) {
-      Cell& cell = cells_[static_cast<std::size_t>(task.mutates)];
-      for (Node* reader : cell.readers) add_edge(*reader, node);
-      if (cell.readers.empty() && cell.writer != nullptr) add_edge(*cell.writer, node);
-      cell.readers.clear();
-      cell.writer = &node;
-    }
+    hazards_.precede(task, [&](Node* before) { add_edge(*before, node); });
+    hazards_.enter(task, &node);
     if (node.pending.fetch_sub(1) == 1) start(node);
   }
 
@@ -91,32 +82,36 @@ class TbbSystem : public System {
   void run_on(Node& first) {
     for (Node* node = &first; node != nullptr;) {
       node->work();
-      Edge* edge = nullptr;
-      {
-        const tbb::spin_mutex::scoped_lock lock(node->mutex);
-        node->done = true;
-        edge = node->successors;
-      }
-      node = nullptr;
-      for (; edge != nullptr; edge = edge->next) {
-        if (edge->to->pending.fetch_sub(1) != 1) continue;
-        if (node != nullptr) start(*node);
-        node = edge->to;
-      }
+      node = finish(*node);
     }
+  }
+
+  /// Returns one of those that this makes ready, or null, and starts the others.
+  Node* finish(Node& node) {
+    Edge* edge = nullptr;
+    {
+      const tbb::spin_mutex::scoped_lock lock(node.mutex);
+      node.done = true;
+      edge = node.successors;
+    }
+    Node* next = nullptr;
+    for (; edge != nullptr; edge = edge->next) {
+      if (edge->to->pending.fetch_sub(1) != 1) continue;
+      if (next != nullptr) start(*next);
+      next = edge->to;
+    }
+    return next;
   }
 
   tbb::global_control limit_;
   tbb::task_arena arena_;
   tbb::task_group group_;
-  std::vector<Cell> cells_;
+  Hazards<Node*> hazards_;
   Edge* edge_ = nullptr;  // the next free one
 };
 
 }  // namespace
 
-std::unique_ptr<System> make_tbb(const Pattern& pattern, int workers) {
-  return std::make_unique<TbbSystem>(pattern, workers);
-}
+const SystemKind tbb_system = {.name = "tbb", .make = make<TbbSystem>, .holds = SystemKind::Holds::a_backlog};
 
 }  // namespace windrow::perf

@@ -1,0 +1,36 @@
+#include "backlog.h"
+
+#include "process.h"
+#include "trial.h"
+
+namespace windrow::perf {
+namespace {
+
+/// For threads, and what else comes with the first ops.
+constexpr std::int64_t warm_ops = 1000;
+
+double growth(const EngineBenchmark& options, const Pattern& pattern, const std::string& system) {
+  Trial trial(system, pattern,
+              {.workers = options.workers, .pending_ops = static_cast<std::uint64_t>(options.ops) + warm_ops});
+  trial.run({.ops = warm_ops});
+  double held = 0;
+  const double before = resident_bytes();
+  trial.run({.ops = options.ops, .held = [&] { held = resident_bytes(); }});
+  return held - before;
+}
+
+}  // namespace
+
+void measure_backlog(const EngineBenchmark& options, const Report& report) {
+  for (const Contest& contest : contests_of(options, Pattern::names())) {
+    for (const std::string& system : contest.systems) {
+      if (!holds_a_backlog(system)) continue;
+      const double bytes = in_child([&] { return growth(options, contest.pattern, system); });
+      Record record = record_of(options, contest.pattern, system);
+      record.add("backlog", options.ops).add("bytes_per_op", bytes / static_cast<double>(options.ops));
+      report(record.add("rss_mb", bytes / 1024 / 1024));
+    }
+  }
+}
+
+}  // namespace windrow::perf

@@ -1,0 +1,58 @@
+// For systems whose graph is built once and run again and again: how a run is cut into graphs.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "hazards.h"
+#include "system.h"
+
+namespace windrow::perf {
+
+/// Runs a pattern as one graph again and again, and then what is left as a smaller one. A Graph is made of (pattern,
+/// length, work) and has run(times): the first `length` ops of the pattern, whose work the array holds by task. Graphs
+/// are built outside the timing and kept. An owner. Threads: one at a time.
+template <class Graph>
+class Replayed {
+ public:
+  explicit Replayed(const Pattern& pattern) : pattern_(pattern), work_(pattern.tasks.size()) {}
+
+  /// make(length) gives a std::unique_ptr<Graph>.
+  template <class Make>
+  Times run(const Job& job, Make make) {
+    using Clock = std::chrono::steady_clock;
+    for (std::size_t i = 0; i < work_.size(); ++i) work_[i] = job.work(pattern_.tasks[i]);
+    const std::int64_t whole = longest(), times = job.ops / whole, rest = job.ops % whole;
+    Graph* const again = times > 0 ? &graph(whole, make) : nullptr;
+    Graph* const last = rest > 0 ? &graph(rest, make) : nullptr;
+    const auto begin = Clock::now();
+    if (again != nullptr) again->run(times);
+    if (last != nullptr) last->run(1);
+    return {.push = NAN, .total = std::chrono::duration<double>(Clock::now() - begin).count()};
+  }
+
+  const Work* work() const { return work_.data(); }
+
+ private:
+  /// A whole number of the pattern's turns. So long that a run's begin and end weigh little, so short that the graph
+  /// stays in the cache.
+  std::int64_t longest() const {
+    constexpr std::int64_t about = 2048;
+    const auto turn = static_cast<std::int64_t>(work_.size());
+    return std::max<std::int64_t>(about / turn, 1) * turn;
+  }
+
+  template <class Make>
+  Graph& graph(std::int64_t length, Make make) {
+    std::unique_ptr<Graph>& graph = graphs_[length];
+    if (graph == nullptr) graph = make(length);
+    return *graph;
+  }
+
+  const Pattern& pattern_;
+  std::vector<Work> work_;                                 // by task
+  std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;  // by length
+};
+
+}  // namespace windrow::perf
