@@ -49,8 +49,8 @@ int main() {
   windrow::Runner runner(host, cell, parameters);
   std::mt19937 random(1);
   for (int step = 0; step <= 300; ++step) {
-    std::vector<windrow::Graph> formulas;
-    std::vector<const windrow::Graph*> minibatch;
+    std::vector<windrow::InputGraph> formulas;
+    std::vector<const windrow::InputGraph*> minibatch;
     for (int i = 0; i < 32; ++i) {
       windrow::GraphData graph;
       grow(graph, 5, random);

@@ -12,7 +12,7 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
-Graph::Graph(const VertexFunction& function, const GraphData& data, std::string name)
+InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
       function_(function.function_) {
   check_children(data, function.arity());
@@ -26,7 +26,7 @@ Graph::Graph(const VertexFunction& function, const GraphData& data, std::string 
   }
 }
 
-void Graph::check_children(const GraphData& data, std::size_t arity) {
+void InputGraph::check_children(const GraphData& data, std::size_t arity) {
   const auto refuse = [&](const std::string& why) { throw MisuseError(this->name() + ": " + why); };
   const auto& begin = data.child_begin;
   if (begin.empty() || begin.front() != 0 || begin.back() != static_cast<std::int64_t>(data.children.size())) {
@@ -52,7 +52,7 @@ void Graph::check_children(const GraphData& data, std::size_t arity) {
   }
 }
 
-std::vector<std::uint32_t> Graph::types_of(const GraphData& data) {
+std::vector<std::uint32_t> InputGraph::types_of(const GraphData& data) {
   std::vector<std::uint32_t> types;
   std::size_t bit = function_->arity;
   for (std::size_t v = 0; v + 1 < data.child_begin.size(); ++v) {
@@ -79,8 +79,8 @@ std::vector<std::uint32_t> Graph::types_of(const GraphData& data) {
 }
 
 template <class T>
-const std::vector<T>& Graph::input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
-                                   Index width) const {
+const std::vector<T>& InputGraph::input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
+                                        Index width) const {
   const auto found = inputs.find(name);
   if (found == inputs.end()) {
     throw MisuseError(this->name() + ": has no input '" + name + "', which " + function_->name + " pulls");
@@ -93,14 +93,14 @@ const std::vector<T>& Graph::input(const std::map<std::string, std::vector<T>>& 
 }
 
 template <class T>
-std::vector<T> Graph::sorted(const std::vector<T>& rows, Index width) const {
+std::vector<T> InputGraph::sorted(const std::vector<T>& rows, Index width) const {
   std::vector<T> result;
   result.reserve(rows.size());
   for (std::int32_t v : vertex_) result.insert(result.end(), rows.begin() + v * width, rows.begin() + (v + 1) * width);
   return result;
 }
 
-void Graph::find_levels(const GraphData& data) {
+void InputGraph::find_levels(const GraphData& data) {
   const std::size_t vertices = data.child_begin.size() - 1;
   const auto each_child = [&](std::size_t v, auto visit) {
     for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
@@ -147,7 +147,7 @@ void Graph::find_levels(const GraphData& data) {
                     " is its own descendant; expected a graph without cycles");
 }
 
-void Graph::sort(const GraphData& data, const std::vector<std::uint32_t>& types) {
+void InputGraph::sort(const GraphData& data, const std::vector<std::uint32_t>& types) {
   const auto key = [&](std::int32_t v) {
     return std::pair(types[static_cast<std::size_t>(v)], level_[static_cast<std::size_t>(v)]);
   };

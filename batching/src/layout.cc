@@ -9,7 +9,7 @@ namespace windrow {
 /// What is known while a layout is made.
 class Layout::Maker {
  public:
-  Maker(Layout& layout, std::span<const Graph* const> graphs, const Plan& plan)
+  Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan)
       : layout_(layout), graphs_(graphs), plan_(plan) {
     layout_.types.resize(plan.types.size());
   }
@@ -20,10 +20,10 @@ class Layout::Maker {
   void place();
 
  private:
-  void place_graph(const Graph& graph, std::size_t number);
+  void place_graph(const InputGraph& graph, std::size_t number);
 
   Layout& layout_;
-  const std::span<const Graph* const> graphs_;
+  const std::span<const InputGraph* const> graphs_;
   const Plan& plan_;
   std::vector<Index> group_of_;                          // by graph
   std::vector<std::vector<std::uint32_t>> type_number_;  // by graph and type of the graph: the plan's number of it
@@ -31,7 +31,7 @@ class Layout::Maker {
   std::vector<std::int32_t> row_of_;                     // by place in the graph at hand
 };
 
-Layout Layout::make(std::span<const Graph* const> graphs, const Plan& plan, Index groups, Index group_vertices) {
+Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, Index groups, Index group_vertices) {
   Layout layout;
   Maker maker(layout, graphs, plan);
   maker.divide(groups, group_vertices);
@@ -42,7 +42,7 @@ Layout Layout::make(std::span<const Graph* const> graphs, const Plan& plan, Inde
 }
 
 void Layout::Maker::divide(Index most, Index group_vertices) {
-  for (const Graph* graph : graphs_) {
+  for (const InputGraph* graph : graphs_) {
     layout_.vertices += graph->vertices();
     layout_.levels = std::max<Index>(layout_.levels, graph->levels());
   }
@@ -53,7 +53,7 @@ void Layout::Maker::divide(Index most, Index group_vertices) {
   most = std::min(most, static_cast<Index>(graphs_.size()));
   layout_.groups = std::clamp<Index>(layout_.vertices / group_vertices, 1, std::max<Index>(most, 1));
   Index before = 0;
-  for (const Graph* graph : graphs_) {
+  for (const InputGraph* graph : graphs_) {
     group_of_.push_back(std::min(
         layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / std::max<Index>(layout_.vertices, 1)));
     before += graph->vertices();
@@ -70,7 +70,7 @@ void Layout::Maker::count() {
       number.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
     }
     const Index first = group_of_[g] * layout_.levels + 1;
-    for (const Graph::Run& run : graphs_[g]->runs_) {
+    for (const InputGraph::Run& run : graphs_[g]->runs_) {
       layout_.types[number[run.type]].begin[static_cast<std::size_t>(first + run.level)] += run.end - run.begin;
     }
   }
@@ -118,11 +118,11 @@ void Layout::Maker::place() {
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
 }
 
-void Layout::Maker::place_graph(const Graph& graph, std::size_t number) {
+void Layout::Maker::place_graph(const InputGraph& graph, std::size_t number) {
   const std::vector<std::uint32_t>& type_number = type_number_[number];
   row_of_.resize(static_cast<std::size_t>(graph.vertices()));
   // Children are of lower levels, but may come later in the order of types: all rows first, then all slots.
-  for (const Graph::Run& run : graph.runs_) {
+  for (const InputGraph::Run& run : graph.runs_) {
     const std::uint32_t t = type_number[run.type];
     TypeRows& type = layout_.types[t];
     Index& next = next_[t][static_cast<std::size_t>(group_of_[number] * layout_.levels + run.level)];
@@ -136,7 +136,7 @@ void Layout::Maker::place_graph(const Graph& graph, std::size_t number) {
           layout_.first_vertex[number] + graph.vertex_[static_cast<std::size_t>(place)];
     }
   }
-  for (const Graph::Run& run : graph.runs_) {
+  for (const InputGraph::Run& run : graph.runs_) {
     const Index children = ir::children(*graph.function_, graph.types_[run.type]);
     if (children == 0) continue;
     const TypeRows& consumer = layout_.types[type_number[run.type]];

@@ -67,7 +67,7 @@ struct Layout {
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
 
   /// `groups` at most, each of at least about `group_vertices`.
-  static Layout make(std::span<const Graph* const> graphs, const Plan& plan, Index groups, Index group_vertices);
+  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, Index groups, Index group_vertices);
 
   Index begin(std::size_t type, Index group, Index level) const {
     return types[type].begin[static_cast<std::size_t>(group * levels + level)];

@@ -63,9 +63,9 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
 
 Runner::~Runner() = default;
 
-const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const Graph* const> graphs, Purpose purpose) {
+const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const InputGraph* const> graphs, Purpose purpose) {
   std::vector<std::uint32_t> all = types_;
-  for (const Graph* graph : graphs) {
+  for (const InputGraph* graph : graphs) {
     for (std::uint32_t type : graph->types_) {
       const auto place = std::lower_bound(all.begin(), all.end(), type);
       if (place == all.end() || *place != type) all.insert(place, type);
@@ -117,8 +117,8 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan) {
   return tensors;
 }
 
-Minibatch Runner::start(std::span<const Graph* const> graphs, Purpose purpose, std::source_location from) {
-  for (const Graph* graph : graphs) {
+Minibatch Runner::start(std::span<const InputGraph* const> graphs, Purpose purpose, std::source_location from) {
+  for (const InputGraph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
       throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
     }
@@ -163,10 +163,10 @@ void Runner::set_gradients(const Batch& batch, std::source_location from) {
   }
 }
 
-Minibatch Runner::run(std::span<const Graph* const> graphs, std::source_location from) {
+Minibatch Runner::run(std::span<const InputGraph* const> graphs, std::source_location from) {
   return start(graphs, Purpose::inference, from);
 }
-Minibatch Runner::differentiate(std::span<const Graph* const> graphs, std::source_location from) {
+Minibatch Runner::differentiate(std::span<const InputGraph* const> graphs, std::source_location from) {
   return start(graphs, Purpose::training, from);
 }
 

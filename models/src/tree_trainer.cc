@@ -73,7 +73,7 @@ TreeTrainer::TreeTrainer(const Device& device, const std::vector<LabelledTree>& 
       runner_(device, function_, parameters_),
       random_(options.seed) {
   if (trees.empty()) throw MisuseError("tree trainer: no trees; expected one or more");
-  for (const Graph& graph : trees_.graphs_) order_.push_back(&graph);
+  for (const InputGraph& graph : trees_.graphs_) order_.push_back(&graph);
   next_ = order_.size();
 }
 
@@ -88,14 +88,14 @@ TreeTrainer::Trees TreeTrainer::prepare(const std::vector<LabelledTree>& trees) 
   return prepared;
 }
 
-std::vector<const Graph*> TreeTrainer::next_minibatch(std::size_t trees) {
+std::vector<const InputGraph*> TreeTrainer::next_minibatch(std::size_t trees) {
   if (next_ == order_.size()) {
     // Not std::shuffle, which differs between libraries.
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
     next_ = 0;
   }
   const std::size_t end = std::min(next_ + std::min(trees, options_.batch), order_.size());
-  const std::vector<const Graph*> minibatch(&order_[next_], order_.data() + end);
+  const std::vector<const InputGraph*> minibatch(&order_[next_], order_.data() + end);
   next_ = end;
   return minibatch;
 }
@@ -110,7 +110,7 @@ TreeTrainer::Pass TreeTrainer::train(std::size_t trees, Batching batching) {
   LossSum loss;
   try {
     while (pass.trees < trees) {
-      const std::vector<const Graph*> graphs = next_minibatch(trees - pass.trees);
+      const std::vector<const InputGraph*> graphs = next_minibatch(trees - pass.trees);
       const Minibatch minibatch = runner.differentiate(graphs);
       parameters_.sgd(options_.rate / static_cast<double>(graphs.size()));
       loss.add(minibatch);
@@ -136,7 +136,7 @@ TreeAccuracy TreeTrainer::evaluate(const Trees& trees) {
   std::size_t labels = 0, right = 0, roots = 0, right_roots = 0;
   for (std::size_t begin = 0; begin < trees.graphs_.size(); begin += options_.batch) {
     const std::size_t end = std::min(begin + options_.batch, trees.graphs_.size());
-    std::vector<const Graph*> graphs;
+    std::vector<const InputGraph*> graphs;
     for (std::size_t i = begin; i < end; ++i) graphs.push_back(&trees.graphs_[i]);
     const std::vector<float> logits = runner_.run(graphs).output("logits").get();
     const float* scores = logits.data();
@@ -163,7 +163,7 @@ RunnerStats TreeTrainer::stats(Batching batching) const {
 
 double TreeTrainer::flops_a_tree() const {
   std::int64_t vertices = 0;
-  for (const Graph& graph : trees_.graphs_) vertices += graph.vertices();
+  for (const InputGraph& graph : trees_.graphs_) vertices += graph.vertices();
   const auto trees = static_cast<std::int64_t>(trees_.graphs_.size());
   // One leaf more than inner vertices in each.
   return model_.flops((vertices + trees) / 2, (vertices - trees) / 2) / static_cast<double>(trees);

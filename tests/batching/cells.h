@@ -146,12 +146,12 @@ inline std::vector<GraphData> random_graphs(std::size_t arity, Form form, std::m
 struct Graphs {
   Graphs(const VertexFunction& function, const std::vector<GraphData>& data) {
     for (const GraphData& one : data) graphs.emplace_back(function, one);
-    for (const Graph& graph : graphs) pointers.push_back(&graph);
+    for (const InputGraph& graph : graphs) pointers.push_back(&graph);
   }
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
-  std::vector<Graph> graphs;
-  std::vector<const Graph*> pointers;
+  std::vector<InputGraph> graphs;
+  std::vector<const InputGraph*> pointers;
 };
 
 /// The gradient with its rows added in, row by row; empty if it has no part.

@@ -185,7 +185,7 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
             "sgd: rate inf, decay 0.000000; expected numbers");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
   Runner runner(host, function, parameters);
-  const Graph* null = nullptr;
+  const InputGraph* null = nullptr;
   EXPECT_EQ(error_of<MisuseError>([&] {
               runner.run({&null, 1});
             }),

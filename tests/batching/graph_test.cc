@@ -26,11 +26,11 @@ GraphData graph_of(const std::vector<std::vector<std::int32_t>>& children) {
 }
 
 std::string said_of(GraphData data) {
-  return testing::error_of<MisuseError>([&] { Graph(pair_function(), std::move(data), "train.txt:7"); });
+  return testing::error_of<MisuseError>([&] { InputGraph(pair_function(), std::move(data), "train.txt:7"); });
 }
 
-TEST(Graph, HasLevelsOneAboveTheHighestChild) {
-  const Graph graph(pair_function(), graph_of({{1, 2}, {2, 3}, {}, {4}, {}}));
+TEST(InputGraph, HasLevelsOneAboveTheHighestChild) {
+  const InputGraph graph(pair_function(), graph_of({{1, 2}, {2, 3}, {}, {4}, {}}));
   EXPECT_EQ(graph.vertices(), 5);
   EXPECT_EQ(graph.levels(), 4);
   const std::int32_t expected[] = {3, 2, 0, 1, 0};
@@ -38,32 +38,32 @@ TEST(Graph, HasLevelsOneAboveTheHighestChild) {
   EXPECT_EQ(graph.edges(), 5);
 }
 
-TEST(Graph, MayBeEmptyAndMayLackChildren) {
-  EXPECT_EQ(Graph(pair_function(), graph_of({})).levels(), 0);
-  const Graph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));
+TEST(InputGraph, MayBeEmptyAndMayLackChildren) {
+  EXPECT_EQ(InputGraph(pair_function(), graph_of({})).levels(), 0);
+  const InputGraph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));
   EXPECT_EQ(graph.levels(), 2);
   EXPECT_EQ(graph.edges(), 1);
 }
 
-TEST(Graph, NamesACycle) {
+TEST(InputGraph, NamesACycle) {
   EXPECT_EQ(said_of(graph_of({{1}, {2}, {1, 3}, {}})),
             "train.txt:7: vertex 2 is its own descendant; expected a graph without cycles");
   EXPECT_EQ(said_of(graph_of({{0}})), "train.txt:7: vertex 0 is its own descendant; expected a graph without cycles");
 }
 
-TEST(Graph, NamesAnUnknownChild) {
+TEST(InputGraph, NamesAnUnknownChild) {
   EXPECT_EQ(said_of(graph_of({{1}, {0, 5}})),
             "train.txt:7: vertex 1, child 1: there is no vertex 5; expected 0 to 1, or -1 for none");
   EXPECT_EQ(said_of(graph_of({{-2}})),
             "train.txt:7: vertex 0, child 0: there is no vertex -2; expected 0 to 0, or -1 for none");
 }
 
-TEST(Graph, NamesAVertexWithTooManyChildren) {
+TEST(InputGraph, NamesAVertexWithTooManyChildren) {
   EXPECT_EQ(said_of(graph_of({{}, {}, {}, {0, 1, 2}})),
             "train.txt:7: vertex 3 has 3 children; expected at most 2, the arity of pair");
 }
 
-TEST(Graph, NamesOffsetsThatDoNotFit) {
+TEST(InputGraph, NamesOffsetsThatDoNotFit) {
   GraphData data = graph_of({{}, {0}});
   data.child_begin = {0, 1, 0};
   EXPECT_EQ(
@@ -77,7 +77,7 @@ TEST(Graph, NamesOffsetsThatDoNotFit) {
   EXPECT_NE(said_of(data), "");
 }
 
-TEST(Graph, NamesAnInputThatIsMissingOrTooShort) {
+TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
   GraphData data = graph_of({{}, {0}});
   data.values["x"].pop_back();
   EXPECT_EQ(said_of(data), "train.txt:7: input 'x' has 1 elements; expected 2 x 1");

@@ -29,12 +29,12 @@ struct GraphData {
 
 /// A checked graph with its levels: a vertex is one level above its highest child, a vertex without children on level
 /// 0. Immutable; for the vertex function it was made for.
-class Graph {
+class InputGraph {
  public:
   /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
   /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors, also of
   /// minibatches.
-  Graph(const VertexFunction& function, const GraphData& data, std::string name = {});
+  InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }

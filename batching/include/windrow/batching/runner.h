@@ -84,10 +84,10 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   /// Pushes the computation of losses and outputs. Graphs are looked at during the call only.
-  Minibatch run(std::span<const Graph* const> graphs, std::source_location from = std::source_location::current());
+  Minibatch run(std::span<const InputGraph* const> graphs, std::source_location from = std::source_location::current());
   /// The same, and of the gradients of the loss for all parameters. Throws MisuseError if the function has no loss, or
   /// an operator without a gradient.
-  Minibatch differentiate(std::span<const Graph* const> graphs,
+  Minibatch differentiate(std::span<const InputGraph* const> graphs,
                           std::source_location from = std::source_location::current());
 
   RunnerStats stats() const { return stats_; }
@@ -96,8 +96,8 @@ class Runner {
 
  private:
   enum class Purpose { inference, training };
-  const std::shared_ptr<const Plan>& plan_for(std::span<const Graph* const> graphs, Purpose purpose);
-  Minibatch start(std::span<const Graph* const> graphs, Purpose purpose, std::source_location from);
+  const std::shared_ptr<const Plan>& plan_for(std::span<const InputGraph* const> graphs, Purpose purpose);
+  Minibatch start(std::span<const InputGraph* const> graphs, Purpose purpose, std::source_location from);
   void hold_back(std::source_location from);
   std::vector<Tensor> tensors_of(const Plan& plan);
   void set_gradients(const Batch& batch, std::source_location from);

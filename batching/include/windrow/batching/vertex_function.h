@@ -99,7 +99,7 @@ class VertexFunction {
   std::size_t arity() const;
 
  private:
-  friend class Graph;
+  friend class InputGraph;
   friend class Runner;
 
   std::shared_ptr<const ir::Function> function_;

@@ -56,7 +56,7 @@ class TreeTrainer {
   class Trees {
    private:
     friend class TreeTrainer;
-    std::vector<Graph> graphs_;
+    std::vector<InputGraph> graphs_;
     std::vector<std::vector<std::int32_t>> labels_;  // of the vertices of each
   };
   /// Words that the trainer's own trees do not have are unknown.
@@ -71,7 +71,7 @@ class TreeTrainer {
   double flops_a_tree() const;
 
  private:
-  std::vector<const Graph*> next_minibatch(std::size_t trees);
+  std::vector<const InputGraph*> next_minibatch(std::size_t trees);
 
   const Device device_;
   const TreeTrainerOptions options_;
@@ -83,7 +83,7 @@ class TreeTrainer {
   Runner runner_;
   std::optional<Runner> unbatched_;  // made when first asked for
   std::mt19937_64 random_;
-  std::vector<const Graph*> order_;
+  std::vector<const InputGraph*> order_;
   std::size_t next_ = 0;  // in order_
 };
 
