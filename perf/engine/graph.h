@@ -18,9 +18,13 @@ class Replayed {
  public:
   explicit Replayed(const Pattern& pattern) : pattern_(pattern), work_(pattern.tasks.size()) {}
 
-  /// make(length) gives a std::unique_ptr<Graph>.
+  /// make(length) gives a std::unique_ptr<Graph>; finish() waits for those that run() has only begun.
   template <class Make>
   Times run(const Job& job, Make make) {
+    return run(job, make, [] {});
+  }
+  template <class Make, class Finish>
+  Times run(const Job& job, Make make, Finish finish) {
     using Clock = std::chrono::steady_clock;
     for (std::size_t i = 0; i < work_.size(); ++i) work_[i] = job.work(pattern_.tasks[i]);
     const std::int64_t whole = longest(), times = job.ops / whole, rest = job.ops % whole;
@@ -29,6 +33,7 @@ class Replayed {
     const auto begin = Clock::now();
     if (again != nullptr) again->run(times);
     if (last != nullptr) last->run(1);
+    finish();
     return {.push = NAN, .total = std::chrono::duration<double>(Clock::now() - begin).count()};
   }
 

@@ -1,7 +1,8 @@
-// Windrow's own engine, policy pool.
+// Windrow's own engine, policy pool. Replayed patterns are captured as graphs.
 #include <atomic>
 #include <thread>
 
+#include "graph.h"
 #include "systems.h"
 #include "windrow/engine/engine.h"
 
@@ -23,9 +24,19 @@ class Gate {
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
+/// As Replayed wants it: run() launches, and does not wait.
+struct Captured {
+  Graph graph;
+
+  void run(std::int64_t times) {
+    for (; times > 0; --times) graph.launch();
+  }
+};
+
 class WindrowSystem : public System {
  public:
-  WindrowSystem(const Pattern& pattern, const SystemOptions& options) : engine_(engine_options(options)) {
+  WindrowSystem(const Pattern& pattern, const SystemOptions& options)
+      : engine_(engine_options(options)), replayed_(pattern) {
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
     for (const Task& task : pattern.tasks) {
@@ -47,12 +58,12 @@ class WindrowSystem : public System {
       return time_pushes(
           job, [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); }, finish);
     }
-    std::vector<DeclaredOp> declared;
-    for (std::size_t i = 0; i < accesses_.size(); ++i) {
-      declared.push_back(engine_.declare(job.work(job.pattern.tasks[i]), accesses_[i]));
-    }
-    return time_pushes(
-        job, [&](std::size_t number, const Task&) { engine_.push(declared[number]); }, finish);
+    return replayed_.run(
+        job, [&](std::int64_t length) { return capture(length); },
+        [&] {
+          if (job.held) job.held();
+          finish();
+        });
   }
 
  private:
@@ -60,6 +71,16 @@ class WindrowSystem : public System {
     EngineOptions result{.policy = Policy::pool, .workers = options.workers};
     if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
     return result;
+  }
+
+  std::unique_ptr<Captured> capture(std::int64_t length) {
+    const auto push_all = [&] {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::size_t number = static_cast<std::size_t>(i) % accesses_.size();
+        engine_.push([one = replayed_.work() + number] { (*one)(); }, accesses_[number]);
+      }
+    };
+    return std::make_unique<Captured>(Captured{engine_.capture(push_all)});
   }
 
   /// All that is pushed later comes after this op, which ends once the gate is open and the thread that pushed had the
@@ -77,6 +98,7 @@ class WindrowSystem : public System {
   Engine engine_;
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
+  Replayed<Captured> replayed_;                // its graphs go before the engine
 };
 
 }  // namespace
