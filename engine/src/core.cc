@@ -101,27 +101,6 @@ void Core::free(VarState& var) {
   free_vars_.push_back(&var);
 }
 
-LaneState& Core::lane(LaneId id) {
-  if (id == host_lane) return *host_;
-  if (id.engine != number) throw MisuseError("PushOptions.lane names a lane of another engine");
-  return lane_at(id.index);
-}
-
-LaneState& Core::lane_at(std::size_t index) {
-  MutexLock lock(table_mutex_);
-  return lanes_[index];
-}
-
-std::size_t Core::lanes() {
-  MutexLock lock(table_mutex_);
-  return lanes_.size();
-}
-
-LaneId Core::keep(LaneState& lane) {
-  lane.core = this;
-  return lane.id;
-}
-
 const OpInfo& Core::info(Port& port, const PushOptions& how) {
   return sites_.find(port, how, [&] {
     OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
@@ -188,12 +167,6 @@ inline void Core::submit(Port& port, const OpInfo& about, int priority, std::siz
 void Core::check_life(Life life, const OpInfo& about) const {
   if (life == Life::draining && frame_of_mine() != nullptr) return;
   throw MisuseError("push of " + site(about) + " after shutdown of its engine");
-}
-
-void Core::start(LaneState& lane) {
-  policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
-  if (watchdog_) watchdog_->start();
-  lane.started.store(true, std::memory_order_release);
 }
 
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
@@ -319,30 +292,6 @@ void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
 
 MisuseError Core::without_function(const PushOptions& how) {
   return MisuseError(site(info(ports_.mine(), how)) + " was given no function");
-}
-
-LaneId Core::add_lane(HostLane lane) {
-  if (lane.threads < 1) {
-    throw MisuseError("lane '" + lane.name + "' has threads = " + std::to_string(lane.threads) +
-                      "; expected 1 or more");
-  }
-  MutexLock lock(table_mutex_);
-  const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  return keep(lanes_.emplace_back(id, std::move(lane)));
-}
-
-LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
-  if (!lane) throw MisuseError("add_lane was given a null Lane");
-  HostLane about{std::string(lane->name()), lane->device(), 1};
-  MutexLock lock(table_mutex_);
-  for (const LaneState& known : lanes_) {
-    if (known.ordered == lane) throw MisuseError("lane '" + about.name + "' was added to this engine before");
-  }
-  const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  keep(lanes_.emplace_back(id, std::move(about), std::move(lane)));
-  has_ordered_ = true;
-  detours_ |= by_ordered_lanes;
-  return id;
 }
 
 void Core::shutdown() {

@@ -64,4 +64,16 @@ class Core::Push {
   Core* const core_;
 };
 
+/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
+class Core::Visit {
+ public:
+  explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
+  ~Visit() { --core_.visitors_; }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  Core& core_;
+};
+
 }  // namespace windrow

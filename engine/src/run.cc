@@ -2,19 +2,9 @@
 #include <new>
 
 #include "core.h"
+#include "entry.h"
 
 namespace windrow {
-
-class Core::Visit {
- public:
-  explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
-  ~Visit() { --core_.visitors_; }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
-
- private:
-  Core& core_;
-};
 
 void Core::release_all(ReadyList& ready) noexcept {
   while (OpRecord* op = ready.pop()) release(*op, ready);
@@ -209,23 +199,6 @@ void Core::end_check(OpRecord& op, std::exception_ptr& error) {
   if (!error) error = std::move(offence);
 }
 
-void Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
-  const auto [slots, begun] = begin;
-  AsyncBody& body = op.async();
-  body.poison = std::move(poison);
-  body.begun = begun;
-  if (access_check_) begin_check(op);
-  {
-    const Running frame(*this, op, slots);
-    body.error = invoke(op, body.poison);
-    if (access_check_) end_check(op, body.error);
-    if (begun != 0) record_call(op, begun);
-    op.set_stage(OpRecord::Stage::has_returned);
-    if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
-  }
-  finish_async(op, slots);
-}
-
 std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   try {
     if (op.info().lane->ordered) issue_waits(op);
@@ -265,36 +238,6 @@ void Core::issue_waits(OpRecord& op) {
   for_each_mark(op, [&](const Mark& mark, Dep::Access&) {
     if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point);
   });
-}
-
-void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
-  const Visit visit(*this);
-  AsyncBody& body = op.async();
-  body.outcome = std::move(outcome);
-  if (!count_down(body)) return;  // its function still runs
-  if (ports_.mine_if_any() != nullptr) return finish_async(op, nullptr);
-  body.left_to_engine = true;
-  policy_->add(op);
-}
-
-bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
-
-void Core::finish_async(OpRecord& op, Slots* slots) {
-  AsyncBody& body = op.async();
-  Ending ending{.outcome = Outcome::ran,
-                .poison = std::move(body.poison),
-                .begun = body.begun,
-                .kind = TraceRecord::Kind::async_op};
-  // An exception of the function itself tells more than the dropped token it leaves behind.
-  ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
-  if (ending.error) ending.outcome = Outcome::failed;
-  {
-    const Running frame(*this, op, slots);
-    op.end_body();
-  }
-  if (op.info().lane->ordered) ending.mark = leave_point(op);
-  if (access_check_) access_check_->let_go(op);
-  finish(op, ending);
 }
 
 Mark Core::leave_point(OpRecord& op) { return {op.info().lane->record(), op.id(), &op.info()}; }
@@ -394,28 +337,6 @@ void OpContext::throw_if_poisoned() const {
   if (!failure_) return;
   FailureLog::mark_reported({&failure_, 1});
   throw OpError({failure_});
-}
-
-OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {
-  if (this != &other) {
-    drop();
-    core_ = std::exchange(other.core_, nullptr);
-    op_ = std::exchange(other.op_, nullptr);
-  }
-  return *this;
-}
-
-OnComplete::~OnComplete() { drop(); }
-
-void OnComplete::operator()(std::exception_ptr error) {
-  if (op_ == nullptr) throw MisuseError("OnComplete was called before, or moved from; call each token once");
-  std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
-}
-
-FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
-
-void OnComplete::drop() noexcept {
-  if (op_ != nullptr) (*this)(core_->dropped());
 }
 
 }  // namespace windrow
