@@ -18,6 +18,11 @@ namespace windrow {
 struct GraphState {
   GraphState(Core& engine, std::string_view called) : core(engine), name(called) {}
 
+  std::shared_ptr<Plan> plan_now() WINDROW_EXCLUDES(mutex) {
+    MutexLock lock(mutex);
+    return plan;
+  }
+
   Core& core;
   const std::string_view name;  ///< lives as long as the process
 

@@ -37,11 +37,7 @@ class ReadyList {
     *end_ = &op;
     end_ = &op.next_ready;
   }
-  bool next_is_plain_node() const {
-    if (first_ == nullptr) return false;
-    auto& op = *static_cast<OpRecord*>(first_);
-    return op.body() == OpRecord::Body::node && op.node().node->function != nullptr;
-  }
+  bool empty() const { return first_ == nullptr; }
   OpRecord* pop() {
     Dep::Op* op = first_;
     if (op == nullptr) return nullptr;
@@ -212,12 +208,16 @@ class Core {
   void begin_roots(Launch& launch);
   /// Takes the op of a launch out of that; its successors that are ready go to `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
+  /// One less that the node waits for; returns it when it is ready.
+  static OpRecord* grant(Launch& launch, PlanNode::Successor successor);
   static void grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready);
   void end_part(Launch& launch);
   void run_nodes(OpRecord& first, Slots* slots);
-  std::exception_ptr call_node(OpRecord& op, Slots* slots);
-  /// Returns an op to go on with on this thread, if any.
-  OpRecord* finish_node(OpRecord& op, Slots* slots, bool may_go_on);
+  /// Returns what the function throws, while the frame stands.
+  static std::exception_ptr call_node(const Running& frame, OpFunction& function);
+  /// The op, which nothing kept from running, leaves its launch. Returns one that is ready and could be run at once by
+  /// this thread, if there is one; others go to `ready`.
+  OpRecord* finish_node(OpRecord& op, ReadyList& ready);
   void append_nodes(std::vector<PendingOp>& ops);
 
   // back: what is granted goes on and what has run is finished, with or without memory

@@ -58,13 +58,9 @@ void print_ops(const Plan& plan, const std::vector<int>& var_of_gate, std::ostri
 }  // namespace
 
 std::string Graph::dot() const {
-  std::shared_ptr<const Plan> plan;
-  {
-    MutexLock lock(state().mutex);
-    plan = state_->plan;
-  }
+  const std::shared_ptr<const Plan> plan = state().plan_now();
   std::ostringstream out;
-  out << "digraph " << in_quotes(state_->name) << " {\n  node [shape=box];\n";
+  out << "digraph " << in_quotes(state().name) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";
   return out.str();

@@ -70,11 +70,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
-  std::shared_ptr<Plan> plan;
-  {
-    MutexLock lock(graph.mutex);
-    plan = graph.plan;
-  }
+  std::shared_ptr<Plan> plan = graph.plan_now();
   if (plan->size() == 0) return;
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*lane);
@@ -174,12 +170,16 @@ void Core::begin_roots(Launch& launch) {
   end_part(launch);
 }
 
-void Core::grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready) {
+inline OpRecord* Core::grant(Launch& launch, PlanNode::Successor successor) {
   OpRecord& op = launch.record(successor.node);
   // acq_rel: what every predecessor wrote is visible to whoever runs the op.
-  if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return nullptr;
   op.set_id(launch.first_id + successor.node);
-  ready.push(op);
+  return &op;
+}
+
+inline void Core::grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready) {
+  if (OpRecord* const op = grant(launch, successor)) ready.push(*op);
 }
 
 void Core::open_gate(OpRecord& gate, ReadyList& ready) {
@@ -230,6 +230,8 @@ void Core::end_part(Launch& launch) {
 // ---- run ----
 
 void Core::run_nodes(OpRecord& first, Slots* slots) {
+  const bool on_pool = options.policy == Policy::pool && slots != nullptr;
+  Port& port = ports_.mine();
   OpRecord* op = &first;
   for (unsigned runs = 1; op != nullptr; ++runs) {
     const PlanNode& node = *op->node().node;
@@ -239,40 +241,53 @@ void Core::run_nodes(OpRecord& first, Slots* slots) {
     if (node.function == nullptr || (detours & ~unsigned{by_trace}) != 0 || failures_.any_poison()) {
       return run_with_care(*op, begin);
     }
-    if (std::exception_ptr error = call_node(*op, slots)) {
+    if (std::exception_ptr error = call_node({*this, *op, slots}, *node.function)) {
       return finish(*op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun});
     }
     if (begin.begun != 0) record_plain(*op, begin);
-    op = finish_node(*op, slots, runs < most_runs_in_a_row);
+    ReadyList ready;
+    op = finish_node(*op, ready);
+    if (op != nullptr && (!on_pool || runs == most_runs_in_a_row || policy_->has_urgent())) [[unlikely]] {
+      ready.push(*std::exchange(op, nullptr));
+    }
+    if (!ready.empty()) release_all(ready);
+    Port::add(port.left, 1);
+    if (!on_pool) tell_if_idle();
   }
 }
 
-std::exception_ptr Core::call_node(OpRecord& op, Slots* slots) {
-  const Running frame(*this, op, slots);
+inline std::exception_ptr Core::call_node(const Running&, OpFunction& function) {
   try {
     OpContext context;
-    (*op.node().node->function)(context);
+    function(context);
   } catch (...) {
     return std::current_exception();
   }
   return nullptr;
 }
 
-OpRecord* Core::finish_node(OpRecord& op, Slots* slots, bool may_go_on) {
-  const PlanNode& node = *op.node().node;
-  for (std::uint32_t i = 0; i < node.written_count; ++i) {
-    std::atomic<std::uint64_t>& version = node.written[i]->version;
+inline OpRecord* Core::finish_node(OpRecord& op, ReadyList& ready) {
+  const auto [launch, node] = op.node();
+  for (std::uint32_t i = 0; i < node->written_count; ++i) {
+    std::atomic<std::uint64_t>& version = node->written[i]->version;
     version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  ReadyList ready;
-  leave_node(op, ready);
+  if (node->gate_count > 0 || node->successor_count == 0) {
+    leave_node(op, ready);
+    return nullptr;
+  }
+  op.end_node(node->awaits);
   OpRecord* next = nullptr;
-  const bool on_pool = options.policy == Policy::pool && slots != nullptr;
-  if (on_pool && may_go_on && ready.next_is_plain_node() && !has_ordered_ && !policy_->has_urgent()) next = ready.pop();
-  release_all(ready);
-  Port& port = ports_.mine();
-  Port::add(port.left, 1);
-  if (!on_pool) tell_if_idle();
+  // After the last of these the launch may be gone.
+  for (const PlanNode::Successor successor : std::span(node->successors, node->successor_count)) {
+    OpRecord* const granted = grant(*launch, successor);
+    if (granted == nullptr) continue;
+    if (next == nullptr && granted->node().node->function != nullptr && !has_ordered_) {
+      next = granted;
+    } else {
+      ready.push(*granted);
+    }
+  }
   return next;
 }
 
@@ -314,9 +329,6 @@ void Graph::launch(std::source_location from) const { state().core.launch(state(
 
 void Graph::append(const std::function<void()>& body) const { state().core.append(state(), body); }
 
-std::size_t Graph::size() const {
-  MutexLock lock(state().mutex);
-  return state_->plan->size();
-}
+std::size_t Graph::size() const { return state().plan_now()->size(); }
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 // The small interface behind which ops are given to threads.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "lanes.h"
@@ -28,13 +29,17 @@ class RunningPolicy {
   virtual bool on_worker() const { return false; }
 
   /// Whether ops of positive priority are ready, which a thread that would go on by itself has to let go first.
-  virtual bool has_urgent() const { return false; }
+  bool has_urgent() const { return urgent_count_.load(std::memory_order_relaxed) > 0; }
 
   virtual int spares() const = 0;
   /// About how many ops are ready and not yet taken up.
   virtual std::uint64_t ready() const = 0;
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }
+
+ protected:
+  /// Ready ops of positive priority, for a policy on whose threads others go on by themselves.
+  std::atomic<int> urgent_count_{0};
 };
 
 /// What a policy needs of its engine.

@@ -30,7 +30,6 @@ class WorkerPool final : public RunningPolicy, public Slots {
   int spares() const override;
   std::uint64_t ready() const override;
   bool on_worker() const override { return current_.pool == this; }
-  bool has_urgent() const override { return urgent_count_.load(std::memory_order_relaxed) > 0; }
 
   void block() override;
   void unblock(Patience patience) override;
@@ -90,7 +89,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   alignas(64) std::atomic<int> searching_{0};  ///< of those awake
   std::atomic<int> awake_{0};                  ///< threads that run ops, which do not wait inside, or search
   std::atomic<bool> stopping_{false};
-  std::atomic<int> urgent_count_{0}, background_count_{0};
+  std::atomic<int> background_count_{0};
 
   alignas(64) Mutex priority_mutex_;
   PriorityQueue urgent_ WINDROW_GUARDED_BY(priority_mutex_);      // of positive priority, and what rings cannot hold
