@@ -72,7 +72,8 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
 template <class... Args>
 Function<void(Args...)> Core::adorn(Function<void(Args...)>&& function, const PushOptions& how) {
   std::stop_token stop = how.run_always ? std::stop_token() : how.stop.token();
-  return Adorned<Args...>{take_bytes(how.bytes), std::move(stop), std::move(function)};
+  const bool captured = ports_.mine().busy == Port::Busy::capturing;
+  return Adorned<Args...>{take_bytes(captured ? 0 : how.bytes), std::move(stop), std::move(function)};
 }
 
 template OpFunction Core::adorn(OpFunction&&, const PushOptions&);

@@ -94,6 +94,8 @@ class Core {
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
   /// The only handle of the variable that is of use from now on.
   Var take_over(const Var& var);
+  /// Retires the variable that was a graph's own.
+  void retire_own(const Var& var) noexcept;
   /// What retires the variable at its own end, if the engine still is there.
   std::shared_ptr<const void> retire_at_end_of_life(const Var& var);
 

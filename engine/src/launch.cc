@@ -15,12 +15,7 @@ constexpr unsigned most_runs_in_a_row = 64;
 
 struct OwnVariable {
   ~OwnVariable() {
-    if (!*alive) return;
-    try {
-      core->retire(var, nullptr, {.name = "retire"});
-    } catch (const std::exception&) {
-      // For want of memory: the variable stays until the engine ends.
-    }
+    if (*alive) core->retire_own(var);
   }
 
   std::shared_ptr<std::atomic<bool>> alive;
@@ -62,6 +57,17 @@ Var Core::take_over(const Var& var) {
 
 std::shared_ptr<const void> Core::retire_at_end_of_life(const Var& var) {
   return std::make_shared<OwnVariable>(alive_, this, var);
+}
+
+void Core::retire_own(const Var& var) noexcept {
+  Port& port = ports_.mine();
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  try {
+    retire(var, nullptr, {.name = "retire"});
+  } catch (const std::exception&) {
+    // For want of memory: the variable stays until the engine ends.
+  }
+  port.busy = before;
 }
 
 // ---- launch ----

@@ -117,7 +117,7 @@ struct PushOptions {
   /// already goes on, and may look at the token itself. Ignored for ops marked run_always, retires and heals.
   StopView stop;
   /// How many bytes the op's captures and results hold on to, until it has finished: see
-  /// EngineOptions::max_pending_bytes. Ignored for retires and heals.
+  /// EngineOptions::max_pending_bytes. Ignored for retires, heals and captured ops.
   std::uint64_t bytes = 0;
   std::source_location pushed_at = std::source_location::current();
 };

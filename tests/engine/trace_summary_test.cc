@@ -1,0 +1,174 @@
+// Summaries of traces, and traces that the environment asks for.
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "read_trace.h"
+#include "sim_device.h"
+#include "windrow/engine/trace.h"
+
+namespace windrow::testing {
+namespace {
+
+class SummaryOfEveryPolicy : public EveryPolicy {};
+WINDROW_EVERY_POLICY(SummaryOfEveryPolicy);
+
+/// The length of the longest chain of arrows, by trying all.
+std::int64_t longest_chain(const ReadTrace& trace, const std::string& to) {
+  std::int64_t before = 0;
+  for (const auto& [from, target] : trace.arrows) {
+    if (target == to) before = std::max(before, longest_chain(trace, from));
+  }
+  return before + trace.op(to).end - trace.op(to).begin;
+}
+
+void spin(int rounds) {
+  for (std::atomic<int> i = 0; i < rounds; ++i) {
+  }
+}
+
+TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
+  const unsigned seed = 7;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Engine engine(options());
+  std::vector<Var> vars;
+  for (int v = 0; v < 4; ++v) vars.push_back(engine.new_var());
+  engine.trace().start();
+  for (int i = 0; i < 24; ++i) {
+    engine.push([rounds = static_cast<int>(random() % 3000)] { spin(rounds); },
+                {read(vars[random() % 4]), mutate(vars[random() % 4])}, {.name = "op" + std::to_string(i)});
+  }
+  engine.wait_all();
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  const TraceSummary summary = engine.trace().summary();
+
+  std::int64_t longest = 0, first = trace.ops[0].begin, last = 0, total = 0;
+  for (const auto& op : trace.ops) {
+    longest = std::max(longest, longest_chain(trace, op.name));
+    first = std::min(first, op.begin);
+    last = std::max(last, op.end);
+    total += op.end - op.begin;
+  }
+  EXPECT_EQ(summary.critical_path.count(), longest);
+  EXPECT_EQ(summary.length.count(), last - first);
+  EXPECT_EQ(summary.ops.size(), 24u);
+  std::int64_t on_path = 0, busy = 0;
+  for (const auto& row : summary.critical_ops) on_path += row.total.count();
+  for (const auto& track : summary.tracks) busy += track.busy.count();
+  EXPECT_EQ(on_path, longest);
+  EXPECT_EQ(busy, total);
+  for (const auto& row : summary.ops) {
+    EXPECT_EQ(row.total.count(), trace.op(row.name).end - trace.op(row.name).begin);
+  }
+}
+
+TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
+  Engine engine({.policy = Policy::serial});
+  const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
+  engine.trace().start();
+  engine.push([] { spin(1000); }, {mutate(a)}, {.name = "top"});
+  engine.push([] { spin(100'000); }, {read(a), mutate(b)}, {.name = "long"});
+  engine.push([] { spin(10); }, {read(a), mutate(c)}, {.name = "short"});
+  engine.push([] { spin(1000); }, {read(b), read(c)}, {.name = "bottom"});
+  engine.push([] { spin(2000); }, {}, {.name = "alone"});
+  const TraceSummary summary = engine.trace().summary();
+  std::set<std::string> names;
+  for (const auto& row : summary.critical_ops) names.insert(row.name);
+  EXPECT_EQ(names, (std::set<std::string>{"top", "long", "bottom"}));
+  EXPECT_EQ(summary.critical_ops.front().name, "long");
+}
+
+/// The shortest time than which so many in a hundred are no longer.
+std::int64_t shortest_that_covers(const std::vector<std::int64_t>& times, int percent) {
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t time : times) {
+    const auto covered = std::count_if(times.begin(), times.end(), [&](std::int64_t t) { return t <= time; });
+    if (100 * covered >= percent * static_cast<std::int64_t>(times.size())) shortest = std::min(shortest, time);
+  }
+  return shortest;
+}
+
+TEST(TraceSummary, RowsHoldTheTimesOfAllOpsOfAName) {
+  Engine engine({.policy = Policy::serial});
+  engine.trace().start();
+  for (int i = 0; i < 150; ++i)
+    engine.push([i] { spin(10 * i); }, {}, {.name = i % 3 == 0 ? OpName("rare") : OpName("often")});
+  engine.trace().stop();
+  std::map<std::string, std::vector<std::int64_t>> times;
+  for (const auto& op : read_trace(engine).ops) times[op.name].push_back(op.end - op.begin);
+  const TraceSummary summary = engine.trace().summary();
+  ASSERT_EQ(summary.ops.size(), 2u);
+  EXPECT_GE(summary.ops[0].total, summary.ops[1].total);
+  for (const auto& row : summary.ops) {
+    std::vector<std::int64_t>& of_name = times.at(row.name);
+    std::sort(of_name.begin(), of_name.end());
+    std::int64_t total = 0;
+    for (const std::int64_t time : of_name) total += time;
+    const auto count = static_cast<std::int64_t>(of_name.size());
+    EXPECT_EQ(row.count, of_name.size());
+    EXPECT_EQ(row.total.count(), total);
+    EXPECT_EQ(row.mean.count(), total / count);
+    EXPECT_EQ(row.p50.count(), shortest_that_covers(of_name, 50));
+    EXPECT_EQ(row.p99.count(), shortest_that_covers(of_name, 99));
+  }
+}
+
+TEST(TraceSummary, PrintsATableWhoseColumnsAreAligned) {
+  TraceSummary summary{.length = 2ms, .failed = 1};
+  summary.ops = {{"b", 2, 3ms, 1500us, 1ms, 2ms}, {"l\xc3\xb6ngst", 1, 10us, 10us, 10us, 10us}};
+  summary.tracks = {{"worker 1", 3, 1ms, 0.5}};
+  summary.critical_path = 3ms;
+  summary.critical_ops = {summary.ops[0]};
+  std::ostringstream out;
+  out << summary;
+  EXPECT_EQ(out.str(),
+            "3 ops in 2.00 ms, 1 failed, 0 skipped\n"
+            "op                      count     total      mean       p50       p99\n"
+            "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n"
+            "  l\xc3\xb6ngst                    1  10.00 us  10.00 us  10.00 us  10.00 us\n"
+            "thread                    ops      busy     share\n"
+            "  worker 1                  3   1.00 ms    50.0 %\n"
+            "critical path, 3.00 ms  count     total      mean       p50       p99\n"
+            "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n");
+}
+
+TEST(TraceSummary, OfNothingIsEmpty) {
+  Engine engine({.policy = Policy::serial});
+  EXPECT_TRUE(engine.trace().summary().ops.empty());
+  EXPECT_FALSE(to_string(engine.trace().summary()).empty());
+}
+
+/// WINDROW_TRACE, while it lives.
+class TraceInEnvironment {
+ public:
+  explicit TraceInEnvironment(const std::string& path) { setenv("WINDROW_TRACE", path.c_str(), 1); }
+  ~TraceInEnvironment() { unsetenv("WINDROW_TRACE"); }
+};
+
+TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
+  const Folder folder;
+  {
+    const TraceInEnvironment environment(folder.file("run.json"));
+    Engine first({.policy = Policy::serial});
+    Engine second({.policy = Policy::pool, .workers = 1});
+    first.push([] {}, {}, {.name = "of the first"});
+    second.push([] {}, {}, {.name = "of the second"});
+  }
+  EXPECT_EQ(folder.files(), (std::set<std::string>{"run.json", "run.2.json"}));
+  EXPECT_EQ(read_trace_file(folder.file("run.json")).ops.at(0).name, "of the first");
+  EXPECT_EQ(read_trace_file(folder.file("run.2.json")).ops.at(0).name, "of the second");
+}
+
+TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
+  const TraceInEnvironment environment("/no/such/folder/run.json");
+  Engine engine({.policy = Policy::serial});
+  engine.push([] {}, {});
+}
+
+}  // namespace
+}  // namespace windrow::testing
