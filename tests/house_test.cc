@@ -109,6 +109,45 @@ TEST(House, ARoomReachesNoOthersPrivateFiles) {
   }
 }
 
+/// The types that headers of a room define in namespaces, each with its namespace.
+std::set<std::string> types_of(const std::string& room) {
+  const std::regex opens(R"(namespace (\S*) ?\{)"), closes(R"(\}  // namespace.*)");
+  const std::regex defines(
+      R"((?:class|struct|enum class) (?:alignas\(\d+\) |WINDROW_\w+(?:\(.*?\))? )?(\w+)\b[^;<]*\{.*)");
+  std::set<std::string> types;
+  for (const fs::path& file : sources_of(room)) {
+    if (file.extension() != ".h") continue;
+    std::istringstream text(read_file(file));
+    std::vector<std::string> spaces;
+    std::smatch match;
+    for (std::string line; std::getline(text, line);) {
+      if (std::regex_match(line, match, opens)) {
+        spaces.push_back(match[1]);
+      } else if (std::regex_match(line, closes)) {
+        spaces.pop_back();
+      } else if (std::regex_match(line, match, defines)) {
+        std::string name;
+        for (const std::string& space : spaces) name += space + "::";
+        types.insert(name + std::string(match[1]));
+      }
+    }
+  }
+  return types;
+}
+
+/// Two types of one name in two libraries are one to the linker.
+TEST(House, NoTwoRoomsDefineATypeOfOneName) {
+  std::map<std::string, std::string> room_of;
+  for (const auto& [room, below] : allowed_rooms) {
+    if (!fs::exists(root / room)) continue;
+    for (const std::string& type : types_of(room)) {
+      const auto [known, fresh] = room_of.emplace(type, room);
+      EXPECT_TRUE(fresh) << type << " is defined in " << known->second << " and in " << room;
+    }
+  }
+  EXPECT_TRUE(room_of.contains("windrow::Engine"));
+}
+
 TEST(House, FilesHoldOneIdea) {
   for (const auto& [room, below] : allowed_rooms) {
     if (!fs::exists(root / room)) continue;

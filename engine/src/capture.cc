@@ -67,13 +67,13 @@ void Capture::take_over_variables() {
 
 void Capture::finish(GraphState& graph) {
   take_over_variables();
-  std::shared_ptr<Plan> before;  // goes without the lock: captures are user code
+  std::shared_ptr<GraphPlan> before;  // goes without the lock: captures are user code
   MutexLock lock(graph.mutex);
   CapturedOps all = graph.plan ? graph.plan->ops() : CapturedOps();
   all.insert(all.end(), ops_.begin(), ops_.end());
   std::vector<std::shared_ptr<const void>> owned = graph.owned;
   owned.insert(owned.end(), owned_.begin(), owned_.end());
-  auto plan = std::make_shared<Plan>(std::move(all), owned);
+  auto plan = std::make_shared<GraphPlan>(std::move(all), owned);
   graph.owned.swap(owned);
   before = std::exchange(graph.plan, std::move(plan));
   lock.unlock();

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "plan.h"
+#include "graph_plan.h"
 #include "ports.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/mutex.h"
@@ -18,7 +18,7 @@ namespace windrow {
 struct GraphState {
   GraphState(Core& engine, std::string_view called) : core(engine), name(called) {}
 
-  std::shared_ptr<Plan> plan_now() WINDROW_EXCLUDES(mutex) {
+  std::shared_ptr<GraphPlan> plan_now() WINDROW_EXCLUDES(mutex) {
     MutexLock lock(mutex);
     return plan;
   }
@@ -28,7 +28,7 @@ struct GraphState {
 
   Mutex mutex;
   /// Null before the first capture has ended. Replaced by each append; launches under way keep theirs.
-  std::shared_ptr<Plan> plan WINDROW_GUARDED_BY(mutex);
+  std::shared_ptr<GraphPlan> plan WINDROW_GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const void>> owned WINDROW_GUARDED_BY(mutex);
 };
 

@@ -86,7 +86,7 @@ class Core {
   const RunningPolicy& policy() const { return *policy_; }
   Running* frame_of_mine() const;
 
-  // ---- graphs (launch.cc) ----
+  // ---- graphs (graph_launch.cc) ----
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
@@ -198,22 +198,22 @@ class Core {
   static void reach(Point point) noexcept;
 
   // graphs
-  void enter(Launch& launch, const OpInfo& about, Port& port);
-  void join_gates(Launch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
+  void enter(GraphLaunch& launch, const OpInfo& about, Port& port);
+  void join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
   /// The launch's ops count as pushed from here on.
-  void number_nodes(Launch& launch, Port& port);
-  void unlist(Launch& launch);
+  void number_nodes(GraphLaunch& launch, Port& port);
+  void unlist(GraphLaunch& launch);
   /// Its place at a variable is granted.
   void open_gate(OpRecord& gate, ReadyList& ready);
   /// One less that the gate waits for before it leaves.
-  void leave_gate(Launch& launch, std::uint32_t index, ReadyList& ready);
-  void begin_roots(Launch& launch);
+  void leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready);
+  void begin_roots(GraphLaunch& launch);
   /// Takes the op of a launch out of that; its successors that are ready go to `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
   /// One less that the node waits for; returns it when it is ready.
-  static OpRecord* grant(Launch& launch, PlanNode::Successor successor);
-  static void grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready);
-  void end_part(Launch& launch);
+  static OpRecord* grant(GraphLaunch& launch, PlanNode::Successor successor);
+  static void grant(GraphLaunch& launch, PlanNode::Successor successor, ReadyList& ready);
+  void end_part(GraphLaunch& launch);
   void run_nodes(OpRecord& first, Slots* slots);
   /// Returns what the function throws, while the frame stands.
   static std::exception_ptr call_node(const Running& frame, OpFunction& function);
@@ -314,7 +314,7 @@ class Core {
   std::atomic<int> idle_waiters_{0};
 
   Mutex launches_mutex_;
-  Launch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;  // under way
+  GraphLaunch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;  // under way
   const std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it

@@ -26,7 +26,7 @@ std::string label(const CapturedOp& op) {
 }
 
 /// The variables, by the number of each gate; they are told apart so, since names may be the same.
-std::vector<int> print_variables(const Plan& plan, std::ostringstream& out) {
+std::vector<int> print_variables(const GraphPlan& plan, std::ostringstream& out) {
   std::vector<int> var_of_gate;
   const Dep::Var* last = nullptr;
   int var = -1;
@@ -42,7 +42,7 @@ std::vector<int> print_variables(const Plan& plan, std::ostringstream& out) {
   return var_of_gate;
 }
 
-void print_ops(const Plan& plan, const std::vector<int>& var_of_gate, std::ostringstream& out) {
+void print_ops(const GraphPlan& plan, const std::vector<int>& var_of_gate, std::ostringstream& out) {
   for (const PlanNode& node : plan.nodes()) {
     out << "  op" << node.number << " [label=" << label(*node.op) << "];\n";
     for (const PlanNode::Successor next : plan.successors_of(node)) {
@@ -58,7 +58,7 @@ void print_ops(const Plan& plan, const std::vector<int>& var_of_gate, std::ostri
 }  // namespace
 
 std::string Graph::dot() const {
-  const std::shared_ptr<const Plan> plan = state().plan_now();
+  const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
   out << "digraph " << in_quotes(state().name) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);

@@ -3,7 +3,7 @@
 #include <new>
 #include <type_traits>
 
-#include "launch.h"
+#include "graph_launch.h"
 
 namespace windrow {
 
@@ -19,7 +19,7 @@ std::string site(const OpInfo& info) {
          std::to_string(info.pushed_at.line()) + ")";
 }
 
-Place place_of(OpRecord& op, std::size_t access) {
+VarPlace place_of(OpRecord& op, std::size_t access) {
   if (op.body() == OpRecord::Body::node) {
     const NodePlace& node = op.node();
     return node.launch->place(*node.node, access);

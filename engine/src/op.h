@@ -20,7 +20,7 @@
 namespace windrow {
 
 class LaneState;
-class Launch;
+class GraphLaunch;
 class OpRecord;
 struct PlanNode;
 
@@ -86,13 +86,13 @@ struct AsyncBody {
 
 /// Which op of which launch a record is.
 struct NodePlace {
-  Launch* launch;
+  GraphLaunch* launch;
   const PlanNode* node;
 };
 
 /// Which place of a launch at a variable a record is.
 struct GatePlace {
-  Launch* launch;
+  GraphLaunch* launch;
   std::uint32_t gate;
 };
 
@@ -256,7 +256,7 @@ struct alignas(64) VarState : Dep::Var {
 ///
 /// Tickets number the places in the order of the pushes, modulo 2^32. Ops of one launch share the ticket of the gate
 /// through which they meet the variable: they are told apart by their place within it, from 0 to that of the last.
-struct Place {
+struct VarPlace {
   VarState* var = nullptr;
   std::uint32_t ticket = 0;
   std::uint32_t within : 30 = 0;
@@ -264,11 +264,11 @@ struct Place {
   std::uint32_t exclusive : 1 = 0;
 
   /// Of two places at one variable. Those that are looked at together are closer than half of all tickets.
-  friend bool operator<(const Place& a, const Place& b) {
+  friend bool operator<(const VarPlace& a, const VarPlace& b) {
     return a.ticket == b.ticket ? a.within < b.within : static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
   }
   /// Whether nothing can have come between this place and that one, which was before.
-  bool follows(const Place& before) const {
+  bool follows(const VarPlace& before) const {
     if (var != before.var) return false;
     if (ticket == before.ticket) return within == before.within + 1;
     return ticket == before.ticket + 1 && within == 0 && before.last != 0;
@@ -278,6 +278,6 @@ struct Place {
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
 /// The place of the op's access with that number.
-Place place_of(OpRecord& op, std::size_t access);
+VarPlace place_of(OpRecord& op, std::size_t access);
 
 }  // namespace windrow

@@ -7,7 +7,7 @@ namespace windrow {
 PendingQueues::PendingQueues(std::vector<PendingOp> seen) : ops(std::move(seen)) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     index_.emplace(ops[i].key, i);
-    for (const Place& place : ops[i].places) queues[place.var].push_back({i, place});
+    for (const VarPlace& place : ops[i].places) queues[place.var].push_back({i, place});
   }
   for (auto& [var, queue] : queues) {
     std::sort(queue.begin(), queue.end(), [](const Queued& a, const Queued& b) { return a.place < b.place; });
@@ -20,7 +20,7 @@ std::size_t PendingQueues::find(const OpKey& key) const {
 }
 
 void PendingQueues::append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const {
-  for (const Place& place : ops[op].places) {
+  for (const VarPlace& place : ops[op].places) {
     const std::size_t old = ahead.size();
     std::size_t end = old;  // behind the last one that counts for a read
     for (const Queued& queued : queues.at(place.var)) {

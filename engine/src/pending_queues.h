@@ -14,7 +14,7 @@ class PendingQueues {
  public:
   struct Queued {
     std::size_t op;  ///< index into ops
-    Place place;
+    VarPlace place;
   };
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 

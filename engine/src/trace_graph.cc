@@ -14,7 +14,7 @@ constexpr std::uint32_t no_op = ~std::uint32_t{0};
 
 /// An op's, or a wait's, place at a variable.
 struct TracedPlace {
-  Place access;
+  VarPlace access;
   std::uint32_t op;  ///< or no_op
   bool retires;
 };
@@ -74,7 +74,7 @@ class TraceReader {
   void read_places(const TraceRecord& record, const std::byte* accesses, std::uint32_t op) {
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
       TracedPlace& place = places_.emplace_back(TracedPlace{{}, op, record.retires});
-      std::memcpy(&place.access, accesses + i * sizeof(Place), sizeof(Place));
+      std::memcpy(&place.access, accesses + i * sizeof(VarPlace), sizeof(VarPlace));
     }
   }
 

@@ -82,7 +82,7 @@ class TraceLog {
     std::memcpy(at_, &record, sizeof record);
     auto* accesses = at_ + sizeof record;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
-      const Place access = access_of(i);
+      const VarPlace access = access_of(i);
       std::memcpy(accesses + i * sizeof access, &access, sizeof access);
     }
     at_ += bytes;
@@ -100,7 +100,7 @@ class TraceLog {
   Read read(std::uint32_t session) const WINDROW_EXCLUDES(mutex_);
 
   static std::size_t bytes_of(const TraceRecord& record) {
-    return sizeof(TraceRecord) + record.accesses * sizeof(Place);
+    return sizeof(TraceRecord) + record.accesses * sizeof(VarPlace);
   }
 
  private:

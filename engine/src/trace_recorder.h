@@ -43,7 +43,7 @@ class TraceRecorder {
 
   /// Records anything. What has an OpInfo needs one with a lane. An op's accesses tell what it depends on: the tickets
   /// of one variable must have no gaps.
-  void record(Port& port, TraceRecord record, std::span<const Place> accesses = {}) {
+  void record(Port& port, TraceRecord record, std::span<const VarPlace> accesses = {}) {
     record.accesses = static_cast<std::uint32_t>(accesses.size());
     append(port, record, [&](std::size_t i) { return accesses[i]; });
   }

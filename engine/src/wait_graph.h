@@ -36,7 +36,7 @@ struct PendingOp {
   bool is_wait = false;
   OpRecord::Stage stage = OpRecord::Stage::queued;
   const OpInfo* info = nullptr;  ///< lives as long as the engine
-  std::vector<Place> places;
+  std::vector<VarPlace> places;
 };
 
 class WaitGraph {

@@ -6,13 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "plan.h"
+#include "graph_plan.h"
 
 namespace windrow {
 
 /// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
 /// so a launch costs its gates and nothing for each op.
-class Launch {
+class GraphLaunch {
  public:
   struct Gate {
     OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
@@ -21,26 +21,26 @@ class Launch {
   };
 
   /// Throws std::bad_alloc.
-  explicit Launch(const Plan& plan);
-  ~Launch();
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
+  explicit GraphLaunch(const GraphPlan& plan);
+  ~GraphLaunch();
+  GraphLaunch(const GraphLaunch&) = delete;
+  GraphLaunch& operator=(const GraphLaunch&) = delete;
 
   OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
   std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
-  const Plan& plan() const { return plan_; }
+  const GraphPlan& plan() const { return plan_; }
   /// Where the node's access with that number stands.
-  Place place(const PlanNode& node, std::size_t access) const;
+  VarPlace place(const PlanNode& node, std::size_t access) const;
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
   /// Of the op with number 0.
   OpId first_id = 0;
   /// Keeps the plan while the launch is under way.
-  std::shared_ptr<Plan> keeps;
+  std::shared_ptr<GraphPlan> keeps;
   /// Ends that are still to come, and one for the thread that launches.
   std::atomic<std::int32_t> to_come{0};
   /// Of all launches under way; guarded by the core's mutex.
-  Launch *next = nullptr, *previous = nullptr;
+  GraphLaunch *next = nullptr, *previous = nullptr;
 
  private:
   static constexpr std::size_t record_bytes = 64;
@@ -48,7 +48,7 @@ class Launch {
     void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(64)); }
   };
 
-  const Plan& plan_;
+  const GraphPlan& plan_;
   std::unique_ptr<std::byte, Free> records_;
   std::unique_ptr<Gate[]> gates_;
   std::vector<std::unique_ptr<AsyncBody>> asyncs_;  // by node; empty if there are none

@@ -1,5 +1,5 @@
 // Graphs in the core: ops are captured; launches enter, run and leave.
-#include "launch.h"
+#include "graph_launch.h"
 
 #include <algorithm>
 
@@ -76,7 +76,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
-  std::shared_ptr<Plan> plan = graph.plan_now();
+  std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (plan->size() == 0) return;
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*lane);
@@ -84,12 +84,12 @@ void Core::launch(GraphState& graph, std::source_location from) {
   const auto size = static_cast<std::int64_t>(plan->size());
   {
     const Push push(*this);
-    Launch& launch = plan->take();
+    GraphLaunch& launch = plan->take();
     launch.keeps = std::move(plan);
     try {
       enter(launch, about, port);
     } catch (...) {
-      const std::shared_ptr<Plan> kept = std::move(launch.keeps);
+      const std::shared_ptr<GraphPlan> kept = std::move(launch.keeps);
       kept->give_back(launch);
       throw;
     }
@@ -99,7 +99,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
   if (port.pushes_to_look == 0) hold_back(port);
 }
 
-void Core::enter(Launch& launch, const OpInfo& about, Port& port) {
+void Core::enter(GraphLaunch& launch, const OpInfo& about, Port& port) {
   ReadyList ready;
   {
     const Entry entry(*this, port);
@@ -110,9 +110,9 @@ void Core::enter(Launch& launch, const OpInfo& about, Port& port) {
   release_all(ready);
 }
 
-void Core::join_gates(Launch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
+void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
   Port& port = entry.port();
-  const Plan& plan = launch.plan();
+  const GraphPlan& plan = launch.plan();
   std::vector<OpRecord*> records;
   records.reserve(plan.gates().size());
   try {
@@ -145,7 +145,7 @@ void Core::join_gates(Launch& launch, const OpInfo& about, const Entry& entry, R
   refuse(about, records, entry);
 }
 
-void Core::number_nodes(Launch& launch, Port& port) {
+void Core::number_nodes(GraphLaunch& launch, Port& port) {
   const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed);
   launch.first_id = first_id(port) | (pushed + 1);
   launch.to_come.store(launch.plan().ends() + 1, std::memory_order_relaxed);
@@ -159,13 +159,13 @@ void Core::number_nodes(Launch& launch, Port& port) {
   Port::add(port.pushed, launch.plan().size());
 }
 
-void Core::unlist(Launch& launch) {
+void Core::unlist(GraphLaunch& launch) {
   MutexLock lock(launches_mutex_);
   (launch.previous != nullptr ? launch.previous->next : launches_) = launch.next;
   if (launch.next != nullptr) launch.next->previous = launch.previous;
 }
 
-void Core::begin_roots(Launch& launch) {
+void Core::begin_roots(GraphLaunch& launch) {
   ReadyList ready;
   for (const std::uint32_t root : launch.plan().roots()) {
     OpRecord& op = launch.record(root);
@@ -176,7 +176,7 @@ void Core::begin_roots(Launch& launch) {
   end_part(launch);
 }
 
-inline OpRecord* Core::grant(Launch& launch, PlanNode::Successor successor) {
+inline OpRecord* Core::grant(GraphLaunch& launch, PlanNode::Successor successor) {
   OpRecord& op = launch.record(successor.node);
   // acq_rel: what every predecessor wrote is visible to whoever runs the op.
   if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return nullptr;
@@ -184,7 +184,7 @@ inline OpRecord* Core::grant(Launch& launch, PlanNode::Successor successor) {
   return &op;
 }
 
-inline void Core::grant(Launch& launch, PlanNode::Successor successor, ReadyList& ready) {
+inline void Core::grant(GraphLaunch& launch, PlanNode::Successor successor, ReadyList& ready) {
   if (OpRecord* const op = grant(launch, successor)) ready.push(*op);
 }
 
@@ -198,8 +198,8 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
   for (const std::uint32_t node : opens) grant(*launch, {node, nodes[node].awaits == 1}, ready);
 }
 
-void Core::leave_gate(Launch& launch, std::uint32_t index, ReadyList& ready) {
-  Launch::Gate& gate = launch.gates()[index];
+void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
+  GraphLaunch::Gate& gate = launch.gates()[index];
   if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const PlanGate& plan = launch.plan().gates()[index];
   gate.departures.store(plan.departures, std::memory_order_relaxed);
@@ -222,10 +222,10 @@ void Core::leave_node(OpRecord& op, ReadyList& ready) {
   for (const PlanNode::Successor successor : successors) grant(*launch, successor, ready);
 }
 
-void Core::end_part(Launch& launch) {
+void Core::end_part(GraphLaunch& launch) {
   if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   unlist(launch);
-  std::shared_ptr<Plan> plan = std::move(launch.keeps);
+  std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
   plan->give_back(launch);
   OpRecord end(0);
   end.begin(end_of_graph_, 0, false);
@@ -312,8 +312,8 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
 
 void Core::append_nodes(std::vector<PendingOp>& ops) {
   MutexLock lock(launches_mutex_);
-  for (Launch* launch = launches_; launch != nullptr; launch = launch->next) {
-    const Plan& plan = launch->plan();
+  for (GraphLaunch* launch = launches_; launch != nullptr; launch = launch->next) {
+    const GraphPlan& plan = launch->plan();
     for (const PlanNode& node : plan.nodes()) {
       const OpId id = launch->first_id + node.number;
       const OpRecord& record = launch->record(node.number);

@@ -1,11 +1,11 @@
-#include "plan.h"
+#include "graph_plan.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
+#include "graph_launch.h"
 #include "lanes.h"
-#include "launch.h"
 
 namespace windrow {
 namespace {
@@ -38,9 +38,9 @@ class Pieces {
 }  // namespace
 
 /// Works out who waits for whom, as pushing the ops one after the other would.
-class Plan::Analysis {
+class GraphPlan::Analysis {
  public:
-  explicit Analysis(Plan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
+  explicit Analysis(GraphPlan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
     plan.nodes_.resize(plan.ops_.size());
     for (std::uint32_t i = 0; i < plan.nodes_.size(); ++i) add(i);
     make_gates();
@@ -156,39 +156,39 @@ class Plan::Analysis {
     }
   }
 
-  Plan& plan_;
+  GraphPlan& plan_;
   std::map<const Dep::Var*, Use> uses_;
   std::vector<std::vector<std::uint32_t>> successors_, gates_to_leave_;
 };
 
-Plan::Plan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned)
+GraphPlan::GraphPlan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned)
     : ops_(std::move(ops)), owned_(std::move(owned)) {
   Analysis(*this);
 }
 
-Plan::~Plan() = default;
+GraphPlan::~GraphPlan() = default;
 
-Launch& Plan::take() {
+GraphLaunch& GraphPlan::take() {
   MutexLock lock(mutex_);
   if (free_.empty()) {
     launches_.reserve(launches_.size() + 1);
     free_.reserve(launches_.size() + 1);  // so that giving back needs no memory
-    launches_.push_back(std::make_unique<Launch>(*this));
+    launches_.push_back(std::make_unique<GraphLaunch>(*this));
     free_.push_back(launches_.back().get());
   }
-  Launch& launch = *free_.back();
+  GraphLaunch& launch = *free_.back();
   free_.pop_back();
   return launch;
 }
 
-void Plan::give_back(Launch& launch) noexcept {
+void GraphPlan::give_back(GraphLaunch& launch) noexcept {
   MutexLock lock(mutex_);
   free_.push_back(&launch);
 }
 
-// ---- Launch ----
+// ---- GraphLaunch ----
 
-Launch::Launch(const Plan& plan)
+GraphLaunch::GraphLaunch(const GraphPlan& plan)
     : plan_(plan),
       records_(static_cast<std::byte*>(::operator new(plan.size() * record_bytes, std::align_val_t(64)))),
       gates_(std::make_unique<Gate[]>(plan.gates().size())) {
@@ -205,10 +205,10 @@ Launch::Launch(const Plan& plan)
   for (std::size_t i = 0; i < plan.gates().size(); ++i) gates_[i].departures = plan.gates()[i].departures;
 }
 
-Launch::~Launch() = default;
+GraphLaunch::~GraphLaunch() = default;
 
-Place Launch::place(const PlanNode& node, std::size_t access) const {
-  const Plan::Passage& passage = plan_.passage(node, access);
+VarPlace GraphLaunch::place(const PlanNode& node, std::size_t access) const {
+  const GraphPlan::Passage& passage = plan_.passage(node, access);
   const Dep::Access& of = node.op->accesses[access];
   return {.var = &var_of(of),
           .ticket = gates_[passage.gate].ticket,

@@ -15,7 +15,7 @@
 
 namespace windrow {
 
-class Launch;
+class GraphLaunch;
 
 /// An op as it was captured. Never changed after its capture, but for the function's own state.
 struct alignas(64) CapturedOp {
@@ -68,12 +68,12 @@ struct PlanGate {
   std::vector<std::uint32_t> opens;  ///< the nodes that await it
 };
 
-class Plan {
+class GraphPlan {
  public:
-  Plan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned);
-  ~Plan();
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  GraphPlan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned);
+  ~GraphPlan();
+  GraphPlan(const GraphPlan&) = delete;
+  GraphPlan& operator=(const GraphPlan&) = delete;
 
   std::size_t size() const { return nodes_.size(); }
   const CapturedOps& ops() const { return ops_; }
@@ -95,8 +95,8 @@ class Plan {
   std::int32_t ends() const { return ends_; }
 
   /// One that is not under way. Throws std::bad_alloc.
-  Launch& take() WINDROW_EXCLUDES(mutex_);
-  void give_back(Launch& launch) noexcept WINDROW_EXCLUDES(mutex_);
+  GraphLaunch& take() WINDROW_EXCLUDES(mutex_);
+  void give_back(GraphLaunch& launch) noexcept WINDROW_EXCLUDES(mutex_);
 
  private:
   class Analysis;
@@ -114,8 +114,8 @@ class Plan {
   std::int32_t ends_ = 0;
 
   Mutex mutex_;
-  std::vector<std::unique_ptr<Launch>> launches_ WINDROW_GUARDED_BY(mutex_);
-  std::vector<Launch*> free_ WINDROW_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<GraphLaunch>> launches_ WINDROW_GUARDED_BY(mutex_);
+  std::vector<GraphLaunch*> free_ WINDROW_GUARDED_BY(mutex_);
 };
 
 }  // namespace windrow
