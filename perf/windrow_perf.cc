@@ -95,7 +95,7 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "Patterns: A chain on one variable, B independent ops over 1,024 variables, C one writer and 64 readers, D a\n"
       "stencil that reads three neighbours, E random ops that read two of 256 variables and mutate one, FA and FD as "
       "A\n"
-      "and D with declared ops. ns_per_op is the median from the first push until all ops are done, p05 and p95 its\n"
+      "and D replayed as graphs. ns_per_op is the median from the first push until all ops are done, p05 and p95 its\n"
       "percentiles; push_ns the mean of a push, push_p50 and push_p999 percentiles of single ones, less what the "
       "timer\n"
       "takes; rss_mb how far the resident memory of a process grows that runs this system alone; efficiency, with\n"

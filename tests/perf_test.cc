@@ -79,7 +79,7 @@ TEST(Systems, RunNothingBeforeTheyAreLetGo) {
     made->run({pattern, ops, 0, counters.data(), &latencies, [&] { before = sum(); }});
     EXPECT_EQ(before, 0u) << system << ", pattern " << pattern.name;
     EXPECT_GE(sum(), static_cast<std::uint64_t>(ops)) << system << ", pattern " << pattern.name;
-    EXPECT_EQ(latencies.size(), static_cast<std::size_t>(ops));
+    EXPECT_EQ(latencies.size(), pattern.replayed ? 0 : static_cast<std::size_t>(ops));
   });
 }
 
