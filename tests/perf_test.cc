@@ -79,7 +79,8 @@ TEST(Systems, RunNothingBeforeTheyAreLetGo) {
     made->run({pattern, ops, 0, counters.data(), &latencies, [&] { before = sum(); }});
     EXPECT_EQ(before, 0u) << system << ", pattern " << pattern.name;
     EXPECT_GE(sum(), static_cast<std::uint64_t>(ops)) << system << ", pattern " << pattern.name;
-    EXPECT_EQ(latencies.size(), pattern.replayed ? 0 : static_cast<std::size_t>(ops));
+    const bool pushes = system != "windrow" || !pattern.replayed;
+    EXPECT_EQ(latencies.size(), pushes ? static_cast<std::size_t>(ops) : 0) << system << ", pattern " << pattern.name;
   });
 }
 
