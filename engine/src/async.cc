@@ -9,6 +9,14 @@ void Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
   body.begun = begun;
+  if (LaneState& lane = *op.info().lane; lane.ordered) {
+    try {
+      issue_waits(op);
+    } catch (...) {
+      body.error = std::current_exception();
+      return finish_async(op, slots);  // the function was not called, so nobody has its token
+    }
+  }
   if (access_check_) begin_check(op);
   {
     const Running frame(*this, op, slots);
@@ -35,9 +43,11 @@ bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
 
 void Core::finish_async(OpRecord& op, Slots* slots) {
   AsyncBody& body = op.async();
+  body.left_to_engine = false;
   Ending ending{.outcome = Outcome::ran,
                 .poison = std::move(body.poison),
                 .begun = body.begun,
+                .slots = slots,
                 .kind = TraceRecord::Kind::async_op};
   // An exception of the function itself tells more than the dropped token it leaves behind.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);

@@ -1,6 +1,5 @@
 #include "capture.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core.h"
@@ -8,8 +7,13 @@
 
 namespace windrow {
 
-Capture::Capture(Core& core, Port& port) : core_(core), port_(port) {
+Capture::Capture(GraphState& graph, Port& port) : graph_(graph), core_(graph.core), port_(port) {
   if (port.busy != Port::Busy::no) throw MisuseError("capture inside a capture, or inside a push, of the same engine");
+  if (const std::shared_ptr<GraphPlan> plan = graph.plan_now()) {
+    for (const std::shared_ptr<CapturedOp>& op : plan->ops()) {
+      if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
+    }
+  }
   port.busy = Port::Busy::capturing;
   port.capture = this;
 }
@@ -19,13 +23,20 @@ Capture::~Capture() {
   port_.capture = nullptr;
 }
 
-void Capture::add(std::shared_ptr<CapturedOp> op) {
-  op->accesses.resize(Dep::canonicalise(op->accesses));
-  for (const Dep::Access& access : op->accesses) {
+void Capture::made(const Var& var) { made_.emplace(&core_.access(var, AccessKind::mutate).var(), var); }
+
+void Capture::refuse_retired(const CapturedOp& op) const {
+  for (const Dep::Access& access : op.accesses) {
     if (!retired_.contains(&access.var())) continue;
-    throw MisuseError(site(*op->info) + " names variable '" + std::string(var_of(access).name) +
+    throw MisuseError(site(*op.info) + " names variable '" + std::string(var_of(access).name) +
                       "', which was retired earlier in the capture");
   }
+}
+
+void Capture::add(std::shared_ptr<CapturedOp> op) {
+  op->accesses.resize(Dep::canonicalise(op->accesses));
+  refuse_retired(*op);
+  core_.refuse_stale(*op);
   if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
   recorded_.push_back(op.get());
   ops_.push_back(std::move(op));
@@ -33,14 +44,7 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
 
 void Capture::add(GraphState& graph) {
   MutexLock lock(graph.mutex);
-  for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) {
-    for (const Dep::Access& access : op->accesses) {
-      if (retired_.contains(&access.var())) {
-        throw MisuseError("launch inside a capture names variable '" + std::string(var_of(access).name) +
-                          "', which was retired earlier in the capture");
-      }
-    }
-  }
+  for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) refuse_retired(*op);
   for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) {
     if (op->retires == CapturedOp::Retires::foreign) retired_.insert(&op->accesses.front().var());
     ops_.push_back(op);
@@ -49,23 +53,26 @@ void Capture::add(GraphState& graph) {
 }
 
 void Capture::take_over_variables() {
-  for (const Var& var : made_) {
-    const auto retired = std::find_if(recorded_.begin(), recorded_.end(), [&](const CapturedOp* op) {
-      return op->retires == CapturedOp::Retires::foreign && core_.is(var, op->accesses.front());
-    });
-    if (retired == recorded_.end()) continue;
-    (*retired)->retires = CapturedOp::Retires::own;
-    const Var own = core_.take_over(var);
-    owned_.push_back(core_.retire_at_end_of_life(own));
-    for (CapturedOp* op : recorded_) {
-      for (Dep::Access& access : op->accesses) {
-        if (core_.is(var, access)) access = core_.access(own, access.kind());
-      }
+  std::unordered_map<const Dep::Var*, Var> own;
+  for (CapturedOp* op : recorded_) {
+    if (op->retires == CapturedOp::Retires::nothing) continue;
+    const auto made = made_.find(&op->accesses.front().var());
+    if (made == made_.end()) continue;
+    op->retires = CapturedOp::Retires::own;
+    const Var& now = own.emplace(made->first, core_.take_over(made->second)).first->second;
+    owned_.push_back(core_.retire_at_end_of_life(now));
+  }
+  if (own.empty()) return;
+  for (CapturedOp* op : recorded_) {
+    for (Dep::Access& access : op->accesses) {
+      const auto found = own.find(&access.var());
+      if (found != own.end()) access = core_.access(found->second, access.kind());
     }
   }
 }
 
-void Capture::finish(GraphState& graph) {
+void Capture::finish() {
+  GraphState& graph = graph_;
   take_over_variables();
   std::shared_ptr<GraphPlan> before;  // goes without the lock: captures are user code
   MutexLock lock(graph.mutex);

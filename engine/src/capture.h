@@ -1,9 +1,12 @@
 // A graph's ops as they are recorded, and the thread that records them.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <thread>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -13,6 +16,30 @@
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
+
+/// Leads to the engine as long as it is there. Any thread.
+class CoreLink {
+ public:
+  explicit CoreLink(Core& core) : core_(core) {}
+  /// False if the engine has ended; else it does not before end_use(). To be paired with end_use() in any case.
+  bool begin_use() {
+    ++users_;
+    return !ended_;
+  }
+  void end_use() { --users_; }
+  Core& of() { return core_; }
+  /// Returns when nobody uses the engine any more.
+  void end() {
+    ended_ = true;
+    while (users_ != 0) std::this_thread::yield();
+  }
+
+ private:
+  Core& core_;
+  // Sequentially consistent: who comes sees the end, or is seen.
+  std::atomic<int> users_{0};
+  std::atomic<bool> ended_{false};
+};
 
 /// Behind Graph.
 struct GraphState {
@@ -35,8 +62,8 @@ struct GraphState {
 /// While it lives, its thread's pushes to the engine are recorded. Used by that thread alone.
 class Capture {
  public:
-  /// Throws MisuseError if the thread captures already.
-  Capture(Core& core, Port& port);
+  /// Of ops that come behind those of the graph. Throws MisuseError if the thread captures already.
+  Capture(GraphState& graph, Port& port);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -44,20 +71,23 @@ class Capture {
   /// Accesses need not be canonical. Throws MisuseError for a variable that was retired before in this capture.
   void add(std::shared_ptr<CapturedOp> op);
   void add(GraphState& graph);
-  void made(Var var) { made_.push_back(var); }
+  void made(const Var& var);
 
   /// Ends the capture: puts what was recorded behind what the graph has.
-  void finish(GraphState& graph);
+  void finish();
 
  private:
   /// Variables made and retired here belong to the graph.
   void take_over_variables();
 
+  void refuse_retired(const CapturedOp& op) const;
+
+  GraphState& graph_;
   Core& core_;
   Port& port_;
   CapturedOps ops_;
   std::vector<CapturedOp*> recorded_;  // the rest are those of other graphs
-  std::vector<Var> made_;
+  std::unordered_map<const Dep::Var*, Var> made_;
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;
 };

@@ -64,7 +64,7 @@ Core::Core(EngineOptions given)
 }
 
 Core::~Core() {
-  *alive_ = false;
+  link_->end();
   WaitGraph::of_process().remove_engine(*this);
 }
 

@@ -90,8 +90,9 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
-  static bool is(const Var& var, const Dep::Access& access) { return var.state_ == &access.var(); }
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
+  /// Throws MisuseError if one of the op's variables is retired.
+  void refuse_stale(const CapturedOp& op);
   /// The only handle of the variable that is of use from now on.
   Var take_over(const Var& var);
   /// Retires the variable that was a graph's own.
@@ -145,6 +146,7 @@ class Core {
     std::exception_ptr error = nullptr;  ///< of a failed one
     std::optional<Mark> mark = std::nullopt;
     Ticks begun = 0;  ///< where the op is traced
+    Slots* slots = nullptr;
     TraceRecord::Kind kind = TraceRecord::Kind::op;
   };
 
@@ -214,6 +216,10 @@ class Core {
   static OpRecord* grant(GraphLaunch& launch, PlanNode::Successor successor);
   static void grant(GraphLaunch& launch, PlanNode::Successor successor, ReadyList& ready);
   void end_part(GraphLaunch& launch);
+  /// Those that have ended on this thread are free for others, and what nobody keeps any more goes with its captures.
+  void end_launches(Port& port, Slots* slots);
+  /// As release_all, for a thread that goes on by itself.
+  void release_beside(ReadyList& ready, Slots* slots);
   void run_nodes(OpRecord& first, Slots* slots);
   /// Returns what the function throws, while the frame stands.
   static std::exception_ptr call_node(const Running& frame, OpFunction& function);
@@ -260,6 +266,8 @@ class Core {
   void settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure);
   void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
   FailurePtr first_poison(OpRecord& op);
+  /// Of an op that is marked as lost.
+  FailurePtr take_lost(OpRecord& op);
   /// What run() does for a function on a host lane that nothing keeps from running; returns what the function throws.
   std::exception_ptr run_plain(OpRecord& op, Slots* slots);
   void finish_plain(OpRecord& op, Slots* slots) noexcept;
@@ -314,8 +322,8 @@ class Core {
   std::atomic<int> idle_waiters_{0};
 
   Mutex launches_mutex_;
-  GraphLaunch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;  // under way
-  const std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
+  GraphLaunch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;       // under way
+  const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
 

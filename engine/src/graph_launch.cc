@@ -15,11 +15,11 @@ constexpr unsigned most_runs_in_a_row = 64;
 
 struct OwnVariable {
   ~OwnVariable() {
-    if (*alive) core->retire_own(var);
+    if (core->begin_use()) core->of().retire_own(var);
+    core->end_use();
   }
 
-  std::shared_ptr<std::atomic<bool>> alive;
-  Core* core;
+  std::shared_ptr<CoreLink> core;
   Var var;
 };
 
@@ -44,9 +44,17 @@ std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpN
 
 void Core::append(GraphState& graph, const std::function<void()>& body) {
   if (!body) throw MisuseError("capture was given no function");
-  Capture capture(*this, ports_.mine());
+  Capture capture(graph, ports_.mine());
   body();
-  capture.finish(graph);
+  capture.finish();
+}
+
+void Core::refuse_stale(const CapturedOp& op) {
+  const Entry entry(*this);
+  for (const Dep::Access& access : op.accesses) {
+    if (Dep::generation(access.var(), entry.joiners()) == access.generation()) continue;
+    throw MisuseError(site(*op.info) + " names a variable, which was retired");
+  }
 }
 
 Var Core::take_over(const Var& var) {
@@ -56,7 +64,7 @@ Var Core::take_over(const Var& var) {
 }
 
 std::shared_ptr<const void> Core::retire_at_end_of_life(const Var& var) {
-  return std::make_shared<OwnVariable>(alive_, this, var);
+  return std::make_shared<OwnVariable>(link_, var);
 }
 
 void Core::retire_own(const Var& var) noexcept {
@@ -77,6 +85,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
+  if (const Life life = life_; life != Life::running) check_life(life, about);
   if (plan->size() == 0) return;
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*lane);
@@ -94,6 +103,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
       throw;
     }
     begin_roots(launch);
+    end_launches(port, nullptr);
   }
   port.pushes_to_look = static_cast<int>(std::max<std::int64_t>(0, port.pushes_to_look - size));
   if (port.pushes_to_look == 0) hold_back(port);
@@ -133,12 +143,10 @@ void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& ent
   }
   number_nodes(launch, port);
   auto next = launch.gates().begin();
-  const auto entered = [&](OpRecord& record, std::uint32_t ticket, bool granted) {
-    (*next++).ticket = ticket;
-    if (granted) ready.push(record);
-  };
+  const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
+  const auto granted = [&](OpRecord& record) { ready.push(record); };
   const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
-  if (Dep::join_each(records, entry.joiners(), entered, drop)) return;
+  if (Dep::join_each(records, entry.joiners(), place, granted, drop)) return;
   unlist(launch);
   Port::add(port.pushed, -plan.size());
   tell_if_idle();  // somebody may have seen them
@@ -225,12 +233,22 @@ void Core::leave_node(OpRecord& op, ReadyList& ready) {
 void Core::end_part(GraphLaunch& launch) {
   if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   unlist(launch);
-  std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
-  plan->give_back(launch);
-  OpRecord end(0);
-  end.begin(end_of_graph_, 0, false);
-  const Running frame(*this, end, nullptr);  // captures may go with the plan
-  plan.reset();
+  Port& port = ports_.mine();
+  launch.next = std::exchange(port.ended, &launch);
+}
+
+void Core::end_launches(Port& port, Slots* slots) {
+  while (port.ended != nullptr) {
+    GraphLaunch& launch = *port.ended;
+    port.ended = launch.next;
+    OpRecord end(0);
+    end.begin(end_of_graph_, 0, false);
+    end.set_id(launch.first_id);
+    std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
+    plan->give_back(launch);
+    const Running frame(*this, end, slots);  // captures may go with the plan
+    plan.reset();
+  }
 }
 
 // ---- run ----
@@ -248,18 +266,28 @@ void Core::run_nodes(OpRecord& first, Slots* slots) {
       return run_with_care(*op, begin);
     }
     if (std::exception_ptr error = call_node({*this, *op, slots}, *node.function)) {
-      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun});
+      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun, .slots = slots});
     }
     if (begin.begun != 0) record_plain(*op, begin);
     ReadyList ready;
     op = finish_node(*op, ready);
     if (op != nullptr && (!on_pool || runs == most_runs_in_a_row || policy_->has_urgent())) [[unlikely]] {
+      if (on_pool) policy_->end_row();
       ready.push(*std::exchange(op, nullptr));
     }
-    if (!ready.empty()) release_all(ready);
+    if (!ready.empty()) release_beside(ready, slots);
+    if (port.ended != nullptr) end_launches(port, slots);
     Port::add(port.left, 1);
     if (!on_pool) tell_if_idle();
   }
+}
+
+void Core::release_beside(ReadyList& ready, Slots* slots) {
+  // As if an op ran: a thread that goes on must not be given one that only it could run.
+  OpRecord row(0);
+  row.begin(end_of_graph_, 0, false);
+  const Running frame(*this, row, slots);
+  release_all(ready);
 }
 
 inline std::exception_ptr Core::call_node(const Running&, OpFunction& function) {
@@ -301,7 +329,6 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   CapturedOp& captured = *op.node().node->op;
   if (captured.kind == OpRecord::Body::async) {
     op.async().parts.store(2, std::memory_order_relaxed);
-    op.async().left_to_engine = false;
     captured.async(OnComplete(*this, op));
   } else if (OpFunction& function = *captured.callable()) {
     OpContext context;

@@ -61,8 +61,11 @@ class GraphPlan::Analysis {
     CapturedOp& op = *plan_.ops_[i];
     std::vector<std::uint32_t> predecessors;
     for (const Dep::Access& access : op.accesses) {
-      Use& use = uses_[&access.var()];
-      use.any = access;
+      const auto [at, fresh] = uses_.try_emplace(&access.var());
+      Use& use = at->second;
+      // Of two lives of one variable the earlier counts: it is over, and so no launch can be.
+      const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
+      if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;
       if (access.exclusive()) {
         predecessors.insert(predecessors.end(), use.reads.begin(), use.reads.end());
@@ -171,8 +174,8 @@ GraphPlan::~GraphPlan() = default;
 GraphLaunch& GraphPlan::take() {
   MutexLock lock(mutex_);
   if (free_.empty()) {
-    launches_.reserve(launches_.size() + 1);
-    free_.reserve(launches_.size() + 1);  // so that giving back needs no memory
+    // So that giving back needs no memory.
+    if (free_.capacity() <= launches_.size()) free_.reserve(2 * launches_.size() + 1);
     launches_.push_back(std::make_unique<GraphLaunch>(*this));
     free_.push_back(launches_.back().get());
   }

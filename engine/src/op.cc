@@ -24,8 +24,7 @@ VarPlace place_of(OpRecord& op, std::size_t access) {
     const NodePlace& node = op.node();
     return node.launch->place(*node.node, access);
   }
-  const Dep::Access& own = op.accesses()[access];
-  return {.var = &var_of(own), .ticket = own.ticket(), .exclusive = own.exclusive()};
+  return place_of(op.accesses()[access]);
 }
 
 void OpRecord::end_other_body() noexcept {

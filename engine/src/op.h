@@ -277,7 +277,11 @@ struct VarPlace {
 
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
-/// The place of the op's access with that number.
+/// The place of a pushed op's access.
+inline VarPlace place_of(const Dep::Access& access) {
+  return {.var = &var_of(access), .ticket = access.ticket(), .exclusive = access.exclusive()};
+}
+/// The place of the access with that number, of a launch's op too.
 VarPlace place_of(OpRecord& op, std::size_t access);
 
 }  // namespace windrow

@@ -17,6 +17,7 @@
 namespace windrow {
 
 class Capture;
+class GraphLaunch;
 
 /// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as
 /// long as nothing joins behind it, a further wait takes it up again, so that polling adds no records.
@@ -55,7 +56,8 @@ struct alignas(64) Port {
   /// What its thread is in the middle of. Only that thread looks.
   enum class Busy : std::uint8_t { no, entering, capturing };
   Busy busy = Busy::no;
-  Capture* capture = nullptr;  ///< while it captures
+  Capture* capture = nullptr;    ///< while it captures
+  GraphLaunch* ended = nullptr;  ///< launches whose last part has ended on its thread
   /// What the numbers of its ops begin with; 0 is the first thread that has pushed.
   OpId first_id = unnumbered;
   static constexpr OpId unnumbered = ~OpId{0};

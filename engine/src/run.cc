@@ -165,7 +165,10 @@ void Core::run_with_care(OpRecord& op, const Begin& begin) {
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
   if (op.is_async() && !skipped) return run_async(op, begin, std::move(poison));
-  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran, .poison = std::move(poison), .begun = begun};
+  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran,
+                .poison = std::move(poison),
+                .begun = begun,
+                .slots = slots};
   const bool checked = access_check_ && !skipped;
   if (checked) begin_check(op);
   {
@@ -201,7 +204,7 @@ void Core::end_check(OpRecord& op, std::exception_ptr& error) {
 
 std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   try {
-    if (op.info().lane->ordered) issue_waits(op);
+    if (op.info().lane->ordered && !op.is_async()) issue_waits(op);
     switch (op.body()) {
       case OpRecord::Body::function: {
         OpContext context;
@@ -277,7 +280,9 @@ void Core::finish(OpRecord& op, const Ending& ending) noexcept {
     if (OpRecord* next = after_end ? nullptr : lane.release()) policy_->add(*next);
   }
   release_all(ready);
-  one_less_pending(ports_.mine());
+  Port& port = ports_.mine();
+  if (port.ended != nullptr) end_launches(port, ending.slots);
+  one_less_pending(port);
 }
 
 void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure) {
@@ -309,13 +314,17 @@ void Core::settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending)
 }
 
 FailurePtr Core::first_poison(OpRecord& op) {
+  FailurePtr lost = op.lost ? take_lost(op) : nullptr;
   if (failures_.any_poison()) {
     for (const Dep::Access& access : op.touches()) {
       const FailurePtr& poison = var_of(access).poison;
       if (poison && access.kind() != AccessKind::overwrite) return poison;
     }
   }
-  if (!op.lost) return nullptr;
+  return lost;
+}
+
+FailurePtr Core::take_lost(OpRecord& op) {
   MutexLock lock(point_mutex_);
   auto found = lost_.extract(&op);
   return found ? std::move(found.mapped()) : failures_.undescribed();

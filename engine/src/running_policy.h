@@ -37,6 +37,9 @@ class RunningPolicy {
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }
 
+  /// A thread has gone on by itself for as long as it may: others come first now.
+  virtual void end_row() {}
+
  protected:
   /// Ready ops of positive priority, for a policy on whose threads others go on by themselves.
   std::atomic<int> urgent_count_{0};

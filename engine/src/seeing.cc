@@ -120,7 +120,7 @@ std::vector<PendingOp> Core::pending_ops() {
     if (id == 0 || id == OpRecord::gate_id) return;
     PendingOp& op =
         ops.emplace_back(PendingOp{{number, id}, id >= OpRecord::first_wait_id, record.stage(), &record.info(), {}});
-    for (std::size_t i = 0; i < record.count(); ++i) op.places.push_back(place_of(record, i));
+    for (const Dep::Access& access : record.accesses()) op.places.push_back(place_of(access));
   });
   append_nodes(ops);
   return ops;

@@ -127,12 +127,10 @@ class Core::Waits {
     }
     Port::add(port.waits, ops.size());
     auto next = of_op.begin();
-    const auto entered = [&](OpRecord& op, std::uint32_t ticket, bool granted) {
-      (*next++)->ticket = ticket;
-      if (granted) ready.push(op);
-    };
+    const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++)->ticket = ticket; };
+    const auto granted = [&](OpRecord& op) { ready.push(op); };
     const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
-    if (Dep::join_each(ops, entry.joiners(), entered, drop)) return;
+    if (Dep::join_each(ops, entry.joiners(), place, granted, drop)) return;
     Port::add(port.waits, -ops.size());
     core_.tell_if_idle();  // somebody may have seen them
     core_.refuse(about, ops, entry);

@@ -78,6 +78,8 @@ void WorkerPool::add(OpRecord& op) noexcept {
   rouse();
 }
 
+void WorkerPool::end_row() { current_.worker->takes |= aging_takes - 1; }
+
 void WorkerPool::rouse() {
   if (searching_.load(std::memory_order_seq_cst) > 0) return;
   if (awake_.load(std::memory_order_seq_cst) < slots_) wake_or_spawn();

@@ -26,6 +26,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
 
   void start(LaneState& lane) override;
   void add(OpRecord& op) noexcept override;
+  void end_row() override;
   void stop() override;
   int spares() const override;
   std::uint64_t ready() const override;

@@ -120,10 +120,11 @@ struct Dependency {
   }
 
   /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
-  /// they are given in. `entered(op, ticket, ready)` is called for each with its place at the variable; one that is not
-  /// ready may already be gone. False, and none has entered, if one of the variables is retired.
-  template <class Entered, class Drop>
-  static bool join_each(std::span<Record* const> ops, Joiners joiners, Entered&& entered, Drop&& drop) {
+  /// they are given in. For each, `place(op, ticket)` is called with its place at the variable before anybody can reach
+  /// it, and `ready(op)` after it has entered, if it is granted. False, and none has entered, if one of the variables
+  /// is retired.
+  template <class Place, class Ready, class Drop>
+  static bool join_each(std::span<Record* const> ops, Joiners joiners, Place&& place, Ready&& ready, Drop&& drop) {
     const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
     const bool many = joiners == Joiners::many;
     bool stale = false;
@@ -135,10 +136,9 @@ struct Dependency {
       Var& var = *var_of(i);
       const bool last = i + 1 == ops.size() || var_of(i + 1) != &var;
       if (!stale) {
-        const std::uint32_t ticket = var.tickets_;
+        place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
         if (ops[i]->retires()) var.generation_ = var.generation_ + 1;
-        const bool ready = enter(ops[i]->accesses().front(), drop);
-        entered(*ops[i], ticket, ready);
+        if (enter(ops[i]->accesses().front(), drop)) ready(*ops[i]);
       }
       // After all are locked, the first to be let go may be: nobody gets in between.
       if (many && last) var.lock_.unlock();
