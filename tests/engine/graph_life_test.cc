@@ -150,7 +150,7 @@ TEST_P(GraphLife, HandlesMayGoWhileTheirEngineEnds) {
 TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   std::stop_source source;
-  int runs = 0;
+  std::atomic<int> runs{0};
   const Graph graph = engine_.capture([&] {
     engine_.push([&] { ++runs; }, {mutate(a)}, {.name = "called off", .stop = source.get_token()});
     engine_.push([&] { ++runs; }, {mutate(b)});
