@@ -111,7 +111,8 @@ TEST_P(CancelTest, RunAlwaysRetireAndHealAreNotCalledOff) {
   int ran = 0;
   engine.push([&] { ++ran; }, {mutate(b)}, {.run_always = true, .stop = stopped()});
   engine.push([] {}, {mutate(a)}, {.stop = stopped()});
-  engine.push([&](OpContext& context) { ran += context.failure() != nullptr; }, {mutate(a), read(b)}, {.run_always = true});
+  engine.push([&](OpContext& context) { ran += context.failure() != nullptr; }, {mutate(a), read(b)},
+              {.run_always = true});
   EXPECT_THROW(engine.wait_all(), OpError);
   engine.heal(a, {.stop = stopped()});
   engine.wait(a);
