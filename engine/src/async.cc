@@ -4,7 +4,7 @@
 
 namespace windrow {
 
-void Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
+OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   const auto [slots, begun] = begin;
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
@@ -24,9 +24,9 @@ void Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
     if (access_check_) end_check(op, body.error);
     if (begun != 0) record_call(op, begun);
     op.set_stage(OpRecord::Stage::has_returned);
-    if (!count_down(body)) return;  // its OnComplete finishes it, or has done so
+    if (!count_down(body)) return nullptr;  // its OnComplete finishes it, or has done so
   }
-  finish_async(op, slots);
+  return finish_async(op, slots);
 }
 
 void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
@@ -34,14 +34,17 @@ void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
   AsyncBody& body = op.async();
   body.outcome = std::move(outcome);
   if (!count_down(body)) return;  // its function still runs
-  if (ports_.mine_if_any() != nullptr) return finish_async(op, nullptr);
+  if (ports_.mine_if_any() != nullptr) {
+    finish_async(op, nullptr);
+    return;
+  }
   body.left_to_engine = true;
   policy_->add(op);
 }
 
 bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
 
-void Core::finish_async(OpRecord& op, Slots* slots) {
+OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
   AsyncBody& body = op.async();
   body.left_to_engine = false;
   Ending ending{.outcome = Outcome::ran,
@@ -58,7 +61,7 @@ void Core::finish_async(OpRecord& op, Slots* slots) {
   }
   if (op.info().lane->ordered) ending.mark = leave_point(op);
   if (access_check_) access_check_->let_go(op);
-  finish(op, ending);
+  return finish(op, ending);
 }
 
 OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {

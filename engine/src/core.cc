@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <limits>
-#include <mutex>
 #include <thread>
 
 #include "capture.h"
@@ -109,13 +108,13 @@ const OpInfo& Core::info(Port& port, const PushOptions& how) {
   });
 }
 
-void Core::check(AccessList accesses, const OpInfo& about) const {
-  for (const Access& access : accesses) check(access.var, about);
+inline void Core::check(Var var, const OpInfo& about) const {
+  if (!var || var.state_->owner != number) [[unlikely]] refuse(var, about);
 }
 
-void Core::check(Var var, const OpInfo& about) const {
+void Core::refuse(Var var, const OpInfo& about) const {
   if (!var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
-  if (var.state_->owner != number) throw MisuseError(site(about) + " names a variable of another engine");
+  throw MisuseError(site(about) + " names a variable of another engine");
 }
 
 void Core::join_others(Port& port) {
@@ -134,35 +133,41 @@ template <class AccessOf, class SetBody>
 inline void Core::submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
                          std::size_t body_bytes, SetBody&& set_body, bool retires) {
   const Push push(*this);
-  OpRecord* op = nullptr;
-  Dep::Join joined = Dep::Join::refused;
-  if (!about.lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*about.lane);
-  {
-    const Entry entry(*this, port);
-    // Ops may push to the end of the drain, and what ends with a handle may end at any time.
-    const Life life = life_;
-    if (life != Life::running && !retires) check_life(life, about);
-    op = records_.make(port.records, accesses, body_bytes);
-    try {
-      Dep::place(*op, accesses, access_of, retires);
-    } catch (...) {
-      records_.free(port.records, op);
-      throw;
-    }
-    const auto prepare = [&] {
-      op->begin(about, priority, life == Life::stopped);
-      set_body(*op);
-      const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
-      op->set_id(first_id(port) | pushed);
-      port.pushed.store(pushed, std::memory_order_release);
-    };
-    const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
-    joined = Dep::join(*op, entry.joiners(), prepare, drop);
-    if (joined == Dep::Join::refused) refuse(about, {&op, 1}, entry);
+  if (!about.lane->started.load(std::memory_order_acquire)) [[unlikely]] start(*about.lane);
+  if (OpRecord* const ready = enter(port, about, priority, accesses, access_of, body_bytes, set_body, retires)) {
+    release(*ready);
   }
-  if (joined == Dep::Join::ready) release(*op);  // else it may be gone already
-  if (--port.pushes_to_look <= 0 && !retires) hold_back(port);
+  if (--port.pushes_to_look <= 0 && !retires) [[unlikely]] hold_back(port);
 }
+
+template <class AccessOf, class SetBody>
+inline OpRecord* Core::enter(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf& access_of,
+                             std::size_t body_bytes, SetBody& set_body, bool retires) {
+  const Entry entry(*this, port);
+  // Ops may push to the end of the drain, and what ends with a handle may end at any time.
+  const Life life = life_;
+  if (life != Life::running && !retires) [[unlikely]] check_life(life, about);
+  OpRecord* const op = records_.make(port.records, accesses, body_bytes);
+  try {
+    Dep::place(*op, accesses, access_of, retires);
+  } catch (...) {
+    records_.free(port.records, op);
+    throw;
+  }
+  const auto prepare = [&] {
+    op->begin(about, priority, life == Life::stopped);
+    set_body(*op);
+    const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
+    op->set_id(first_id(port) | pushed);
+    port.pushed.store(pushed, std::memory_order_release);
+  };
+  const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+  const Dep::Join joined = Dep::join(*op, entry.joiners(), prepare, drop);
+  if (joined == Dep::Join::refused) [[unlikely]] refuse(about, op, entry);
+  return joined == Dep::Join::ready ? op : nullptr;  // it may be gone already
+}
+
+void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
 void Core::check_life(Life life, const OpInfo& about) const {
   if (life == Life::draining && frame_of_mine() != nullptr) return;

@@ -119,7 +119,8 @@ class Core {
   Watchdog::Progress progress() const;
 
   // ---- back (run.cc): records run and finish ----
-  /// `slots` is null only for what runs after shutdown.
+  /// Runs the op, and what it makes ready as long as the policy lets this thread go on by itself. `slots` is null only
+  /// for what runs after shutdown.
   void run(OpRecord& op, Slots* slots) noexcept;
   /// The OnComplete of an async op was called, or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
@@ -150,6 +151,15 @@ class Core {
     TraceRecord::Kind kind = TraceRecord::Kind::op;
   };
 
+  /// What a thread runs one after the other, each made ready by the one before.
+  struct Row {
+    Slots* slots;
+    bool goes_on;  ///< the policy lets this thread choose what comes next
+    Port& port;    ///< of this thread
+    OpContext context{};
+    Ticks begun = 0;  ///< where the op is traced
+  };
+
   // front
   Var make_var(OpName name);
   /// Throws MisuseError if the engine, which does not just run, takes no ops of this thread.
@@ -163,8 +173,8 @@ class Core {
   std::size_t lanes();
   LaneId keep(LaneState& lane);
   /// Throws MisuseError for an empty or foreign variable.
-  void check(AccessList accesses, const OpInfo& about) const;
   void check(Var var, const OpInfo& about) const;
+  [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
   /// As Dep::place wants them; checks each.
@@ -173,14 +183,19 @@ class Core {
   class Entry;
   /// This thread is not known to be the only one that enters records: sees to it that all know.
   void join_others(Port& port);
-  /// Makes a record with the accesses that `access_of` gives and the body that `set_body` sets, and enters it. Throws
-  /// MisuseError if the engine is shut down or a variable retired, Error if no thread can be started.
+  /// Pushes an op with the accesses that `access_of` gives and the body that `set_body` sets. Throws MisuseError if the
+  /// engine is shut down or a variable retired, Error if no thread can be started.
   template <class AccessOf, class SetBody>
   void submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
               std::size_t body_bytes, SetBody&& set_body, bool retires);
+  /// Makes its record and enters that. Returns it if it is ready, else null.
+  template <class AccessOf, class SetBody>
+  OpRecord* enter(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf& access_of,
+                  std::size_t body_bytes, SetBody& set_body, bool retires);
   void start(LaneState& lane);
   /// Takes back the records, which were entered nowhere, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
+  [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
   /// A thread from outside that has pushed too far ahead waits here.
   void hold_back(Port& port);
   /// Waits for room, as the contract of EngineOptions::max_pending_bytes says.
@@ -212,20 +227,9 @@ class Core {
   void begin_roots(GraphLaunch& launch);
   /// Takes the op of a launch out of that; its successors that are ready go to `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
-  /// One less that the node waits for; returns it when it is ready.
-  static OpRecord* grant(GraphLaunch& launch, PlanNode::Successor successor);
-  static void grant(GraphLaunch& launch, PlanNode::Successor successor, ReadyList& ready);
   void end_part(GraphLaunch& launch);
   /// Those that have ended on this thread are free for others, and what nobody keeps any more goes with its captures.
   void end_launches(Port& port, Slots* slots);
-  /// As release_all, for a thread that goes on by itself.
-  void release_beside(ReadyList& ready, Slots* slots);
-  void run_nodes(OpRecord& first, Slots* slots);
-  /// Returns what the function throws, while the frame stands.
-  static std::exception_ptr call_node(const Running& frame, OpFunction& function);
-  /// The op, which nothing kept from running, leaves its launch. Returns one that is ready and could be run at once by
-  /// this thread, if there is one; others go to `ready`.
-  OpRecord* finish_node(OpRecord& op, ReadyList& ready);
   void append_nodes(std::vector<PendingOp>& ops);
 
   // back: what is granted goes on and what has run is finished, with or without memory
@@ -233,11 +237,21 @@ class Core {
   void release(OpRecord& op) noexcept;
   void release(OpRecord& op, ReadyList& ready) noexcept;
   void release_all(ReadyList& ready) noexcept;
+  /// Releases what an op on these slots made ready. Returns one that its thread runs next, or null: `next`, which it has
+  /// chosen already, or another.
+  OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
+  /// Whether a thread that ran an op on these slots may go on by itself with one that it made ready.
+  bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
+  /// Whether nothing has to be looked at before an op whose accesses are granted may run; false says nothing.
+  bool is_plainly_ready(const OpRecord& op) const { return !has_ordered_ && !op.after_end && !op.is_wait(); }
+  /// Whether the op, whose accesses are granted, is to be given to the policy now.
+  bool may_run(OpRecord& op, ReadyList& ready) noexcept;
   bool points_reached(OpRecord& op);
   FailurePtr lost(const OpInfo& of, const std::exception_ptr& error) noexcept;
   /// So many of the points the op waits for are reached.
   static bool were_last_points(OpRecord& op, std::int32_t points);
-  void dispatch(OpRecord& op);
+  /// Whether it may go to the policy; else its lane keeps it, or it has run.
+  bool admit(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready) noexcept;
   void issue_waits(OpRecord& op);
   /// On whose slots an op begins, and when if it is traced.
@@ -245,38 +259,46 @@ class Core {
     Slots* slots;
     Ticks begun;
   };
-  /// run() of any op, whatever may keep it from running.
-  void run_with_care(OpRecord& op, const Begin& begin);
+  // Each of these runs the op, and returns one that this thread runs next, or null.
+  OpRecord* run_one(OpRecord& op, Row& row);
+  /// Where ops may not take the plain way.
+  OpRecord* run_detoured(OpRecord& op, Row& row);
+  /// A function on a host lane that nothing keeps from running.
+  OpRecord* run_function(OpRecord& op, Row& row);
+  /// The same of a launch.
+  OpRecord* run_node(OpRecord& op, Row& row);
+  /// Whether the thread, which has chosen `next` or nothing so far, may choose that op.
+  bool may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const;
+  OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);
+  /// Any op, whatever may keep it from running.
+  OpRecord* run_with_care(OpRecord& op, const Begin& begin);
   void invoke_node(OpRecord& op, const FailurePtr& poison);
   /// Around the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
-  void run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
+  OpRecord* run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
   /// One part of an async op is done; true if it was the last.
   static bool count_down(AsyncBody& body);
-  void finish_async(OpRecord& op, Slots* slots);
+  OpRecord* finish_async(OpRecord& op, Slots* slots);
   Mark leave_point(OpRecord& op);
   /// Takes the op out of its variables' chains. It may be gone then.
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
-  void finish(OpRecord& op, const Ending& ending) noexcept;
+  OpRecord* finish(OpRecord& op, const Ending& ending) noexcept;
+  /// As finish, of an op whose function throws just now.
+  OpRecord* fail(OpRecord& op, const Row& row);
   /// What finishing does to one variable, to which the op still has access.
   void settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure);
   void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
   FailurePtr first_poison(OpRecord& op);
   /// Of an op that is marked as lost.
   FailurePtr take_lost(OpRecord& op);
-  /// What run() does for a function on a host lane that nothing keeps from running; returns what the function throws.
-  std::exception_ptr run_plain(OpRecord& op, Slots* slots);
-  void finish_plain(OpRecord& op, Slots* slots) noexcept;
   /// While the engine is traced: when an op begins on this thread, else 0.
   Ticks begin_traced(const Slots* slots);
-  /// As run_plain and finish_plain.
-  void run_traced(OpRecord& op, const Begin& begin);
   /// An op has run well that has begun so, and has not left its variables.
-  void record_plain(OpRecord& op, const Begin& begin);
+  void record_plain(OpRecord& op, const Row& row);
   void record(OpRecord& op, const Ending& ending);
   /// Of an async op, that its function has returned.
   void record_call(OpRecord& op, Ticks begun);
@@ -336,6 +358,8 @@ class Core {
   /// Of ops marked as lost, the first failed point among those they waited for; none if there was no memory for it.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
+  const bool on_pool_ = options.policy == Policy::pool;
+  const bool callers_run_ = options.policy == Policy::serial;  // ops run on the threads that push
   LaneState* host_ = nullptr;                          // never changes
   OpInfo end_of_graph_{.name = "the end of a graph"};  // fixed by the constructor
   const std::unique_ptr<AccessCheck> access_check_;    // null unless options.check

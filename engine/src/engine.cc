@@ -18,8 +18,18 @@ namespace {
 constexpr std::pair<Policy, std::string_view> policy_names[] = {
     {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
-/// Than running a function.
-bool asks_for_more(const PushOptions& options) { return options.stop || options.bytes != 0; }
+/// Whether a push is of more than a function to run, or of none.
+template <class F>
+bool is_special(const F& function, const PushOptions& options) {
+  return !function || options.stop || options.bytes != 0;
+}
+
+/// Throws MisuseError if there is no function.
+template <class F>
+[[gnu::noinline]] F adorned(Core& core, F&& function, const PushOptions& options) {
+  if (!function) throw core.without_function(options);
+  return core.adorn(std::move(function), options);
+}
 
 Deadline after(std::chrono::nanoseconds patience) {
   using Clock = std::chrono::steady_clock;
@@ -85,16 +95,12 @@ Var Engine::new_var(OpName name) { return core_->new_var(name); }
 void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->retire(var, std::move(last), options); }
 
 void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
-  if (!function) throw core_->without_function(options);
-  if (asks_for_more(options)) [[unlikely]]
-    function = core_->adorn(std::move(function), options);
+  if (is_special(function, options)) [[unlikely]] function = adorned(*core_, std::move(function), options);
   core_->push(std::move(function), accesses, options);
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
-  if (!function) throw core_->without_function(options);
-  if (asks_for_more(options)) [[unlikely]]
-    function = core_->adorn(std::move(function), options);
+  if (is_special(function, options)) [[unlikely]] function = adorned(*core_, std::move(function), options);
   core_->push_async(std::move(function), accesses, options);
 }
 

@@ -15,7 +15,7 @@ class Core::Entry {
   explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
   /// The port is the calling thread's.
   Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
-    if (before_ == Port::Busy::entering) refuse_reentry();
+    if (before_ == Port::Busy::entering) [[unlikely]] refuse_reentry();
     if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
     port_.entry.lock();
     port_.busy = Port::Busy::entering;
@@ -45,22 +45,27 @@ class Core::Entry {
 /// engine may lose its owner, which an op may have captured.
 class Core::Push {
  public:
-  explicit Push(Core& core) : core_(core.options.policy == Policy::serial && !core.frame_of_mine() ? &core : nullptr) {
-    if (core_ == nullptr) return;
-    ++core_->visitors_;
-    core_->policy_->before_push();
+  explicit Push(Core& core) : core_(core.callers_run_ && !core.frame_of_mine() ? &core : nullptr) {
+    if (core_ != nullptr) [[unlikely]] begin();
   }
   ~Push() {
-    if (core_ == nullptr) return;
-    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
-    const bool nested = Running::innermost() != nullptr;
-    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
-    --core_->visitors_;
+    if (core_ != nullptr) [[unlikely]] end();
   }
   Push(const Push&) = delete;
   Push& operator=(const Push&) = delete;
 
  private:
+  void begin() {
+    ++core_->visitors_;
+    core_->policy_->before_push();
+  }
+  void end() {
+    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
+    const bool nested = Running::innermost() != nullptr;
+    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    --core_->visitors_;
+  }
+
   Core* const core_;
 };
 

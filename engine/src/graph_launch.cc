@@ -10,9 +10,6 @@
 namespace windrow {
 namespace {
 
-/// A thread goes on by itself with what it has made ready so often, before that goes through the policy.
-constexpr unsigned most_runs_in_a_row = 64;
-
 struct OwnVariable {
   ~OwnVariable() {
     if (core->begin_use()) core->of().retire_own(var);
@@ -88,7 +85,7 @@ void Core::launch(GraphState& graph, std::source_location from) {
   if (const Life life = life_; life != Life::running) check_life(life, about);
   if (plan->size() == 0) return;
   for (LaneState* lane : plan->lanes()) {
-    if (!lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*lane);
+    if (!lane->started.load(std::memory_order_acquire)) start(*lane);
   }
   const auto size = static_cast<std::int64_t>(plan->size());
   {
@@ -184,18 +181,6 @@ void Core::begin_roots(GraphLaunch& launch) {
   end_part(launch);
 }
 
-inline OpRecord* Core::grant(GraphLaunch& launch, PlanNode::Successor successor) {
-  OpRecord& op = launch.record(successor.node);
-  // acq_rel: what every predecessor wrote is visible to whoever runs the op.
-  if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return nullptr;
-  op.set_id(launch.first_id + successor.node);
-  return &op;
-}
-
-inline void Core::grant(GraphLaunch& launch, PlanNode::Successor successor, ReadyList& ready) {
-  if (OpRecord* const op = grant(launch, successor)) ready.push(*op);
-}
-
 void Core::open_gate(OpRecord& gate, ReadyList& ready) {
   const auto [launch, index] = gate.gate();
   const PlanGate& plan = launch->plan().gates()[index];
@@ -203,7 +188,9 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
   // After the last of these the launch may be gone.
   const std::span<const std::uint32_t> opens = plan.opens;
   const std::span<const PlanNode> nodes = launch->plan().nodes();
-  for (const std::uint32_t node : opens) grant(*launch, {node, nodes[node].awaits == 1}, ready);
+  for (const std::uint32_t node : opens) {
+    if (OpRecord* const op = launch->grant({node, nodes[node].awaits == 1})) ready.push(*op);
+  }
 }
 
 void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
@@ -227,7 +214,9 @@ void Core::leave_node(OpRecord& op, ReadyList& ready) {
   // After the last of these the launch may be gone.
   const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
   if (successors.empty()) return end_part(*launch);
-  for (const PlanNode::Successor successor : successors) grant(*launch, successor, ready);
+  for (const PlanNode::Successor successor : successors) {
+    if (OpRecord* const next = launch->grant(successor)) ready.push(*next);
+  }
 }
 
 void Core::end_part(GraphLaunch& launch) {
@@ -252,78 +241,6 @@ void Core::end_launches(Port& port, Slots* slots) {
 }
 
 // ---- run ----
-
-void Core::run_nodes(OpRecord& first, Slots* slots) {
-  const bool on_pool = options.policy == Policy::pool && slots != nullptr;
-  Port& port = ports_.mine();
-  OpRecord* op = &first;
-  for (unsigned runs = 1; op != nullptr; ++runs) {
-    const PlanNode& node = *op->node().node;
-    const unsigned detours = detours_;
-    const Begin begin{slots, detours == 0 ? 0 : begin_traced(slots)};
-    op->set_stage(OpRecord::Stage::runs);
-    if (node.function == nullptr || (detours & ~unsigned{by_trace}) != 0 || failures_.any_poison()) {
-      return run_with_care(*op, begin);
-    }
-    if (std::exception_ptr error = call_node({*this, *op, slots}, *node.function)) {
-      return finish(*op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun, .slots = slots});
-    }
-    if (begin.begun != 0) record_plain(*op, begin);
-    ReadyList ready;
-    op = finish_node(*op, ready);
-    if (op != nullptr && (!on_pool || runs == most_runs_in_a_row || policy_->has_urgent())) [[unlikely]] {
-      if (on_pool) policy_->end_row();
-      ready.push(*std::exchange(op, nullptr));
-    }
-    if (!ready.empty()) release_beside(ready, slots);
-    if (port.ended != nullptr) end_launches(port, slots);
-    Port::add(port.left, 1);
-    if (!on_pool) tell_if_idle();
-  }
-}
-
-void Core::release_beside(ReadyList& ready, Slots* slots) {
-  // As if an op ran: a thread that goes on must not be given one that only it could run.
-  OpRecord row(0);
-  row.begin(end_of_graph_, 0, false);
-  const Running frame(*this, row, slots);
-  release_all(ready);
-}
-
-inline std::exception_ptr Core::call_node(const Running&, OpFunction& function) {
-  try {
-    OpContext context;
-    function(context);
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
-inline OpRecord* Core::finish_node(OpRecord& op, ReadyList& ready) {
-  const auto [launch, node] = op.node();
-  for (std::uint32_t i = 0; i < node->written_count; ++i) {
-    std::atomic<std::uint64_t>& version = node->written[i]->version;
-    version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
-  if (node->gate_count > 0 || node->successor_count == 0) {
-    leave_node(op, ready);
-    return nullptr;
-  }
-  op.end_node(node->awaits);
-  OpRecord* next = nullptr;
-  // After the last of these the launch may be gone.
-  for (const PlanNode::Successor successor : std::span(node->successors, node->successor_count)) {
-    OpRecord* const granted = grant(*launch, successor);
-    if (granted == nullptr) continue;
-    if (next == nullptr && granted->node().node->function != nullptr && !has_ordered_) {
-      next = granted;
-    } else {
-      ready.push(*granted);
-    }
-  }
-  return next;
-}
 
 void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   CapturedOp& captured = *op.node().node->op;

@@ -31,6 +31,14 @@ class GraphLaunch {
   const GraphPlan& plan() const { return plan_; }
   /// Where the node's access with that number stands.
   VarPlace place(const PlanNode& node, std::size_t access) const;
+  /// One less that the node waits for; returns it when it is ready.
+  OpRecord* grant(PlanNode::Successor successor) {
+    OpRecord& op = record(successor.node);
+    // acq_rel: what every predecessor wrote is visible to whoever runs the op.
+    if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return nullptr;
+    op.set_id(first_id + successor.node);
+    return &op;
+  }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
   /// Of the op with number 0.

@@ -115,6 +115,7 @@ LaneId Core::keep(LaneState& lane) {
 }
 
 void Core::start(LaneState& lane) {
+  if (life_ == Life::stopped) return;
   policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
   if (watchdog_) watchdog_->start();
   lane.started.store(true, std::memory_order_release);

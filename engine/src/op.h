@@ -166,7 +166,13 @@ class OpRecord : public Dep::Op {
   /// Destroys the body, if there still is one; but that of a node, which stays for the next launch.
   void end_body() noexcept {
     if (body_ == Body::none) return;
-    if (body_ != Body::function) return end_other_body();
+    body_ == Body::function ? end_function() : end_other_body();
+  }
+
+  /// Whether it is a function, and no variable ends with it.
+  bool is_plain_function() const { return body_ == Body::function && !retires(); }
+  /// The same as end_body, of a function.
+  void end_function() noexcept {
     if (table_->destroy != nullptr) table_->destroy(place());
     body_ = Body::none;
   }
@@ -274,6 +280,11 @@ struct VarPlace {
     return ticket == before.ticket + 1 && within == 0 && before.last != 0;
   }
 };
+
+/// One more op has had exclusive access. That op says so.
+inline void count_version(VarState& var) {
+  var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
 
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 

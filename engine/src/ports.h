@@ -31,18 +31,21 @@ struct VariableWait {
 
 /// By what descriptions of ops are told apart.
 struct SiteKey {
-  std::uint64_t pushed_at;  ///< of std::source_location, which is a pointer
-  const char* name;
-  std::uint64_t where;  ///< the lane, and whether the op always runs
+  std::uint64_t pushed_at = 0;  ///< of std::source_location, which is a pointer
+  const char* name = nullptr;
+  std::uint64_t lane = 0;
+  bool run_always = false;
 
   SiteKey() = default;
   explicit SiteKey(const PushOptions& how)
       : pushed_at(std::bit_cast<std::uint64_t>(how.pushed_at)),
         name(how.name.text().data()),
-        where(std::uint64_t{how.lane.engine} << 33 | std::uint64_t{how.lane.index} << 1 | how.run_always) {}
+        lane(std::bit_cast<std::uint64_t>(how.lane)),
+        run_always(how.run_always) {}
 
   friend auto operator<=>(const SiteKey&, const SiteKey&) = default;
-  std::size_t hash() const { return (pushed_at >> 3 ^ reinterpret_cast<std::uintptr_t>(name) >> 2 ^ where); }
+  /// Enough to tell those of one program's loop apart.
+  std::size_t hash() const { return pushed_at >> 3 ^ reinterpret_cast<std::uintptr_t>(name) >> 2; }
 };
 struct CachedSite {
   SiteKey key{};

@@ -48,6 +48,34 @@ class ReadyRing {
     }
   }
 
+  /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
+  /// takers of one ring would do to each other for each op, they do once for several.
+  OpRecord* take_some(ReadyRing& mine) {
+    const std::uint64_t my_tail = mine.tail_.load(std::memory_order_relaxed);
+    Slots& my_slots = *mine.slots_.load(std::memory_order_relaxed);
+    const std::uint64_t room = my_slots.mask + 1 - (my_tail - mine.head_.load(std::memory_order_acquire));
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (true) {
+      const std::uint64_t tail = tail_.load(std::memory_order_seq_cst);
+      if (head >= tail) return nullptr;
+      const std::uint64_t count = std::min({(tail - head + 1) / 2, most_moved, room + 1});
+      Slots& slots = *slots_.load(std::memory_order_acquire);
+      OpRecord* const first = slots.at(head).load(std::memory_order_relaxed);
+      // Not to be seen yet.
+      for (std::uint64_t i = 1; i < count; ++i) {
+        OpRecord* const op = slots.at(head + i).load(std::memory_order_relaxed);
+        my_slots.at(my_tail + i - 1).store(op, std::memory_order_relaxed);
+      }
+      // On failure others have taken some, and what was read may be later ones.
+      if (!head_.compare_exchange_weak(head, head + count, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        continue;
+      }
+      for (std::uint64_t i = 1; i < count; ++i) prefetch(my_slots.at(my_tail + i - 1).load(std::memory_order_relaxed));
+      if (count > 1) mine.tail_.store(my_tail + count - 1, std::memory_order_seq_cst);
+      return first;
+    }
+  }
+
   /// While others take and put, about that.
   std::uint64_t size() const {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
@@ -63,7 +91,13 @@ class ReadyRing {
     std::vector<std::atomic<OpRecord*>> ops;
   };
 
-  static constexpr std::uint64_t first_size = 256;
+  static constexpr std::uint64_t first_size = 256, most_moved = 16;
+
+  /// Another thread wrote it last.
+  static void prefetch(const OpRecord* op) {
+    __builtin_prefetch(op, 1);
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(op) + 64, 1);
+  }
 
   Slots* grow(Slots* old, std::uint64_t head, std::uint64_t tail) {
     all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));

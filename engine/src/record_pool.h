@@ -49,9 +49,8 @@ class RecordPool {
   /// std::bad_alloc.
   OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
     const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
-    if (size_class >= classes) throw std::bad_alloc();
-    Cache::Pair& pair = cache.pairs_[size_class];
-    if (pair.loaded == nullptr || pair.loaded->count == 0) load(pair, size_class);
+    Cache::Pair& pair = pair_of(cache, size_class);
+    if (pair.loaded == nullptr || pair.loaded->count == 0) [[unlikely]] load(pair, size_class);
     Magazine& magazine = *pair.loaded;
     void* const slot = magazine.slots[--magazine.count];
     // The slot after next, which another core wrote last: asked for now, it is here by then.
@@ -96,8 +95,13 @@ class RecordPool {
   };
 
   static std::size_t class_of(std::size_t bytes) {
-    const std::size_t lines = (bytes + line - 1) / line;
-    return lines <= small_classes ? lines - 1 : small_classes + std::bit_width((lines - 1) / small_classes) - 1;
+    const std::size_t more_lines = (bytes - 1) / line;  // than one
+    if (more_lines < small_classes) [[likely]] return more_lines;
+    return small_classes + std::bit_width(more_lines / small_classes) - 1;
+  }
+  static Cache::Pair& pair_of(Cache& cache, std::size_t size_class) {
+    if (size_class >= classes) [[unlikely]] throw std::bad_alloc();
+    return cache.pairs_[size_class];
   }
   static void prefetch(const void* slot, std::size_t size_class) {
     const auto* first = static_cast<const std::byte*>(slot);

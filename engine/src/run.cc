@@ -3,28 +3,59 @@
 
 #include "core.h"
 #include "entry.h"
+#include "graph_launch.h"
 
 namespace windrow {
+namespace {
+
+/// So many ops a thread runs one after the other, each made ready by the one before, until others get their turn.
+constexpr unsigned most_runs_in_a_row = 64;
+
+/// Whether it is a launch's op with a function, and no variable ends with it.
+bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && op.node().node->function != nullptr; }
+
+}  // namespace
 
 void Core::release_all(ReadyList& ready) noexcept {
   while (OpRecord* op = ready.pop()) release(*op, ready);
 }
 
 void Core::release(OpRecord& op) noexcept {
-  if (!has_ordered_ && !op.after_end && !op.is_wait()) return policy_->add(op);
+  if (is_plainly_ready(op)) return policy_->add(op);
   ReadyList ready;
   release(op, ready);
   release_all(ready);
 }
 
 void Core::release(OpRecord& op, ReadyList& ready) noexcept {
+  if (is_plainly_ready(op) || may_run(op, ready)) policy_->add(op);
+}
+
+OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept {
+  while (OpRecord* op = others.pop()) {
+    if (!is_plainly_ready(*op) && !may_run(*op, others)) continue;
+    if (next == nullptr && may_go_on(slots) && op->priority == 0) {
+      next = op;
+    } else {
+      policy_->add(*op);
+    }
+  }
+  Port& port = ports_.mine();
+  if (port.ended == nullptr) return next;
+  if (next != nullptr) policy_->add(*next);  // what ends with a launch may wait for it
+  end_launches(port, slots);
+  return nullptr;
+}
+
+bool Core::may_run(OpRecord& op, ReadyList& ready) noexcept {
   if (op.body() == OpRecord::Body::gate) {
     open_gate(op, ready);
   } else if (op.is_wait()) {
     end_wait(op, ready);
   } else if (!has_ordered_ || points_reached(op)) {
-    dispatch(op);
+    return admit(op);
   }
+  return false;
 }
 
 bool Core::points_reached(OpRecord& op) {
@@ -71,19 +102,17 @@ void Core::point_reached(const PointAwaited& awaited, const std::exception_ptr& 
     } catch (const std::bad_alloc&) {
     }
   }
-  if (were_last_points(op, 1)) dispatch(op);
+  if (were_last_points(op, 1) && admit(op)) policy_->add(op);
 }
 
 FailurePtr Core::lost(const OpInfo& of, const std::exception_ptr& error) noexcept {
   return FailureLog::caused(Failure::Kind::lost, of, of.lane->failure(failures_, error));
 }
 
-void Core::dispatch(OpRecord& op) {
-  if (op.after_end) {
-    run(op, nullptr);
-  } else if (op.info().lane->admit(op)) {
-    policy_->add(op);
-  }
+bool Core::admit(OpRecord& op) {
+  if (!op.after_end) return op.info().lane->admit(op);
+  run(op, nullptr);
+  return false;
 }
 
 void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
@@ -103,62 +132,107 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   one_less_pending(port);
 }
 
-std::exception_ptr Core::run_plain(OpRecord& op, Slots* slots) {
-  const Running frame(*this, op, slots);
-  std::exception_ptr error;
-  try {
-    OpContext context;
-    op.call(context);
-  } catch (...) {
-    error = std::current_exception();
+void Core::run(OpRecord& first, Slots* slots) noexcept {
+  Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
+  OpRecord* op = &first;
+  unsigned runs = 1;
+  for (;; ++runs) {
+    op = run_one(*op, row);
+    if (op == nullptr) return;
+    if (runs == most_runs_in_a_row || policy_->wants_thread_back()) [[unlikely]] break;
   }
-  op.end_body();  // captures go before any successor runs
-  return error;
+  policy_->add(*op);
+  if (runs == most_runs_in_a_row) policy_->end_row();
 }
 
-void Core::finish_plain(OpRecord& op, Slots* slots) noexcept {
-  Port& port = ports_.mine();
-  Dep::Op* first = nullptr;
-  Dep::Op** end = &first;
+[[gnu::always_inline]] inline OpRecord* Core::run_one(OpRecord& op, Row& row) {
+  op.set_stage(OpRecord::Stage::runs);
+  if (detours_ == 0 && !failures_.any_poison()) [[likely]] {
+    if (op.is_plain_function()) return run_function(op, row);
+    if (is_plain_node(op)) return run_node(op, row);
+  }
+  return run_detoured(op, row);
+}
+
+OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
+  const Begin begin{row.slots, begin_traced(row.slots)};
+  if (detours_ != by_trace || failures_.any_poison()) return run_with_care(op, begin);
+  Row traced{.slots = row.slots, .goes_on = row.goes_on, .port = row.port, .begun = begin.begun};
+  if (op.is_plain_function()) return run_function(op, traced);
+  if (is_plain_node(op)) return run_node(op, traced);
+  return run_with_care(op, begin);
+}
+
+[[gnu::always_inline]] inline OpRecord* Core::run_function(OpRecord& op, Row& row) {
+  try {
+    const Running frame(*this, op, row.slots);
+    op.call(row.context);
+    op.end_function();  // captures go before any successor runs
+  } catch (...) {
+    return fail(op, row);
+  }
+  if (row.begun != 0) record_plain(op, row);
+  OpRecord* next = nullptr;
+  ReadyList others;
   op.set_id(0);
   Dep::leave(
       op,
-      [&](Dep::Access& access) {
-        if (!access.exclusive()) return;
-        VarState& var = var_of(access);
-        var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      [](Dep::Access& access) {
+        if (access.exclusive()) count_version(var_of(access));
       },
-      [&](Dep::Op& next) {
-        *end = &next;
-        end = &next.next_ready;
-      },
-      [&](OpRecord& ended) { records_.free(port.records, &ended); });
-  *end = nullptr;
-  while (first != nullptr) {
-    Dep::Op* const next = first->next_ready;
-    release(static_cast<OpRecord&>(*first));
-    first = next;
-  }
-  Port::add(port.left, 1);
-  // A worker tells when it has nothing more to do.
-  if (options.policy != Policy::pool || slots == nullptr) tell_if_idle();
+      [&](OpRecord& ready) { may_be_next(ready, next, row) ? void(next = &ready) : others.push(ready); },
+      [&](OpRecord& ended) { records_.free(row.port.records, &ended); });
+  return end_plain(next, others, row);
 }
 
-void Core::run(OpRecord& op, Slots* slots) noexcept {
-  if (op.body() == OpRecord::Body::node) return run_nodes(op, slots);
-  op.set_stage(OpRecord::Stage::runs);
-  const bool plain = op.body() == OpRecord::Body::function && !op.retires() && !failures_.any_poison();
-  if (plain && detours_ == 0) {
-    std::exception_ptr error = run_plain(op, slots);
-    if (!error) return finish_plain(op, slots);
-    return finish(op, {.outcome = Outcome::failed, .error = std::move(error)});
+[[gnu::always_inline]] inline OpRecord* Core::run_node(OpRecord& op, Row& row) {
+  const auto [launch, node] = op.node();
+  try {
+    const Running frame(*this, op, row.slots);
+    (*node->function)(row.context);
+  } catch (...) {
+    return fail(op, row);
   }
-  const Begin begin{slots, begin_traced(slots)};
-  if (plain && detours_ == by_trace) return run_traced(op, begin);
-  run_with_care(op, begin);
+  if (row.begun != 0) record_plain(op, row);
+  for (std::uint32_t i = 0; i < node->written_count; ++i) count_version(*node->written[i]);
+  OpRecord* next = nullptr;
+  ReadyList others;
+  if (node->gate_count > 0 || node->successor_count == 0) {
+    leave_node(op, others);
+  } else {
+    op.end_node(node->awaits);
+    // After the last of these the launch may be gone.
+    for (const PlanNode::Successor successor : std::span(node->successors, node->successor_count)) {
+      OpRecord* const ready = launch->grant(successor);
+      if (ready == nullptr) continue;
+      may_be_next(*ready, next, row) ? void(next = ready) : others.push(*ready);
+    }
+  }
+  return end_plain(next, others, row);
 }
 
-void Core::run_with_care(OpRecord& op, const Begin& begin) {
+inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const {
+  return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0;
+}
+
+inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
+  if (!others.empty() || row.port.ended != nullptr) next = go_on(next, others, row.slots);
+  Port::add(row.port.left, 1);
+  if (!row.goes_on) tell_if_idle();  // others tell when they have nothing more to do
+  return next;
+}
+
+OpRecord* Core::fail(OpRecord& op, const Row& row) {
+  const Ending ending{
+      .outcome = Outcome::failed, .error = std::current_exception(), .begun = row.begun, .slots = row.slots};
+  {
+    const Running frame(*this, op, row.slots);
+    op.end_body();
+  }
+  return finish(op, ending);
+}
+
+OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const auto [slots, begun] = begin;
   const OpInfo& info = op.info();
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
@@ -189,7 +263,7 @@ void Core::run_with_care(OpRecord& op, const Begin& begin) {
     access_check_->let_go(op);
     if (ending.error) ending.outcome = Outcome::failed;
   }
-  finish(op, ending);
+  return finish(op, ending);
 }
 
 void Core::begin_check(OpRecord& op) {
@@ -256,7 +330,7 @@ void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
       op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records_.free(cache, &ended); });
 }
 
-void Core::finish(OpRecord& op, const Ending& ending) noexcept {
+OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
   if (ending.begun != 0) record(op, ending);
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
@@ -277,12 +351,11 @@ void Core::finish(OpRecord& op, const Ending& ending) noexcept {
   }
   if (ended != nullptr) free(*ended);
   if (lane.ordered) {
-    if (OpRecord* next = after_end ? nullptr : lane.release()) policy_->add(*next);
+    if (OpRecord* of_lane = after_end ? nullptr : lane.release()) policy_->add(*of_lane);
   }
-  release_all(ready);
-  Port& port = ports_.mine();
-  if (port.ended != nullptr) end_launches(port, ending.slots);
-  one_less_pending(port);
+  OpRecord* const next = go_on(nullptr, ready, ending.slots);
+  one_less_pending(ports_.mine());
+  return next;
 }
 
 void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure) {
@@ -290,7 +363,7 @@ void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending
   const Outcome outcome = ending.outcome;
   if (access.exclusive()) {
     if (outcome != Outcome::skipped && !(failure && failure->kind == Failure::Kind::cancelled)) {
-      var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      count_version(var);
     }
     if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) failures_.poison(var, failure);
     if (outcome == Outcome::ran && access.kind() == AccessKind::overwrite) failures_.clear(var);

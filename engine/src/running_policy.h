@@ -28,8 +28,11 @@ class RunningPolicy {
   /// Whether this thread will call `out_of_work` when it has no op any more.
   virtual bool on_worker() const { return false; }
 
-  /// Whether ops of positive priority are ready, which a thread that would go on by itself has to let go first.
-  bool has_urgent() const { return urgent_count_.load(std::memory_order_relaxed) > 0; }
+  /// Whether a thread that goes on by itself has to give up its core: for ops of positive priority, or since more run
+  /// than may.
+  bool wants_thread_back() const {
+    return urgent_count_.load(std::memory_order_relaxed) > 0 || awake_.load(std::memory_order_relaxed) > most_awake_;
+  }
 
   virtual int spares() const = 0;
   /// About how many ops are ready and not yet taken up.
@@ -43,6 +46,9 @@ class RunningPolicy {
  protected:
   /// Ready ops of positive priority, for a policy on whose threads others go on by themselves.
   std::atomic<int> urgent_count_{0};
+  /// Threads that run ops, and how many should.
+  std::atomic<int> awake_{0};
+  int most_awake_ = 0;  // fixed before the first op
 };
 
 /// What a policy needs of its engine.

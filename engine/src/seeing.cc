@@ -45,19 +45,12 @@ void Core::save_trace_for_environment() noexcept try {
 
 Ticks Core::begin_traced(const Slots* slots) { return trace_.on() ? trace_.begin(ports_.mine(), slots) : 0; }
 
-void Core::run_traced(OpRecord& op, const Begin& begin) {
-  std::exception_ptr error = run_plain(op, begin.slots);
-  if (error) return finish(op, {.outcome = Outcome::failed, .error = std::move(error), .begun = begin.begun});
-  record_plain(op, begin);
-  finish_plain(op, begin.slots);
-}
-
-void Core::record_plain(OpRecord& op, const Begin& begin) {
-  Port& port = ports_.mine();
+void Core::record_plain(OpRecord& op, const Row& row) {
+  Port& port = row.port;
   const Ticks end = now_in_ticks();
-  if (begin.begun != 0) trace_.record(port, op, {.begin = begin.begun, .end = end});
+  trace_.record(port, op, {.begin = row.begun, .end = end});
   // Such a thread says when it has nothing more to do; others might sleep before they begin the next op.
-  if (options.policy == Policy::pool && begin.slots != nullptr) port.trace.last_end = end;
+  if (row.goes_on) port.trace.last_end = end;
   if (end - port.trace.last_sample > sampling_interval) sample(port, end);
 }
 

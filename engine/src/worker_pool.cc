@@ -9,8 +9,6 @@
 namespace windrow {
 namespace {
 
-/// So many successors run one after the other before those that wait in the ring get their turn.
-constexpr unsigned most_inline_runs = 64;
 /// Every so many takes the order is turned round: what has low priority, or waits in others' rings, comes first.
 constexpr unsigned aging_takes = 32;
 
@@ -33,12 +31,13 @@ void pause(int times) {
 constinit thread_local WorkerPool::Current WorkerPool::current_;
 
 WorkerPool::WorkerPool(PolicyContext of)
-    : slots_(of.options.workers),
-      max_spares_(of.options.max_spare_threads),
+    : max_spares_(of.options.max_spare_threads),
       on_thread_start_(of.options.on_thread_start),
       run_(std::move(of.run)),
       out_of_work_(std::move(of.out_of_work)),
-      ports_(of.ports) {}
+      ports_(of.ports) {
+  most_awake_ = of.options.workers;
+}
 
 void WorkerPool::start(LaneState&) {
   MutexLock lock(mutex_);
@@ -65,13 +64,6 @@ void WorkerPool::put_background(OpRecord& op) noexcept {
 void WorkerPool::add(OpRecord& op) noexcept {
   if (op.priority != 0) {
     op.priority > 0 ? put_urgent(op) : put_background(op);
-  } else if (current_.pool == this && Running::innermost() == nullptr) {
-    Worker& worker = *current_.worker;
-    if (worker.next == nullptr) {
-      worker.next = &op;
-      return;
-    }
-    put(worker.port, op);
   } else {
     put(ports_.mine_if_any(), op);
   }
@@ -82,12 +74,12 @@ void WorkerPool::end_row() { current_.worker->takes |= aging_takes - 1; }
 
 void WorkerPool::rouse() {
   if (searching_.load(std::memory_order_seq_cst) > 0) return;
-  if (awake_.load(std::memory_order_seq_cst) < slots_) wake_or_spawn();
+  if (awake_.load(std::memory_order_seq_cst) < most_awake_) wake_or_spawn();
 }
 
 void WorkerPool::wake_or_spawn() {
   MutexLock lock(mutex_);
-  if (searching_ > 0 || awake_ >= slots_ || stopping_) return;
+  if (searching_ > 0 || awake_ >= most_awake_ || stopping_) return;
   if (asleep_ > wakes_) {
     ++wakes_;
     ++searching_;
@@ -99,7 +91,7 @@ void WorkerPool::wake_or_spawn() {
 }
 
 bool WorkerPool::spawn() {
-  if (threads() >= slots_ + max_spares_) return false;
+  if (threads() >= most_awake_ + max_spares_) return false;
   ++searching_;
   ++awake_;
   try {
@@ -125,7 +117,7 @@ void WorkerPool::serve() {
   current_ = {this, &worker};
   for (OpRecord* op = search(worker); op != nullptr;) {
     run_(*op, *this);
-    const Rest rest = awake_.load(std::memory_order_relaxed) > slots_ ? retire(worker) : Rest::none;
+    const Rest rest = awake_.load(std::memory_order_relaxed) > most_awake_ ? retire() : Rest::none;
     if (rest == Rest::ended) break;
     if (rest == Rest::none) {
       op = take(worker);
@@ -137,27 +129,11 @@ void WorkerPool::serve() {
   current_ = {};
 }
 
-void WorkerPool::put_back(Worker& worker) {
-  if (worker.next == nullptr) return;
-  put(worker.port, *std::exchange(worker.next, nullptr));
-  rouse();
-}
-
 OpRecord* WorkerPool::take(Worker& worker) {
   const bool turned = ++worker.takes % aging_takes == 0;
   if (urgent_count_.load(std::memory_order_relaxed) > 0 && !turned) {
-    if (OpRecord* op = take_urgent()) {
-      put_back(worker);
-      return op;
-    }
+    if (OpRecord* op = take_urgent()) return op;
   }
-  if (worker.next != nullptr) {
-    if (++worker.inline_runs < most_inline_runs) return std::exchange(worker.next, nullptr);
-    worker.inline_runs = 0;
-    put_back(worker);
-    return take_turned(worker);
-  }
-  worker.inline_runs = 0;
   if (turned) return take_turned(worker);
   if (OpRecord* op = worker.port->ready.take()) return op;
   return take_from_rings(worker);
@@ -174,7 +150,10 @@ OpRecord* WorkerPool::take_turned(Worker& worker) {
 OpRecord* WorkerPool::take_from_rings(Worker& worker) {
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (port == worker.port) continue;
-    if (OpRecord* op = port->ready.take()) return op;
+    if (port->ready.empty()) continue;
+    OpRecord* const op = port->ready.take_some(worker.port->ready);
+    rouse();  // who looked meanwhile may have missed those that changed place
+    if (op != nullptr) return op;
   }
   if (OpRecord* op = worker.port->ready.take()) return op;
   if (urgent_count_.load(std::memory_order_seq_cst) > 0) {
@@ -217,7 +196,7 @@ OpRecord* WorkerPool::search(Worker& worker) {
   pause(worker.pauses);
   for (int look = 0;; ++look) {
     if (OpRecord* op = take_turned(worker)) {
-      if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < slots_ && work_in_sight()) rouse();
+      if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
       return op;
     }
     if (look < spinning_searches) {
@@ -243,11 +222,10 @@ WorkerPool::Rest WorkerPool::sleep() {
   return Rest::woken;
 }
 
-WorkerPool::Rest WorkerPool::retire(Worker& worker) {
-  put_back(worker);
+WorkerPool::Rest WorkerPool::retire() {
   out_of_work_();  // this thread may have finished the last op
   MutexLock lock(mutex_);
-  if (awake_ <= slots_) return Rest::none;
+  if (awake_ <= most_awake_) return Rest::none;
   awake_.fetch_sub(1, std::memory_order_seq_cst);
   return wait_for_wake();
 }
@@ -300,7 +278,7 @@ std::uint64_t WorkerPool::ready() const {
 
 int WorkerPool::spares() const {
   MutexLock lock(mutex_);
-  return std::max(0, threads() - slots_);
+  return std::max(0, threads() - most_awake_);
 }
 
 }  // namespace windrow

@@ -38,10 +38,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
  private:
   struct Worker {
     Port* port = nullptr;
-    OpRecord* next = nullptr;  ///< a successor of the op that has just finished
-    unsigned takes = 0;        ///< since it was out of work
-    int pauses = 0;            ///< when it next is
-    unsigned inline_runs = 0;
+    unsigned takes = 0;  ///< since it was out of work
+    int pauses = 0;      ///< when it next is
     unsigned turns = 0;  ///< in turned order
   };
   struct Current {
@@ -64,7 +62,6 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void put(Port* port, OpRecord& op) noexcept;
   void put_urgent(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   void put_background(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
-  void put_back(Worker& worker);
   /// An op was made ready: sees to it that somebody looks.
   void rouse();
   void wake_or_spawn() WINDROW_EXCLUDES(mutex_);
@@ -77,18 +74,17 @@ class WorkerPool final : public RunningPolicy, public Slots {
   /// A thread that searches falls asleep, unless there is work in sight.
   Rest sleep() WINDROW_EXCLUDES(mutex_);
   /// A thread that ran an op falls asleep, if more are awake than there are slots.
-  Rest retire(Worker& worker) WINDROW_EXCLUDES(mutex_);
+  Rest retire() WINDROW_EXCLUDES(mutex_);
   Rest wait_for_wake() WINDROW_REQUIRES(mutex_);
   int threads() const WINDROW_REQUIRES(mutex_) { return static_cast<int>(threads_.size()); }
 
-  const int slots_, max_spares_;
+  const int max_spares_;
   const std::function<void()> on_thread_start_;
   const RunOp run_;
   const std::function<void()> out_of_work_;
   Ports& ports_;
 
   alignas(64) std::atomic<int> searching_{0};  ///< of those awake
-  std::atomic<int> awake_{0};                  ///< threads that run ops, which do not wait inside, or search
   std::atomic<bool> stopping_{false};
   std::atomic<int> background_count_{0};
 

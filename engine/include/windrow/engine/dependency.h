@@ -51,13 +51,23 @@ struct Dependency {
 
   /// Sorts by variable and merges repeats. Returns how many remain.
   static std::size_t canonicalise(std::span<Access> accesses) {
-    const auto before = [](const Access& a, const Access& b) { return &a.var() < &b.var(); };
-    for (std::size_t i = 1; i < accesses.size(); ++i) {
-      if (before(accesses[i - 1], accesses[i])) continue;
-      std::sort(accesses.begin(), accesses.end(), before);
-      return merge(accesses);
+    if (accesses.size() > few) {
+      std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return &a.var() < &b.var(); });
     }
-    return accesses.size();
+    // By insertion. From here on sorted ones, and mostly few ones too, stay where they are.
+    std::size_t kept = 0;
+    for (const Access& each : accesses) {
+      const Access next = each;  // its place may be taken
+      std::size_t at = kept;
+      while (at > 0 && &next.var() < &accesses[at - 1].var()) --at;
+      if (at > 0 && &next.var() == &accesses[at - 1].var()) {
+        accesses[at - 1].strengthen(next.kind());
+        continue;
+      }
+      for (std::size_t i = kept++; i > at; --i) accesses[i] = accesses[i - 1];
+      accesses[at] = next;
+    }
+    return kept;
   }
 
   /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
@@ -67,11 +77,13 @@ struct Dependency {
     auto* const first = reinterpret_cast<Access*>(&op + 1);
     bool sorted = true;
     std::uint32_t versions = 0;
+    const Var* last = nullptr;
     for (std::uint32_t i = 0; i < count; ++i) {
       auto* access = ::new (first + i) Access(access_of(i));
       access->offset_ = offset(i);
       versions += access->exclusive();
-      sorted &= i == 0 || &access[-1].var() < &access->var();
+      sorted &= last < &access->var();
+      last = &access->var();
     }
     if (!sorted) {
       count = canonicalise({first, count});
@@ -95,7 +107,8 @@ struct Dependency {
     const std::span<Access> accesses = op.accesses();
     const bool many = joiners == Joiners::many;
     if (many) lock_all(accesses);
-    if (std::any_of(accesses.begin(), accesses.end(), is_stale)) {
+    for (const Access& access : accesses) {
+      if (!is_stale(access)) continue;
       if (many) unlock_all(accesses);
       return Join::refused;
     }
@@ -156,31 +169,17 @@ struct Dependency {
   /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
   template <class Visit, class Ready, class Drop>
   static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
-    std::int32_t versions = 0;
-    for (Access& access : op.accesses()) {
-      if (access.exclusive()) {
-        ++versions;
-        continue;
-      }
-      visit(access);
+    const std::span<Access> accesses = op.accesses();
+    if (accesses.size() != 1) return leave_several(op, visit, ready, drop);
+    Access& access = accesses.front();
+    visit(access);
+    if (!access.exclusive()) {
       leave_read(access, ready, drop);
-    }
-    if (versions == 0) {
       drop(op);
-      return;
-    }
-    // relaxed: others see the versions only through what closes them.
-    if (versions > 1) op.pending.store(versions, std::memory_order_relaxed);
-    for (Access* access = op.accesses().data(); versions > 0; ++access) {
-      if (!access->exclusive()) continue;
-      visit(*access);
-      --versions;
-      if (op.retires()) {
-        drop(op);
-      } else {
-        leave_version(*access, ready, drop);
-      }
-      // After the last version the op may be gone.
+    } else if (op.retires()) {
+      drop(op);
+    } else {
+      leave_version(access, ready, drop);
     }
   }
 
@@ -212,6 +211,9 @@ struct Dependency {
   }
 
  private:
+  /// So many accesses are sorted fastest by insertion.
+  static constexpr std::size_t few = 16;
+
   static std::uint32_t offset(std::uint32_t i) {
     return static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
   }
@@ -220,21 +222,6 @@ struct Dependency {
   static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }
   /// A closed version's word when that many reads have left, or more than that are to.
   static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
-
-  static std::size_t merge(std::span<Access> accesses) {
-    std::size_t kept = 0;
-    for (Access& access : accesses) {
-      if (kept > 0 && &accesses[kept - 1].var() == &access.var()) {
-        const AccessKind kind = stronger(accesses[kept - 1].kind(), access.kind());
-        accesses[kept - 1].var_ = reinterpret_cast<Word>(&access.var()) | static_cast<Word>(kind);
-      } else {
-        accesses[kept++] = access;
-      }
-    }
-    return kept;
-  }
-
-  static AccessKind stronger(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
 
   static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
 
@@ -295,6 +282,29 @@ struct Dependency {
     return true;
   }
 
+  template <class Visit, class Ready, class Drop>
+  static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
+    std::int32_t versions = 0;
+    for (Access& access : op.accesses()) {
+      if (access.exclusive()) {
+        ++versions;
+        continue;
+      }
+      visit(access);
+      leave_read(access, ready, drop);
+    }
+    if (versions == 0) return drop(op);
+    // relaxed: others see the versions only through what closes them.
+    if (versions > 1) op.pending.store(versions, std::memory_order_relaxed);
+    for (Access* access = op.accesses().data(); versions > 0; ++access) {
+      if (!access->exclusive()) continue;
+      visit(*access);
+      --versions;
+      leave_version(*access, ready, drop);
+      // After the last version the op may be gone.
+    }
+  }
+
   template <class Ready, class Drop>
   static void leave_read(Access& access, Ready& ready, Drop& drop) {
     Access& version = *access.link_;
@@ -307,7 +317,7 @@ struct Dependency {
   }
 
   template <class Ready, class Drop>
-  static void leave_version(Access& access, Ready& ready, Drop& drop) {
+  [[gnu::always_inline]] static void leave_version(Access& access, Ready& ready, Drop& drop) {
     Word word = access.word_.load(std::memory_order_acquire);
     while (true) {
       Access* const top = top_of(word);
@@ -359,7 +369,7 @@ struct Dependency {
   }
 
   template <class Ready>
-  static void grant(Access& access, Ready& ready) {
+  [[gnu::always_inline]] static void grant(Access& access, Ready& ready) {
     Record& op = op_of(access);
     // acq_rel: what every predecessor wrote is visible to whoever runs the op. Of one access, none is missing now.
     if (op.count() == 1 || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) ready(op);

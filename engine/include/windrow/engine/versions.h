@@ -50,6 +50,10 @@ struct Versions {
 
     Var& var() const { return *reinterpret_cast<Var*>(var_ & ~kind_mask); }
     AccessKind kind() const { return static_cast<AccessKind>(var_ & kind_mask); }
+    /// The op touches the variable like that, too.
+    void strengthen(AccessKind other) {
+      if (kind() != other) var_ = reinterpret_cast<Word>(&var()) | static_cast<Word>(AccessKind::mutate);
+    }
     bool exclusive() const { return kind() != AccessKind::read; }
     /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
     std::uint32_t ticket() const { return ticket_; }
