@@ -1,7 +1,8 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. core.cc and back_pressure.cc (front), wait.cc and run.cc (back) implement it; engine.cc is the public
-// interface on top.
+// Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; graph_launch.cc what a graph does
+// with both ends; wait.cc the waits; run.cc and async.cc the back; seeing.cc what people are told. engine.cc is the
+// public interface on top.
 #pragma once
 
 #include <atomic>
@@ -60,9 +61,9 @@ class Core {
   /// After shutdown.
   ~Core();
 
-  // ---- front (core.cc): records are made, checked and entered ----
+  // ---- front (push.cc, core.cc): records are made, checked and entered ----
   Var new_var(OpName name);
-  void push(OpFunction&& function, AccessList accesses, const PushOptions& how, bool retires = false);
+  void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at);
@@ -164,34 +165,50 @@ class Core {
   Var make_var(OpName name);
   /// Throws MisuseError if the engine, which does not just run, takes no ops of this thread.
   void check_life(Life life, const OpInfo& about) const;
-  /// Of the ops that this thread pushes, before their count.
-  OpId first_id(Port& port);
-  std::shared_ptr<CapturedOp> captured(const OpInfo& about, int priority, AccessList accesses);
-  const OpInfo& info(Port& port, const PushOptions& how);
+  /// What the numbers of the ops begin with that this thread pushes.
+  OpId thread_number(Port& port) { return port.first_id != Port::unnumbered ? port.first_id : number_thread(port); }
+  OpId number_thread(Port& port);
+  [[gnu::always_inline]] const OpInfo& info(Port& port, const PushOptions& how) {
+    const OpInfo* known = OpSites::known(port, how);
+    return known != nullptr ? *known : describe(port, how);
+  }
+  const OpInfo& describe(Port& port, const PushOptions& how);
   LaneState& lane(LaneId id);
   LaneState& lane_at(std::size_t index);
   std::size_t lanes();
   LaneId keep(LaneState& lane);
   /// Throws MisuseError for an empty or foreign variable.
-  void check(Var var, const OpInfo& about) const;
+  void check(Var var, const OpInfo& about) const {
+    if (!var || var.state_->owner != number) [[unlikely]]
+      refuse(var, about);
+  }
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  /// As Dep::place wants them; checks each.
-  auto access_of(AccessList accesses, const OpInfo& about) const;
+  // What is pushed: its accesses as Dep::place wants them, and a body.
+  template <class Count>
+  struct Listed;
+  struct Canonical;
+  struct Entering {
+    const OpInfo& about;
+    int priority;
+    bool retires = false;
+  };
   /// A span in which this thread may make records and enter them.
   class Entry;
   /// This thread is not known to be the only one that enters records: sees to it that all know.
   void join_others(Port& port);
-  /// Pushes an op with the accesses that `access_of` gives and the body that `set_body` sets. Throws MisuseError if the
-  /// engine is shut down or a variable retired, Error if no thread can be started.
-  template <class AccessOf, class SetBody>
-  void submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
-              std::size_t body_bytes, SetBody&& set_body, bool retires);
+  /// Captures or pushes the op. Throws MisuseError if the engine is shut down or a variable empty, foreign or retired,
+  /// Error if no thread can be started.
+  template <class Body>
+  void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
+  template <class Accesses, class Body>
+  void capture(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
+  template <class Accesses, class Body>
+  void submit(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   /// Makes its record and enters that. Returns it if it is ready, else null.
-  template <class AccessOf, class SetBody>
-  OpRecord* enter(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf& access_of,
-                  std::size_t body_bytes, SetBody& set_body, bool retires);
+  template <class Accesses, class Body>
+  OpRecord* enter(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   void start(LaneState& lane);
   /// Takes back the records, which were entered nowhere, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
@@ -237,13 +254,15 @@ class Core {
   void release(OpRecord& op) noexcept;
   void release(OpRecord& op, ReadyList& ready) noexcept;
   void release_all(ReadyList& ready) noexcept;
-  /// Releases what an op on these slots made ready. Returns one that its thread runs next, or null: `next`, which it has
-  /// chosen already, or another.
+  /// Releases what an op on these slots made ready. Returns one that its thread runs next, or null: `next`, which it
+  /// has chosen already, or another.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
   /// Whether a thread that ran an op on these slots may go on by itself with one that it made ready.
   bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
   /// Whether nothing has to be looked at before an op whose accesses are granted may run; false says nothing.
-  bool is_plainly_ready(const OpRecord& op) const { return !has_ordered_ && !op.after_end && !op.is_wait(); }
+  [[gnu::always_inline]] bool is_plainly_ready(const OpRecord& op) const {
+    return !has_ordered_ && !op.after_end && !op.is_wait();
+  }
   /// Whether the op, whose accesses are granted, is to be given to the policy now.
   bool may_run(OpRecord& op, ReadyList& ready) noexcept;
   bool points_reached(OpRecord& op);
@@ -360,9 +379,9 @@ class Core {
 
   const bool on_pool_ = options.policy == Policy::pool;
   const bool callers_run_ = options.policy == Policy::serial;  // ops run on the threads that push
-  LaneState* host_ = nullptr;                          // never changes
-  OpInfo end_of_graph_{.name = "the end of a graph"};  // fixed by the constructor
-  const std::unique_ptr<AccessCheck> access_check_;    // null unless options.check
+  LaneState* host_ = nullptr;                                  // never changes
+  OpInfo end_of_graph_{.name = "the end of a graph"};          // fixed by the constructor
+  const std::unique_ptr<AccessCheck> access_check_;            // null unless options.check
 
   std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if not wanted
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above

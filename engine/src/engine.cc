@@ -18,19 +18,6 @@ namespace {
 constexpr std::pair<Policy, std::string_view> policy_names[] = {
     {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
-/// Whether a push is of more than a function to run, or of none.
-template <class F>
-bool is_special(const F& function, const PushOptions& options) {
-  return !function || options.stop || options.bytes != 0;
-}
-
-/// Throws MisuseError if there is no function.
-template <class F>
-[[gnu::noinline]] F adorned(Core& core, F&& function, const PushOptions& options) {
-  if (!function) throw core.without_function(options);
-  return core.adorn(std::move(function), options);
-}
-
 Deadline after(std::chrono::nanoseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto now = Clock::now();
@@ -93,29 +80,6 @@ Engine::~Engine() {
 Var Engine::new_var(OpName name) { return core_->new_var(name); }
 
 void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->retire(var, std::move(last), options); }
-
-void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
-  if (is_special(function, options)) [[unlikely]] function = adorned(*core_, std::move(function), options);
-  core_->push(std::move(function), accesses, options);
-}
-
-void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
-  if (is_special(function, options)) [[unlikely]] function = adorned(*core_, std::move(function), options);
-  core_->push_async(std::move(function), accesses, options);
-}
-
-DeclaredOp Engine::declare(OpFunction function, AccessList accesses, PushOptions options) {
-  if (!function) throw core_->without_function(options);
-  DeclaredOp op;
-  op.state_ = core_->declare(std::move(function), accesses, options);
-  return op;
-}
-
-void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
-  if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
-  if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  core_->push(declared.state_, pushed_at);
-}
 
 Graph Engine::capture(const std::function<void()>& body, OpName name) {
   Graph graph;

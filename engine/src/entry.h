@@ -14,8 +14,9 @@ class Core::Entry {
  public:
   explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
   /// The port is the calling thread's.
-  Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
-    if (before_ == Port::Busy::entering) [[unlikely]] refuse_reentry();
+  [[gnu::always_inline]] Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
+    if (before_ == Port::Busy::entering) [[unlikely]]
+      refuse_reentry();
     if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
     port_.entry.lock();
     port_.busy = Port::Busy::entering;
@@ -46,10 +47,12 @@ class Core::Entry {
 class Core::Push {
  public:
   explicit Push(Core& core) : core_(core.callers_run_ && !core.frame_of_mine() ? &core : nullptr) {
-    if (core_ != nullptr) [[unlikely]] begin();
+    if (core_ != nullptr) [[unlikely]]
+      begin();
   }
   ~Push() {
-    if (core_ != nullptr) [[unlikely]] end();
+    if (core_ != nullptr) [[unlikely]]
+      end();
   }
   Push(const Push&) = delete;
   Push& operator=(const Push&) = delete;

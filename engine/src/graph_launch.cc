@@ -24,15 +24,6 @@ struct OwnVariable {
 
 // ---- capture ----
 
-std::shared_ptr<CapturedOp> Core::captured(const OpInfo& about, int priority, AccessList accesses) {
-  auto op = std::make_shared<CapturedOp>();
-  op->info = &about;
-  op->priority = priority;
-  const auto access = access_of(accesses, about);
-  for (std::size_t i = 0; i < accesses.size(); ++i) op->accesses.push_back(access(i));
-  return op;
-}
-
 std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
   auto graph = std::make_shared<GraphState>(*this, name.text().empty() ? "graph" : name.text());
   append(*graph, body);
@@ -152,7 +143,7 @@ void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& ent
 
 void Core::number_nodes(GraphLaunch& launch, Port& port) {
   const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed);
-  launch.first_id = first_id(port) | (pushed + 1);
+  launch.first_id = thread_number(port) | (pushed + 1);
   launch.to_come.store(launch.plan().ends() + 1, std::memory_order_relaxed);
   {
     MutexLock lock(launches_mutex_);

@@ -2,9 +2,12 @@
 
 namespace windrow {
 
-const OpInfo& OpSites::keep(const SiteKey& key, const OpInfo& info) {
+const OpInfo& OpSites::keep(Port& port, const PushOptions& how, const OpInfo& info) {
+  const SiteKey key(how);
   MutexLock lock(mutex_);
-  return all_.try_emplace(key, info).first->second;
+  const OpInfo& kept = all_.try_emplace(key, info).first->second;
+  cache(port, key) = {key, &kept};
+  return kept;
 }
 
 }  // namespace windrow

@@ -11,20 +11,22 @@ namespace windrow {
 
 /// All of one engine. They stay as long as it does: places times names times lanes are few.
 class OpSites {
- public:
-  /// The description of what is pushed so; `describe()` makes it when it is not known yet. Throws what that throws.
-  template <class Describe>
-  const OpInfo& find(Port& port, const PushOptions& how, Describe&& describe) {
-    const SiteKey key(how);
-    CachedSite& cached = port.sites[key.hash() % port.sites.size()];
-    if (cached.info != nullptr && cached.key == key) return *cached.info;
-    cached = {key, &keep(key, describe())};
-    return *cached.info;
+  template <class AnyPort>
+  static auto& cache(AnyPort& port, const SiteKey& key) {
+    return port.sites[key.hash() % port.sites.size()];
   }
 
- private:
-  const OpInfo& keep(const SiteKey& key, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
+ public:
+  /// The description of what is pushed so, if the thread has looked it up lately; else null.
+  [[gnu::always_inline]] static const OpInfo* known(const Port& port, const PushOptions& how) {
+    const SiteKey key(how);
+    const CachedSite& cached = cache(port, key);
+    return cached.key == key ? cached.info : nullptr;
+  }
+  /// The same, of which this is known; any thread may have known it before.
+  const OpInfo& keep(Port& port, const PushOptions& how, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
 
+ private:
   Mutex mutex_;
   std::map<SiteKey, OpInfo> all_ WINDROW_GUARDED_BY(mutex_);  // of nodes: references stay
 };

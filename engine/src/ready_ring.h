@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "op.h"
+#include "prefetch.h"
 
 namespace windrow {
 
@@ -95,8 +96,8 @@ class ReadyRing {
 
   /// Another thread wrote it last.
   static void prefetch(const OpRecord* op) {
-    __builtin_prefetch(op, 1);
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(op) + 64, 1);
+    prefetch_to_write(op);
+    prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
   }
 
   Slots* grow(Slots* old, std::uint64_t head, std::uint64_t tail) {

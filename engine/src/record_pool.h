@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "op.h"
+#include "prefetch.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -47,10 +48,11 @@ class RecordPool {
 
   /// A record without a body and number, with room for so many accesses and a body of so many bytes. Throws
   /// std::bad_alloc.
-  OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
+  [[gnu::always_inline]] OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
     const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
     Cache::Pair& pair = pair_of(cache, size_class);
-    if (pair.loaded == nullptr || pair.loaded->count == 0) [[unlikely]] load(pair, size_class);
+    if (pair.loaded == nullptr || pair.loaded->count == 0) [[unlikely]]
+      load(pair, size_class);
     Magazine& magazine = *pair.loaded;
     void* const slot = magazine.slots[--magazine.count];
     // The slot after next, which another core wrote last: asked for now, it is here by then.
@@ -61,10 +63,9 @@ class RecordPool {
   void free(Cache& cache, OpRecord* record) noexcept {
     record->end_body();
     record->set_id(0);
-    const std::size_t size_class = record->size_class;
-    Cache::Pair& pair = cache.pairs_[size_class];
-    if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) {
-      if (!unload(pair, size_class)) return;  // kept out of use until the engine ends
+    Cache::Pair& pair = cache.pairs_[record->size_class];
+    if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) [[unlikely]] {
+      if (!unload(pair, record->size_class)) return;  // kept out of use until the engine ends
     }
     pair.loaded->slots[pair.loaded->count++] = record;
   }
@@ -96,18 +97,20 @@ class RecordPool {
 
   static std::size_t class_of(std::size_t bytes) {
     const std::size_t more_lines = (bytes - 1) / line;  // than one
-    if (more_lines < small_classes) [[likely]] return more_lines;
+    if (more_lines < small_classes) [[likely]]
+      return more_lines;
     return small_classes + std::bit_width(more_lines / small_classes) - 1;
   }
   static Cache::Pair& pair_of(Cache& cache, std::size_t size_class) {
-    if (size_class >= classes) [[unlikely]] throw std::bad_alloc();
+    if (size_class >= classes) [[unlikely]]
+      throw std::bad_alloc();
     return cache.pairs_[size_class];
   }
   static void prefetch(const void* slot, std::size_t size_class) {
     const auto* first = static_cast<const std::byte*>(slot);
-    __builtin_prefetch(first, 1);
-    if (size_class > 0) __builtin_prefetch(first + line, 1);
-    if (size_class > 1) __builtin_prefetch(first + 2 * line, 1);
+    prefetch_to_write(first);
+    if (size_class > 0) prefetch_to_write(first + line);
+    if (size_class > 1) prefetch_to_write(first + 2 * line);
   }
   static std::size_t bytes_of(std::size_t size_class);
   /// Puts a magazine with a slot in it into `pair.loaded`.

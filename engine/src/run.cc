@@ -139,7 +139,8 @@ void Core::run(OpRecord& first, Slots* slots) noexcept {
   for (;; ++runs) {
     op = run_one(*op, row);
     if (op == nullptr) return;
-    if (runs == most_runs_in_a_row || policy_->wants_thread_back()) [[unlikely]] break;
+    if (runs == most_runs_in_a_row || policy_->wants_thread_back()) [[unlikely]]
+      break;
   }
   policy_->add(*op);
   if (runs == most_runs_in_a_row) policy_->end_row();

@@ -35,13 +35,18 @@ struct StdAtomics {
 template <class Atomics>
 class LockBit {
  public:
-  void lock() {
+  [[gnu::always_inline]] void lock() {
     // acquire: pairs with the release in unlock() of the previous holder.
-    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) Atomics::pause(round);
+    if (held_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      wait();
   }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
+  [[gnu::noinline]] void wait() {
+    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) Atomics::pause(round);
+  }
+
   typename Atomics::template Atomic<bool> held_{false};
 };
 

@@ -54,48 +54,31 @@ struct Dependency {
     if (accesses.size() > few) {
       std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return &a.var() < &b.var(); });
     }
-    // By insertion. From here on sorted ones, and mostly few ones too, stay where they are.
     std::size_t kept = 0;
-    for (const Access& each : accesses) {
-      const Access next = each;  // its place may be taken
-      std::size_t at = kept;
-      while (at > 0 && &next.var() < &accesses[at - 1].var()) --at;
-      if (at > 0 && &next.var() == &accesses[at - 1].var()) {
-        accesses[at - 1].strengthen(next.kind());
-        continue;
-      }
-      for (std::size_t i = kept++; i > at; --i) accesses[i] = accesses[i - 1];
-      accesses[at] = next;
-    }
+    for (const Access& each : accesses) insert(accesses.data(), kept, each);
     return kept;
   }
 
   /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
   /// one, exclusive.
-  template <class AccessOf>
-  static void place(Record& op, std::size_t count, AccessOf&& access_of, bool retires = false) {
+  template <class Count, class AccessOf>
+  [[gnu::always_inline]] static void place(Record& op, Count count, AccessOf&& access_of, bool retires = false) {
     auto* const first = reinterpret_cast<Access*>(&op + 1);
-    bool sorted = true;
+    const std::size_t all = count;
+    std::size_t kept = 0;
+    if (all <= few) [[likely]] {
+      for (std::size_t i = 0; i < all; ++i) insert(first, kept, access_of(i));
+    } else {
+      for (std::size_t i = 0; i < all; ++i) ::new (first + i) Access(access_of(i));
+      kept = canonicalise({first, all});
+    }
     std::uint32_t versions = 0;
-    const Var* last = nullptr;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      auto* access = ::new (first + i) Access(access_of(i));
-      access->offset_ = offset(i);
-      versions += access->exclusive();
-      sorted &= last < &access->var();
-      last = &access->var();
+    for (std::uint32_t i = 0; i < kept; ++i) {
+      first[i].offset_ = offset(i);
+      versions += first[i].exclusive();
     }
-    if (!sorted) {
-      count = canonicalise({first, count});
-      versions = 0;
-      for (std::uint32_t i = 0; i < count; ++i) {
-        first[i].offset_ = offset(i);
-        versions += first[i].exclusive();
-      }
-    }
-    const auto kept = static_cast<std::uint32_t>(count);
     const std::uint32_t flags = Op::several_versions * (versions > 1) | Op::retiring * retires;
-    op.shape_ = kept << Op::flag_bits | flags;
+    op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | flags;
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
@@ -103,7 +86,7 @@ struct Dependency {
   /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op
   /// may already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
   template <class Prepare, class Drop>
-  static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop) {
+  [[gnu::always_inline]] static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop) {
     const std::span<Access> accesses = op.accesses();
     const bool many = joiners == Joiners::many;
     if (many) lock_all(accesses);
@@ -168,7 +151,7 @@ struct Dependency {
   /// Takes the finished op out. `visit(access)` is called once for each access while it still is granted; `ready(op)`
   /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
   template <class Visit, class Ready, class Drop>
-  static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
+  [[gnu::always_inline]] static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
     const std::span<Access> accesses = op.accesses();
     if (accesses.size() != 1) return leave_several(op, visit, ready, drop);
     Access& access = accesses.front();
@@ -214,6 +197,17 @@ struct Dependency {
   /// So many accesses are sorted fastest by insertion.
   static constexpr std::size_t few = 16;
 
+  /// Puts one more access, which may lie among those behind them, into `kept` ones that are canonical. By insertion,
+  /// since mostly they are few, or come sorted.
+  [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
+    const Access next = more;  // its place may be taken
+    std::size_t at = kept;
+    while (at > 0 && &next.var() < &first[at - 1].var()) --at;
+    if (at > 0 && &next.var() == &first[at - 1].var()) return first[at - 1].strengthen(next.kind());
+    for (std::size_t i = kept++; i > at; --i) ::new (first + i) Access(first[i - 1]);
+    ::new (first + at) Access(next);
+  }
+
   static std::uint32_t offset(std::uint32_t i) {
     return static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
   }
@@ -249,7 +243,7 @@ struct Dependency {
 
   /// Returns whether the access is granted at once. If not, its op may be gone.
   template <class Drop>
-  static bool enter(Access& access, Drop& drop) {
+  [[gnu::always_inline]] static bool enter(Access& access, Drop& drop) {
     Var& var = access.var();
     access.ticket_ = var.tickets_;
     var.tickets_ = access.ticket_ + 1;
@@ -283,7 +277,7 @@ struct Dependency {
   }
 
   template <class Visit, class Ready, class Drop>
-  static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
+  [[gnu::noinline]] static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
     std::int32_t versions = 0;
     for (Access& access : op.accesses()) {
       if (access.exclusive()) {
@@ -377,7 +371,7 @@ struct Dependency {
 
   /// The version is of no use any more.
   template <class Drop>
-  static void end_version(Access& version, const Var& var, Drop& drop) {
+  [[gnu::always_inline]] static void end_version(Access& version, const Var& var, Drop& drop) {
     if (&version == &var.genesis_) return;
     Record& op = op_of(version);
     // acq_rel: whoever ends the last version has seen the others end.
