@@ -8,8 +8,8 @@ namespace windrow {
 
 /// No code of users runs in it, but for the move constructors of functions.
 ///
-/// While one thread alone enters records, variables need no lock bits: its port's bit is enough, by which the second
-/// thread that comes stops it to make both take them.
+/// While one thread alone enters records, variables need no lock bits: its port's turnstile is enough, by which the
+/// second thread that comes stops it to make both take them.
 class Core::Entry {
  public:
   explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
@@ -18,13 +18,13 @@ class Core::Entry {
     if (before_ == Port::Busy::entering) [[unlikely]]
       refuse_reentry();
     if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
-    port_.entry.lock();
+    port_.entry.enter();
     port_.busy = Port::Busy::entering;
     joiners_ = core.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;
   }
   ~Entry() {
     port_.busy = before_;
-    port_.entry.unlock();
+    port_.entry.leave();
   }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;

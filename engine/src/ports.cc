@@ -116,11 +116,13 @@ void Ports::give_back(Port& port) {
 
 Ports::Stopped::Stopped(Ports& ports) : ports_(ports) {
   ports_.mutex_.lock();  // nobody makes another
-  for (Port& port : ports_.all_) port.entry.lock();
+  for (Port& port : ports_.all_) port.entry.close();
+  AsymmetricFence::heavy();
+  for (const Port& port : ports_.all_) port.entry.await_outside();
 }
 
 Ports::Stopped::~Stopped() {
-  for (Port& port : ports_.all_) port.entry.unlock();
+  for (Port& port : ports_.all_) port.entry.open();
   ports_.mutex_.unlock();
 }
 

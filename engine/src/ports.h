@@ -12,6 +12,7 @@
 #include "ready_ring.h"
 #include "record_pool.h"
 #include "trace_log.h"
+#include "turnstile.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -54,8 +55,8 @@ struct CachedSite {
 
 /// One thread's. A port outlives its thread, and then serves the next one that comes.
 struct alignas(64) Port {
-  /// Held while its thread makes a record and enters it; by another thread, to keep it from doing so.
-  LockBit<StdAtomics> entry;
+  /// Its thread is inside while it makes a record and enters it; another thread may keep it from doing so.
+  Turnstile entry;
   /// What its thread is in the middle of. Only that thread looks.
   enum class Busy : std::uint8_t { no, entering, capturing };
   Busy busy = Busy::no;
