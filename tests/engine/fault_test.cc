@@ -5,7 +5,6 @@
 // works.
 #include <array>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/engine/fault_trial.h"
@@ -13,34 +12,15 @@
 namespace windrow::testing {
 namespace {
 
-using faults::Lasts;
-using faults::Where;
-
-using Case = std::tuple<Policy, Where, Lasts>;
-
-class Fault : public ::testing::TestWithParam<Case> {
+class Fault : public EveryFault {
  protected:
-  static EngineOptions options() {
-    const auto policy = std::get<Policy>(GetParam());
-    return {.policy = policy, .workers = policy == Policy::per_device ? 1 : 2};
-  }
-  static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
+  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
 
   static void try_program(const Program& program) {
     with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options(), plan, program); });
   }
 };
-
-INSTANTIATE_TEST_SUITE_P(All, Fault,
-                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
-                                                              Policy::chaos),
-                                            ::testing::Values(Where::any_thread, Where::this_thread),
-                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
-                         [](const auto& instance) {
-                           return fault_name(
-                               std::get<Policy>(instance.param),
-                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
-                         });
+WINDROW_EVERY_FAULT(Fault);
 
 TEST_P(Fault, WhileAnEngineIsMade) {
   with_each_fault(plan(), [](const faults::Plan& plan) {
