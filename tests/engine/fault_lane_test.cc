@@ -93,12 +93,13 @@ class LaneFault : public EveryFault {
       known[i] = attempt([&] { lanes[i] = trial.engine.add_lane(lane); });
     }
     known[2] = attempt([&] { lanes[2] = trial.engine.add_lane(HostLane{.name = "copies"}); });
-    const Var x = trial.new_var(), y = trial.new_var();
+    const Var x = trial.new_var(), y = trial.new_var(), only_read = trial.new_var();
     for (int round = 0; round < 4; ++round) {
       for (std::size_t i = 0; i < 3; ++i) {
         if (!known[i]) continue;
         attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = lanes[i]}); });
         attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}, {.lane = lanes[i]}); });
+        attempt([&] { trial.engine.push([held = Captured()] {}, {read(only_read)}, {.lane = lanes[i]}); });
         attempt([&] { trial.engine.push([held = Captured()] {}, {read(y)}); });
       }
       attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}); });

@@ -4,6 +4,7 @@
 // or variables are poisoned; nothing hangs, leaks or aborts, every op that was accepted runs, and afterwards the engine
 // works.
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,26 @@ TEST_P(Fault, WhileWaitingInsideAnOp) {
       });
     }
     attempt([&] { trial.engine.wait({read(y)}); });
+  });
+}
+
+/// Both ops wait then, one inside the other.
+TEST_P(Fault, WhileWaitingInsideAnOpOfAnotherEngine) {
+  try_program([](Trial& trial) {
+    std::optional<Engine> serial;
+    {
+      const faults::Sheltered not_tested;
+      serial.emplace(EngineOptions{.policy = Policy::serial});
+    }
+    const Var x = trial.new_var();
+    const auto wait_inside = [&] {
+      attempt([&] { trial.engine.push([] { std::this_thread::sleep_for(1ms); }, {mutate(x)}); });
+      attempt([&] { serial->push([&] { attempt([&] { trial.engine.wait(x); }); }, {}); });
+    };
+    trial.accepted += attempt([&] { trial.engine.push([&] { ++trial.ran, wait_inside(); }, {}); });
+    drain(trial);
+    const faults::Sheltered not_tested;
+    serial.reset();
   });
 }
 

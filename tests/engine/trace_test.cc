@@ -304,7 +304,7 @@ TEST(Trace, CountsPendingAndReadyOps) {
   const Var a = engine.new_var("a");
   Gate go;
   engine.push([&] { EXPECT_TRUE(go.pass()); }, {mutate(a)});
-  for (int i = 0; i < 5; ++i) engine.push([] {}, {mutate(a)});
+  for (const int priority : {0, 1, -1, 2, 0}) engine.push([] {}, {mutate(a)}, {.priority = priority});
   engine.trace().start();  // counts at once
   go.open();
   engine.wait_all();
@@ -313,7 +313,9 @@ TEST(Trace, CountsPendingAndReadyOps) {
   const auto& pending = trace.counters.at("pending ops");
   EXPECT_EQ(pending.front().count, 6);
   EXPECT_EQ(pending.back().count, 0);
-  EXPECT_EQ(trace.counters.at("ready ops").size(), pending.size());
+  const auto& ready = trace.counters.at("ready ops");
+  EXPECT_EQ(ready.size(), pending.size());
+  EXPECT_EQ(ready.back().count, 0);
 }
 
 TEST(Trace, EachThreadIsATrackWithAName) {

@@ -195,6 +195,25 @@ TEST(WaitRingTest, ARingThroughTwoEnginesIsFound) {
   EXPECT_GE(rings, 1);
 }
 
+TEST(WaitRingTest, ARingThroughAnOpInsideWhichAnotherEngineWaitsIsFound) {
+  Engine engine({.policy = Policy::pool, .workers = 2}), serial({.policy = Policy::serial});
+  const Var a = engine.new_var(), b = engine.new_var();
+  Gate first_runs, second_runs;
+  std::atomic<int> rings{0};
+  const auto wait = [&](Var var) {
+    try {
+      engine.wait(var);
+    } catch (const WaitCycleError&) {
+      ++rings;
+    }
+  };
+  engine.push([&] { first_runs.open(), second_runs.pass(), serial.push([&] { wait(b); }, {}); }, {mutate(a)});
+  // It mostly comes later, so that it is the one to see the ring.
+  engine.push([&] { second_runs.open(), first_runs.pass(), std::this_thread::sleep_for(20ms), wait(a); }, {mutate(b)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
 TEST(WaitRingTest, AnExclusiveWaitBetweenReadersHidesNoRing) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Var v = engine.new_var(), w = engine.new_var();
