@@ -107,6 +107,18 @@ TEST_P(AccessCheckTest, OpsThatWaitInsideAreNotBlamedForOthers) {
   EXPECT_EQ(y[1], 5);
 }
 
+TEST_P(AccessCheckTest, AnOpThatWaitsInsideIsNotBlamedForTheOffenceOfAnother) {
+  engine.push(
+      [&] {
+        engine.push([&] { y[1] = 5; }, {mutate(a)}, {.name = "sly"});
+        EXPECT_THROW(engine.wait(a), OpError);
+      },
+      {}, {.name = "waits"});
+  const std::string text = error_of<OpError>([&] { engine.wait_all(); });
+  EXPECT_EQ(text.find("waits"), std::string::npos) << text;
+  EXPECT_EQ(engine.stats().failed, 1u);
+}
+
 TEST_P(AccessCheckTest, AsyncOpsMayWriteUntilTheyAreDone) {
   std::optional<OnComplete> token;
   Gate stored;

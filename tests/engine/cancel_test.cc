@@ -10,12 +10,6 @@ namespace {
 
 class CancelTest : public EveryPolicy {
  protected:
-  static std::stop_token stopped() {
-    std::stop_source source;
-    source.request_stop();
-    return source.get_token();
-  }
-
   Engine engine{options()};
   Var a = engine.new_var("a"), b = engine.new_var("b");
 };

@@ -4,15 +4,11 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <tuple>
 
 #include "tests/engine/fault_trial.h"
 
 namespace windrow::testing {
 namespace {
-
-using faults::Lasts;
-using faults::Where;
 
 /// An ordered lane that never runs out of memory itself. Its thread reaches one point after the other; after the one at
 /// which it fails it is failed.
@@ -80,12 +76,9 @@ class ShelteredLane final : public Lane {
   std::thread thread_;
 };
 
-using Case = std::tuple<Policy, Where, Lasts>;
-
-class LaneFault : public ::testing::TestWithParam<Case> {
+class LaneFault : public EveryFault {
  protected:
-  static EngineOptions options() { return {.policy = std::get<Policy>(GetParam()), .workers = 2}; }
-  static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
+  static EngineOptions options() { return {.policy = policy(), .workers = 2}; }
 
   /// Two ordered lanes, that wait for each other on the host, and a host lane.
   static void run(Trial& trial, std::uint64_t fails_at) {
@@ -100,12 +93,13 @@ class LaneFault : public ::testing::TestWithParam<Case> {
       known[i] = attempt([&] { lanes[i] = trial.engine.add_lane(lane); });
     }
     known[2] = attempt([&] { lanes[2] = trial.engine.add_lane(HostLane{.name = "copies"}); });
-    const Var x = trial.new_var(), y = trial.new_var();
+    const Var x = trial.new_var(), y = trial.new_var(), only_read = trial.new_var();
     for (int round = 0; round < 4; ++round) {
       for (std::size_t i = 0; i < 3; ++i) {
         if (!known[i]) continue;
         attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = lanes[i]}); });
         attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}, {.lane = lanes[i]}); });
+        attempt([&] { trial.engine.push([held = Captured()] {}, {read(only_read)}, {.lane = lanes[i]}); });
         attempt([&] { trial.engine.push([held = Captured()] {}, {read(y)}); });
       }
       attempt([&] { trial.engine.push([held = Captured()] {}, {read(x), mutate(y)}); });
@@ -114,17 +108,7 @@ class LaneFault : public ::testing::TestWithParam<Case> {
     attempt([&] { trial.engine.wait_all(); });
   }
 };
-
-INSTANTIATE_TEST_SUITE_P(All, LaneFault,
-                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
-                                                              Policy::chaos),
-                                            ::testing::Values(Where::any_thread, Where::this_thread),
-                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
-                         [](const auto& instance) {
-                           return fault_name(
-                               std::get<Policy>(instance.param),
-                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
-                         });
+WINDROW_EVERY_FAULT(LaneFault);
 
 TEST_P(LaneFault, WhileOpsRunOnLanes) {
   with_each_fault(plan(), [](const faults::Plan& plan) {

@@ -4,8 +4,8 @@
 // or variables are poisoned; nothing hangs, leaks or aborts, every op that was accepted runs, and afterwards the engine
 // works.
 #include <array>
+#include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/engine/fault_trial.h"
@@ -13,34 +13,15 @@
 namespace windrow::testing {
 namespace {
 
-using faults::Lasts;
-using faults::Where;
-
-using Case = std::tuple<Policy, Where, Lasts>;
-
-class Fault : public ::testing::TestWithParam<Case> {
+class Fault : public EveryFault {
  protected:
-  static EngineOptions options() {
-    const auto policy = std::get<Policy>(GetParam());
-    return {.policy = policy, .workers = policy == Policy::per_device ? 1 : 2};
-  }
-  static faults::Plan plan() { return {.where = std::get<Where>(GetParam()), .lasts = std::get<Lasts>(GetParam())}; }
+  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
 
   static void try_program(const Program& program) {
     with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options(), plan, program); });
   }
 };
-
-INSTANTIATE_TEST_SUITE_P(All, Fault,
-                         ::testing::Combine(::testing::Values(Policy::serial, Policy::pool, Policy::per_device,
-                                                              Policy::chaos),
-                                            ::testing::Values(Where::any_thread, Where::this_thread),
-                                            ::testing::Values(Lasts::once, Lasts::from_then_on)),
-                         [](const auto& instance) {
-                           return fault_name(
-                               std::get<Policy>(instance.param),
-                               {.where = std::get<Where>(instance.param), .lasts = std::get<Lasts>(instance.param)});
-                         });
+WINDROW_EVERY_FAULT(Fault);
 
 TEST_P(Fault, WhileAnEngineIsMade) {
   with_each_fault(plan(), [](const faults::Plan& plan) {
@@ -147,6 +128,26 @@ TEST_P(Fault, WhileWaitingInsideAnOp) {
       });
     }
     attempt([&] { trial.engine.wait({read(y)}); });
+  });
+}
+
+/// Both ops wait then, one inside the other.
+TEST_P(Fault, WhileWaitingInsideAnOpOfAnotherEngine) {
+  try_program([](Trial& trial) {
+    std::optional<Engine> serial;
+    {
+      const faults::Sheltered not_tested;
+      serial.emplace(EngineOptions{.policy = Policy::serial});
+    }
+    const Var x = trial.new_var();
+    const auto wait_inside = [&] {
+      attempt([&] { trial.engine.push([] { std::this_thread::sleep_for(1ms); }, {mutate(x)}); });
+      attempt([&] { serial->push([&] { attempt([&] { trial.engine.wait(x); }); }, {}); });
+    };
+    trial.accepted += attempt([&] { trial.engine.push([&] { ++trial.ran, wait_inside(); }, {}); });
+    drain(trial);
+    const faults::Sheltered not_tested;
+    serial.reset();
   });
 }
 

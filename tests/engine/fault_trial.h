@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "tests/engine/faults.h"
 #include "tests/engine/support.h"
@@ -54,12 +56,6 @@ struct Trial {
     return var;
   }
 };
-
-/// Of a test with this policy and such faults.
-inline std::string fault_name(Policy policy, const faults::Plan& plan) {
-  return std::string(to_string(policy)) + (plan.where == faults::Where::any_thread ? "_any_thread" : "_this_thread") +
-         (plan.lasts == faults::Lasts::once ? "_once" : "_from_then_on");
-}
 
 /// With an engine that has had its fault and now has memory again.
 inline void expect_it_works(Engine& engine) {
@@ -122,4 +118,30 @@ void with_each_fault(faults::Plan plan, RunTrial&& trial) {
   std::printf("%llu allocations failed, one in each run\n", static_cast<unsigned long long>(runs - 1));
 }
 
+/// A test that runs with every policy and every way in which memory is refused.
+class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Where, faults::Lasts>> {
+ protected:
+  static Policy policy() { return std::get<Policy>(GetParam()); }
+  static faults::Plan plan() {
+    return {.where = std::get<faults::Where>(GetParam()), .lasts = std::get<faults::Lasts>(GetParam())};
+  }
+};
+
+/// Of a test with this policy and such faults.
+inline std::string fault_name(const ::testing::TestParamInfo<EveryFault::ParamType>& info) {
+  const auto& [policy, where, lasts] = info.param;
+  return std::string(to_string(policy)) + (where == faults::Where::any_thread ? "_any_thread" : "_this_thread") +
+         (lasts == faults::Lasts::once ? "_once" : "_from_then_on");
+}
+
 }  // namespace windrow::testing
+
+#define WINDROW_EVERY_FAULT(fixture)                                                                                  \
+  INSTANTIATE_TEST_SUITE_P(All, fixture,                                                                              \
+                           ::testing::Combine(::testing::Values(windrow::Policy::serial, windrow::Policy::pool,       \
+                                                                windrow::Policy::per_device, windrow::Policy::chaos), \
+                                              ::testing::Values(windrow::testing::faults::Where::any_thread,          \
+                                                                windrow::testing::faults::Where::this_thread),        \
+                                              ::testing::Values(windrow::testing::faults::Lasts::once,                \
+                                                                windrow::testing::faults::Lasts::from_then_on)),      \
+                           windrow::testing::fault_name)

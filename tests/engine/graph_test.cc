@@ -13,12 +13,6 @@ class Graphs : public EveryPolicy {
 };
 WINDROW_EVERY_POLICY(Graphs);
 
-class ThreadedGraphs : public EveryPolicy {
- protected:
-  Engine engine_{options()};
-};
-WINDROW_THREADED_POLICIES(ThreadedGraphs);
-
 TEST_P(Graphs, RunNothingBeforeTheyAreLaunched) {
   const Var a = engine_.new_var("a");
   int runs = 0;
@@ -297,125 +291,6 @@ TEST_P(Graphs, MayOutliveTheirEngine) {
   EXPECT_EQ(*token, 1);
   graph = {};
   EXPECT_EQ(token.use_count(), 1);
-}
-
-TEST_P(ThreadedGraphs, LetAnOpStartWhenItsOwnInputsAreReady) {
-  const Var slow = engine_.new_var("slow"), quick = engine_.new_var("quick"), c = engine_.new_var("c");
-  Gate gate;
-  engine_.push_async(
-      [&](OnComplete done) { std::thread([&, d = std::move(done)]() mutable { gate.pass(), d(); }).detach(); },
-      {mutate(slow)});
-  const Graph graph = engine_.capture([&] {
-    engine_.push([] {}, {mutate(slow)});
-    engine_.push([] {}, {mutate(quick)});
-    engine_.push([] {}, {read(slow), mutate(c)});
-  });
-  graph.launch();
-  EXPECT_TRUE(engine_.wait_for({read(quick)}, patience));
-  EXPECT_FALSE(engine_.wait_for({read(c)}, 0s));
-  gate.open();
-  engine_.wait(c);
-}
-
-TEST_P(ThreadedGraphs, LetASuccessorStartWhenItsOwnInputIsDone) {
-  const Var slow = engine_.new_var("slow"), quick = engine_.new_var("quick");
-  Gate gate;
-  const Graph graph = engine_.capture([&] {
-    engine_.push([] {}, {mutate(quick)});
-    engine_.push_async(
-        [&](OnComplete done) { std::thread([&, d = std::move(done)]() mutable { gate.pass(), d(); }).detach(); },
-        {mutate(slow), read(quick)});
-  });
-  graph.launch();
-  // The last op still reads it, so that it may be read and no more.
-  EXPECT_TRUE(engine_.wait_for({read(quick)}, patience));
-  EXPECT_FALSE(engine_.wait_for({mutate(quick)}, 0s));
-  gate.open();
-  engine_.wait({mutate(quick)});
-}
-
-TEST_P(ThreadedGraphs, OverlapWhereTheirVariablesAllow) {
-  const Var a = engine_.new_var("a");
-  std::atomic<int> inside{0};
-  Gate both;
-  const Graph graph = engine_.capture([&] {
-    engine_.push_async(
-        [&](OnComplete done) {
-          if (++inside == 2) both.open();
-          std::thread([&, d = std::move(done)]() mutable {
-            EXPECT_TRUE(both.pass());
-            d();
-          }).detach();
-        },
-        {read(a)});
-  });
-  graph.launch();
-  graph.launch();
-  engine_.wait({mutate(a)});
-  EXPECT_EQ(inside, 2);
-}
-
-TEST_P(ThreadedGraphs, MayBeLaunchedBySeveralThreads) {
-  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
-  std::int64_t x = 0, y = 0;
-  const Graph one = engine_.capture([&] {
-    engine_.push([&] { ++x; }, {mutate(a)});
-    engine_.push(
-        [&] {
-          y += x;
-          y -= x;
-          ++y;
-        },
-        {read(a), mutate(b)});
-  });
-  const Graph other = engine_.capture([&] {
-    engine_.push([&] { ++y; }, {mutate(b)});
-    engine_.push(
-        [&] {
-          x += y;
-          x -= y;
-          ++x;
-        },
-        {read(b), mutate(a)});
-  });
-  std::vector<std::thread> threads;
-  for (const Graph* graph : {&one, &other, &one, &other}) {
-    threads.emplace_back([graph] {
-      for (int i = 0; i < 100; ++i) graph->launch();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  engine_.wait_all();
-  EXPECT_EQ(x, 400);
-  EXPECT_EQ(y, 400);
-}
-
-TEST_P(ThreadedGraphs, MayWaitInside) {
-  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
-  int x = 0, seen = 0;
-  const Graph graph = engine_.capture([&] {
-    engine_.push([&] { ++x; }, {mutate(a)});
-    engine_.push([&] { engine_.wait(a), seen = x; }, {mutate(b)});
-  });
-  graph.launch();
-  engine_.wait(b);
-  EXPECT_EQ(seen, 1);
-}
-
-TEST_P(ThreadedGraphs, FindWaitsThatCannotEnd) {
-  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
-  std::string text;
-  const Graph graph = engine_.capture([&] {
-    engine_.push([&] { text = error_of<WaitCycleError>([&] { engine_.wait(b); }); }, {mutate(a)}, {.name = "waits"});
-    engine_.push([] {}, {read(a), mutate(b)}, {.name = "is waited for"});
-  });
-  Gate gate;
-  engine_.push([&] { gate.pass(); }, {mutate(a)});
-  graph.launch();
-  gate.open();
-  engine_.wait_all();
-  EXPECT_NE(text.find("op 'waits'"), std::string::npos) << text;
-  EXPECT_NE(text.find("op 'is waited for'"), std::string::npos) << text;
 }
 
 TEST(Graph, IsShownInTheLanguageOfGraphviz) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,24 +54,76 @@ class Machine {
       sims.push_back(std::make_shared<SimLane>("sim", i < 2 ? 1 : 2));
       ids.push_back(engine.add_lane(sims.back()));
     }
-    for (auto& slot : slots) slot = {engine.new_var(), std::make_shared<Cell>()};
+    for (auto& slot : slots) slot = fresh();
   }
 
   void push(const Step& step) {
+    const std::vector<Access> accesses = accesses_of(step);
     Sight& sight = sights[static_cast<std::size_t>(step.id)];
-    std::vector<Access> accesses;
-    std::vector<Cell*> cells;
-    for (const auto& [v, kind] : step.accesses) {
-      const Slot& slot = slots[static_cast<std::size_t>(v)];
-      accesses.push_back({slot.var, kind});
-      cells.push_back(slot.cell.get());
+    const std::stop_token stop = stop_of(step);
+    PushOptions options{.name = "step", .priority = step.priority, .run_always = step.run_always};
+    if (step.stop != Stop::none) options.stop = stop;
+    switch (step.kind) {
+      case Step::Kind::op:
+        return push_op(step, accesses, options);
+      case Step::Kind::retire:
+        return renew(slot(step.accesses[0]), options);
+      case Step::Kind::heal:
+        return engine.heal(accesses[0].var, options);
+      case Step::Kind::wait:
+        return wait(accesses, patience, sight);
+      case Step::Kind::wait_for:
+        return wait(accesses, std::chrono::microseconds(step.id % 100), sight);
     }
-    if (step.kind == Step::Kind::retire) return renew(slots[static_cast<std::size_t>(step.accesses[0].first)]);
-    if (step.kind == Step::Kind::heal) return engine.heal(accesses[0].var);
-    if (step.kind == Step::Kind::wait) return wait(accesses, patience, sight);
-    if (step.kind == Step::Kind::wait_for) return wait(accesses, std::chrono::microseconds(step.id % 100), sight);
-    auto work = [&step, &sight, cells] { apply(step, cells, sight); };
-    const PushOptions options{.name = "step", .priority = step.priority, .run_always = step.run_always};
+  }
+
+  struct Slot {
+    Var var;
+    std::shared_ptr<Cell> cell;
+    std::stop_source stop;
+  };
+  std::vector<std::shared_ptr<SimLane>> sims;
+  std::vector<LaneId> ids;
+  Elsewhere elsewhere;
+  Engine engine;  // drains before the lanes and threads above end
+  std::array<Slot, variables> slots;
+  std::vector<Sight> sights;
+
+ private:
+  /// What the op of a step does: first what comes before all else, then what the step does to its cells.
+  struct Work {
+    const Step* step;
+    Sight* sight;
+    std::vector<Cell*> cells;
+    std::stop_source to_stop;  // without a state, if the step requests none
+
+    void begin() const { to_stop.request_stop(); }
+    void end() const { apply(*step, cells, *sight); }
+    void operator()() const { begin(), end(); }
+  };
+
+  Slot& slot(const std::pair<int, AccessKind>& access) { return slots[static_cast<std::size_t>(access.first)]; }
+  Slot fresh() { return {engine.new_var(), std::make_shared<Cell>(), {}}; }
+
+  std::vector<Access> accesses_of(const Step& step) {
+    std::vector<Access> accesses;
+    for (const auto& access : step.accesses) accesses.push_back({slot(access).var, access.second});
+    return accesses;
+  }
+
+  std::stop_token stop_of(const Step& step) {
+    return step.stop == Stop::of_first_variable ? slot(step.accesses[0]).stop.get_token() : stopped();
+  }
+
+  Work work_of(const Step& step) {
+    Work work{&step, &sights[static_cast<std::size_t>(step.id)], {}, std::stop_source(std::nostopstate)};
+    for (const auto& access : step.accesses) work.cells.push_back(slot(access).cell.get());
+    if (step.requests_stop) work.to_stop = slot(step.accesses[0]).stop;
+    return work;
+  }
+
+  void push_op(const Step& step, AccessList accesses, const PushOptions& options) {
+    const Work work = work_of(step);
     switch (step.body) {
       case Body::plain:
         return engine.push(work, accesses, options);
@@ -81,7 +134,8 @@ class Machine {
       case Body::async_elsewhere:
         return engine.push_async(
             [this, work](OnComplete done) {
-              elsewhere.post([work, token = std::make_shared<OnComplete>(std::move(done))] { work(), (*token)(); });
+              work.begin();
+              elsewhere.post([work, token = std::make_shared<OnComplete>(std::move(done))] { work.end(), (*token)(); });
             },
             accesses, options);
       case Body::nested:
@@ -90,42 +144,39 @@ class Machine {
       case Body::polls:
         return engine.push([this, work] { wait_inside(work, poll); }, accesses, options);
       case Body::fails:
-        return engine.push([] { throw std::runtime_error("planned"); }, accesses, options);
+        return engine.push([work] { work.begin(), throw std::runtime_error("planned"); }, accesses, options);
       case Body::drops_token:
-        return engine.push_async([](OnComplete) {}, accesses, options);
-      case Body::on_lane: {
-        PushOptions on_lane = options;
-        on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
-        return engine.push([work, lane = sims[static_cast<std::size_t>(step.lane)]] { lane->launch(work); }, accesses,
-                           on_lane);
-      }
-      case Body::async_on_lane: {
-        PushOptions on_lane = options;
-        on_lane.lane = ids[static_cast<std::size_t>(step.lane)];
-        return engine.push_async(
-            [work, lane = sims[static_cast<std::size_t>(step.lane)]](OnComplete done) {
-              lane->launch([work, token = std::make_shared<OnComplete>(std::move(done))] { work(), (*token)(); });
-            },
-            accesses, on_lane);
-      }
+        return engine.push_async([work](OnComplete) { work.begin(); }, accesses, options);
+      case Body::cancels:
+        return engine.push([work] { work.begin(), throw Cancelled(); }, accesses, options);
+      case Body::async_cancels:
+        return engine.push_async([work](OnComplete done) { work.begin(), done(std::make_exception_ptr(Cancelled())); },
+                                 accesses, options);
+      case Body::on_lane:
+      case Body::async_on_lane:
+        return push_on_lane(step, accesses, options);
     }
   }
 
-  struct Slot {
-    Var var;
-    std::shared_ptr<Cell> cell;
-  };
-  std::vector<std::shared_ptr<SimLane>> sims;
-  std::vector<LaneId> ids;
-  Elsewhere elsewhere;
-  Engine engine;  // drains before the lanes and threads above end
-  std::array<Slot, variables> slots;
-  std::vector<Sight> sights;
+  void push_on_lane(const Step& step, AccessList accesses, PushOptions options) {
+    const auto lane = sims[static_cast<std::size_t>(step.lane)];
+    const Work work = work_of(step);
+    options.lane = ids[static_cast<std::size_t>(step.lane)];
+    if (step.body == Body::on_lane) {
+      return engine.push([work, lane] { work.begin(), lane->launch([work] { work.end(); }); }, accesses, options);
+    }
+    engine.push_async(
+        [work, lane](OnComplete done) {
+          work.begin();
+          lane->launch([work, token = std::make_shared<OnComplete>(std::move(done))] { work.end(), (*token)(); });
+        },
+        accesses, options);
+  }
 
- private:
-  void renew(Slot& slot) {
-    engine.retire(slot.var, [cell = std::move(slot.cell)]() mutable { cell.reset(); });
-    slot = {engine.new_var(), std::make_shared<Cell>()};
+  void renew(Slot& slot, const PushOptions& options) {
+    engine.retire(
+        slot.var, [cell = std::move(slot.cell)]() mutable { cell.reset(); }, options);
+    slot = fresh();
   }
 
   void wait(AccessList accesses, std::chrono::nanoseconds limit, Sight& sight) {
@@ -143,10 +194,11 @@ class Machine {
   }
 
   /// Does the work in an op of its own, and waits for it.
-  template <class Work, class Wait>
+  template <class Wait>
   void wait_inside(const Work& work, const Wait& wait_for_var) {
+    work.begin();
     const Var inner = engine.new_var();
-    engine.push(work, {mutate(inner)});
+    engine.push([&] { work.end(); }, {mutate(inner)});
     wait_for_var(engine, inner);
     engine.retire(inner);
   }
@@ -159,21 +211,28 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
   return program;
 }
 
-/// Pushes the steps, dealt out to the pushing threads, with a mutex around each push. Returns the order.
-inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps, int pushers) {
+/// Takes the turns below `count`, which are dealt out to so many threads, one at a time: each thread its own in order.
+template <class Take>
+void take_turns(int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
-  std::vector<std::size_t> order;
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < pushers; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
+  std::vector<std::jthread> running;
+  for (int t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      for (std::size_t i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
         std::lock_guard lock(mutex);
-        order.push_back(i);
-        machine.push(steps[i]);
+        take(i);
       }
     });
   }
-  threads.clear();
+}
+
+/// Pushes the steps, dealt out to the pushing threads, with a mutex around each push. Returns the order.
+inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps, int pushers) {
+  std::vector<std::size_t> order;
+  take_turns(pushers, steps.size(), [&](std::size_t i) {
+    order.push_back(i);
+    machine.push(steps[i]);
+  });
   return order;
 }
 
@@ -184,7 +243,11 @@ inline std::string difference(Machine& machine, const Interpreter& expected) {
   } catch (const OpError&) {
     // Which variables are poisoned is compared below.
   }
-  if (machine.engine.stats().pending != 0) return "ops are pending after a wait for all";
+  const EngineStats stats = machine.engine.stats();
+  if (stats.pending != 0) return "ops are pending after a wait for all";
+  if (stats.failed != expected.count(Outcome::failed)) return "the count of failed ops";
+  if (stats.cancelled != expected.count(Outcome::cancelled)) return "the count of cancelled ops";
+  if (stats.skipped != expected.count(Outcome::skipped)) return "the count of skipped ops";
   for (std::size_t v = 0; v < variables; ++v) {
     const Machine::Slot& slot = machine.slots[v];
     bool poisoned = false;
@@ -209,8 +272,7 @@ inline std::string difference_in_order(Machine& machine, const std::vector<Step>
   std::string told;
   for (const std::size_t i : order) {
     const bool poisoned = expected.run(steps[i]);
-    const bool waits = steps[i].kind == Step::Kind::wait || steps[i].kind == Step::Kind::wait_for;
-    if (!waits || !machine.sights[i].ran) continue;
+    if (!is_wait(steps[i]) || !machine.sights[i].ran) continue;
     if (machine.sights[i].poisoned != poisoned) told = "what the wait of step " + std::to_string(i) + " was told";
   }
   const std::string at_end = difference(machine, expected);

@@ -1,14 +1,14 @@
-// Random programs against a serial interpreter (random_program.h, machine.h).
+// Random programs against a serial interpreter (random_program.h, machine.h, player.h).
 //
-// In the first tests the pushing threads agree on an order by a mutex around each push, and the outcome must be the
-// interpreter's, poison and versions included. In the last they do not: there must be some order that explains what
-// every op saw, and that keeps each thread's own.
+// In the first tests the pushing threads agree on an order by a mutex around each push, or each graph, and the outcome
+// must be the interpreter's, poison and versions included. In the last they do not: there must be some order that
+// explains what every op saw, and that keeps each thread's own.
 #include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "machine.h"
+#include "player.h"
 
 namespace windrow::testing {
 namespace {
@@ -32,16 +32,14 @@ class Oracle : public ::testing::TestWithParam<Case> {
  protected:
   static EngineOptions options() { return {.policy = GetParam().setup.policy, .workers = GetParam().setup.workers}; }
 
-  static std::vector<Step> program(std::size_t steps, const Features& features) {
+  static std::uint64_t seed() {
     const std::uint64_t seed = seed_of_all + static_cast<std::uint64_t>(GetParam().pushers);
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    return random_program(seed, steps, features);
+    return seed;
   }
 
-  static void expect_serial_order(const std::vector<Step>& steps, int lanes) {
-    Machine machine(options(), lanes, steps.size());
-    const auto order = push_in_agreed_order(machine, steps, GetParam().pushers);
-    EXPECT_EQ(difference_in_order(machine, steps, order), "");
+  static void expect_serial_outcome(std::size_t steps, const Features& features) {
+    EXPECT_EQ(play(options(), {seed(), steps, GetParam().pushers, features}).difference, "");
   }
 };
 
@@ -50,13 +48,28 @@ INSTANTIATE_TEST_SUITE_P(All, Oracle, ::testing::ValuesIn(cases()), [](const aut
          "_workers_" + std::to_string(test.param.pushers) + "_pushers";
 });
 
-TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) { expect_serial_order(program(1000, {.slow_one_in = 4}), 0); }
+TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) { expect_serial_outcome(1000, {.slow_one_in = 4}); }
 
-TEST_P(Oracle, TheSameWithOrderedLanes) { expect_serial_order(program(800, {.lanes = 3, .slow_one_in = 8}), 3); }
+TEST_P(Oracle, TheSameWithOrderedLanes) { expect_serial_outcome(800, {.lanes = 3, .slow_one_in = 8}); }
+
+TEST_P(Oracle, TheSameWithGraphs) { expect_serial_outcome(1000, {.graphs = true, .slow_one_in = 20}); }
+
+TEST_P(Oracle, TheSameWithGraphsAndOrderedLanes) {
+  expect_serial_outcome(500, {.lanes = 3, .graphs = true, .slow_one_in = 8});
+}
+
+TEST_P(Oracle, TheSameWithGraphsThatNeverFail) {
+  expect_serial_outcome(1500, {.failures = false, .waits = false, .graphs = true, .slow_one_in = 20});
+}
 
 /// A million ops, over all policies.
 TEST_P(Oracle, TheSameInLongPrograms) {
-  expect_serial_order(program(WINDROW_ORACLE_OPS / cases().size(), {.slow_one_in = 200}), 0);
+  expect_serial_outcome(1 + WINDROW_ORACLE_OPS / cases().size(), {.slow_one_in = 200});
+}
+
+/// Another million.
+TEST_P(Oracle, TheSameInLongProgramsWithGraphs) {
+  expect_serial_outcome(1 + WINDROW_ORACLE_OPS / cases().size(), {.graphs = true, .slow_one_in = 200});
 }
 
 /// Finds an order of the steps in which each saw what it saw; empty if there is none.
@@ -106,7 +119,7 @@ std::vector<int> explaining_order(const std::vector<Step>& steps, const std::vec
 }
 
 TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
-  const auto steps = program(1500, {.failures = false, .waits = false, .slow_one_in = 4});
+  const auto steps = random_program(seed(), 1500, {.failures = false, .waits = false, .slow_one_in = 4});
   Machine machine(options(), 0, steps.size());
   const int pushers = GetParam().pushers;
   {

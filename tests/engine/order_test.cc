@@ -55,16 +55,33 @@ void push(Engine& engine, const Tree& tree, std::size_t op, std::vector<std::siz
       {}, {.priority = tree.priorities[op]});
 }
 
+void expect_order(const Tree& tree) {
+  std::vector<std::size_t> order;
+  Engine engine({.policy = Policy::serial});
+  push(engine, tree, 0, order);
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  ASSERT_EQ(order, expected_order(tree));
+}
+
 TEST(Order, ReadyOpsRunByPriorityThenInTheOrderPushedButForTheOldestNowAndThen) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    const Tree tree = random_tree(seed, 50 * seed);
-    std::vector<std::size_t> order;
-    Engine engine({.policy = Policy::serial});
-    push(engine, tree, 0, order);
-    engine.wait_all();
-    ASSERT_EQ(order, expected_order(tree));
+    expect_order(random_tree(seed, 50 * seed));
   }
+}
+
+TEST(Order, NoneIsLostWhereTheOldestIsTheLowest) {
+  // Of 64 ops the first is the last of one sorted run. When its turn has come it pushes as many again, whose run is
+  // put behind what is left of the first.
+  constexpr std::size_t ops = 64;
+  Tree tree{std::vector<int>(1 + 2 * ops, 1), std::vector<std::vector<std::size_t>>(1 + 2 * ops)};
+  tree.priorities[1] = 0;
+  for (std::size_t i = 1; i <= ops; ++i) {
+    tree.pushes[0].push_back(i);
+    tree.pushes[1].push_back(ops + i);
+    tree.priorities[ops + i] = -1;
+  }
+  expect_order(tree);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Random programs, and the slow and obvious engine that interprets them.
 //
 // A program is a list of steps over a hundred variables: ops that read, mutate and overwrite, that throw, complete
-// asynchronously, run always, push and wait inside, run on other lanes; retires; heals; waits, with and without a
-// limit. Each variable guards a cell that no atomic protects, so that an ordering mistake is a wrong value here and a
-// report under ThreadSanitizer.
+// asynchronously, run always, push and wait inside, run on other lanes, are called off, call others off; retires;
+// heals; waits, with and without a limit. Each variable guards a cell that no atomic protects, so that an ordering
+// mistake is a wrong value here and a report under ThreadSanitizer.
 //
 // A further kind of step is drawn by random_step, done by Machine::push (machine.h), and interpreted by
 // Interpreter::run.
@@ -29,12 +29,35 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 27);
 }
 
-enum class Body { plain, async, async_elsewhere, nested, polls, declared, fails, drops_token, on_lane, async_on_lane };
+enum class Body {
+  plain,
+  async,
+  async_elsewhere,
+  nested,
+  polls,
+  declared,
+  fails,
+  drops_token,
+  cancels,        // throws Cancelled
+  async_cancels,  // tells its token so
+  on_lane,
+  async_on_lane
+};
+
+/// Whose stop a step is given. Each life of a variable has one. Who requests it writes the variable and whoever is
+/// given it touches the variable, so their order says who is called off.
+enum class Stop {
+  none,
+  requested,         // before the push
+  of_first_variable  // maybe requested by a step that stands before this one, beside it, or behind it
+};
 
 struct Step {
   enum class Kind { op, retire, heal, wait, wait_for } kind = Kind::op;
   Body body = Body::plain;
+  Stop stop = Stop::none;
   int id = 0;
+  bool requests_stop = false;  // once it runs, of its first variable, which it writes
   bool run_always = false;
   int priority = 0;
   int lane = 0;
@@ -42,12 +65,33 @@ struct Step {
 };
 
 struct Features {
-  bool failures = true;  // throw, drop, heal, run_always, retire
+  bool failures = true;  // throw, drop, cancel, heal, run_always, retire
   int lanes = 0;         // ordered lanes to use
   bool waits = true;     // steps that wait
+  bool graphs = false;   // steps may be captured, and run again
   /// One in so many ops hands something to another thread and waits for it, which costs as much as a hundred others.
   unsigned slow_one_in = 2;
 };
+
+inline bool is_wait(const Step& step) { return step.kind == Step::Kind::wait || step.kind == Step::Kind::wait_for; }
+inline bool is_retire(const Step& step) { return step.kind == Step::Kind::retire; }
+inline bool writes(const std::pair<int, AccessKind>& access) { return access.second != AccessKind::read; }
+
+/// Two runs of a step overlap if it only reads, and a step notes what it has seen in one place.
+inline void give_a_write(Step& step, std::mt19937_64& random) {
+  if (is_wait(step) || std::any_of(step.accesses.begin(), step.accesses.end(), writes)) return;
+  const int v = static_cast<int>(random() % variables);
+  std::erase_if(step.accesses, [&](const auto& access) { return access.first == v; });
+  step.accesses.emplace_back(v, AccessKind::mutate);
+}
+
+inline void draw_stop(Step& step, std::mt19937_64& random) {
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
+  if (one_in(40)) step.stop = Stop::requested;
+  if (step.accesses.empty()) return;
+  if (one_in(6)) step.stop = Stop::of_first_variable;
+  step.requests_stop = writes(step.accesses[0]) && one_in(10);
+}
 
 inline Step random_step(std::mt19937_64& random, int id, const Features& features) {
   const auto one_in = [&](unsigned n) { return random() % n == 0; };
@@ -59,8 +103,9 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
     const AccessKind kinds[] = {AccessKind::read, AccessKind::read, AccessKind::mutate, AccessKind::overwrite};
     step.accesses.emplace_back(v, kinds[random() % 4]);
   }
-  if (features.failures && one_in(12)) {
-    step.kind = one_in(2) ? Step::Kind::retire : Step::Kind::heal;
+  if (features.failures) draw_stop(step, random);
+  if (features.failures && one_in(6)) {
+    step.kind = one_in(4) ? Step::Kind::retire : Step::Kind::heal;
     step.accesses = {{static_cast<int>(random() % variables), AccessKind::overwrite}};
     return step;
   }
@@ -71,11 +116,13 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
   constexpr Body quick[] = {Body::plain, Body::plain, Body::plain, Body::async, Body::declared};
   constexpr Body slow[] = {Body::async_elsewhere, Body::nested, Body::polls};
   step.body = one_in(features.slow_one_in) ? slow[random() % std::size(slow)] : quick[random() % std::size(quick)];
-  if (features.failures && one_in(20)) step.body = one_in(2) ? Body::fails : Body::drops_token;
+  constexpr Body failing[] = {Body::fails, Body::drops_token, Body::cancels, Body::async_cancels};
+  if (features.failures && one_in(16)) step.body = failing[random() % std::size(failing)];
   if (features.lanes > 0 && one_in(3)) {
     step.body = one_in(3) ? Body::async_on_lane : Body::on_lane;
     step.lane = static_cast<int>(random() % static_cast<unsigned>(features.lanes));
   }
+  if (features.graphs) give_a_write(step, random);
   return step;
 }
 
@@ -107,44 +154,79 @@ inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sigh
   sight.ran = true;
 }
 
+/// How an op ends.
+enum class Outcome { ran, failed, cancelled, skipped };
+
 /// The slow, obvious engine: one step after the other.
 class Interpreter {
  public:
   struct State {
     Cell cell;
     bool poisoned = false;
+    bool stop_requested = false;
     std::uint64_t version = 0;
   };
 
   /// True if the step meets poison.
   bool run(const Step& step) {
-    if (step.kind == Step::Kind::retire) {
-      states[static_cast<std::size_t>(step.accesses[0].first)] = {};
+    if (is_retire(step)) {
+      state(step.accesses[0]) = {};
       return false;
     }
-    std::vector<Cell*> cells;
-    bool poisoned = false;
-    for (const auto& [v, kind] : step.accesses) {
-      State& state = states[static_cast<std::size_t>(v)];
-      cells.push_back(&state.cell);
-      poisoned |= state.poisoned && kind != AccessKind::overwrite;
-    }
-    if (step.kind == Step::Kind::wait || step.kind == Step::Kind::wait_for) return poisoned;
-    const bool skipped = poisoned && !step.run_always;
-    const bool failed = !skipped && (step.body == Body::fails || step.body == Body::drops_token);
-    Sight sight;
-    if (!skipped && !failed && step.kind == Step::Kind::op) apply(step, cells, sight);
-    for (const auto& [v, kind] : step.accesses) {
-      State& state = states[static_cast<std::size_t>(v)];
-      if (kind == AccessKind::read) continue;
-      if (!skipped) ++state.version;
-      if (skipped || failed) state.poisoned = true;
-      if (!skipped && !failed && kind == AccessKind::overwrite) state.poisoned = false;
+    const bool poisoned = meets_poison(step);
+    if (is_wait(step)) return poisoned;
+    const Outcome outcome = poisoned && !step.run_always ? Outcome::skipped : start(step);
+    ++outcomes[static_cast<std::size_t>(outcome)];
+    if (outcome == Outcome::ran && step.kind == Step::Kind::op) apply_to_cells(step);
+    for (const auto& access : step.accesses) {
+      if (writes(access)) settle(state(access), access.second, outcome);
     }
     return poisoned;
   }
 
+  std::uint64_t count(Outcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
+
   std::array<State, variables> states;
+  std::array<std::uint64_t, 4> outcomes{};
+
+ private:
+  State& state(const std::pair<int, AccessKind>& access) { return states[static_cast<std::size_t>(access.first)]; }
+
+  bool meets_poison(const Step& step) {
+    return std::any_of(step.accesses.begin(), step.accesses.end(), [&](const auto& access) {
+      return access.second != AccessKind::overwrite && state(access).poisoned;
+    });
+  }
+
+  bool is_called_off(const Step& step) {
+    if (step.run_always || step.stop == Stop::none) return false;
+    return step.stop == Stop::requested || state(step.accesses[0]).stop_requested;
+  }
+
+  Outcome start(const Step& step) {
+    if (step.kind == Step::Kind::heal) return Outcome::ran;
+    if (is_called_off(step)) return Outcome::cancelled;
+    if (step.requests_stop) state(step.accesses[0]).stop_requested = true;
+    if (step.body == Body::fails || step.body == Body::drops_token) return Outcome::failed;
+    if (step.body == Body::cancels || step.body == Body::async_cancels) return Outcome::cancelled;
+    return Outcome::ran;
+  }
+
+  void apply_to_cells(const Step& step) {
+    std::vector<Cell*> cells;
+    for (const auto& access : step.accesses) cells.push_back(&state(access).cell);
+    Sight sight;
+    apply(step, cells, sight);
+  }
+
+  static void settle(State& state, AccessKind kind, Outcome outcome) {
+    if (outcome == Outcome::ran || outcome == Outcome::failed) ++state.version;
+    if (outcome != Outcome::ran) {
+      state.poisoned = true;
+    } else if (kind == AccessKind::overwrite) {
+      state.poisoned = false;
+    }
+  }
 };
 
 }  // namespace windrow::testing

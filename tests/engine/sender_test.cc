@@ -34,12 +34,6 @@ struct Receiver {
 
 class SenderTest : public EveryPolicy {
  protected:
-  static std::stop_token stopped() {
-    std::stop_source source;
-    source.request_stop();
-    return source.get_token();
-  }
-
   Engine engine{options()};
   Var a = engine.new_var("a"), b = engine.new_var("b");
   Told told;

@@ -1,17 +1,20 @@
 // engine_soak [--ops N] [--seed S] [--program P]: random programs of random shapes against the interpreter, until N ops
-// were pushed. Stops at the first program with another outcome and says how to run that one alone.
+// were pushed, a thousand million if N is not given. Stops at the first program with another outcome and says how to
+// run that one alone.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 
-#include "tests/engine/machine.h"
+#include "tests/engine/player.h"
 
 namespace windrow::testing {
 namespace {
 
+constexpr double ops_between_tellings = 1e7;
+
 struct Options {
-  double ops = 1e6;
+  double ops = 1e9;
   std::uint64_t seed = 1;
   std::uint64_t program = 0;  // alone, if not 0
 };
@@ -25,6 +28,7 @@ struct Shape {
     steps = 500 + random() % 10000;
     features.failures = random() % 8 != 0;
     features.lanes = random() % 4 == 0 ? 3 : 0;
+    features.graphs = random() % 2 == 0;
     features.slow_one_in = 20u << random() % 5;
   }
 
@@ -34,39 +38,37 @@ struct Shape {
   Features features;
 };
 
-/// Returns what is wrong, or nothing.
-std::string run(std::uint64_t program, const Shape& shape) {
-  const auto steps = random_program(program, shape.steps, shape.features);
-  Machine machine({.policy = shape.setup.policy, .workers = shape.setup.workers, .chaos_seed = program},
-                  shape.features.lanes, steps.size());
-  return difference_in_order(machine, steps, push_in_agreed_order(machine, steps, shape.pushers));
+Played run(std::uint64_t program, const Shape& shape) {
+  try {
+    return play({.policy = shape.setup.policy, .workers = shape.setup.workers, .chaos_seed = program},
+                {program, shape.steps, shape.pushers, shape.features});
+  } catch (const std::exception& e) {
+    return {.difference = std::string("an exception: ") + e.what()};
+  }
 }
 
-bool passes(std::uint64_t program, const Shape& shape) {
-  std::string wrong;
-  try {
-    wrong = run(program, shape);
-  } catch (const std::exception& e) {
-    wrong = std::string("an exception: ") + e.what();
-  }
-  if (wrong.empty()) return true;
+/// How many ops it had; 0, after it has said so, if its outcome was another.
+std::size_t passes(std::uint64_t program, const Shape& shape) {
+  const Played played = run(program, shape);
+  if (played.difference.empty()) return played.ops;
   std::printf("program %llu, policy %s, %d workers, %d pushers, %zu steps: the outcome differs in %s\n",
               static_cast<unsigned long long>(program), std::string(to_string(shape.setup.policy)).c_str(),
-              shape.setup.workers, shape.pushers, shape.steps, wrong.c_str());
+              shape.setup.workers, shape.pushers, shape.steps, played.difference.c_str());
   std::printf("run it alone: engine_soak --program %llu\n", static_cast<unsigned long long>(program));
-  return false;
+  return 0;
 }
 
 bool soak(const Options& options) {
-  if (options.program != 0) return passes(options.program, Shape(options.program));
+  if (options.program != 0) return passes(options.program, Shape(options.program)) > 0;
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   double done = 0, told = 0;
   for (std::uint64_t i = 1; done < options.ops; ++i) {
     const std::uint64_t program = mix(options.seed, i);
     const Shape shape(program);
-    if (!passes(program, shape)) return false;
-    done += static_cast<double>(shape.steps);
-    if (done - told < options.ops / 20 && done < options.ops) continue;
+    const std::size_t ops = passes(program, shape);
+    if (ops == 0) return false;
+    done += static_cast<double>(ops);
+    if (done - told < std::min(options.ops / 20, ops_between_tellings) && done < options.ops) continue;
     told = done;
     std::printf("%.3g ops in %llu programs\n", done, static_cast<unsigned long long>(i));
     std::fflush(stdout);

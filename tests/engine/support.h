@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
 #include <string>
 
 #include "windrow/engine/engine.h"
@@ -55,6 +56,13 @@ inline const Setup threaded_setups[] = {
 
 inline std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
   return std::string(to_string(info.param.policy)) + "_" + std::to_string(info.param.workers);
+}
+
+/// A token whose stop has been requested.
+inline std::stop_token stopped() {
+  std::stop_source source;
+  source.request_stop();
+  return source.get_token();
 }
 
 /// A test that runs with every policy and several worker counts.

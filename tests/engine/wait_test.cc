@@ -174,6 +174,16 @@ TEST_P(WaitTest, CapturesThatWaitForTheirOwnOpAreARing) {
   EXPECT_EQ(rings, 2);
 }
 
+/// Waits inside an op; false if that came to its end.
+bool closes_ring(Engine& engine, Var var) {
+  try {
+    engine.wait(var);
+  } catch (const WaitCycleError&) {
+    return true;
+  }
+  return false;
+}
+
 TEST(WaitRingTest, ARingThroughTwoEnginesIsFound) {
   Engine one({.policy = Policy::pool, .workers = 1}), two({.policy = Policy::pool, .workers = 1});
   const Var a = one.new_var(), b = two.new_var();
@@ -182,11 +192,7 @@ TEST(WaitRingTest, ARingThroughTwoEnginesIsFound) {
   const auto body = [&](Gate& mine, Gate& other, Engine& engine, Var wanted) {
     mine.open();
     EXPECT_TRUE(other.pass());
-    try {
-      engine.wait(wanted);
-    } catch (const WaitCycleError&) {
-      ++rings;
-    }
+    rings += closes_ring(engine, wanted);
   };
   one.push([&] { body(first_runs, second_runs, two, b); }, {mutate(a)});
   two.push([&] { body(second_runs, first_runs, one, a); }, {mutate(b)});
@@ -195,18 +201,25 @@ TEST(WaitRingTest, ARingThroughTwoEnginesIsFound) {
   EXPECT_GE(rings, 1);
 }
 
+TEST(WaitRingTest, ARingThroughAnOpInsideWhichAnotherEngineWaitsIsFound) {
+  Engine engine({.policy = Policy::pool, .workers = 2}), serial({.policy = Policy::serial});
+  const Var a = engine.new_var(), b = engine.new_var();
+  Gate first_runs, second_runs;
+  std::atomic<int> rings{0};
+  const auto wait = [&](Var var) { rings += closes_ring(engine, var); };
+  engine.push([&] { first_runs.open(), second_runs.pass(), serial.push([&] { wait(b); }, {}); }, {mutate(a)});
+  // It mostly comes later, so that it is the one to see the ring.
+  engine.push([&] { second_runs.open(), first_runs.pass(), std::this_thread::sleep_for(20ms), wait(a); }, {mutate(b)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
 TEST(WaitRingTest, AnExclusiveWaitBetweenReadersHidesNoRing) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Var v = engine.new_var(), w = engine.new_var();
   Gate reader_runs, writer_runs;
   std::atomic<int> rings{0};
-  const auto wait = [&](Var var) {
-    try {
-      engine.wait(var);
-    } catch (const WaitCycleError&) {
-      ++rings;
-    }
-  };
+  const auto wait = [&](Var var) { rings += closes_ring(engine, var); };
   engine.push([&] { reader_runs.open(), writer_runs.pass(), std::this_thread::sleep_for(20ms), wait(w); }, {read(v)});
   EXPECT_TRUE(reader_runs.pass());
   std::jthread outside([&] { engine.wait({mutate(v)}); });

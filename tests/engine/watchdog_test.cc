@@ -1,7 +1,7 @@
 // What is pending can be asked for, and is told when nothing finishes.
 #include <atomic>
 #include <deque>
-#include <regex>
+#include <sstream>
 #include <thread>
 
 #include "sim_device.h"
@@ -39,10 +39,25 @@ class Reports {
   std::deque<std::string> texts_;
 };
 
-bool matches(const std::string& text, const std::string& pattern) {
-  return std::regex_search(text, std::regex(pattern));
+bool holds_in_order(std::string_view line, std::string_view pieces) {
+  while (true) {
+    const std::size_t star = pieces.find('*');
+    const std::string_view piece = pieces.substr(0, star);
+    const std::size_t at = line.find(piece);
+    if (at == std::string_view::npos || star == std::string_view::npos) return at != std::string_view::npos;
+    line.remove_prefix(at + piece.size());
+    pieces.remove_prefix(star + 1);
+  }
 }
-#define EXPECT_MATCH(text, pattern) EXPECT_TRUE(matches(text, pattern)) << text
+
+/// How many lines of the text hold these pieces, of which '*' parts two, in this order.
+int lines_with(const std::string& text, std::string_view pieces) {
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += holds_in_order(line, pieces);
+  return count;
+}
+#define EXPECT_LINE(text, pieces) EXPECT_GT(lines_with(text, pieces), 0) << text
 
 /// An op that runs until it is let go.
 class Stuck {
@@ -78,10 +93,10 @@ TEST_P(WatchdogOfThreadedPolicies, TellsOfAStuckOpItsVariableAndWhoWaitsForIt) {
   const std::string report = reports.next();
   stuck.let_go();
   engine.wait_all();
-  EXPECT_MATCH(report, "no op has finished for 0.005 s; [12] ops? (is|are) pending");
-  EXPECT_MATCH(report, "op 'stuck' \\(pushed at .*watchdog_test.cc:[0-9]+\\) runs");
+  EXPECT_LINE(report, "no op has finished for 0.005 s; * pending");
+  EXPECT_LINE(report, "op 'stuck' (pushed at *watchdog_test.cc:*) runs");
   if (report.find("2 ops are pending") != std::string::npos) {
-    EXPECT_MATCH(report, "op 'reader' .*waits for variable 'weights', held by op 'stuck' .*, which runs");
+    EXPECT_LINE(report, "op 'reader' *waits for variable 'weights', held by op 'stuck' *, which runs");
   }
 }
 
@@ -186,12 +201,12 @@ TEST(DescribePending, NamesWhoHoldsWhatAnOpWaitsFor) {
   engine.push([] {}, {read(nameless)}, {.name = "other"});
   engine.push([] {}, {read(a)}, {.name = "behind"});
   const std::string text = engine.describe_pending();
-  EXPECT_MATCH(text, "^5 ops are pending:\n  op 'stuck' \\(.*\\) runs\n");
-  EXPECT_MATCH(text, "op 'writer' \\(.*\\) waits for variable 'a', held by op 'stuck' \\(.*\\), which runs");
-  EXPECT_MATCH(text,
-               "op 'last' \\(.*\\) waits for variable 'b', held by op 'writer' \\(.*\\), which waits for variable 'a'");
-  EXPECT_MATCH(text, "op 'other' \\(.*\\) waits for a variable without a name, held by op 'stuck'");
-  EXPECT_MATCH(text, "op 'behind' \\(.*\\) waits for variable 'a', held by op 'stuck'");
+  EXPECT_TRUE(text.starts_with("5 ops are pending:\n  op 'stuck' (")) << text;
+  EXPECT_LINE(text, "op 'stuck' (*) runs");
+  EXPECT_LINE(text, "op 'writer' (*) waits for variable 'a', held by op 'stuck' (*), which runs");
+  EXPECT_LINE(text, "op 'last' (*) waits for variable 'b', held by op 'writer' (*), which waits for variable 'a'");
+  EXPECT_LINE(text, "op 'other' (*) waits for a variable without a name, held by op 'stuck'");
+  EXPECT_LINE(text, "op 'behind' (*) waits for variable 'a', held by op 'stuck'");
 }
 
 TEST(DescribePending, TellsOpsThatAreReadyFromThoseThatRun) {
@@ -199,15 +214,15 @@ TEST(DescribePending, TellsOpsThatAreReadyFromThoseThatRun) {
   const Var a = engine.new_var("a");
   Stuck stuck(engine, {read(a)});
   engine.push([] {}, {read(a)}, {.name = "ready"});
-  EXPECT_MATCH(engine.describe_pending(), "op 'stuck' \\(.*\\) runs");
-  EXPECT_MATCH(engine.describe_pending(), "op 'ready' \\(.*\\) is ready, and no worker has taken it up");
+  EXPECT_LINE(engine.describe_pending(), "op 'stuck' (*) runs");
+  EXPECT_LINE(engine.describe_pending(), "op 'ready' (*) is ready, and no worker has taken it up");
 }
 
 TEST(DescribePending, TellsOfAnOnCompleteThatWasNotCalled) {
   Engine engine({.policy = Policy::serial});
   std::optional<OnComplete> token;
   engine.push_async([&](OnComplete done) { token.emplace(std::move(done)); }, {}, {.name = "async"});
-  EXPECT_MATCH(engine.describe_pending(), "op 'async' \\(.*\\) has returned, and its OnComplete was not called");
+  EXPECT_LINE(engine.describe_pending(), "op 'async' (*) has returned, and its OnComplete was not called");
   (*token)();
   EXPECT_EQ(engine.describe_pending(), "no op is pending");
 }
@@ -221,12 +236,12 @@ TEST(DescribePending, TellsOfAnOpThatWaitsForALane) {
   engine.push([&] { lane->launch([] {}); }, {mutate(a), mutate(b)}, {.name = "issue", .lane = id});
   engine.push([] {}, {read(a)}, {.name = "one"});
   engine.push([] {}, {mutate(b)}, {.name = "another"});
-  while (!matches(engine.describe_pending(), "^2 ops.*\n.*point\n.*point$")) std::this_thread::yield();
-  EXPECT_MATCH(engine.describe_pending(), "op 'one' \\(.*\\) waits for a lane to reach a point");
+  while (lines_with(engine.describe_pending(), "to reach a point") != 2) std::this_thread::yield();
+  EXPECT_LINE(engine.describe_pending(), "op 'one' (*) waits for a lane to reach a point");
   Stuck stuck(engine, {});
   lane->let_go();
-  while (!matches(engine.describe_pending(), "op 'one' .* is ready")) std::this_thread::yield();
-  while (!matches(engine.describe_pending(), "op 'another' .* is ready")) std::this_thread::yield();
+  while (lines_with(engine.describe_pending(), "op 'one' * is ready") == 0) std::this_thread::yield();
+  while (lines_with(engine.describe_pending(), "op 'another' * is ready") == 0) std::this_thread::yield();
 }
 
 TEST(DescribePending, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
@@ -234,12 +249,11 @@ TEST(DescribePending, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
   const Var a = engine.new_var("a");
   Stuck stuck(engine, {mutate(a)});
   engine.push([&] { engine.wait(a); }, {}, {.name = "waiter"});
-  const std::string expected =
-      "op 'waiter' \\(.*\\) waits inside \\(at .*watchdog_test.cc:[0-9]+\\): it waits for variable 'a', held by op "
-      "'stuck' "
-      "\\(.*\\), which runs";
-  while (!matches(engine.describe_pending(), expected)) std::this_thread::yield();
-  EXPECT_MATCH(engine.describe_pending(), "^2 ops are pending");
+  const std::string_view expected =
+      "op 'waiter' (*) waits inside (at *watchdog_test.cc:*): it waits for variable 'a', held by op 'stuck' (*), "
+      "which runs";
+  while (lines_with(engine.describe_pending(), expected) == 0) std::this_thread::yield();
+  EXPECT_TRUE(engine.describe_pending().starts_with("2 ops are pending"));
   stuck.let_go();
   engine.wait_all();
 }
@@ -257,7 +271,7 @@ TEST(DescribePending, AnOpRunsOnAfterItsWait) {
       },
       {}, {.name = "waiter"});
   EXPECT_TRUE(waited.pass());
-  EXPECT_MATCH(engine.describe_pending(), "op 'waiter' \\(.*\\) runs");
+  EXPECT_LINE(engine.describe_pending(), "op 'waiter' (*) runs");
   go.open();
 }
 
@@ -267,8 +281,8 @@ TEST(DescribePending, OfManyOpsNamesTheFirstTen) {
   Stuck stuck(engine, {mutate(a)});
   for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "next"});
   const std::string text = engine.describe_pending();
-  EXPECT_MATCH(text, "^101 ops are pending:\n  op 'stuck'");
-  EXPECT_MATCH(text, "\n  and 91 more$");
+  EXPECT_TRUE(text.starts_with("101 ops are pending:\n  op 'stuck'")) << text;
+  EXPECT_TRUE(text.ends_with("\n  and 91 more")) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
 }
 
@@ -284,7 +298,7 @@ TEST(DescribePending, MayBeCalledInsideAnOpAndWhileOthersPush) {
     const Var b = engine.new_var("b");
     engine.push([&] { text = engine.describe_pending(); }, {mutate(b)}, {.name = "asks"});
     engine.wait(b);
-    EXPECT_MATCH(text, "op 'asks' \\(.*\\) runs");
+    EXPECT_LINE(text, "op 'asks' (*) runs");
   }
   done = true;
 }
