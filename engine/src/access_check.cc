@@ -34,7 +34,7 @@ const Dep::Access* find_access(OpRecord& op, const VarState& var) {
 
 bool writes(OpRecord& op, const VarState& var) {
   const Dep::Access* const access = find_access(op, var);
-  return access != nullptr && access->exclusive();
+  return access != nullptr && access->writes();
 }
 
 void add_offence(std::string& offences, const char* verb, const VarState& var, const char* declared) {

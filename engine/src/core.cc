@@ -48,7 +48,7 @@ Core::Core(EngineOptions given)
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
   host_->core = this;
-  end_of_graph_.lane = host_;
+  end_of_graph_.lane = fence_.lane = host_;
   policy_ = make_policy({.options = options,
                          .ports = ports_,
                          .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },

@@ -261,7 +261,7 @@ class Core {
   bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
   /// Whether nothing has to be looked at before an op whose accesses are granted may run; false says nothing.
   [[gnu::always_inline]] bool is_plainly_ready(const OpRecord& op) const {
-    return !has_ordered_ && !op.after_end && !op.is_wait();
+    return !has_ordered_ && !op.after_end && !op.commutes() && !op.is_wait();
   }
   /// Whether the op, whose accesses are granted, is to be given to the policy now.
   bool may_run(OpRecord& op, ReadyList& ready) noexcept;
@@ -272,6 +272,15 @@ class Core {
   /// Whether it may go to the policy; else its lane keeps it, or it has run.
   bool admit(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready) noexcept;
+  void end_fence(OpRecord& op, ReadyList& ready) noexcept;
+  /// A fence for the variable; throws std::bad_alloc.
+  OpRecord& make_fence(Port& port, Dep::Var& var);
+
+  // turns (turns.cc): of ops that commute at a variable one runs at a time
+  /// Takes the op's turns at all variables where it commutes; or none, then it is kept until that may succeed. To
+  /// `others` go ops that were kept and are to be tried again.
+  static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
+  static void end_turns(OpRecord& op, ReadyList& others) noexcept;
   void issue_waits(OpRecord& op);
   /// On whose slots an op begins, and when if it is traced.
   struct Begin {
@@ -381,6 +390,7 @@ class Core {
   const bool callers_run_ = options.policy == Policy::serial;  // ops run on the threads that push
   LaneState* host_ = nullptr;                                  // never changes
   OpInfo end_of_graph_{.name = "the end of a graph"};          // fixed by the constructor
+  OpInfo fence_{.name = "a fence"};                            // likewise
   const std::unique_ptr<AccessCheck> access_check_;            // null unless options.check
 
   std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if not wanted

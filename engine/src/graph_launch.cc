@@ -134,7 +134,8 @@ void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& ent
   const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
   const auto granted = [&](OpRecord& record) { ready.push(record); };
   const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
-  if (Dep::join_each(records, entry.joiners(), place, granted, drop)) return;
+  const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
+  if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
   unlist(launch);
   Port::add(port.pushed, -plan.size());
   tell_if_idle();  // somebody may have seen them

@@ -47,7 +47,7 @@ std::size_t marks_before(const Dep::Access& access) {
   std::lock_guard lock(var_of(access).residue_lock);
   const Residue* residue = var_of(access).residue.get();
   if (residue == nullptr) return 0;
-  return 1 + (access.exclusive() ? residue->readers.size() : 0);
+  return 1 + (access.writes() ? residue->readers.size() : 0);
 }
 
 std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index) {

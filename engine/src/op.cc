@@ -32,6 +32,7 @@ void OpRecord::end_other_body() noexcept {
     case Body::none:
     case Body::function:
     case Body::gate:
+    case Body::fence:
       break;
     case Body::node:
       return;

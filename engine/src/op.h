@@ -100,7 +100,7 @@ struct GatePlace {
 /// makes it until it has joined, and by the engine from then on.
 class OpRecord : public Dep::Op {
  public:
-  enum class Body : std::uint8_t { none, function, async, declared, wait, node, gate };
+  enum class Body : std::uint8_t { none, function, async, declared, wait, node, gate, fence };
   /// How far an op has come whose accesses are granted.
   enum class Stage : std::int32_t {
     at_points = -4,  ///< waits for points of lanes
@@ -113,7 +113,7 @@ class OpRecord : public Dep::Op {
   static constexpr int thread_bits = 16;
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
-  /// Of all gates of launches, which are like waits.
+  /// Of all gates of launches and all fences, which are like waits.
   static constexpr OpId gate_id = ~OpId{0};
 
   explicit OpRecord(std::uint8_t size_class_of_pool) : size_class(size_class_of_pool) {}
@@ -144,6 +144,7 @@ class OpRecord : public Dep::Op {
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) { emplace_shared(Body::wait, std::move(waiter)); }
+  void set_fence() { body_ = Body::fence; }
   void set_node(NodePlace place) { emplace<NodePlace>(Body::node, place); }
   void set_gate(GatePlace place) { emplace<GatePlace>(Body::gate, place); }
 
@@ -169,8 +170,8 @@ class OpRecord : public Dep::Op {
     body_ == Body::function ? end_function() : end_other_body();
   }
 
-  /// Whether it is a function, and no variable ends with it.
-  bool is_plain_function() const { return body_ == Body::function && !retires(); }
+  /// Whether it is a function, no variable ends with it, and its accesses are as they were granted.
+  bool is_plain_function() const { return body_ == Body::function && !retires_or_commutes(); }
   /// The same as end_body, of a function.
   void end_function() noexcept {
     if (table_->destroy != nullptr) table_->destroy(place());
@@ -256,6 +257,10 @@ struct alignas(64) VarState : Dep::Var {
   std::atomic<const char*> name{""};  ///< lives as long as the process
   LockBit<StdAtomics> residue_lock;
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
+  /// Of the ops that commute here one has its turn. Those that wait for it are in a ring of links, of which this is the
+  /// last. Guarded by residue_lock.
+  Dep::Op* last_for_turn = nullptr;
+  bool turn_taken = false;
 };
 
 /// An op's place at one variable, among all places there. A value.
@@ -265,9 +270,10 @@ struct alignas(64) VarState : Dep::Var {
 struct VarPlace {
   VarState* var = nullptr;
   std::uint32_t ticket = 0;
-  std::uint32_t within : 30 = 0;
+  std::uint32_t within : 29 = 0;
   std::uint32_t last : 1 = 1;
   std::uint32_t exclusive : 1 = 0;
+  std::uint32_t commutes : 1 = 0;
 
   /// Of two places at one variable. Those that are looked at together are closer than half of all tickets.
   friend bool operator<(const VarPlace& a, const VarPlace& b) {
@@ -290,7 +296,10 @@ inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState
 
 /// The place of a pushed op's access.
 inline VarPlace place_of(const Dep::Access& access) {
-  return {.var = &var_of(access), .ticket = access.ticket(), .exclusive = access.exclusive()};
+  return {.var = &var_of(access),
+          .ticket = access.ticket(),
+          .exclusive = access.exclusive(),
+          .commutes = access.commutes()};
 }
 /// The place of the access with that number, of a launch's op too.
 VarPlace place_of(OpRecord& op, std::size_t access);

@@ -22,13 +22,18 @@ std::size_t PendingQueues::find(const OpKey& key) const {
 void PendingQueues::append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const {
   for (const VarPlace& place : ops[op].places) {
     const std::size_t old = ahead.size();
-    std::size_t end = old;  // behind the last one that counts for a read
+    std::size_t end = old;  // behind the last one that this cannot share the variable with
     for (const Queued& queued : queues.at(place.var)) {
       if (queued.op == op) break;
       if (!ops[queued.op].is_wait) ahead.push_back(queued.op);
-      if (queued.place.exclusive) end = ahead.size();
+      if (queued.place.exclusive || queued.place.commutes != place.commutes) end = ahead.size();
     }
     if (!place.exclusive) ahead.resize(end);
+    if (!place.commutes) continue;
+    for (const Queued& queued : queues.at(place.var)) {
+      const bool has_turn = queued.place.commutes && ops[queued.op].stage != OpRecord::Stage::queued;
+      if (has_turn && queued.op != op) ahead.push_back(queued.op);
+    }
   }
 }
 

@@ -24,7 +24,8 @@ class PendingQueues {
   std::size_t find(const OpKey& key) const;
 
   /// Appends the ops that must finish before this one: at each of its variables all that joined earlier, or for a read
-  /// all up to the last exclusive access before it. Waits among them wait for nothing else, so they are left out.
+  /// all up to the last exclusive access before it. Of ops that commute the one that has its turn comes first. Waits
+  /// among them wait for nothing else, so they are left out.
   void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const;
 
   const std::vector<PendingOp> ops;

@@ -45,6 +45,12 @@ struct DeclaredBody {
   }
 };
 
+/// The same, of an op that does not commute: a graph's ops, and waits, keep to the order they come in.
+Dep::Access in_order(Dep::Access access) {
+  if (access.commutes()) access.strengthen(AccessKind::mutate);
+  return access;
+}
+
 /// Whether a push is of more than a function to run, or of none.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
@@ -128,7 +134,14 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
     port.pushed.store(pushed, std::memory_order_release);
   };
   const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
-  const Dep::Join joined = Dep::join(*op, entry.joiners(), prepare, drop);
+  const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
+  Dep::Join joined = Dep::Join::refused;
+  try {
+    joined = Dep::join(*op, entry.joiners(), prepare, drop, fence);
+  } catch (...) {
+    records_.free(port.records, op);
+    throw;
+  }
   if (joined == Dep::Join::refused) [[unlikely]]
     refuse(entering.about, op, entry);
   return joined == Dep::Join::ready ? op : nullptr;  // it may be gone already
@@ -139,7 +152,7 @@ template <class Accesses, class Body>
   const auto op = std::make_shared<CapturedOp>();
   op->info = &entering.about;
   op->priority = entering.priority;
-  for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(accesses(i));
+  for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(in_order(accesses(i)));
   if (entering.retires) op->retires = CapturedOp::Retires::foreign;
   body.move_to(*op);
   port.capture->add(op);

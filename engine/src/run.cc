@@ -50,9 +50,11 @@ OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept 
 bool Core::may_run(OpRecord& op, ReadyList& ready) noexcept {
   if (op.body() == OpRecord::Body::gate) {
     open_gate(op, ready);
+  } else if (op.body() == OpRecord::Body::fence) {
+    end_fence(op, ready);
   } else if (op.is_wait()) {
     end_wait(op, ready);
-  } else if (!has_ordered_ || points_reached(op)) {
+  } else if ((!op.commutes() || take_turns(op, ready)) && (!has_ordered_ || points_reached(op))) {
     return admit(op);
   }
   return false;
@@ -113,6 +115,21 @@ bool Core::admit(OpRecord& op) {
   if (!op.after_end) return op.info().lane->admit(op);
   run(op, nullptr);
   return false;
+}
+
+void Core::end_fence(OpRecord& op, ReadyList& ready) noexcept {
+  op.end_body();
+  op.set_id(0);
+  leave(op, ready, [](Dep::Access&) {});
+}
+
+OpRecord& Core::make_fence(Port& port, Dep::Var& var) {
+  OpRecord& fence = *records_.make(port.records, 1, 0);
+  Dep::place(fence, std::size_t{1}, [&](std::size_t) { return Dep::Access(var, 0, AccessKind::mutate); });
+  fence.begin(fence_, 0, false);
+  fence.set_fence();
+  fence.set_id(OpRecord::gate_id);
+  return fence;
 }
 
 void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
@@ -302,6 +319,7 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
       case OpRecord::Body::none:
       case OpRecord::Body::wait:
       case OpRecord::Body::gate:
+      case OpRecord::Body::fence:
         break;
     }
   } catch (...) {
@@ -348,7 +366,16 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
   {
     const FailureLog::Hold hold(failure);
     if (op.body() != OpRecord::Body::node) op.set_id(0);
-    leave(op, ready, [&](Dep::Access& access) { settle_access(op, access, ending, failure); });
+    if (op.commutes()) {
+      // While these still are its own.
+      for (Dep::Access& access : op.accesses()) {
+        if (access.commutes()) settle_access(op, access, ending, failure);
+      }
+      end_turns(op, ready);
+    }
+    leave(op, ready, [&](Dep::Access& access) {
+      if (!access.commutes()) settle_access(op, access, ending, failure);
+    });
   }
   if (ended != nullptr) free(*ended);
   if (lane.ordered) {
@@ -362,7 +389,7 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
 void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure) {
   VarState& var = var_of(access);
   const Outcome outcome = ending.outcome;
-  if (access.exclusive()) {
+  if (access.writes()) {
     if (outcome != Outcome::skipped && !(failure && failure->kind == Failure::Kind::cancelled)) {
       count_version(var);
     }

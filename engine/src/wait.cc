@@ -53,7 +53,8 @@ class Core::Waits {
     std::vector<Dep::Access> sorted;
     for (const Access& access : accesses) {
       core.check(access.var, about);
-      sorted.emplace_back(*access.var.state_, access.var.generation_, access.kind);
+      const AccessKind kind = access.kind == AccessKind::commute ? AccessKind::mutate : access.kind;
+      sorted.emplace_back(*access.var.state_, access.var.generation_, kind);
     }
     sorted.resize(Dep::canonicalise(sorted));
     ReadyList ready;
@@ -130,7 +131,8 @@ class Core::Waits {
     const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++)->ticket = ticket; };
     const auto granted = [&](OpRecord& op) { ready.push(op); };
     const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
-    if (Dep::join_each(ops, entry.joiners(), place, granted, drop)) return;
+    const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.make_fence(port, var); };
+    if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
     Port::add(port.waits, -ops.size());
     core_.tell_if_idle();  // somebody may have seen them
     core_.refuse(about, ops, entry);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,12 @@ class TestOp {
   Record* get() { return op_; }
   Dep::Join join() {
     return Dep::join(
-        *op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); });
+        *op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); },
+        [&](Dep::Var& var) -> Record& {
+          fences.push_back(
+              std::make_unique<TestOp>(std::vector<std::pair<Dep::Var*, AccessKind>>{{&var, AccessKind::mutate}}));
+          return **fences.back();
+        });
   }
   /// Returns which of the ops became ready.
   std::vector<Record*> leave() {
@@ -45,14 +51,60 @@ class TestOp {
     return ready;
   }
 
-  std::vector<Record*> dropped;  // by this op's join and leave
+  std::vector<Record*> dropped;                 // by this op's join and leave
+  std::vector<std::unique_ptr<TestOp>> fences;  // entered before it
 
  private:
   std::vector<std::max_align_t> memory_;  // more than enough
   Record* op_;
 };
 
-constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite;
+constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite, C = AccessKind::commute;
+
+/// For ops that do not commute.
+Record& no_fence(Dep::Var&) { throw std::logic_error("a fence where none is needed"); }
+
+TEST(Dependency, ThoseThatCommuteShareAVersionWithEachOtherOnly) {
+  Dep::Var v;
+  TestOp w1({{&v, M}}), c1({{&v, C}}), c2({{&v, C}}), w2({{&v, M}});
+  EXPECT_EQ(w1.join(), Dep::Join::ready);
+  EXPECT_EQ(c1.join(), Dep::Join::waiting);
+  EXPECT_EQ(c2.join(), Dep::Join::waiting);
+  EXPECT_EQ(w2.join(), Dep::Join::waiting);
+  EXPECT_TRUE(c1.fences.empty() && c2.fences.empty() && w2.fences.empty());
+  EXPECT_EQ(w1.leave(), (std::vector{c1.get(), c2.get()}));
+  EXPECT_TRUE(c2.leave().empty());
+  EXPECT_EQ(c1.leave(), std::vector{w2.get()});
+}
+
+TEST(Dependency, AFenceKeepsReadsFromThoseThatCommute) {
+  Dep::Var v;
+  TestOp r1({{&v, R}}), c1({{&v, C}}), c2({{&v, C}}), r2({{&v, R}}), r3({{&v, R}});
+  EXPECT_EQ(r1.join(), Dep::Join::ready);
+  EXPECT_EQ(c1.join(), Dep::Join::waiting);
+  EXPECT_EQ(c2.join(), Dep::Join::waiting);
+  EXPECT_EQ(r2.join(), Dep::Join::waiting);
+  EXPECT_EQ(r3.join(), Dep::Join::waiting);
+  ASSERT_EQ(c1.fences.size(), 1u);
+  ASSERT_EQ(r2.fences.size(), 1u);
+  EXPECT_TRUE(c2.fences.empty() && r3.fences.empty());
+  EXPECT_EQ(r1.leave(), std::vector{c1.fences[0]->get()});
+  EXPECT_EQ(c1.fences[0]->leave(), (std::vector{c1.get(), c2.get()}));
+  EXPECT_TRUE(c1.leave().empty());
+  EXPECT_EQ(c2.leave(), std::vector{r2.fences[0]->get()});
+  EXPECT_EQ(r2.fences[0]->leave(), (std::vector{r2.get(), r3.get()}));
+}
+
+TEST(Dependency, AFenceThatNobodyHoldsUpHoldsUpNobody) {
+  Dep::Var v;
+  TestOp r1({{&v, R}}), c1({{&v, C}}), r2({{&v, R}});
+  EXPECT_EQ(r1.join(), Dep::Join::ready);
+  r1.leave();
+  EXPECT_EQ(c1.join(), Dep::Join::ready);
+  EXPECT_EQ(c1.fences.size(), 1u);
+  c1.leave();
+  EXPECT_EQ(r2.join(), Dep::Join::ready);
+}
 
 TEST(Dependency, CanonicaliseSortsAndKeepsTheStrongerKind) {
   Dep::Var v[3];
@@ -201,7 +253,7 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
             kept.push_back(std::move(op));
           }
           if (Dep::join(
-                  *raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }) == Dep::Join::ready) {
+                  *raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }, no_fence) == Dep::Join::ready) {
             std::lock_guard lock(ready_mutex);
             ready.push_back(raw);
           }
@@ -270,7 +322,8 @@ Costs costs(std::uint32_t reads, std::uint32_t writes, Counted::Joiners joiners)
     });
     CountedAtomics::locked_instructions = 0;
     Counted::join(
-        each.op, joiners, [] {}, drop);
+        each.op, joiners, [] {}, drop,
+        [](Counted::Var&) -> CountedRecord& { throw std::logic_error("no fence is needed"); });
     cost.join = CountedAtomics::locked_instructions;
   }
   for (Made& each : *made) {

@@ -93,13 +93,13 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   static constexpr bool opposite = broken == Broken::order;
   struct Record;
   using Dep = windrow::Dependency<CheckedAtomics<broken>, Record>;
-  static constexpr int most_ops = 2, most_accesses = 2;
+  static constexpr int most_ops = 2, most_accesses = 2, most_fences = 2;
 
   struct Record : Dep::Op {};
   struct Op {
     Record record;
     alignas(typename Dep::Access) std::byte room[most_accesses * sizeof(typename Dep::Access)];  // for the accesses
-    bool pushed = false;
+    bool pushed = false, is_fence = false;
     int drops = 0;
   };
   static_assert(offsetof(Op, room) == sizeof(Record));
@@ -108,6 +108,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   rl::var<int> data[vars];
   rl::atomic<int> ran{0}, refused{0};
   Op ops[threads][most_ops];
+  Op fences[threads][most_fences];
 
   void before() {
     for (int v = 0; v < vars; ++v) data[v]($) = 0;
@@ -126,10 +127,17 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   }
 
   void thread(unsigned index) {
+    Op* fence = fences[index];
+    const auto make_fence = [&](typename Dep::Var& var) -> Record& {
+      fence->pushed = fence->is_fence = true;
+      Dep::place(fence->record, std::size_t{1},
+                 [&](std::size_t) { return typename Dep::Access(var, 0, AccessKind::mutate); });
+      return (fence++)->record;
+    };
     for (Op& op : ops[index]) {
       if (!op.pushed) continue;
       const auto joined = Dep::join(
-          op.record, Dep::Joiners::many, [] {}, drop);
+          op.record, Dep::Joiners::many, [] {}, drop, make_fence);
       if (joined == Dep::Join::ready) run(op.record);
       if (joined == Dep::Join::refused) {
         ran($).fetch_add(1, rl::mo_relaxed);
@@ -139,19 +147,23 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   }
 
   void run(Record& first) {
-    Record* ready[threads * most_ops] = {&first};
+    Record* ready[threads * (most_ops + most_fences)] = {&first};
     int count = 1;
     while (count > 0) {
       Record& op = *ready[--count];
-      for (auto& access : op.accesses()) {
-        rl::var<int>& cell = data[&access.var() - queue];
-        const int seen = cell($);
-        if (access.exclusive()) cell($) = seen + 1;
-      }
-      ran($).fetch_add(1, rl::mo_relaxed);
+      if (!reinterpret_cast<Op&>(op).is_fence) touch(op);
       Dep::leave(
           op, [](auto&) {}, [&](Record& next) { ready[count++] = &next; }, drop);
     }
+  }
+
+  void touch(Record& op) {
+    for (auto& access : op.accesses()) {
+      rl::var<int>& cell = data[&access.var() - queue];
+      const int seen = cell($);
+      if (access.writes()) cell($) = seen + 1;
+    }
+    ran($).fetch_add(1, rl::mo_relaxed);
   }
 
   /// The record may be used again: whoever still looks at it races with this.
@@ -168,14 +180,24 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
       for (Op& op : of_thread) {
         RL_ASSERT(op.drops <= 1);
         dropped += op.drops;
-        if (op.pushed) std::destroy(op.record.accesses().begin(), op.record.accesses().end());
+        end(op);
+      }
+    }
+    for (auto& of_thread : fences) {
+      for (Op& fence : of_thread) {
+        RL_ASSERT(fence.drops <= 1);
+        end(fence);
       }
     }
     RL_ASSERT(dropped + refused($).load(rl::mo_relaxed) >= pushed - vars);
   }
+
+  static void end(Op& op) {
+    if (op.pushed) std::destroy(op.record.accesses().begin(), op.record.accesses().end());
+  }
 };
 
-constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite;
+constexpr AccessKind R = AccessKind::read, M = AccessKind::mutate, O = AccessKind::overwrite, C = AccessKind::commute;
 
 const Program two_writers = {{{{{0, M}, {1, M}}}}, {{{{0, M}, {1, M}}}}};
 const Program pair = {{{{{0, M}, {1, M}}}}, {{{{0, M}}}, {{{1, M}}}}};
@@ -184,6 +206,8 @@ const Program shared_reads = {{{{{0, R}}}, {{{0, M}}}}, {{{{0, R}}}}};
 const Program retire = {{{{{0, M}}}}, {{{{0, O}}, true}, {{{0, R}}}}};
 const Program ring = {{{{{0, M}, {1, R}}}}, {{{{1, M}, {2, R}}}}, {{{{0, R}, {2, M}}}}};
 const Program readers_first = {{{{{0, R}}}}, {{{{0, R}}}}, {{{{0, M}}}}};
+const Program fenced = {{{{{0, C}}}, {{{0, R}}}}, {{{{0, R}}}}};
+const Program commute_and_write = {{{{{0, R}}}, {{{0, C}}}}, {{{{0, M}}}}};
 
 /// Of a broken program the history is of no interest.
 enum class Expect { holds, breaks };
@@ -215,6 +239,8 @@ int check_all() {
       holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
       holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
       holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
+      holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers", full) &&
+      holds<Check<Broken::nothing, 2, 1, commute_and_write>>("one that commutes behind a reader, and a writer", full) &&
       holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables, 5 switches", bounded, holding,
                                                        5) &&
       holds<Check<Broken::nothing, 2, 2, pair>>("one of two variables, two of one, 5 switches", bounded, holding, 5) &&

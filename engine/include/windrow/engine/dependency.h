@@ -13,6 +13,8 @@
 //   leave  touches versions and no variable, so that ops which leave do not contend with ops which join: it closes the
 //          versions the op has made, counts its reads, and grants what that sets free.
 //   join_each enters ops of one access each, at one instant, but each leaves as soon as it can: for waits.
+//   Accesses that commute share a version, as reads do; who may run first among them is not decided here. Between
+//   those and reads a fence is entered: an op of one exclusive access that does nothing.
 //
 // The chain is that of the queue locks of Mellor-Crummey and Scott (1991), with the lists of many variables entered at
 // one instant.
@@ -31,6 +33,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "windrow/engine/versions.h"
 
@@ -72,12 +75,14 @@ struct Dependency {
       for (std::size_t i = 0; i < all; ++i) ::new (first + i) Access(access_of(i));
       kept = canonicalise({first, all});
     }
-    std::uint32_t versions = 0;
+    std::uint32_t versions = 0, commuting = 0;
     for (std::uint32_t i = 0; i < kept; ++i) {
       first[i].offset_ = offset(i);
       versions += first[i].exclusive();
+      commuting |= first[i].commutes();
     }
-    const std::uint32_t flags = Op::several_versions * (versions > 1) | Op::retiring * retires;
+    const std::uint32_t flags =
+        Op::commuting * commuting | Op::several_versions * (versions > 1) | Op::retiring * retires;
     op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | flags;
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
@@ -85,15 +90,29 @@ struct Dependency {
   /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else
   /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op
   /// may already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
-  template <class Prepare, class Drop>
-  [[gnu::always_inline]] static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop) {
+  ///
+  /// `make_fence(var)` gives the record of an op that was placed with mutate access to that variable alone. What it
+  /// throws is passed on, and the op is entered nowhere then. A fence becomes ready as any op, and is to leave at once.
+  template <class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop,
+                                          MakeFence&& make_fence) {
     const std::span<Access> accesses = op.accesses();
     const bool many = joiners == Joiners::many;
     if (many) lock_all(accesses);
+    bool fences = false;
     for (const Access& access : accesses) {
+      fences |= needs_fence(access);
       if (!is_stale(access)) continue;
       if (many) unlock_all(accesses);
       return Join::refused;
+    }
+    if (fences) [[unlikely]] {
+      try {
+        enter_fences(accesses, drop, make_fence);
+      } catch (...) {
+        if (many) unlock_all(accesses);
+        throw;
+      }
     }
     prepare();
     if (accesses.size() == 1) {
@@ -118,15 +137,26 @@ struct Dependency {
   /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
   /// they are given in. For each, `place(op, ticket)` is called with its place at the variable before anybody can reach
   /// it, and `ready(op)` after it has entered, if it is granted. False, and none has entered, if one of the variables
-  /// is retired.
-  template <class Place, class Ready, class Drop>
-  static bool join_each(std::span<Record* const> ops, Joiners joiners, Place&& place, Ready&& ready, Drop&& drop) {
+  /// is retired. `make_fence` as for join.
+  template <class Place, class Ready, class Drop, class MakeFence>
+  static bool join_each(std::span<Record* const> ops, Joiners joiners, Place&& place, Ready&& ready, Drop&& drop,
+                        MakeFence&& make_fence) {
     const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
     const bool many = joiners == Joiners::many;
     bool stale = false;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (many && (i == 0 || var_of(i - 1) != var_of(i))) var_of(i)->lock_.lock();
       stale |= is_stale(ops[i]->accesses().front());
+    }
+    try {
+      for (std::size_t i = 0; i < ops.size() && !stale; ++i) {
+        if (i == 0 || var_of(i - 1) != var_of(i)) enter_fences(ops[i]->accesses(), drop, make_fence);
+      }
+    } catch (...) {
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        if (many && (i + 1 == ops.size() || var_of(i + 1) != var_of(i))) var_of(i)->lock_.unlock();
+      }
+      throw;
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Var& var = *var_of(i);
@@ -179,6 +209,7 @@ struct Dependency {
     var.genesis_.word_.store(Versions::closed, std::memory_order_relaxed);
     var.last_ = &var.genesis_;
     var.reads_ = 0;
+    var.commuting_ = false;
     var.generation_ = var.generation_ + 1;
   }
 
@@ -217,6 +248,35 @@ struct Dependency {
   /// A closed version's word when that many reads have left, or more than that are to.
   static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
 
+  /// Whether it may not share the last version with those that do.
+  static bool needs_fence(const Access& access) {
+    if (access.exclusive()) return false;
+    const Var& var = access.var();
+    return var.commuting_ != access.commutes() && var.reads_ != 0;
+  }
+
+  /// One for each access that needs it, all or none.
+  template <class Drop, class MakeFence>
+  [[gnu::noinline]] static void enter_fences(std::span<Access> accesses, Drop& drop, MakeFence& make_fence) {
+    Op* made = nullptr;
+    try {
+      for (std::size_t i = accesses.size(); i-- > 0;) {
+        if (!needs_fence(accesses[i])) continue;
+        Op& fence = make_fence(accesses[i].var());
+        fence.next_ready = made;
+        made = &fence;
+      }
+    } catch (...) {
+      while (made != nullptr) drop(static_cast<Record&>(*std::exchange(made, made->next_ready)));
+      throw;
+    }
+    while (made != nullptr) {
+      auto& fence = static_cast<Record&>(*std::exchange(made, made->next_ready));
+      const auto nobody = [](Record&) {};
+      if (enter(fence.accesses().front(), drop)) leave_version(fence.accesses().front(), nobody, drop);
+    }
+  }
+
   static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
 
   class Locked {
@@ -254,6 +314,7 @@ struct Dependency {
     if (exclusive) var.last_ = &access;
     const std::uint64_t reads = var.reads_;
     var.reads_ = exclusive ? 0 : reads + 1;
+    if (!exclusive) var.commuting_ = access.commutes();
     if (is_open(word)) {
       access.link_ = top_of(word);
       // release: whoever closes the version sees the access. Nobody else enters here, so that this fails only if it has

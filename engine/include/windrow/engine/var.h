@@ -1,4 +1,4 @@
-// Variables, and the three ways an op may touch one.
+// Variables, and the ways an op may touch one.
 //
 // A variable is a tag: it stands for whatever the program says it stands for (a buffer, a file, a random generator).
 // This header knows nothing of what is behind it, nor of how the engine orders the ops that name it.
@@ -38,6 +38,7 @@ enum class AccessKind : std::uint8_t {
   read,       ///< shares the variable with other readers
   overwrite,  ///< alone, and does not look at the old value: clears poison
   mutate,     ///< alone, and may look at the old value
+  commute,    ///< as mutate; but such ops with no others between them may run in any order
 };
 
 struct Access {
@@ -48,10 +49,11 @@ struct Access {
 inline Access read(Var var) { return {var, AccessKind::read}; }
 inline Access mutate(Var var) { return {var, AccessKind::mutate}; }
 inline Access overwrite(Var var) { return {var, AccessKind::overwrite}; }
+inline Access commute(Var var) { return {var, AccessKind::commute}; }
 
 /// A view of accesses, for parameters only: it must not outlive the call it is passed to.
 ///
-/// A variable named twice counts once, with the stronger kind; read and overwrite together make mutate.
+/// A variable named twice counts once; two different kinds together make mutate.
 class AccessList {
  public:
   AccessList() = default;

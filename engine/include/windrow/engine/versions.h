@@ -54,7 +54,10 @@ struct Versions {
     void strengthen(AccessKind other) {
       if (kind() != other) var_ = reinterpret_cast<Word>(&var()) | static_cast<Word>(AccessKind::mutate);
     }
-    bool exclusive() const { return kind() != AccessKind::read; }
+    /// Whether it makes a version. Those that commute do not: they share one as reads do.
+    bool exclusive() const { return kind() == AccessKind::overwrite || kind() == AccessKind::mutate; }
+    bool commutes() const { return kind() == AccessKind::commute; }
+    bool writes() const { return kind() != AccessKind::read; }
     /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
     std::uint32_t ticket() const { return ticket_; }
     /// Before: of which life of the variable the handle was.
@@ -88,6 +91,7 @@ struct Versions {
 
     // All belongs to whoever joins.
     LockBit<Atomics> lock_;
+    Plain<bool> commuting_{false};        // whether those that share the last version commute
     Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
     Plain<std::uint32_t> tickets_{0};
 
@@ -108,13 +112,16 @@ struct Versions {
     std::span<Access> accesses() { return {reinterpret_cast<Access*>(static_cast<Record*>(this) + 1), count()}; }
     /// Whether this op ends its variable's life.
     bool retires() const { return shape_ & retiring; }
+    /// Whether one of its accesses does.
+    bool commutes() const { return shape_ & commuting; }
+    bool retires_or_commutes() const { return shape_ & (retiring | commuting); }
 
     /// Grants still missing, where there is more than one access. Free for the engine while the op runs.
     Atomic<std::int32_t> pending{0};
 
    private:
     friend Dependency<Atomics, Record>;
-    static constexpr std::uint32_t flag_bits = 2, retiring = 1, several_versions = 2;
+    static constexpr std::uint32_t flag_bits = 3, retiring = 1, several_versions = 2, commuting = 4;
 
     std::uint32_t shape_ = 0;
 
