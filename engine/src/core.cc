@@ -61,14 +61,17 @@ Core::Core(EngineOptions given)
   if (options.watchdog.count() > 0) watchdog_ = make_watchdog(*this);
   if (!trace_path_.empty()) start_trace({});
   WaitGraph::of_process().add_engine(*this);
+  Forks::of_process().add(*this);
 }
 
 Core::~Core() {
   link_->end();
+  Forks::of_process().remove(*this);
   WaitGraph::of_process().remove_engine(*this);
 }
 
 Var Core::new_var(OpName name) {
+  refuse_torn();
   const Var var = make_var(name);
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) port.capture->made(var);
@@ -133,10 +136,10 @@ OpId Core::first_id(Port& port) {
 template <class AccessOf, class SetBody>
 inline void Core::submit(Port& port, const OpInfo& about, int priority, std::size_t accesses, AccessOf&& access_of,
                          std::size_t body_bytes, SetBody&& set_body, bool retires) {
+  if (!about.lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*about.lane);
   const Push push(*this);
   OpRecord* op = nullptr;
   Dep::Join joined = Dep::Join::refused;
-  if (!about.lane->started.load(std::memory_order_acquire) && life_ != Life::stopped) start(*about.lane);
   {
     const Entry entry(*this, port);
     // Ops may push to the end of the drain, and what ends with a handle may end at any time.
@@ -264,6 +267,7 @@ void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_loca
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
+  if (fork_gate_.torn()) return;  // what owns something may end; nothing runs any more
   how.run_always = true;
   push(std::move(last), {overwrite(var)}, how, true);
 }
@@ -271,6 +275,7 @@ void Core::retire(Var var, OpFunction&& last, PushOptions how) {
 void Core::heal(Var var, const PushOptions& how) { push(nullptr, {overwrite(var)}, how); }
 
 VarState& Core::alive(Var var, const PushOptions& how) {
+  refuse_torn();
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   check(var, about);
@@ -295,6 +300,7 @@ MisuseError Core::without_function(const PushOptions& how) {
 }
 
 void Core::shutdown() {
+  if (fork_gate_.torn()) return;
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
@@ -341,6 +347,7 @@ EngineStats Core::stats() const {
 }
 
 bool Core::end() noexcept {
+  if (fork_gate_.torn()) return false;
   try {
     shutdown();
   } catch (const std::exception& e) {

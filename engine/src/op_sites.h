@@ -22,6 +22,8 @@ class OpSites {
     return *cached.info;
   }
 
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
+
  private:
   const OpInfo& keep(const SiteKey& key, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
 

@@ -35,6 +35,9 @@ class PendingBytes {
 
   std::uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
 
+  /// In a forked child, in which nothing is pending: what other threads were about to push counts no more.
+  void forget_threads() { sum_.store(0, std::memory_order_relaxed); }
+
   /// Whether there is room or not.
   Share take(std::uint64_t bytes) {
     sum_.fetch_add(bytes, std::memory_order_relaxed);

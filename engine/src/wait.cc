@@ -147,6 +147,7 @@ Running* Core::frame_of_mine() const {
 }
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
+  refuse_torn();
   refuse_on_ordered_lane();
   refuse_in_capture(ports_.mine());
   const bool inside = frame_of_mine() != nullptr;
@@ -193,6 +194,7 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
 }
 
 bool Core::wait_all(Deadline deadline) {
+  refuse_torn();
   refuse_on_ordered_lane();
   refuse_in_capture(ports_.mine());
   if (const Running* frame = frame_of_mine()) {

@@ -292,6 +292,23 @@ void WorkerPool::stop() {
   for (std::thread& thread : threads) thread.join();
 }
 
+void WorkerPool::each_mutex(EachMutex f) {
+  f(mutex_);
+  f(priority_mutex_);
+}
+
+void WorkerPool::forget_threads(Copied copied) noexcept {
+  forget(threads_);
+  woken_.forget_waiters();
+  asleep_ = wakes_ = blocked_ = 0;
+  searching_ = awake_ = 0;
+  if (copied == Copied::whole) return;
+  // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
+  constexpr int too_many = 1 << 30;
+  stopping_ = true;
+  awake_ = urgent_count_ = too_many;
+}
+
 std::uint64_t WorkerPool::ready() const {
   std::uint64_t sum = static_cast<std::uint64_t>(urgent_count_ + background_count_);
   for (Port* port = ports_.first(); port != nullptr; port = port->next) sum += port->ready.size();

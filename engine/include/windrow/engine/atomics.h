@@ -39,6 +39,14 @@ class LockBit {
     // acquire: pairs with the release in unlock() of the previous holder.
     for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) Atomics::pause(round);
   }
+  /// False if it is still taken after so many looks.
+  bool try_lock(int looks) {
+    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) {
+      if (round == looks) return false;
+      Atomics::pause(round);
+    }
+    return true;
+  }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
