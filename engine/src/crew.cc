@@ -80,6 +80,16 @@ void Crew::block() {
   rouse();
 }
 
+void Crew::let_others_in() {
+  const auto until = std::chrono::steady_clock::now() + longest_courtesy;
+  MutexLock lock(mutex_);
+  while (may_take() && std::chrono::steady_clock::now() < until) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
 void Crew::unblock(Patience patience) {
   MutexLock lock(mutex_);
   if (options_.callers_run && patience == Patience::wait_for_turn) {

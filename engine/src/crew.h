@@ -52,6 +52,7 @@ class Crew final : public Slots {
   void help(Patience patience);
 
   void block() override;
+  void let_others_in() override;
   void unblock(Patience patience) override;
 
   /// Joins the threads; the queue is empty by then. Twice is fine.

@@ -275,6 +275,12 @@ void WorkerPool::block() {
   if (work_in_sight()) rouse();
 }
 
+void WorkerPool::let_others_in() {
+  const auto until = std::chrono::steady_clock::now() + longest_courtesy;
+  const auto slot_is_free = [&] { return awake_.load() - searching_.load() < slots_; };
+  while (slot_is_free() && work_in_sight() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+}
+
 void WorkerPool::unblock(Patience) {
   MutexLock lock(mutex_);
   --blocked_;

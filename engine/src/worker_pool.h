@@ -35,6 +35,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   bool on_worker() const override { return current_.pool == this; }
 
   void block() override;
+  void let_others_in() override;
   void unblock(Patience patience) override;
 
  private:
