@@ -173,17 +173,16 @@ void Core::check_life(Life life, const OpInfo& about) const {
 }
 
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
-  std::string what = "a variable";
+  const char* name = nullptr;
   for (OpRecord* op : ops) {
     for (const Dep::Access& access : op->accesses()) {
       // The name of a later life of the variable would mislead.
       VarState& var = var_of(access);
-      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) {
-        what = "variable '" + std::string(var.name) + "'";
-      }
+      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) name = var.name;
     }
     records_.free(entry.port().records, op);
   }
+  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
   throw MisuseError(site(about) + " names " + what + ", which was retired");
 }
 
