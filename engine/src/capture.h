@@ -92,6 +92,7 @@ class Capture {
   std::unordered_map<const Dep::Var*, Var> made_;
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;
+  bool finished_ = false;
 };
 
 }  // namespace windrow
