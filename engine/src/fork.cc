@@ -16,7 +16,6 @@ void unlock(Mutex& mutex) WINDROW_UNCHECKED_LOCKING { mutex.unlock(); }
 
 /// In the order in which they are locked.
 void each_mutex_of_process(EachMutex f) {
-  Ports::each_mutex_of_process(f);
   WaitGraph::of_process().each_mutex(f);
   each_mutex_of_names(f);
   each_mutex_of_page_guards(f);
@@ -129,6 +128,7 @@ bool Forks::worth_waiting(Clock::time_point begun) noexcept {
 void Forks::stop() noexcept {
   each_mutex_of_process(lock);
   for_each([](Core& core) { each_mutex_before_ports(core, lock); });
+  Ports::each_mutex_of_process(lock);
   for_each([](Core& core) {
     ForkGate& gate = core.fork_gate_;
     gate.stopped_ = core.ports_.try_stop();
@@ -144,6 +144,7 @@ void Forks::go_on() noexcept {
     if (std::exchange(core.fork_gate_.stopped_, false)) core.ports_.go_on();
     each_mutex_before_ports(core, unlock);
   });
+  Ports::each_mutex_of_process(unlock);
   each_mutex_of_process(unlock);
 }
 

@@ -6,8 +6,8 @@
 // begins anew. Where it did not come to rest in time the child's copy is torn: whatever is asked of it is refused, and
 // its end leaks it.
 //
-// Order of locks, from the first to the last: that of Forks; those of the process; of each engine those outside a push,
-// its ports, those that are also taken inside.
+// Order of locks, from the first to the last: that of Forks; those of the process; of each engine those outside a push;
+// that of all ports; of each engine its ports, and those that are also taken inside a push.
 #pragma once
 
 #include <atomic>
