@@ -446,6 +446,9 @@ TEST_P(ForkTest, AnOpMayForkAndExec) {
 }
 
 TEST_P(ThreadedForkTest, AnOpThatReturnsInTheChildEndsIt) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer does not survive that the last thread, which is not main's, ends";
+#endif
   Engine engine(options());
   const Var v = engine.new_var();
   std::atomic<pid_t> id{-1};
