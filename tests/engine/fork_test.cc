@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -105,11 +106,16 @@ bool works(Engine& engine) {
     engine.push([&] { ++a; }, {mutate(x)}, {.priority = i % 3 - 1});
     engine.push([&] { b += a; }, {read(x), mutate(y)});
   }
-  engine.push_async([](OnComplete done) { done(); }, {mutate(y)});
+  std::thread completes;
+  engine.push_async([&](OnComplete done) { completes = std::thread([d = std::move(done)]() mutable { d(); }); },
+                    {mutate(y)});
+  engine.push([&] { ++b; }, {mutate(y)});
   const bool in_time = engine.wait_for({read(x), read(y)}, patience);
   engine.retire(x);
   engine.retire(y);
-  return in_time && a == 20 && b == 210 && engine.wait_all_for(patience);
+  if (!in_time) return false;
+  completes.join();
+  return a == 20 && b == 211 && engine.wait_all_for(patience);
 }
 
 class ForkTest : public EveryPolicy {};
@@ -204,17 +210,21 @@ TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
 }
 
 TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
-  Engine engine(options());
+  EngineOptions limited = options();
+  limited.max_pending_ops = 64;
+  Engine engine(limited);
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   std::vector<std::uint64_t> counts(3);
   for (std::uint64_t& count : counts) {
-    threads.emplace_back([&engine, &stop, &count] {
+    threads.emplace_back([&engine, &stop, &count, pauses = !threads.empty()] {
       const Var v = engine.new_var();
       std::uint64_t pushed = 0;
       while (!stop) {
         engine.push([&count] { ++count; }, {mutate(v)});
-        if (++pushed % 7 == 0) engine.retire(engine.new_var("short-lived"));
+        ++pushed;
+        if (!pauses) continue;  // so there always is something pending
+        if (pushed % 7 == 0) engine.retire(engine.new_var("short-lived"));
         if (pushed % 16 == 0) engine.wait(v);
         if (pushed % 50 == 0) engine.stats();
         if (pushed % 64 == 0) engine.wait_all();
@@ -225,7 +235,10 @@ TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
     });
   }
   for (int i = 0; i < 20; ++i) {
-    const Child child([&] { CHILD_EXPECT(works(engine)); });
+    const Child child([&] {
+      CHILD_EXPECT(works(engine));
+      engine.shutdown();
+    });
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
@@ -236,12 +249,27 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   limited.max_pending_ops = 20;
   Engine engine(limited);
   std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::vector<OnComplete> tokens;
+  const auto complete_all = [&] {
+    std::vector<OnComplete> now;
+    std::unique_lock lock(mutex);
+    now.swap(tokens);
+    lock.unlock();
+    for (OnComplete& done : now) done();
+  };
+  std::thread completes([&] {
+    while (!stop) complete_all(), std::this_thread::yield();
+  });
   const Var v = engine.new_var();
   int ends = 0;
   std::thread pushes([&] {
     while (!stop) {
-      engine.push_async([&](OnComplete done) { std::thread([d = std::move(done)]() mutable { d(); }).join(); },
-                        {mutate(v)});
+      const auto keep = [&](OnComplete done) {
+        std::lock_guard lock(mutex);
+        tokens.push_back(std::move(done));
+      };
+      engine.push_async(keep, {mutate(v)});
       engine.push([&] { ++ends; }, {mutate(v)});
     }
   });
@@ -250,7 +278,8 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   }
   stop = true;
   pushes.join();
-  engine.wait(v);
+  completes.join();
+  while (!engine.wait_for({read(v)}, 1ms)) complete_all();
 }
 
 TEST_P(ForkTest, AGraphIsLaunchedInTheChild) {
@@ -448,6 +477,8 @@ TEST_P(ForkTest, AnOpMayForkAndExec) {
 TEST_P(ThreadedForkTest, AnOpThatReturnsInTheChildEndsIt) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer does not survive that the last thread, which is not main's, ends";
+#elif defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "what main holds, which does not exist in such a child, counts as leaked at its end";
 #endif
   Engine engine(options());
   const Var v = engine.new_var();
@@ -498,7 +529,7 @@ TEST(SerialForkTest, AnOpThatReturnsInTheChildReturnsFromThePush) {
 // ---- devices ----
 
 TEST_P(ForkTest, LanesOfTheParentAreRefusedInTheChild) {
-  const auto device = std::make_shared<SimLane>("device");
+  auto device = std::make_shared<SimLane>("device");
   auto engine = std::make_unique<Engine>(options());
   const LaneId lane = engine->add_lane(device);
   const Var v = engine->new_var();
@@ -519,6 +550,7 @@ TEST_P(ForkTest, LanesOfTheParentAreRefusedInTheChild) {
       CHILD_EXPECT(engine->wait_for({read(v)}, patience));
       CHILD_EXPECT(value == 9);
       engine.reset();
+      device.reset();
     });
   }
   engine->push([&] { device->launch([&] { ++value; }); }, {mutate(v)}, {.lane = lane});
