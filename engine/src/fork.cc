@@ -9,7 +9,7 @@ namespace windrow {
 namespace {
 
 /// Who waits for engines to come to rest looks that often.
-constexpr std::chrono::microseconds nap{100};
+constexpr std::chrono::microseconds between_looks{100};
 
 void lock(Mutex& mutex) WINDROW_UNCHECKED_LOCKING { mutex.lock(); }
 void unlock(Mutex& mutex) WINDROW_UNCHECKED_LOCKING { mutex.unlock(); }
@@ -89,7 +89,7 @@ void Forks::prepare() noexcept WINDROW_UNCHECKED_LOCKING {
       all.go_on();
     }
     all.mutex_.unlock();  // ops may make and end engines, and fork
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(between_looks);
     all.mutex_.lock();
   }
   if (!patient) return;
