@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "fork.h"
 #include "op.h"
 #include "page_guard.h"
 #include "windrow/engine/mutex.h"
@@ -30,6 +31,8 @@ class AccessCheck {
   std::exception_ptr end(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// After end(): the op writes no more.
   void let_go(OpRecord& op) WINDROW_EXCLUDES(mutex_);
+
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   struct Watched {

@@ -3,30 +3,27 @@
 
 #include "adorned.h"
 #include "core.h"
+#include "naps.h"
 
 namespace windrow {
 namespace {
 
 /// A thread that has pushed so many ops looks how many are pending.
 constexpr int pushes_between_looks = 256;
-/// Who is held back looks again after that long; and is let go if no op finishes for so long, since it may be the one
-/// that the ops wait for.
-constexpr std::chrono::microseconds shortest_nap{20}, longest_nap{1000};
+/// Who is held back is let go if no op finishes for so long, since it may be the one that the ops wait for.
 constexpr std::chrono::milliseconds patience_without_progress{20};
 
-/// The naps of a thread that is held back. Nobody has to wake it.
-class Naps {
+/// Of a thread that is held back.
+class Patience {
  public:
   /// `left` counts the ops that have finished.
-  explicit Naps(std::uint64_t left) : left_(left) {}
+  explicit Patience(std::uint64_t left) : left_(left) {}
 
-  void sleep() {
-    std::this_thread::sleep_for(next_);
-    next_ = std::min(2 * next_, longest_nap);
-  }
+  /// While so much is to be done.
+  void nap(std::uint64_t to_do) { std::this_thread::sleep_for(naps_.next(to_do, Naps::Clock::now())); }
   /// Whether it is in vain to go on.
   bool without_progress(std::uint64_t left) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Naps::Clock::now();
     if (left != left_) last_progress_ = now;
     left_ = left;
     return now - last_progress_ > patience_without_progress;
@@ -34,8 +31,8 @@ class Naps {
 
  private:
   std::uint64_t left_;
-  std::chrono::microseconds next_ = shortest_nap;
-  std::chrono::steady_clock::time_point last_progress_ = std::chrono::steady_clock::now();
+  Naps naps_;
+  Naps::Clock::time_point last_progress_ = Naps::Clock::now();
 };
 
 }  // namespace
@@ -46,11 +43,11 @@ void Core::hold_back(Port& port) {
   const std::uint64_t most = options.max_pending_ops;
   Ports::Sums sums = ports_.sums();
   if (sums.pending <= std::max(most, port.allowance)) return;
-  Naps naps(sums.left);
+  Patience patience(sums.left);
   while (sums.pending > most / 2) {
-    naps.sleep();
+    patience.nap(sums.pending - most / 2);
     sums = ports_.sums();
-    if (naps.without_progress(sums.left)) {
+    if (patience.without_progress(sums.left)) {
       port.allowance = sums.pending + most;
       return;
     }
@@ -62,8 +59,8 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
   if (bytes == 0) return {};
   if (Running::innermost() != nullptr) return pending_bytes_.take(bytes);
   if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
-  for (Naps naps(ports_.sums().left); !naps.without_progress(ports_.sums().left);) {
-    naps.sleep();
+  for (Patience patience(ports_.sums().left); !patience.without_progress(ports_.sums().left);) {
+    patience.nap(pending_bytes_.too_many());
     if (auto share = pending_bytes_.try_take_again(bytes)) return std::move(*share);
   }
   return pending_bytes_.take(bytes);

@@ -21,6 +21,12 @@ Capture::Capture(GraphState& graph, Port& port) : graph_(graph), core_(graph.cor
 Capture::~Capture() {
   port_.busy = Port::Busy::no;
   port_.capture = nullptr;
+  if (finished_) return;
+  for (const CapturedOp* op : recorded_) {
+    if (op->retires != CapturedOp::Retires::foreign) continue;
+    const auto made = made_.find(&op->accesses.front().var());
+    if (made != made_.end()) core_.retire_own(made->second);  // it would have gone with the graph
+  }
 }
 
 void Capture::made(const Var& var) { made_.emplace(&core_.access(var, AccessKind::mutate).var(), var); }
@@ -83,6 +89,7 @@ void Capture::finish() {
   auto plan = std::make_shared<GraphPlan>(std::move(all), owned);
   graph.owned.swap(owned);
   before = std::exchange(graph.plan, std::move(plan));
+  finished_ = true;
   lock.unlock();
 }
 

@@ -28,6 +28,8 @@ class CoreLink {
   }
   void end_use() { --users_; }
   Core& of() { return core_; }
+  /// In a forked child: the threads of the others do not exist.
+  void forget_users() { users_ = 0; }
   /// Returns when nobody uses the engine any more.
   void end() {
     ended_ = true;
@@ -90,6 +92,7 @@ class Capture {
   std::unordered_map<const Dep::Var*, Var> made_;
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;
+  bool finished_ = false;
 };
 
 }  // namespace windrow

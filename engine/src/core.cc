@@ -60,14 +60,17 @@ Core::Core(EngineOptions given)
   if (options.watchdog.count() > 0) watchdog_ = make_watchdog(*this);
   if (!trace_path_.empty()) start_trace({});
   WaitGraph::of_process().add_engine(*this);
+  Forks::of_process().add(*this);
 }
 
 Core::~Core() {
   link_->end();
+  Forks::of_process().remove(*this);
   WaitGraph::of_process().remove_engine(*this);
 }
 
 Var Core::new_var(OpName name) {
+  refuse_torn();
   const Var var = make_var(name);
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) port.capture->made(var);
@@ -101,6 +104,7 @@ void Core::free(VarState& var) {
 }
 
 VarState& Core::alive(Var var, const PushOptions& how) {
+  refuse_torn();
   Port& port = ports_.mine();
   const OpInfo& about = info(port, how);
   check(var, about);
@@ -121,6 +125,7 @@ void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
 }
 
 void Core::shutdown() {
+  if (fork_gate_.torn()) return;
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
@@ -167,6 +172,7 @@ EngineStats Core::stats() const {
 }
 
 bool Core::end() noexcept {
+  if (fork_gate_.torn()) return false;
   try {
     shutdown();
   } catch (const std::exception& e) {

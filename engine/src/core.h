@@ -14,6 +14,7 @@
 #include "access_check.h"
 #include "capture.h"
 #include "failure.h"
+#include "fork.h"
 #include "lanes.h"
 #include "op.h"
 #include "op_sites.h"
@@ -79,8 +80,11 @@ class Core {
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
-  /// Shuts down, and tells the log of failures nobody was told of. False if ops may still run.
+  /// Shuts down, and tells the log of failures nobody was told of. False if ops may still run, or are lost by a fork.
   bool end() noexcept;
+  /// Throws MisuseError in a forked child whose copy of the engine is torn.
+  void refuse_torn() const { fork_gate_.refuse_torn(); }
+  bool torn() const { return fork_gate_.torn(); }
   EngineStats stats() const;
   /// The ops and waits that have not finished. Nobody pushes meanwhile.
   std::vector<PendingOp> pending_ops();
@@ -140,6 +144,7 @@ class Core {
   const std::uint32_t number;
 
  private:
+  friend class Forks;
   enum class Life { running, draining, stopped };
   /// How an op has ended.
   struct Ending {
@@ -363,7 +368,7 @@ class Core {
   std::atomic<Life> life_{Life::running};
 
   TraceRecorder trace_;
-  const std::string trace_path_;  // where the environment wants it; else empty
+  std::string trace_path_;  // where the environment wants it; else empty. Fixed, but for a forked child
 
   Mutex idle_mutex_;
   CondVar idle_;  // nothing may be pending
@@ -376,6 +381,7 @@ class Core {
   const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
+  ForkGate fork_gate_;
 
   Mutex table_mutex_;
   std::deque<VarState> vars_ WINDROW_GUARDED_BY(table_mutex_);

@@ -47,7 +47,7 @@ void Crew::announce() {
 
 void Crew::help(Patience patience) {
   MutexLock lock(mutex_);
-  while (!slot_free() && patience == Patience::wait_for_turn) changed_.wait(mutex_);
+  while (!slot_free() && patience == Patience::wait_for_turn && !torn_) changed_.wait(mutex_);
   while (slot_free() && queue_->has_next()) {
     --callers_;
     take_and_run();
@@ -80,6 +80,16 @@ void Crew::block() {
   rouse();
 }
 
+void Crew::let_others_in() {
+  const auto until = std::chrono::steady_clock::now() + longest_courtesy;
+  MutexLock lock(mutex_);
+  while (may_take() && std::chrono::steady_clock::now() < until) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
 void Crew::unblock(Patience patience) {
   MutexLock lock(mutex_);
   if (options_.callers_run && patience == Patience::wait_for_turn) {
@@ -104,6 +114,14 @@ void Crew::stop() {
   for (std::thread& thread : threads) thread.join();
 }
 
+void Crew::forget_threads(Copied copied) noexcept {
+  forget(threads_);
+  changed_.forget_waiters();
+  active_ = active_own_ = urgent_ = idle_ = blocked_own_ = callers_ = 0;
+  torn_ = copied == Copied::torn;
+  if (torn_) stopping_ = true;
+}
+
 int Crew::spares() const {
   MutexLock lock(mutex_);
   return spares_;
@@ -114,7 +132,9 @@ std::size_t Crew::ready() const {
   return queue_->size();
 }
 
-bool Crew::slot_free() const { return common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()); }
+bool Crew::slot_free() const {
+  return !torn_ && (common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()));
+}
 
 bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
 

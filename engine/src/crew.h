@@ -52,10 +52,15 @@ class Crew final : public Slots {
   void help(Patience patience);
 
   void block() override;
+  void let_others_in() override;
   void unblock(Patience patience) override;
 
   /// Joins the threads; the queue is empty by then. Twice is fine.
   void stop();
+
+  // ---- fork; see RunningPolicy ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  void forget_threads(Copied copied) noexcept WINDROW_UNCHECKED_LOCKING;
 
   int spares() const WINDROW_EXCLUDES(mutex_);
   std::size_t ready() const WINDROW_EXCLUDES(mutex_);
@@ -101,6 +106,7 @@ class Crew final : public Slots {
   std::chrono::steady_clock::time_point last_event_
       WINDROW_GUARDED_BY(mutex_);  // the queue was empty, or an op was taken up or ended
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
+  bool torn_ WINDROW_GUARDED_BY(mutex_) = false;  // nothing is taken up any more, and nobody waits for a turn
 };
 
 }  // namespace windrow

@@ -61,7 +61,7 @@ void end(std::unique_ptr<Core>& core) noexcept {
 }  // namespace
 
 Engine::~Engine() {
-  if (core_->frame_of_mine() == nullptr) {
+  if (core_->frame_of_mine() == nullptr || core_->torn()) {
     end(core_);
     return;
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "fork.h"
 #include "op.h"
 #include "windrow/engine/mutex.h"
 
@@ -61,6 +62,8 @@ class FailureLog {
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
   /// The roots that nobody was told of.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
+
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   using Roots = std::vector<std::shared_ptr<RootFailure>>;

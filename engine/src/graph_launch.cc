@@ -31,6 +31,7 @@ std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpN
 }
 
 void Core::append(GraphState& graph, const std::function<void()>& body) {
+  refuse_torn();
   if (!body) throw MisuseError("capture was given no function");
   Capture capture(graph, ports_.mine());
   body();

@@ -116,9 +116,14 @@ LaneId Core::keep(LaneState& lane) {
 
 void Core::start(LaneState& lane) {
   if (life_ == Life::stopped) return;
+  fork_gate_.pass();
+  if (lane.lost) {
+    throw MisuseError("lane '" + lane.host.name +
+                      "' was made before a fork(), which its device does not survive; make a lane in the child");
+  }
   policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
   if (watchdog_) watchdog_->start();
-  lane.started.store(true, std::memory_order_release);
+  fork_gate_.if_open([&] { lane.started.store(true, std::memory_order_release); });
 }
 
 LaneId Core::add_lane(HostLane lane) {

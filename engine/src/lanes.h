@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "failure.h"
+#include "fork.h"
 #include "op.h"
 #include "ready_queue.h"
 #include "windrow/engine/mutex.h"
@@ -41,6 +42,16 @@ class LaneState {
   Point last() const WINDROW_EXCLUDES(mutex_);
   /// The root of what is lost by the lane's failure; made at the first call.
   FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
+
+  // ---- fork; see fork.h ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  /// In a forked child: the lane takes no op any more. The mutex is held.
+  void forget_device() WINDROW_UNCHECKED_LOCKING {
+    lost = true;
+    last_ = {};
+  }
+  std::shared_ptr<Passage> passage;  ///< guarded by the mutex of Forks
+  bool lost = false;                 ///< written before the child has a second thread
 
  private:
   mutable Mutex mutex_;

@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "fork.h"
 #include "immortal.h"
 #include "windrow/engine/mutex.h"
 
@@ -21,5 +22,7 @@ std::string_view OpName::keep(std::string_view text) {
   MutexLock lock(all.mutex);
   return *all.names.emplace(text).first;
 }
+
+void each_mutex_of_names(EachMutex f) { f(immortal<Table>().mutex); }
 
 }  // namespace windrow

@@ -25,6 +25,7 @@ class OpSites {
   }
   /// The same, of which this is known; any thread may have known it before.
   const OpInfo& keep(Port& port, const PushOptions& how, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   Mutex mutex_;

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "fork.h"
 #include "immortal.h"
 #include "windrow/engine/mutex.h"
 
@@ -122,6 +123,8 @@ bool PageGuard::open() {
   return by == std::this_thread::get_id() && range_->touched;
 }
 
+void each_mutex_of_page_guards(EachMutex f) { f(immortal<Ranges>().mutex); }
+
 }  // namespace windrow
 
 #else
@@ -133,6 +136,7 @@ PageGuard::PageGuard(std::span<std::byte>) : range_(nullptr) {}
 PageGuard::~PageGuard() = default;
 void PageGuard::shut() {}
 bool PageGuard::open() { return false; }
+void each_mutex_of_page_guards(EachMutex) {}
 
 }  // namespace windrow
 

@@ -1,6 +1,7 @@
 // How many bytes the pending ops hold on to.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -34,6 +35,12 @@ class PendingBytes {
   PendingBytes& operator=(const PendingBytes&) = delete;
 
   std::uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
+
+  /// In a forked child, in which nothing is pending: what other threads were about to push counts no more.
+  void forget_threads() { sum_.store(0, std::memory_order_relaxed); }
+
+  /// So many must go before try_take_again() succeeds, at least 1.
+  std::uint64_t too_many() const { return std::max(sum(), limit_ / 2 + 1) - limit_ / 2; }
 
   /// Whether there is room or not.
   Share take(std::uint64_t bytes) {

@@ -143,4 +143,49 @@ Ports::Sums Ports::sums() const {
   return sums;
 }
 
+void Port::forget_thread() noexcept {
+  entry.forget_thread();
+  busy = Busy::no;
+  capture = nullptr;
+  ended = nullptr;
+  sites = {};
+  pushes_to_look = 1;
+  allowance = 0;
+  ::new (&left_behind) std::vector<VariableWait>;  // the old one may be half changed
+  trace = {};
+  taken = false;
+}
+
+void Ports::each_mutex_of_process(EachMutex f) { f(alive().mutex); }
+
+bool Ports::on_own_thread() const { return !OfThread::ended && of_this_thread().adopted.engine == engine_; }
+
+bool Ports::try_stop() WINDROW_UNCHECKED_LOCKING {
+  constexpr int looks = 1000;  // some 50 ms
+  mutex_.lock();
+  for (Port& port : all_) port.entry.close();
+  AsymmetricFence::heavy();
+  const auto is_outside = [](const Port& port) { return port.entry.await_outside(looks); };
+  if (std::all_of(all_.begin(), all_.end(), is_outside)) return true;
+  go_on();
+  return false;
+}
+
+void Ports::go_on() WINDROW_UNCHECKED_LOCKING {
+  for (Port& port : all_) port.entry.open();
+  mutex_.unlock();
+}
+
+void Ports::forget_threads() noexcept WINDROW_UNCHECKED_LOCKING {
+  const auto is_mine = [&](const Port& port) {
+    if (OfThread::ended) return last_.port == &port;
+    const OfThread& mine = of_this_thread();
+    const auto same = [&](const OfThread::Taken& of) { return of.engine == engine_ && of.port == &port; };
+    return same(mine.adopted) || std::any_of(mine.taken.begin(), mine.taken.end(), same);
+  };
+  for (Port& port : all_) {
+    if (!is_mine(port)) port.forget_thread();
+  }
+}
+
 }  // namespace windrow

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "fork.h"
 #include "ready_ring.h"
 #include "record_pool.h"
 #include "trace_log.h"
@@ -89,6 +90,9 @@ struct alignas(64) Port {
   Port* next = nullptr;  ///< fixed
   bool taken = true;     ///< by a thread; guarded by the mutex of all ports
 
+  /// Its thread, which may have been anywhere outside a push, does not exist in this process.
+  void forget_thread() noexcept;
+
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_release);
   }
@@ -148,6 +152,15 @@ class Ports {
   };
   /// A sum of 0 pending was true at some moment of the call.
   Sums sums() const;
+
+  // ---- fork; see fork.h ----
+  static void each_mutex_of_process(EachMutex f);
+  /// As Stopped, until go_on(). False, and all go on, if a thread takes long over a push.
+  bool try_stop();
+  void go_on();
+  void forget_threads() noexcept;
+  /// Whether the calling thread was started by this engine.
+  bool on_own_thread() const;
 
  private:
   struct OfThread;

@@ -104,9 +104,10 @@ template <class Body>
 
 template <class Accesses, class Body>
 inline void Core::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  const Push push(*this);
+  // Before it announces itself: a thread that forks holds it there until nothing is pending.
   if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
     start(*entering.about.lane);
+  const Push push(*this);
   if (OpRecord* const ready = enter(port, entering, accesses, body)) release(*ready);
   if (--port.pushes_to_look <= 0 && !entering.retires) [[unlikely]]
     hold_back(port);
@@ -171,17 +172,16 @@ void Core::refuse(Var var, const OpInfo& about) const {
 void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
-  std::string what = "a variable";
+  const char* name = nullptr;
   for (OpRecord* op : ops) {
     for (const Dep::Access& access : op->accesses()) {
       // The name of a later life of the variable would mislead.
       VarState& var = var_of(access);
-      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) {
-        what = "variable '" + std::string(var.name) + "'";
-      }
+      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) name = var.name;
     }
     records_.free(entry.port().records, op);
   }
+  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
   throw MisuseError(site(about) + " names " + what + ", which was retired");
 }
 
@@ -232,6 +232,7 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
+  if (fork_gate_.torn()) return;  // what owns something may end; nothing runs any more
   how.run_always = true;
   Port& port = ports_.mine();
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});

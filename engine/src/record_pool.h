@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "fork.h"
 #include "op.h"
 #include "prefetch.h"
 #include "windrow/engine/mutex.h"
@@ -81,6 +82,8 @@ class RecordPool {
       }
     }
   }
+
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   struct Free {

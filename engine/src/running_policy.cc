@@ -36,6 +36,11 @@ class Serial final : public RunningPolicy {
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
   std::uint64_t ready() const override { return crew_.ready(); }
+  void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
+  void forget_threads(Copied copied) noexcept override {
+    crew_.forget_threads(copied);
+    stands_by_ = false;
+  }
 
  private:
   static CrewOptions only_crew(const PolicyContext& of) {
@@ -59,6 +64,8 @@ class Chaos final : public RunningPolicy {
   void stop() override { crew_.stop(); }
   int spares() const override { return crew_.spares(); }
   std::uint64_t ready() const override { return crew_.ready(); }
+  void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
+  void forget_threads(Copied copied) noexcept override { crew_.forget_threads(copied); }
   std::vector<OpId> schedule_log() const override {
     return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });
   }
@@ -100,6 +107,14 @@ class PerDevice final : public RunningPolicy {
     std::uint64_t sum = 0;
     for (const auto& [lane, crew] : crews_) sum += crew.ready();
     return sum;
+  }
+
+  void each_mutex(EachMutex f) override WINDROW_UNCHECKED_LOCKING {
+    f(mutex_);
+    for (auto& [lane, crew] : crews_) crew.each_mutex(f);
+  }
+  void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING {
+    for (auto& [lane, crew] : crews_) crew.forget_threads(copied);
   }
 
  private:

@@ -40,6 +40,12 @@ class RunningPolicy {
   virtual std::vector<OpId> schedule_log() const { return {}; }
   virtual bool replay_diverged() const { return false; }
 
+  // ---- fork; see fork.h ----
+  virtual void each_mutex(EachMutex f) = 0;
+  /// In a forked child, the mutexes being held: the threads do not exist, and nothing is ready. A whole policy starts
+  /// new ones; a torn one runs nothing any more, and a thread of it that comes back from its op ends.
+  virtual void forget_threads(Copied copied) noexcept = 0;
+
   /// A thread has gone on by itself for as long as it may: others come first now.
   virtual void end_row() {}
 

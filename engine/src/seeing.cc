@@ -120,6 +120,7 @@ std::vector<PendingOp> Core::pending_ops() {
 }
 
 std::string Core::describe_pending() {
+  refuse_torn();
   if (ports_.mine().busy == Port::Busy::entering)
     throw MisuseError("describe_pending by the move constructor of a function being pushed");
   return PendingReport(pending_ops()).text();

@@ -1,6 +1,7 @@
 // The slots of a running policy: how many ops run at a time, and what a wait inside an op does to that.
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 namespace windrow {
@@ -9,6 +10,9 @@ class OpRecord;
 
 class Slots {
  public:
+  /// A wait that was given up leaves a slot free for so long at most.
+  static constexpr std::chrono::milliseconds longest_courtesy{10};
+
   enum class Patience {
     wait_for_turn,     ///< until no op runs
     give_up_if_taken,  ///< others will run what is ready
@@ -18,6 +22,9 @@ class Slots {
   /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if nobody would be left to run
   /// what it waits for.
   virtual void block() = 0;
+  /// In between: where an op is ready for the free slot, returns once it has been taken up, or after a moment. For a
+  /// wait that was given up: its limit may be shorter than it takes a thread to wake.
+  virtual void let_others_in() {}
   /// Where callers run, this waits for the turn if the patience says so.
   virtual void unblock(Patience patience) = 0;
 };

@@ -24,6 +24,15 @@ class SlotsFree {
     }
   }
   ~SlotsFree() { take_back(); }
+  /// The wait is given up.
+  void let_others_in() const {
+    int left = freed_;
+    for (Running* frame = Running::innermost(); left > 0; frame = frame->outer) {
+      if (frame->slots == nullptr) continue;
+      frame->slots->let_others_in();
+      --left;
+    }
+  }
   SlotsFree(const SlotsFree&) = delete;
   SlotsFree& operator=(const SlotsFree&) = delete;
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "fork.h"
 #include "op.h"
 #include "trace_clock.h"
 #include "windrow/engine/engine.h"
@@ -98,6 +99,8 @@ class TraceLog {
   };
   /// What was recorded in that session.
   Read read(std::uint32_t session) const WINDROW_EXCLUDES(mutex_);
+
+  void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
   static std::size_t bytes_of(const TraceRecord& record) {
     return sizeof(TraceRecord) + record.accesses * sizeof(VarPlace);

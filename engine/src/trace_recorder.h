@@ -56,6 +56,12 @@ class TraceRecorder {
     append(port, record, [&](std::size_t i) { return place_of(op, i); });
   }
 
+  // See fork.h.
+  void each_mutex(EachMutex f) WINDROW_UNCHECKED_LOCKING {
+    f(mutex_);
+    for (TraceLog& log : logs_) log.each_mutex(f);
+  }
+
  private:
   template <class AccessOf>
   void append(Port& port, const TraceRecord& record, AccessOf&& access_of) {

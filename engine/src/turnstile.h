@@ -26,7 +26,17 @@ class Turnstile {
   void await_outside() const {
     for (int round = 0; inside_.load(std::memory_order_acquire); ++round) StdAtomics::pause(round);
   }
+  /// False if that takes more than so many looks.
+  bool await_outside(int looks) const {
+    for (int round = 0; inside_.load(std::memory_order_acquire); ++round) {
+      if (round == looks) return false;
+      StdAtomics::pause(round);
+    }
+    return true;
+  }
   void open() { closed_.store(false, std::memory_order_release); }
+  /// In a forked child, where its thread does not exist.
+  void forget_thread() { inside_.store(false); }
 
  private:
   [[gnu::noinline]] void wait() {

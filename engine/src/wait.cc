@@ -149,6 +149,7 @@ Running* Core::frame_of_mine() const {
 }
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
+  refuse_torn();
   refuse_on_ordered_lane();
   refuse_in_capture(ports_.mine());
   const bool inside = frame_of_mine() != nullptr;
@@ -168,14 +169,19 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
 }
 
 bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
-  for (int look = 0; look < yielding_looks; ++look) {
+  const auto in_time = [&] { return !deadline || std::chrono::steady_clock::now() < *deadline; };
+  for (int look = 0; look < yielding_looks && in_time(); ++look) {
     if (waiter.granted.is_set()) return true;
     std::this_thread::yield();
   }
   const SlotsFree slots;
   const Running* frames = Running::innermost();
   // A wait that has a limit ends, so it closes no ring.
-  if (frames == nullptr || deadline) return waiter.granted.wait(deadline);
+  if (frames == nullptr || deadline) {
+    if (waiter.granted.wait(deadline)) return true;
+    slots.let_others_in();
+    return waiter.granted.is_set();
+  }
   const Waiting waiting(frames, key);
   if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
   const std::string ring = WaitGraph::of_process().find_ring(frames);
@@ -195,6 +201,7 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
 }
 
 bool Core::wait_all(Deadline deadline) {
+  refuse_torn();
   refuse_on_ordered_lane();
   refuse_in_capture(ports_.mine());
   if (const Running* frame = frame_of_mine()) {

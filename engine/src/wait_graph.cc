@@ -68,6 +68,12 @@ void WaitGraph::leave(const Running* frames) {
   for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core->number, frames->op->id()});
 }
 
+void WaitGraph::forget_threads() {
+  MutexLock lock(mutex_);
+  waits_.clear();
+  std::erase_if(engines_, [](const Core* engine) { return engine->torn(); });
+}
+
 std::optional<OpKey> WaitGraph::wait_of(OpKey op) const {
   MutexLock lock(mutex_);
   const auto found = waits_.find(op);

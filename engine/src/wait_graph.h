@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "fork.h"
 #include "op.h"
 #include "windrow/engine/mutex.h"
 
@@ -54,6 +55,11 @@ class WaitGraph {
   std::optional<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
   /// Describes a ring through one of the ops, which have entered; empty if there is none.
   std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
+
+  // ---- fork; see fork.h ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  /// In a forked child: those that waited do not exist, and torn engines cannot be looked at.
+  void forget_threads() WINDROW_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;

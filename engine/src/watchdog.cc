@@ -40,6 +40,14 @@ void Watchdog::stop() {
   if (thread.joinable()) thread.join();
 }
 
+void Watchdog::forget_thread() noexcept {
+  forget(thread_);
+  changed_.forget_waiters();
+  finished_ = 0;
+  silent_since_.reset();
+  told_ = false;
+}
+
 void Watchdog::serve() {
   const auto nap = std::max<std::chrono::nanoseconds>(watched_.patience / looks_in_patience, most_frequent);
   while (true) {

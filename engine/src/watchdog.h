@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "fork.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -34,6 +35,11 @@ class Watchdog {
   void start() WINDROW_EXCLUDES(mutex_);
   /// Ends and joins the thread, which is not the caller's. Twice is fine.
   void stop() WINDROW_EXCLUDES(mutex_);
+
+  // ---- fork; see fork.h ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  /// In a forked child: the thread does not exist; start() starts another.
+  void forget_thread() noexcept WINDROW_UNCHECKED_LOCKING;
 
  private:
   using Clock = std::chrono::steady_clock;

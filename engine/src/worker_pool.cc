@@ -253,6 +253,12 @@ void WorkerPool::block() {
   if (work_in_sight()) rouse();
 }
 
+void WorkerPool::let_others_in() {
+  const auto until = std::chrono::steady_clock::now() + longest_courtesy;
+  const auto slot_is_free = [&] { return awake_.load() - searching_.load() < most_awake_; };
+  while (slot_is_free() && work_in_sight() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+}
+
 void WorkerPool::unblock(Patience) {
   MutexLock lock(mutex_);
   --blocked_;
@@ -268,6 +274,23 @@ void WorkerPool::stop() {
     woken_.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+void WorkerPool::each_mutex(EachMutex f) {
+  f(mutex_);
+  f(priority_mutex_);
+}
+
+void WorkerPool::forget_threads(Copied copied) noexcept {
+  forget(threads_);
+  woken_.forget_waiters();
+  asleep_ = wakes_ = blocked_ = 0;
+  searching_ = awake_ = 0;
+  if (copied == Copied::whole) return;
+  // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
+  constexpr int too_many = 1 << 30;
+  stopping_ = true;
+  awake_ = urgent_count_ = too_many;
 }
 
 std::uint64_t WorkerPool::ready() const {

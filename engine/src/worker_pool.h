@@ -30,9 +30,12 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void stop() override;
   int spares() const override;
   std::uint64_t ready() const override;
+  void each_mutex(EachMutex f) override;
+  void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING;
   bool on_worker() const override { return current_.pool == this; }
 
   void block() override;
+  void let_others_in() override;
   void unblock(Patience patience) override;
 
  private:

@@ -69,6 +69,16 @@ TEST_P(Fault, WhileOpsArePushed) {
   });
 }
 
+TEST_P(Fault, WhileARetiredVariableIsNamed) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var();
+    bool retired = false;
+    while (x && !retired && !faults::struck()) retired = attempt([&] { trial.engine.retire(x); });
+    for (int i = 0; i < 3; ++i) trial.push({mutate(y), read(x)}, {.name = "a name that is too long for no memory"});
+    attempt([&] { trial.engine.wait({read(x), read(y)}); });
+  });
+}
+
 TEST_P(Fault, WhileADeclaredOpIsPushed) {
   try_program([](Trial& trial) {
     const Var x = trial.new_var(), y = trial.new_var();

@@ -100,6 +100,25 @@ TEST_P(GraphLife, OwnVariablesGoWithTheirGraphAlsoInsideACaptureOfAnother) {
   EXPECT_EQ(engine_.version(b), 2U);
 }
 
+TEST_P(GraphLife, WhatACaptureThatThrowsHasMadeAndRetiredIsRetired) {
+  Engine engine(options());
+  Var ended, kept;
+  const auto captured = std::make_shared<int>(0);
+  const auto body = [&] {
+    ended = engine.new_var("ended");
+    kept = engine.new_var("kept");
+    engine.push([] {}, {mutate(ended), mutate(kept)});
+    engine.retire(ended, [captured](OpContext&) {});
+    throw std::runtime_error("the body");
+  };
+  EXPECT_THROW(engine.capture(body), std::runtime_error);
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  error_of<MisuseError>([&] { engine.version(ended); });
+  EXPECT_EQ(captured.use_count(), 1);
+  engine.push([] {}, {mutate(kept)});
+  EXPECT_TRUE(engine.wait_for({read(kept)}, patience));
+}
+
 TEST_P(GraphLife, NothingIsAppendedBehindARetire) {
   const Var a = engine_.new_var("a");
   const Graph graph = engine_.capture([&] { engine_.retire(a); });

@@ -1,4 +1,5 @@
 // Waiting inside ops: it works where it can end, and says why where it cannot.
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -65,6 +66,30 @@ TEST_P(WaitTest, ManyOpsMayWaitAtOnce) {
   }
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(sum, 40);
+}
+
+/// A look is shorter than it takes a thread to wake. How many there are is bounded all the same, since a slot that is
+/// left goes to an op that is ready.
+TEST_P(WaitTest, AnOpThatPollsLetsOthersIn) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  std::uint64_t most_looks = 0;
+  engine.push(
+      [&] {
+        for (int round = 0; round < 20; ++round) {
+          const Var inner = engine.new_var();
+          std::atomic<bool> begun{false};
+          engine.push([&] { begun = true; }, {mutate(inner)});
+          std::uint64_t looks = 0;
+          for (; !begun; ++looks) engine.wait_for({read(inner)}, 0ns);
+          most_looks = std::max(most_looks, looks);
+          engine.wait(inner);
+          engine.retire(inner);
+        }
+      },
+      {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_LE(most_looks, 100u);
 }
 
 TEST_P(WaitTest, AWaitInsideThrowsThePoisonItFinds) {

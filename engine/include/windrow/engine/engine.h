@@ -23,6 +23,8 @@
 //            limit, that could never end throws WaitCycleError, also where the ring runs through several engines. A
 //            wait inside an op of an ordered lane is refused, since it would stop the device's queue. The engine sees
 //            only its own waits: ops that wait for each other by other means need as many workers as wait at once.
+//   Fork     A child has the variables as the last finished op left them, and starts threads of its own when it pushes.
+//            See EngineOptions::fork_patience.
 #pragma once
 
 #include <chrono>
@@ -103,6 +105,12 @@ struct EngineOptions {
   std::chrono::nanoseconds watchdog{0};
   /// Called on that thread. Must neither wait for the engine nor end it. What it throws goes to the log.
   std::function<void(std::string)> on_silence;
+  /// fork() waits so long for what is pending, while pushes from outside are held, so that the child has an engine that
+  /// works. If ops are pending after that, or the fork comes from inside an op, these never run in the child: there,
+  /// all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and an op in which
+  /// the child began must not return. In the parent nothing changes. Ops on a lane that was added before the fork throw
+  /// MisuseError in the child. system() and posix_spawn() do not wait. A fork in a signal handler may hang.
+  std::chrono::nanoseconds fork_patience = std::chrono::seconds(5);
 };
 
 struct PushOptions {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 
 #if defined(__clang__)
 #define WINDROW_ANNOTATE(x) __attribute__((x))
@@ -14,6 +15,8 @@
 #define WINDROW_SCOPED WINDROW_ANNOTATE(scoped_lockable)
 #define WINDROW_GUARDED_BY(m) WINDROW_ANNOTATE(guarded_by(m))
 #define WINDROW_REQUIRES(...) WINDROW_ANNOTATE(requires_capability(__VA_ARGS__))
+/// Of a function whose locks are taken or let go by another one.
+#define WINDROW_UNCHECKED_LOCKING WINDROW_ANNOTATE(no_thread_safety_analysis)
 #define WINDROW_EXCLUDES(...) WINDROW_ANNOTATE(locks_excluded(__VA_ARGS__))
 #define WINDROW_ACQUIRE(...) WINDROW_ANNOTATE(acquire_capability(__VA_ARGS__))
 #define WINDROW_RELEASE(...) WINDROW_ANNOTATE(release_capability(__VA_ARGS__))
@@ -24,6 +27,8 @@ class WINDROW_CAPABILITY("mutex") Mutex {
  public:
   void lock() WINDROW_ACQUIRE() { mutex_.lock(); }
   void unlock() WINDROW_RELEASE() { mutex_.unlock(); }
+  /// In a forked child: whoever held it does not exist.
+  void forget_holder() { ::new (&mutex_) std::mutex; }
 
  private:
   friend class CondVar;
@@ -70,6 +75,8 @@ class CondVar {
   }
   void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }
+  /// In a forked child: those who wait do not exist, and its end must not wait for them.
+  void forget_waiters() { ::new (&condition_) std::condition_variable; }
 
  private:
   std::condition_variable condition_;

@@ -1,0 +1,40 @@
+// How long a thread sleeps that waits for others to get ahead, and that nobody has to wake.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace windrow {
+
+/// The naps of one wait. From how much was done since the last look it estimates when all will be, and sleeps for half
+/// of that: so it wakes a few times, and about then. Of one thread; it reads no clock.
+class Naps {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(20),
+                                            longest = std::chrono::milliseconds(1);
+
+  /// How long to sleep from now on, where so much is still to be done. While less and less is not, ever longer.
+  std::chrono::nanoseconds next(std::uint64_t to_do, Clock::time_point now) {
+    const auto since = std::chrono::duration<double, std::nano>(now - last_look_);
+    std::chrono::nanoseconds nap = 2 * nap_;
+    if (looked_ && to_do < to_do_) {
+      const double estimate = since.count() * static_cast<double>(to_do) / static_cast<double>(to_do_ - to_do);
+      nap = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(estimate / 2, 1e9)));
+    }
+    nap_ = looked_ ? std::clamp(nap, shortest, longest) : shortest;
+    looked_ = true;
+    to_do_ = to_do;
+    last_look_ = now;
+    return nap_;
+  }
+
+ private:
+  bool looked_ = false;
+  std::uint64_t to_do_ = 0;
+  Clock::time_point last_look_;
+  std::chrono::nanoseconds nap_ = shortest;
+};
+
+}  // namespace windrow

@@ -1,0 +1,117 @@
+// Child processes of tests, and what they ask of an engine.
+#pragma once
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "sim_device.h"
+#include "support.h"
+
+namespace windrow::testing {
+
+/// Ends the child with the number of its source line where the condition does not hold.
+#define CHILD_EXPECT(condition) \
+  if (!(condition)) child_failed(__LINE__, #condition)
+
+[[noreturn]] inline void child_failed(int line, const char* what) {
+  std::fprintf(stderr, "fork_test.cc:%d: in the child: %s\n", line, what);
+  _exit(1);
+}
+
+/// A child process. Its end is awaited, but not for ever: one that hangs is killed.
+class Child {
+ public:
+  /// The body runs in the child, which then ends at once, without destructors.
+  explicit Child(const std::function<void()>& body) : id_(fork()) {
+    if (id_ != 0) return;
+    run(body);
+    _exit(0);
+  }
+  /// Of a fork that was made elsewhere.
+  explicit Child(pid_t id) : id_(id) {}
+  ~Child() { EXPECT_EQ(status(), 0); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  static void run(const std::function<void()>& body) try {
+    use_fresh_stacks();
+    body();
+  } catch (const std::exception& e) {
+    child_failed(0, e.what());
+  }
+
+  /// The thread sanitizer ends a process in which a thread gets the stack of one that a fork has left behind; larger
+  /// ones are others.
+  static void use_fresh_stacks() {
+#if defined(__SANITIZE_THREAD__)
+    pthread_attr_t attributes;
+    std::size_t bytes = 0;
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_setstacksize(&attributes, bytes + (64 << 10));
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+#endif
+  }
+
+  /// As waitpid gives it.
+  int status() {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    int status = 0;
+    while (waitpid(id_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > until) kill(id_, SIGKILL);
+      std::this_thread::sleep_for(1ms);
+    }
+    return status;
+  }
+
+ private:
+  const pid_t id_;
+};
+
+inline void count_up(Engine& engine, Var v, int& value, int times) {
+  for (int i = 0; i < times; ++i) engine.push([&value] { ++value; }, {mutate(v)});
+}
+
+template <class Call>
+inline bool refuses(Call&& call) {
+  try {
+    call();
+  } catch (const MisuseError&) {
+    return true;
+  }
+  return false;
+}
+
+/// Whether the engine takes ops and runs them.
+inline bool works(Engine& engine) {
+  const Var x = engine.new_var(), y = engine.new_var();
+  int a = 0, b = 0;
+  for (int i = 0; i < 20; ++i) {
+    engine.push([&] { ++a; }, {mutate(x)}, {.priority = i % 3 - 1});
+    engine.push([&] { b += a; }, {read(x), mutate(y)});
+  }
+  std::thread completes;
+  engine.push_async([&](OnComplete done) { completes = std::thread([d = std::move(done)]() mutable { d(); }); },
+                    {mutate(y)});
+  engine.push([&] { ++b; }, {mutate(y)});
+  const bool in_time = engine.wait_for({read(x), read(y)}, patience);
+  engine.retire(x);
+  engine.retire(y);
+  if (!in_time) return false;
+  completes.join();
+  return a == 20 && b == 211 && engine.wait_all_for(patience);
+}
+
+}  // namespace windrow::testing

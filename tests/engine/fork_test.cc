@@ -1,0 +1,275 @@
+// What fork() makes of an engine. Each test forks; the child works and ends with a status.
+#include "fork_child.h"
+#include "sim_device.h"
+
+#if defined(__SANITIZE_THREAD__)
+/// A child may start threads: ours starts with none of them in the middle of anything.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+
+namespace windrow::testing {
+namespace {
+
+class ForkTest : public EveryPolicy {};
+WINDROW_EVERY_POLICY(ForkTest);
+
+TEST_P(ForkTest, AnEngineThatNeverPushedWorksInTheChild) {
+  Engine engine(options());
+  const Child child([&] { CHILD_EXPECT(works(engine)); });
+  EXPECT_TRUE(works(engine));
+}
+
+TEST_P(ForkTest, TheChildHasTheValuesAndGoesOn) {
+  auto engine = std::make_unique<Engine>(options());
+  const Var v = engine->new_var("v");
+  int value = 0;
+  count_up(*engine, v, value, 300);
+  {
+    const Child child([&] {
+      CHILD_EXPECT(value == 300);
+      CHILD_EXPECT(engine->version(v) == 300);
+      CHILD_EXPECT(engine->stats().pending == 0);
+      count_up(*engine, v, value, 100);
+      CHILD_EXPECT(engine->wait_for({read(v)}, patience));
+      CHILD_EXPECT(value == 400);
+      CHILD_EXPECT(works(*engine));
+      engine.reset();
+    });
+    count_up(*engine, v, value, 1);
+    engine->wait(v);
+    EXPECT_EQ(value, 301);
+  }
+  EXPECT_TRUE(works(*engine));
+}
+
+TEST_P(ForkTest, AChildMayForkAgain) {
+  Engine engine(options());
+  EXPECT_TRUE(works(engine));
+  const Child child([&] {
+    CHILD_EXPECT(works(engine));
+    const pid_t id = fork();
+    if (id == 0) {
+      Child::run([&] { CHILD_EXPECT(works(engine)); });
+      _exit(0);
+    }
+    CHILD_EXPECT(Child(id).status() == 0);
+    CHILD_EXPECT(works(engine));
+  });
+}
+
+TEST_P(ForkTest, PoisonIsCopied) {
+  Engine engine(options());
+  const Var v = engine.new_var("v");
+  engine.push([] { throw std::runtime_error("broken"); }, {mutate(v)}, {.name = "breaks"});
+  const Child child([&] {
+    CHILD_EXPECT(error_of<OpError>([&] { engine.wait(v); }).find("broken") != std::string::npos);
+    engine.heal(v);
+    engine.wait(v);
+  });
+  error_of<OpError>([&] { engine.wait(v); });
+}
+
+TEST_P(ForkTest, AChildMayEndByExit) {
+  static std::unique_ptr<Engine> engine;  // ends with the process
+  engine = std::make_unique<Engine>(options());
+  EXPECT_TRUE(works(*engine));
+  const Child child([&] {
+    CHILD_EXPECT(works(*engine));
+    engine.reset();
+    std::quick_exit(0);
+  });
+  engine.reset();
+}
+
+TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
+  Engine one(options()), two({.policy = Policy::pool, .workers = 2}), three({.policy = Policy::serial});
+  const Var a = one.new_var(), b = two.new_var(), c = three.new_var();
+  int in_a = 0, in_b = 0, in_c = 0;
+  for (int i = 0; i < 50; ++i) {
+    one.push([&] { two.push([&] { three.push([&] { ++in_c; }, {mutate(c)}), ++in_b; }, {mutate(b)}), ++in_a; },
+             {mutate(a)});
+  }
+  const Child child([&] {
+    CHILD_EXPECT(in_a == 50 && in_b == 50 && in_c == 50);
+    CHILD_EXPECT(works(one) && works(two) && works(three));
+  });
+  one.wait_all();
+  two.wait_all();
+  three.wait_all();
+}
+
+TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
+  EngineOptions limited = options();
+  limited.max_pending_ops = 64;
+  Engine engine(limited);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  std::vector<std::uint64_t> counts(3);
+  for (std::uint64_t& count : counts) {
+    threads.emplace_back([&engine, &stop, &count, pauses = !threads.empty()] {
+      const Var v = engine.new_var();
+      std::uint64_t pushed = 0;
+      while (!stop) {
+        engine.push([&count] { ++count; }, {mutate(v)});
+        ++pushed;
+        if (!pauses) continue;  // so there always is something pending
+        if (pushed % 7 == 0) engine.retire(engine.new_var("short-lived"));
+        if (pushed % 16 == 0) engine.wait(v);
+        if (pushed % 50 == 0) engine.stats();
+        if (pushed % 64 == 0) engine.wait_all();
+      }
+      engine.wait(v);
+      EXPECT_EQ(engine.version(v), pushed);
+      EXPECT_EQ(count, pushed);
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const Child child([&] {
+      CHILD_EXPECT(works(engine));
+      engine.shutdown();
+    });
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
+  EngineOptions limited = options();
+  limited.max_pending_ops = 20;
+  Engine engine(limited);
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::vector<OnComplete> tokens;
+  const auto complete_all = [&] {
+    std::vector<OnComplete> now;
+    std::unique_lock lock(mutex);
+    now.swap(tokens);
+    lock.unlock();
+    for (OnComplete& done : now) done();
+  };
+  std::thread completes([&] {
+    while (!stop) complete_all(), std::this_thread::yield();
+  });
+  const Var v = engine.new_var();
+  int ends = 0;
+  std::thread pushes([&] {
+    while (!stop) {
+      const auto keep = [&](OnComplete done) {
+        std::lock_guard lock(mutex);
+        tokens.push_back(std::move(done));
+      };
+      engine.push_async(keep, {mutate(v)});
+      engine.push([&] { ++ends; }, {mutate(v)});
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    const Child child([&] { CHILD_EXPECT(works(engine)); });
+  }
+  stop = true;
+  pushes.join();
+  completes.join();
+  while (!engine.wait_for({read(v)}, 1ms)) complete_all();
+}
+
+TEST_P(ForkTest, AGraphIsLaunchedInTheChild) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  int value = 0;
+  const Graph graph = engine.capture([&] {
+    for (int i = 0; i < 10; ++i) engine.push([&] { ++value; }, {mutate(v)});
+  });
+  for (int i = 0; i < 10; ++i) graph.launch();
+  const Child child([&] {
+    CHILD_EXPECT(value == 100);
+    graph.launch();
+    CHILD_EXPECT(engine.wait_for({read(v)}, patience));
+    CHILD_EXPECT(value == 110);
+  });
+  graph.launch();
+  engine.wait(v);
+  EXPECT_EQ(value, 110);
+}
+
+TEST_P(ForkTest, ACaptureMayFork) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  int value = 0;
+  pid_t id = -1;
+  const Graph graph = engine.capture([&] {
+    engine.push([&] { ++value; }, {mutate(v)});
+    id = fork();
+    if (id == 0) Child::use_fresh_stacks();
+    engine.push([&] { ++value; }, {mutate(v)});
+  });
+  graph.launch();
+  EXPECT_TRUE(engine.wait_for({read(v)}, patience));
+  if (id == 0) _exit(value == 2 ? 0 : 1);
+  const Child child(id);
+  EXPECT_EQ(value, 2);
+}
+
+TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
+  Engine engine(options());
+  EXPECT_TRUE(works(engine));
+  const Var v = engine.new_var();
+  engine.shutdown();
+  const Child child([&] {
+    CHILD_EXPECT(refuses([&] { engine.push([] {}, {mutate(v)}); }));
+    engine.shutdown();
+  });
+}
+
+TEST_P(ForkTest, BackPressureBeginsAnew) {
+  EngineOptions limited = options();
+  limited.max_pending_ops = 20;
+  limited.max_pending_bytes = 1000;
+  Engine engine(limited);
+  const auto fill = [&] {
+    for (int i = 0; i < 2000; ++i) engine.push([] {}, {}, {.bytes = 100});
+    return engine.wait_all_for(patience) && engine.stats().pending_bytes == 0;
+  };
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) engine.push([] {}, {}, {.bytes = 300});
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Child child([&] { CHILD_EXPECT(fill()); });
+  }
+  stop = true;
+  other.join();
+  EXPECT_TRUE(fill());
+}
+
+TEST_P(ForkTest, TheWatchdogLooksAgain) {
+  EngineOptions watched = options();
+  std::atomic<int> told{0};
+  watched.watchdog = 5ms;
+  watched.on_silence = [&](const std::string&) { ++told; };
+  Engine engine(watched);
+  EXPECT_TRUE(works(engine));
+  const Child child([&] {
+    const int before = told;
+    std::optional<OnComplete> kept;
+    const Var v = engine.new_var();
+    engine.push_async([&](OnComplete done) { kept = std::move(done); }, {mutate(v)});
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (told == before && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    CHILD_EXPECT(told > before);
+    (*kept)();
+    engine.wait(v);
+  });
+}
+
+TEST_P(ForkTest, ATracedEngineIsCopied) {
+  Engine engine(options());
+  engine.trace().start();
+  EXPECT_TRUE(works(engine));
+  const Child child([&] {
+    CHILD_EXPECT(works(engine));
+    engine.trace().stop();
+    CHILD_EXPECT(!engine.trace().summary().ops.empty());
+  });
+}
+
+}  // namespace
+}  // namespace windrow::testing
