@@ -30,7 +30,7 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
 
 /// The libraries that a room may include; the standard library is free to all.
 const std::map<std::string, std::set<std::string>> allowed_libraries = {
-    {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "sched.h", "sys", "unistd.h"}},
+    {"engine", {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "linux", "sched.h", "sys", "unistd.h"}},
     {"memory", {}},
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},

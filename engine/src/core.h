@@ -1,8 +1,8 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
 // Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; graph_launch.cc what a graph does
-// with both ends; wait.cc the waits; run.cc and async.cc the back; seeing.cc what people are told. engine.cc is the
-// public interface on top.
+// with both ends; wait.cc the waits; release.cc, run.cc and async.cc the back; seeing.cc what people are told.
+// engine.cc is the public interface on top.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include "op_sites.h"
 #include "pending_bytes.h"
 #include "ports.h"
+#include "ready_list.h"
 #include "record_pool.h"
 #include "running.h"
 #include "running_policy.h"
@@ -30,28 +31,6 @@
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
-
-/// Ready ops on their way to a policy, linked through the ops themselves.
-class ReadyList {
- public:
-  void push(Dep::Op& op) {
-    op.next_ready = nullptr;
-    *end_ = &op;
-    end_ = &op.next_ready;
-  }
-  bool empty() const { return first_ == nullptr; }
-  OpRecord* pop() {
-    Dep::Op* op = first_;
-    if (op == nullptr) return nullptr;
-    first_ = op->next_ready;
-    if (first_ == nullptr) end_ = &first_;
-    return static_cast<OpRecord*>(op);
-  }
-
- private:
-  Dep::Op* first_ = nullptr;
-  Dep::Op** end_ = &first_;
-};
 
 /// While something waits longer than this to the end of an engine, it says so.
 inline constexpr std::chrono::seconds shutdown_notice{10};

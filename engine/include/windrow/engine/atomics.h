@@ -50,4 +50,21 @@ class LockBit {
   typename Atomics::template Atomic<bool> held_{false};
 };
 
+/// Holds the bit, if there is one, as long as it lives.
+template <class Atomics>
+class BitHeld {
+ public:
+  explicit BitHeld(LockBit<Atomics>* bit) : bit_(bit) {
+    if (bit_ != nullptr) bit_->lock();
+  }
+  ~BitHeld() {
+    if (bit_ != nullptr) bit_->unlock();
+  }
+  BitHeld(const BitHeld&) = delete;
+  BitHeld& operator=(const BitHeld&) = delete;
+
+ private:
+  LockBit<Atomics>* const bit_;
+};
+
 }  // namespace windrow

@@ -28,7 +28,6 @@
 //   4. After a retiring access nothing joins.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -41,7 +40,7 @@ namespace windrow {
 
 /// As Versions. Members may be called by any thread, as they say.
 template <class Atomics, class Record>
-struct Dependency {
+struct Dependency : Versions<Atomics, Record> {
   using Versions = windrow::Versions<Atomics, Record>;
   using Access = typename Versions::Access;
   using Var = typename Versions::Var;
@@ -52,16 +51,6 @@ struct Dependency {
   /// How many threads may be inside of join at a time.
   enum class Joiners { one, many };
 
-  /// Sorts by variable and merges repeats. Returns how many remain.
-  static std::size_t canonicalise(std::span<Access> accesses) {
-    if (accesses.size() > few) {
-      std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return &a.var() < &b.var(); });
-    }
-    std::size_t kept = 0;
-    for (const Access& each : accesses) insert(accesses.data(), kept, each);
-    return kept;
-  }
-
   /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
   /// one, exclusive.
   template <class Count, class AccessOf>
@@ -69,15 +58,15 @@ struct Dependency {
     auto* const first = reinterpret_cast<Access*>(&op + 1);
     const std::size_t all = count;
     std::size_t kept = 0;
-    if (all <= few) [[likely]] {
-      for (std::size_t i = 0; i < all; ++i) insert(first, kept, access_of(i));
+    if (all <= Versions::few) [[likely]] {
+      for (std::size_t i = 0; i < all; ++i) Versions::insert(first, kept, access_of(i));
     } else {
       for (std::size_t i = 0; i < all; ++i) ::new (first + i) Access(access_of(i));
-      kept = canonicalise({first, all});
+      kept = Versions::canonicalise({first, all});
     }
     std::uint32_t versions = 0, commuting = 0;
     for (std::uint32_t i = 0; i < kept; ++i) {
-      first[i].offset_ = offset(i);
+      first[i].offset_ = static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
       versions += first[i].exclusive();
       commuting |= first[i].commutes();
     }
@@ -99,14 +88,14 @@ struct Dependency {
     const std::span<Access> accesses = op.accesses();
     const bool many = joiners == Joiners::many;
     if (many) lock_all(accesses);
-    bool fences = false;
+    bool unlike = false;
     for (const Access& access : accesses) {
-      fences |= needs_fence(access);
+      unlike |= is_unlike(access);
       if (!is_stale(access)) continue;
       if (many) unlock_all(accesses);
       return Join::refused;
     }
-    if (fences) [[unlikely]] {
+    if (unlike) [[unlikely]] {
       try {
         enter_fences(accesses, drop, make_fence);
       } catch (...) {
@@ -143,6 +132,9 @@ struct Dependency {
                         MakeFence&& make_fence) {
     const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
     const bool many = joiners == Joiners::many;
+    const auto unlock = [&](std::size_t i) {
+      if (many && (i + 1 == ops.size() || var_of(i + 1) != var_of(i))) var_of(i)->lock_.unlock();
+    };
     bool stale = false;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (many && (i == 0 || var_of(i - 1) != var_of(i))) var_of(i)->lock_.lock();
@@ -153,28 +145,24 @@ struct Dependency {
         if (i == 0 || var_of(i - 1) != var_of(i)) enter_fences(ops[i]->accesses(), drop, make_fence);
       }
     } catch (...) {
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        if (many && (i + 1 == ops.size() || var_of(i + 1) != var_of(i))) var_of(i)->lock_.unlock();
-      }
+      for (std::size_t i = 0; i < ops.size(); ++i) unlock(i);
       throw;
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Var& var = *var_of(i);
-      const bool last = i + 1 == ops.size() || var_of(i + 1) != &var;
       if (!stale) {
         place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
         if (ops[i]->retires()) var.generation_ = var.generation_ + 1;
         if (enter(ops[i]->accesses().front(), drop)) ready(*ops[i]);
       }
-      // After all are locked, the first to be let go may be: nobody gets in between.
-      if (many && last) var.lock_.unlock();
+      unlock(i);  // after all are locked, the first to be let go may be: nobody gets in between
     }
     return !stale;
   }
 
   /// Whether nothing has joined the variable after the place with this ticket.
   static bool is_last(Var& var, std::uint32_t ticket, Joiners joiners) {
-    const Locked locked(var, joiners);
+    const auto held = hold(var, joiners);
     return var.tickets_ == ticket + 1;
   }
 
@@ -198,13 +186,13 @@ struct Dependency {
 
   /// Of the handles that may join the variable; odd once a retiring access has joined.
   static std::uint32_t generation(Var& var, Joiners joiners) {
-    const Locked locked(var, joiners);
+    const auto held = hold(var, joiners);
     return var.generation_;
   }
 
   /// A variable whose retiring op has left begins its next life, with handles of a new generation.
   static void revive(Var& var, Joiners joiners) {
-    const Locked locked(var, joiners);
+    const auto held = hold(var, joiners);
     // relaxed: those who join later do so under the lock bit.
     var.genesis_.word_.store(Versions::closed, std::memory_order_relaxed);
     var.last_ = &var.genesis_;
@@ -215,7 +203,7 @@ struct Dependency {
 
   /// From now on, only handles of a new generation may join the variable.
   static void renew(Var& var, Joiners joiners) {
-    const Locked locked(var, joiners);
+    const auto held = hold(var, joiners);
     var.generation_ = var.generation_ + 2;
   }
 
@@ -225,43 +213,20 @@ struct Dependency {
   }
 
  private:
-  /// So many accesses are sorted fastest by insertion.
-  static constexpr std::size_t few = 16;
+  using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting;
 
-  /// Puts one more access, which may lie among those behind them, into `kept` ones that are canonical. By insertion,
-  /// since mostly they are few, or come sorted.
-  [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
-    const Access next = more;  // its place may be taken
-    std::size_t at = kept;
-    while (at > 0 && &next.var() < &first[at - 1].var()) --at;
-    if (at > 0 && &next.var() == &first[at - 1].var()) return first[at - 1].strengthen(next.kind());
-    for (std::size_t i = kept++; i > at; --i) ::new (first + i) Access(first[i - 1]);
-    ::new (first + at) Access(next);
+  /// Whether it may not share the last version with those that do, if there are any.
+  static bool is_unlike(const Access& access) {
+    return access.var().commuting_ != access.commutes() && !access.exclusive();
   }
 
-  static std::uint32_t offset(std::uint32_t i) {
-    return static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
-  }
-  static bool is_open(Word word) { return (word & 1) == 0; }
-  static Access* top_of(Word word) { return reinterpret_cast<Access*>(word); }
-  static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }
-  /// A closed version's word when that many reads have left, or more than that are to.
-  static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
-
-  /// Whether it may not share the last version with those that do.
-  static bool needs_fence(const Access& access) {
-    if (access.exclusive()) return false;
-    const Var& var = access.var();
-    return var.commuting_ != access.commutes() && var.reads_ != 0;
-  }
-
-  /// One for each access that needs it, all or none.
+  /// One for each access that is unlike those that share its version, all or none.
   template <class Drop, class MakeFence>
   [[gnu::noinline]] static void enter_fences(std::span<Access> accesses, Drop& drop, MakeFence& make_fence) {
     Op* made = nullptr;
     try {
       for (std::size_t i = accesses.size(); i-- > 0;) {
-        if (!needs_fence(accesses[i])) continue;
+        if (!is_unlike(accesses[i]) || accesses[i].var().reads_ == 0) continue;
         Op& fence = make_fence(accesses[i].var());
         fence.next_ready = made;
         made = &fence;
@@ -275,24 +240,16 @@ struct Dependency {
       const auto nobody = [](Record&) {};
       if (enter(fence.accesses().front(), drop)) leave_version(fence.accesses().front(), nobody, drop);
     }
+    for (const Access& access : accesses) {
+      if (!access.exclusive()) access.var().commuting_ = access.commutes();
+    }
   }
 
   static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
 
-  class Locked {
-   public:
-    Locked(Var& var, Joiners joiners) : var_(joiners == Joiners::many ? &var : nullptr) {
-      if (var_ != nullptr) var_->lock_.lock();
-    }
-    ~Locked() {
-      if (var_ != nullptr) var_->lock_.unlock();
-    }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
-
-   private:
-    Var* const var_;
-  };
+  static BitHeld<Atomics> hold(Var& var, Joiners joiners) {
+    return BitHeld<Atomics>(joiners == Joiners::many ? &var.lock_ : nullptr);
+  }
 
   static void lock_all(std::span<Access> accesses) {
     for (Access& access : accesses) access.var().lock_.lock();
@@ -314,7 +271,6 @@ struct Dependency {
     if (exclusive) var.last_ = &access;
     const std::uint64_t reads = var.reads_;
     var.reads_ = exclusive ? 0 : reads + 1;
-    if (!exclusive) var.commuting_ = access.commutes();
     if (is_open(word)) {
       access.link_ = top_of(word);
       // release: whoever closes the version sees the access. Nobody else enters here, so that this fails only if it has

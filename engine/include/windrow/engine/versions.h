@@ -7,7 +7,10 @@
 //           as many as had joined before it are taken off, so that the last of them brings the count to nought.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 
 #include "windrow/engine/atomics.h"
@@ -33,6 +36,11 @@ struct Versions {
   /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
   using Word = std::uintptr_t;
   static constexpr Word closed = 1;
+  static bool is_open(Word word) { return (word & 1) == 0; }
+  static Access* top_of(Word word) { return reinterpret_cast<Access*>(word); }
+  static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }
+  /// A closed version's word when that many reads have left, or more than that are to.
+  static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
 
   /// One op's place at one variable, and the version it makes if it is exclusive.
   class Access {
@@ -55,7 +63,7 @@ struct Versions {
       if (kind() != other) var_ = reinterpret_cast<Word>(&var()) | static_cast<Word>(AccessKind::mutate);
     }
     /// Whether it makes a version. Those that commute do not: they share one as reads do.
-    bool exclusive() const { return kind() == AccessKind::overwrite || kind() == AccessKind::mutate; }
+    bool exclusive() const { return ((var_ + 1) & 2) != 0; }  // mutate or overwrite
     bool commutes() const { return kind() == AccessKind::commute; }
     bool writes() const { return kind() != AccessKind::read; }
     /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
@@ -104,6 +112,30 @@ struct Versions {
     Plain<Access*> last_{&genesis_};
     Access genesis_{closed};  // the first version, which belongs to no op
   };
+
+  /// So many accesses are sorted fastest by insertion.
+  static constexpr std::size_t few = 16;
+
+  /// Sorts by variable and merges repeats. Returns how many remain.
+  static std::size_t canonicalise(std::span<Access> accesses) {
+    if (accesses.size() > few) {
+      std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return &a.var() < &b.var(); });
+    }
+    std::size_t kept = 0;
+    for (const Access& each : accesses) insert(accesses.data(), kept, each);
+    return kept;
+  }
+
+  /// Puts one more access, which may lie among those behind them, into `kept` ones that are canonical. By insertion,
+  /// since mostly they are few, or come sorted.
+  [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
+    const Access next = more;  // its place may be taken
+    std::size_t at = kept;
+    while (at > 0 && &next.var() < &first[at - 1].var()) --at;
+    if (at > 0 && &next.var() == &first[at - 1].var()) return first[at - 1].strengthen(next.kind());
+    for (std::size_t i = kept++; i > at; --i) ::new (first + i) Access(first[i - 1]);
+    ::new (first + at) Access(next);
+  }
 
   /// The part of an op that dependency tracking touches.
   class Op {
