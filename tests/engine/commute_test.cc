@@ -1,5 +1,7 @@
 // Ops that commute: each alone, in any order, as one among all others.
 #include <atomic>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support.h"
