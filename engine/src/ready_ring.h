@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "op.h"
-#include "prefetch.h"
 
 namespace windrow {
 
@@ -96,8 +95,8 @@ class ReadyRing {
 
   /// Another thread wrote it last.
   static void prefetch(const OpRecord* op) {
-    prefetch_to_write(op);
-    prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
+    StdAtomics::prefetch_to_write(op);
+    StdAtomics::prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
   }
 
   Slots* grow(Slots* old, std::uint64_t head, std::uint64_t tail) {

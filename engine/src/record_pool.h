@@ -15,7 +15,6 @@
 
 #include "fork.h"
 #include "op.h"
-#include "prefetch.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -111,9 +110,9 @@ class RecordPool {
   }
   static void prefetch(const void* slot, std::size_t size_class) {
     const auto* first = static_cast<const std::byte*>(slot);
-    prefetch_to_write(first);
-    if (size_class > 0) prefetch_to_write(first + line);
-    if (size_class > 1) prefetch_to_write(first + 2 * line);
+    StdAtomics::prefetch_to_write(first);
+    if (size_class > 0) StdAtomics::prefetch_to_write(first + line);
+    if (size_class > 1) StdAtomics::prefetch_to_write(first + 2 * line);
   }
   static std::size_t bytes_of(std::size_t size_class);
   /// Puts a magazine with a slot in it into `pair.loaded`.

@@ -297,6 +297,7 @@ struct CountedAtomics {
   using Plain = T;
 
   static void pause(int) { FAIL() << "nobody else is here"; }
+  static void prefetch_to_write(const void*) {}
 };
 
 struct CountedRecord;

@@ -70,6 +70,7 @@ struct CheckedAtomics {
   };
 
   static void pause(int) { rl::yield(1, $); }
+  static void prefetch_to_write(const void*) {}
 };
 
 /// One access of an op of the program.
@@ -239,8 +240,10 @@ int check_all() {
       holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
       holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
       holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
-      holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers", full) &&
-      holds<Check<Broken::nothing, 2, 1, commute_and_write>>("one that commutes behind a reader, and a writer", full) &&
+      holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers, 6 switches", bounded, holding,
+                                                  6) &&
+      holds<Check<Broken::nothing, 2, 1, commute_and_write>>(
+          "one that commutes behind a reader, and a writer, 6 switches", bounded, holding, 6) &&
       holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables, 5 switches", bounded, holding,
                                                        5) &&
       holds<Check<Broken::nothing, 2, 2, pair>>("one of two variables, two of one, 5 switches", bounded, holding, 5) &&

@@ -16,6 +16,16 @@ struct StdAtomics {
   template <class T>
   using Plain = T;
 
+  /// The line will be written, and another core may have written it last. What compilers have for this asks for a copy
+  /// to read on processors that they do not know, and the write would have to ask for the line again.
+  static void prefetch_to_write(const void* line) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
+
   /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link, so a long wait means that
   /// the holder lost its core: give ours away, then sleep.
   static void pause(int round) {

@@ -91,6 +91,7 @@ struct Dependency : Versions<Atomics, Record> {
     bool unlike = false;
     for (const Access& access : accesses) {
       unlike |= is_unlike(access);
+      Atomics::prefetch_to_write(&access.var().last_->word_);  // all at once, where one waits for them one by one
       if (!is_stale(access)) continue;
       if (many) unlock_all(accesses);
       return Join::refused;
@@ -170,9 +171,8 @@ struct Dependency : Versions<Atomics, Record> {
   /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
   template <class Visit, class Ready, class Drop>
   [[gnu::always_inline]] static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
-    const std::span<Access> accesses = op.accesses();
-    if (accesses.size() != 1) return leave_several(op, visit, ready, drop);
-    Access& access = accesses.front();
+    if (op.count() != 1) return leave_several(op, visit, ready, drop);
+    Access& access = op.accesses().front();
     visit(access);
     if (!access.exclusive()) {
       leave_read(access, ready, drop);
@@ -297,10 +297,10 @@ struct Dependency : Versions<Atomics, Record> {
   [[gnu::noinline]] static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
     std::int32_t versions = 0;
     for (Access& access : op.accesses()) {
-      if (access.exclusive()) {
-        ++versions;
-        continue;
-      }
+      access.exclusive() ? void(++versions) : Atomics::prefetch_to_write(&access.link_->word_);
+    }
+    for (Access& access : op.accesses()) {
+      if (access.exclusive()) continue;
       visit(access);
       leave_read(access, ready, drop);
     }
