@@ -133,9 +133,7 @@ struct Dependency : Versions<Atomics, Record> {
                         MakeFence&& make_fence) {
     const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
     const bool many = joiners == Joiners::many;
-    const auto unlock = [&](std::size_t i) {
-      if (many && (i + 1 == ops.size() || var_of(i + 1) != var_of(i))) var_of(i)->lock_.unlock();
-    };
+    const auto is_last_there = [&](std::size_t i) { return i + 1 == ops.size() || var_of(i + 1) != var_of(i); };
     bool stale = false;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (many && (i == 0 || var_of(i - 1) != var_of(i))) var_of(i)->lock_.lock();
@@ -146,17 +144,20 @@ struct Dependency : Versions<Atomics, Record> {
         if (i == 0 || var_of(i - 1) != var_of(i)) enter_fences(ops[i]->accesses(), drop, make_fence);
       }
     } catch (...) {
-      for (std::size_t i = 0; i < ops.size(); ++i) unlock(i);
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        if (many && is_last_there(i)) var_of(i)->lock_.unlock();
+      }
       throw;
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Var& var = *var_of(i);
+      const bool last = is_last_there(i);  // once it has entered, the op may be gone
       if (!stale) {
         place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
         if (ops[i]->retires()) var.generation_ = var.generation_ + 1;
         if (enter(ops[i]->accesses().front(), drop)) ready(*ops[i]);
       }
-      unlock(i);  // after all are locked, the first to be let go may be: nobody gets in between
+      if (many && last) var.lock_.unlock();  // all were locked, so nobody gets in between
     }
     return !stale;
   }
@@ -337,14 +338,11 @@ struct Dependency : Versions<Atomics, Record> {
         Access* const reads = top->link_;
         if (reads == nullptr) {
           end_version(access, access.var(), drop);
-        } else {
-          access.link_ = top;
-          access.word_.store(counting(-length(reads)), std::memory_order_relaxed);
-          grant_reads(reads, access, ready);
-          return;
+          return grant(*top, ready);
         }
-        grant(*top, ready);
-        return;
+        access.link_ = top;
+        access.word_.store(counting(-length(reads)), std::memory_order_relaxed);
+        return grant_reads(reads, access, ready);
       }
       // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
       if (access.word_.compare_exchange_strong(word, Versions::closed, std::memory_order_acq_rel,
