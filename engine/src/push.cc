@@ -240,8 +240,8 @@ void Core::retire(Var var, OpFunction&& last, PushOptions how) {
 
 void Core::heal(Var var, const PushOptions& how) {
   Port& port = ports_.mine();
-  OpFunction none;
-  push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{none});
+  OpFunction no_function;
+  push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
