@@ -294,6 +294,12 @@ inline void count_version(VarState& var) {
 
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
+/// The access where order matters: the ops of a graph, and waits, do not commute.
+inline Dep::Access in_order(Dep::Access access) {
+  if (access.commutes()) access.strengthen(AccessKind::mutate);
+  return access;
+}
+
 /// The place of a pushed op's access.
 inline VarPlace place_of(const Dep::Access& access) {
   return {.var = &var_of(access),

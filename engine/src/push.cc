@@ -45,12 +45,6 @@ struct DeclaredBody {
   }
 };
 
-/// The same, of an op that does not commute: a graph's ops, and waits, keep to the order they come in.
-Dep::Access in_order(Dep::Access access) {
-  if (access.commutes()) access.strengthen(AccessKind::mutate);
-  return access;
-}
-
 /// Whether a push is of more than a function to run, or of none.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
@@ -169,6 +163,7 @@ void Core::refuse(Var var, const OpInfo& about) const {
   throw MisuseError(site(about) + " names a variable of another engine");
 }
 
+// By value, so that the pointer need not lie in memory where nothing is refused.
 void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 
 #include "asymmetric_fence.h"
 #include "windrow/engine/atomics.h"
@@ -23,11 +24,8 @@ class Turnstile {
 
   /// Others, one at a time: to be closed, then AsymmetricFence::heavy(), then its thread is outside once it has left.
   void close() { closed_.store(true, std::memory_order_relaxed); }
-  void await_outside() const {
-    for (int round = 0; inside_.load(std::memory_order_acquire); ++round) StdAtomics::pause(round);
-  }
   /// False if that takes more than so many looks.
-  bool await_outside(int looks) const {
+  bool await_outside(int looks = std::numeric_limits<int>::max()) const {
     for (int round = 0; inside_.load(std::memory_order_acquire); ++round) {
       if (round == looks) return false;
       StdAtomics::pause(round);

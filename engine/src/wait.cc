@@ -53,8 +53,7 @@ class Core::Waits {
     std::vector<Dep::Access> sorted;
     for (const Access& access : accesses) {
       core.check(access.var, about);
-      const AccessKind kind = access.kind == AccessKind::commute ? AccessKind::mutate : access.kind;
-      sorted.emplace_back(*access.var.state_, access.var.generation_, kind);
+      sorted.push_back(in_order({*access.var.state_, access.var.generation_, access.kind}));
     }
     sorted.resize(Dep::canonicalise(sorted));
     ReadyList ready;

@@ -4,8 +4,6 @@
 
 #include <exception>
 
-#include "running.h"
-
 namespace windrow {
 namespace {
 

@@ -1,10 +1,10 @@
 // The policy `pool`: worker threads, each with a ring of ready ops, that take from each other's and from those of the
 // threads that push.
 //
-// A worker that finishes an op runs one of its successors next, so that a chain stays on its core. Whoever makes an op
-// ready wakes a worker only if none is looking for work; one that finds some, and sees more, wakes the next. A worker
-// without work looks around for a while, ever less often so that the threads that push can get ahead of it, then
-// offers its core to others between its looks, then sleeps.
+// What a worker makes ready by its op it goes on with by itself (run.cc), so that a chain stays on its core; the pool
+// sees the rest. Whoever makes an op ready wakes a worker only if none is looking for work; one that finds some, and
+// sees more, wakes the next. A worker without work looks around for a while, ever less often so that the threads that
+// push can get ahead of it, then offers its core to others between its looks, then sleeps.
 #pragma once
 
 #include <atomic>

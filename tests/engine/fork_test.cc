@@ -13,6 +13,17 @@ namespace {
 class ForkTest : public EveryPolicy {};
 WINDROW_EVERY_POLICY(ForkTest);
 
+/// Of those whose other threads ask for memory as this one forks.
+class ForkBesideThreads : public ForkTest {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "a child may wait for ever for the sanitizer's allocator, which another thread was using";
+#endif
+  }
+};
+WINDROW_EVERY_POLICY(ForkBesideThreads);
+
 TEST_P(ForkTest, AnEngineThatNeverPushedWorksInTheChild) {
   Engine engine(options());
   const Child child([&] { CHILD_EXPECT(works(engine)); });
@@ -98,10 +109,7 @@ TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
   three.wait_all();
 }
 
-TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a child may wait for ever for the sanitizer's allocator, which another thread was using";
-#endif
+TEST_P(ForkBesideThreads, ThreadsThatPushAndWaitGoOn) {
   EngineOptions limited = options();
   limited.max_pending_ops = 64;
   Engine engine(limited);
@@ -136,10 +144,7 @@ TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a child may wait for ever for the sanitizer's allocator, which another thread was using";
-#endif
+TEST_P(ForkBesideThreads, SoDoThreadsWhoseOpsOthersComplete) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   Engine engine(limited);
@@ -225,10 +230,7 @@ TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
   });
 }
 
-TEST_P(ForkTest, BackPressureBeginsAnew) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a child may wait for ever for the sanitizer's allocator, which another thread was using";
-#endif
+TEST_P(ForkBesideThreads, BackPressureBeginsAnew) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   limited.max_pending_bytes = 1000;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,7 +28,8 @@ struct ReductionOptions {
 /// there are. An add that fails poisons its partial value, and so what is combined later; reset() heals.
 ///
 /// An owner. Its end retires its variables; ops that were pushed before still run. Members may be called by any thread,
-/// value() as it says. The engine outlives it. They throw as Engine::push does.
+/// value() as it says. The engine outlives it. They throw as Engine::push does. In a capture, an add and the access
+/// that comes after it belong into the same graph: a later launch of the add alone is not noticed.
 template <class T, class Combine = std::plus<T>>
 class Reduction {
  public:
@@ -119,8 +121,12 @@ class Reduction {
   }
 
   void end() noexcept {
-    for (const Var part : parts_) engine_.retire(part);
-    engine_.retire(whole_);
+    try {
+      for (const Var part : parts_) engine_.retire(part);
+      engine_.retire(whole_);
+    } catch (const std::exception&) {
+      // For want of memory: they stay until the engine ends.
+    }
   }
 
   Engine& engine_;

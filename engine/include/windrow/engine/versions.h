@@ -63,7 +63,10 @@ struct Versions {
       if (kind() != other) var_ = reinterpret_cast<Word>(&var()) | static_cast<Word>(AccessKind::mutate);
     }
     /// Whether it makes a version. Those that commute do not: they share one as reads do.
-    bool exclusive() const { return ((var_ + 1) & 2) != 0; }  // mutate or overwrite
+    bool exclusive() const {
+      static_assert(AccessKind{1} == AccessKind::overwrite && AccessKind{2} == AccessKind::mutate);
+      return ((var_ + 1) & 2) != 0;
+    }
     bool commutes() const { return kind() == AccessKind::commute; }
     bool writes() const { return kind() != AccessKind::read; }
     /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
@@ -113,7 +116,7 @@ struct Versions {
     Access genesis_{closed};  // the first version, which belongs to no op
   };
 
-  /// So many accesses are sorted fastest by insertion.
+  /// Up to so many accesses are put in order by insertion alone, whose steps grow with their square.
   static constexpr std::size_t few = 16;
 
   /// Sorts by variable and merges repeats. Returns how many remain.
