@@ -11,9 +11,6 @@ namespace {
 /// Who waits for engines to come to rest looks that often.
 constexpr std::chrono::microseconds between_looks{100};
 
-void lock(Mutex& mutex) WINDROW_UNCHECKED_LOCKING { mutex.lock(); }
-void unlock(Mutex& mutex) WINDROW_UNCHECKED_LOCKING { mutex.unlock(); }
-
 /// In the order in which they are locked.
 void each_mutex_of_process(EachMutex f) {
   WaitGraph::of_process().each_mutex(f);
@@ -120,14 +117,16 @@ bool Forks::worth_waiting(Clock::time_point begun) noexcept {
   bool worth = false;
   for_each([&](Core& core) {
     ask_lanes(core);
+    MutexLock lock(core.table_mutex_);
     worth |= has_time(core, begun) && !at_rest(core);
   });
   return worth;
 }
 
 void Forks::stop() noexcept {
+  constexpr EachMutex lock = EachMutex::locking();
   each_mutex_of_process(lock);
-  for_each([](Core& core) { each_mutex_before_ports(core, lock); });
+  for_each([&](Core& core) { each_mutex_before_ports(core, lock); });
   Ports::each_mutex_of_process(lock);
   for_each([](Core& core) {
     ForkGate& gate = core.fork_gate_;
@@ -135,11 +134,12 @@ void Forks::stop() noexcept {
     const bool whole = gate.stopped_ && at_rest(core) && !core.ports_.on_own_thread() && !gate.torn();
     gate.copied_ = whole ? Copied::whole : Copied::torn;
   });
-  for_each([](Core& core) { each_mutex_after_ports(core, lock); });
+  for_each([&](Core& core) { each_mutex_after_ports(core, lock); });
 }
 
 void Forks::go_on() noexcept {
-  for_each([](Core& core) {
+  constexpr EachMutex unlock = EachMutex::unlocking();
+  for_each([&](Core& core) {
     each_mutex_after_ports(core, unlock);
     if (std::exchange(core.fork_gate_.stopped_, false)) core.ports_.go_on();
     each_mutex_before_ports(core, unlock);
@@ -184,6 +184,7 @@ bool Forks::has_passed(const LaneState& lane) {
          (lane.passage && lane.passage->serial == last.serial && lane.passage->state == Passage::State::passed);
 }
 
+/// The mutex of the engine's tables is held.
 bool Forks::at_rest(Core& core) WINDROW_UNCHECKED_LOCKING {
   if (core.ports_.sums().pending != 0) return false;
   {

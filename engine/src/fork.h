@@ -31,8 +31,32 @@ enum class Copied {
   torn,  ///< ops were pending; they never run
 };
 
-/// Locks or unlocks.
-using EachMutex = void (*)(Mutex&);
+/// Locks or unlocks what it is called with.
+class EachMutex {
+ public:
+  static constexpr EachMutex locking() { return EachMutex(true); }
+  static constexpr EachMutex unlocking() { return EachMutex(false); }
+
+  void operator()(Mutex& mutex) const WINDROW_UNCHECKED_LOCKING {
+    if (locks_) {
+      mutex.lock();
+    } else {
+      mutex.unlock();
+    }
+  }
+  /// The mutex guards what inside() goes through: it is held all the while.
+  template <class Inside>
+  void operator()(Mutex& mutex, Inside&& inside) const WINDROW_UNCHECKED_LOCKING {
+    if (locks_) mutex.lock();
+    inside();
+    if (!locks_) mutex.unlock();
+  }
+
+ private:
+  explicit constexpr EachMutex(bool locks) : locks_(locks) {}
+
+  bool locks_;
+};
 
 /// In a forked child: the thread does not exist, and can be neither joined nor detached.
 inline void forget(std::thread& thread) noexcept { ::new (&thread) std::thread; }

@@ -110,8 +110,9 @@ class PerDevice final : public RunningPolicy {
   }
 
   void each_mutex(EachMutex f) override WINDROW_UNCHECKED_LOCKING {
-    f(mutex_);
-    for (auto& [lane, crew] : crews_) crew.each_mutex(f);
+    f(mutex_, [&]() WINDROW_UNCHECKED_LOCKING {
+      for (auto& [lane, crew] : crews_) crew.each_mutex(f);
+    });
   }
   void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING {
     for (auto& [lane, crew] : crews_) crew.forget_threads(copied);

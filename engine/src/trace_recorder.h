@@ -58,8 +58,9 @@ class TraceRecorder {
 
   // See fork.h.
   void each_mutex(EachMutex f) WINDROW_UNCHECKED_LOCKING {
-    f(mutex_);
-    for (TraceLog& log : logs_) log.each_mutex(f);
+    f(mutex_, [&]() WINDROW_UNCHECKED_LOCKING {
+      for (TraceLog& log : logs_) log.each_mutex(f);
+    });
   }
 
  private:
