@@ -13,17 +13,6 @@ namespace {
 class ForkTest : public EveryPolicy {};
 WINDROW_EVERY_POLICY(ForkTest);
 
-/// Of those whose other threads ask for memory as this one forks.
-class ForkBesideThreads : public ForkTest {
- protected:
-  void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "a child may wait for ever for the sanitizer's allocator, which another thread was using";
-#endif
-  }
-};
-WINDROW_EVERY_POLICY(ForkBesideThreads);
-
 TEST_P(ForkTest, AnEngineThatNeverPushedWorksInTheChild) {
   Engine engine(options());
   const Child child([&] { CHILD_EXPECT(works(engine)); });
@@ -109,7 +98,7 @@ TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
   three.wait_all();
 }
 
-TEST_P(ForkBesideThreads, ThreadsThatPushAndWaitGoOn) {
+TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
   EngineOptions limited = options();
   limited.max_pending_ops = 64;
   Engine engine(limited);
@@ -135,7 +124,7 @@ TEST_P(ForkBesideThreads, ThreadsThatPushAndWaitGoOn) {
     });
   }
   for (int i = 0; i < 20; ++i) {
-    const Child child([&] {
+    const ChildBesideThreads child([&] {
       CHILD_EXPECT(works(engine));
       engine.shutdown();
     });
@@ -144,7 +133,7 @@ TEST_P(ForkBesideThreads, ThreadsThatPushAndWaitGoOn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_P(ForkBesideThreads, SoDoThreadsWhoseOpsOthersComplete) {
+TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   Engine engine(limited);
@@ -174,7 +163,7 @@ TEST_P(ForkBesideThreads, SoDoThreadsWhoseOpsOthersComplete) {
     }
   });
   for (int i = 0; i < 10; ++i) {
-    const Child child([&] { CHILD_EXPECT(works(engine)); });
+    const ChildBesideThreads child([&] { CHILD_EXPECT(works(engine)); });
   }
   stop = true;
   pushes.join();
@@ -230,7 +219,7 @@ TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
   });
 }
 
-TEST_P(ForkBesideThreads, BackPressureBeginsAnew) {
+TEST_P(ForkTest, BackPressureBeginsAnew) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   limited.max_pending_bytes = 1000;
@@ -244,7 +233,7 @@ TEST_P(ForkBesideThreads, BackPressureBeginsAnew) {
     while (!stop) engine.push([] {}, {}, {.bytes = 300});
   });
   for (int i = 0; i < 5; ++i) {
-    const Child child([&] { CHILD_EXPECT(fill()); });
+    const ChildBesideThreads child([&] { CHILD_EXPECT(fill()); });
   }
   stop = true;
   other.join();
