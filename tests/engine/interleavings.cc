@@ -2,8 +2,7 @@
 //
 //   interleavings                         all programs: 0 if the checker finds nothing
 //   interleavings --longest               the one that takes many minutes
-//   interleavings --broken WHAT           0 if the checker objects. WHAT is acquire: loads and locks that do not
-//   acquire;
+//   interleavings --broken WHAT           0 if the checker objects. WHAT is acquire: loads and locks do not acquire;
 //                                         order: ops that lock in opposite orders; early: a version that is let go
 //                                         while one of its reads has not left
 #include <cstddef>
@@ -81,12 +80,15 @@ struct Wanted {
 struct Pushed {
   std::vector<Wanted> accesses;  // each variable at most once, in address order
   bool retires = false;
+  /// The thread's ops, of one access each, enter at one instant and leave one by one.
+  bool at_once = false;
 };
 /// For each thread what it pushes.
 using Program = std::vector<std::vector<Pushed>>;
 
 /// Each thread pushes its ops and runs what becomes ready by its hand. An op with exclusive access writes its
-/// variables' data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused.
+/// variables' data and a reader reads it: the checker reports a race, and `after` whatever neither ran nor was refused,
+/// and reads that entered at one instant but saw different numbers of writes.
 /// Relacy takes over new and delete, so nothing here allocates.
 template <Broken broken, int threads, int vars, const Program& program>
 struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
@@ -102,6 +104,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
     alignas(typename Dep::Access) std::byte room[most_accesses * sizeof(typename Dep::Access)];  // for the accesses
     bool pushed = false, is_fence = false;
     int drops = 0;
+    int seen = 0;  // of its last variable's data
   };
   static_assert(offsetof(Op, room) == sizeof(Record));
 
@@ -135,6 +138,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
                  [&](std::size_t) { return typename Dep::Access(var, 0, AccessKind::mutate); });
       return (fence++)->record;
     };
+    if (program[index][0].at_once) return enter_at_once(ops[index], make_fence);
     for (Op& op : ops[index]) {
       if (!op.pushed) continue;
       const auto joined = Dep::join(
@@ -145,6 +149,18 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
         refused($).fetch_add(1, rl::mo_relaxed);
       }
     }
+  }
+
+  template <class MakeFence>
+  void enter_at_once(Op (&of_thread)[most_ops], const MakeFence& make_fence) {
+    Record* const entering[] = {&of_thread[0].record, &of_thread[1].record};
+    Record* ready[most_ops];
+    int count = 0;
+    const auto keep = [&](Record& op) { ready[count++] = &op; };
+    const bool joined = Dep::join_each(
+        std::span<Record* const>(entering), Dep::Joiners::many, [](Record&, std::uint32_t) {}, keep, drop, make_fence);
+    RL_ASSERT(joined);
+    for (int i = 0; i < count; ++i) run(*ready[i]);
   }
 
   void run(Record& first) {
@@ -162,6 +178,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
     for (auto& access : op.accesses()) {
       rl::var<int>& cell = data[&access.var() - queue];
       const int seen = cell($);
+      reinterpret_cast<Op&>(op).seen = seen;
       if (access.writes()) cell($) = seen + 1;
     }
     ran($).fetch_add(1, rl::mo_relaxed);
@@ -183,6 +200,9 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
         dropped += op.drops;
         end(op);
       }
+    }
+    for (int t = 0; t < threads; ++t) {
+      RL_ASSERT(!program[t][0].at_once || ops[t][0].seen == ops[t][1].seen);
     }
     for (auto& of_thread : fences) {
       for (Op& fence : of_thread) {
@@ -209,6 +229,10 @@ const Program ring = {{{{{0, M}, {1, R}}}}, {{{{1, M}, {2, R}}}}, {{{{0, R}, {2,
 const Program readers_first = {{{{{0, R}}}}, {{{{0, R}}}}, {{{{0, M}}}}};
 const Program fenced = {{{{{0, C}}}, {{{0, R}}}}, {{{{0, R}}}}};
 const Program commute_and_write = {{{{{0, R}}}, {{{0, C}}}}, {{{{0, M}}}}};
+
+const Program wait_and_write = {{{{{0, R}}, false, true}, {{{1, R}}}}, {{{{0, M}, {1, M}}}}};
+const Program gates_and_write = {{{{{0, R}}, false, true}, {{{0, M}}}}, {{{{0, M}}}}};
+const Program wait_and_commute = {{{{{0, R}}, false, true}, {{{1, R}}}}, {{{{0, C}, {1, C}}}}};
 
 /// Of a broken program the history is of no interest.
 enum class Expect { holds, breaks };
@@ -240,6 +264,11 @@ int check_all() {
       holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
       holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
       holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
+      holds<Check<Broken::nothing, 2, 1, gates_and_write>>("a read and a write at one instant, and a writer", full) &&
+      holds<Check<Broken::nothing, 2, 2, wait_and_write>>("two reads at one instant, and a writer of both, 6 switches",
+                                                          bounded, holding, 6) &&
+      holds<Check<Broken::nothing, 2, 2, wait_and_commute>>(
+          "two reads at one instant, and one that commutes at both, 6 switches", bounded, holding, 6) &&
       holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers, 6 switches", bounded, holding,
                                                   6) &&
       holds<Check<Broken::nothing, 2, 1, commute_and_write>>(
