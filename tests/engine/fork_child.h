@@ -2,12 +2,15 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,11 +32,38 @@ namespace windrow::testing {
   _exit(1);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+/// Whether each thread but this one sleeps.
+inline bool others_sleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(syscall(SYS_gettid))) continue;
+    std::string stat;
+    std::getline(std::ifstream(task.path() / "stat"), stat);
+    const std::size_t name_ends = stat.rfind(')');  // then the state
+    if (name_ends != std::string::npos && stat.compare(name_ends, 3, ") S") != 0) return false;
+  }
+  return true;
+}
+
+/// As fork(). What a sanitizer's allocator has locked for another thread stays locked in the child (LLVM's pull request
+/// 96600 mends that for one of them), so under sanitizers it waits until the other threads are in the middle of
+/// nothing.
+inline pid_t fork_at_rest() {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (sanitized && !others_sleep() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+  return fork();
+}
+
 /// A child process. Its end is awaited, but not for ever: one that hangs is killed.
 class Child {
  public:
   /// The body runs in the child, which then ends at once, without destructors.
-  explicit Child(const std::function<void()>& body) : id_(fork()) {
+  explicit Child(const std::function<void()>& body) : id_(fork_at_rest()) {
     if (id_ != 0) return;
     run(body);
     _exit(0);
@@ -80,15 +110,18 @@ class Child {
   const pid_t id_;
 };
 
-/// Of a process whose other threads ask for memory as it forks. A sanitizer's allocator may then stay locked in the
-/// child (LLVM's pull request 96600 mends that for one of them), which therefore ends at once under sanitizers.
+/// Of a process whose other threads never rest. Under sanitizers it ends at once.
 class ChildBesideThreads : public Child {
  public:
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  explicit ChildBesideThreads(const std::function<void()>&) : Child([]{}) {}
-#else
-  using Child::Child;
-#endif
+  explicit ChildBesideThreads(const std::function<void()>& body) : Child(fork_and_run(body)) {}
+
+ private:
+  static pid_t fork_and_run(const std::function<void()>& body) {
+    const pid_t id = fork();
+    if (id != 0) return id;
+    if (!sanitized) run(body);
+    _exit(0);
+  }
 };
 
 inline void count_up(Engine& engine, Var v, int& value, int times) {

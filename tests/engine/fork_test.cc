@@ -47,7 +47,7 @@ TEST_P(ForkTest, AChildMayForkAgain) {
   EXPECT_TRUE(works(engine));
   const Child child([&] {
     CHILD_EXPECT(works(engine));
-    const pid_t id = fork();
+    const pid_t id = fork_at_rest();
     if (id == 0) {
       Child::run([&] { CHILD_EXPECT(works(engine)); });
       _exit(0);
@@ -197,7 +197,7 @@ TEST_P(ForkTest, ACaptureMayFork) {
   pid_t id = -1;
   const Graph graph = engine.capture([&] {
     engine.push([&] { ++value; }, {mutate(v)});
-    id = fork();
+    id = fork_at_rest();
     if (id == 0) Child::use_fresh_stacks();
     engine.push([&] { ++value; }, {mutate(v)});
   });

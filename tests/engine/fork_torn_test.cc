@@ -69,7 +69,7 @@ TEST_P(TornForkTest, AForkInsideAnOpDoesNotWait) {
   bool later = false;
   engine.push(
       [&] {
-        id = fork();
+        id = fork_at_rest();
         if (id != 0) return;
         Child::run([&] {
           expect_torn(engine, v, graph);
@@ -91,7 +91,7 @@ TEST_P(TornForkTest, AnOpMayForkAndExec) {
   int by_system = -1;
   engine.push(
       [&] {
-        id = fork();
+        id = fork_at_rest();
         if (id == 0) execl("/bin/sh", "sh", "-c", "exit 0", nullptr), _exit(1);
         by_system = std::system("exit 0");
       },
@@ -110,7 +110,7 @@ TEST_P(ThreadedForkTest, AnOpThatReturnsInTheChildEndsIt) {
   Engine engine(options());
   const Var v = engine.new_var();
   std::atomic<pid_t> id{-1};
-  engine.push([&] { id = fork(); }, {mutate(v)});
+  engine.push([&] { id = fork_at_rest(); }, {mutate(v)});
   for (int i = 0; i < 10; ++i) {
     engine.push(
         [&] {
@@ -119,7 +119,7 @@ TEST_P(ThreadedForkTest, AnOpThatReturnsInTheChildEndsIt) {
         {mutate(v)});
   }
   const Graph graph = engine.capture([&] {
-    engine.push([&] { id = fork(); }, {mutate(v)});
+    engine.push([&] { id = fork_at_rest(); }, {mutate(v)});
     for (int i = 0; i < 10; ++i)
       engine.push(
           [&] {
@@ -145,7 +145,7 @@ TEST(SerialForkTest, AnOpThatReturnsInTheChildReturnsFromThePush) {
               if (id == 0) _exit(1);
             },
             {mutate(v)});
-        id = fork();
+        id = fork_at_rest();
       },
       {mutate(v)});
   if (id == 0) _exit(refuses([&] { engine.push([] {}, {mutate(v)}); }) ? 0 : 1);
