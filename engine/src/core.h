@@ -170,8 +170,8 @@ class Core {
   /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
   // What is pushed: its accesses as Dep::place wants them, and a body.
-  template <class Count>
   struct Listed;
+  struct Single;
   struct Canonical;
   struct Entering {
     const OpInfo& about;

@@ -8,9 +8,6 @@
 namespace windrow {
 namespace {
 
-/// So many accesses, where the compiler shall know.
-using One = std::integral_constant<std::size_t, 1>;
-
 /// A function as the body of an op; it may be empty.
 struct FunctionBody {
   OpFunction& function;
@@ -61,18 +58,25 @@ template <class F>
 }  // namespace
 
 /// An op's accesses as its pusher lists them; each is checked.
-template <class Count>
 struct Core::Listed {
   const Core& core;
   const OpInfo& about;
   const Access* first;
-  Count count;
+  std::size_t count;
 
   Dep::Access operator()(std::size_t i) const {
     const Var var = first[i].var;
     core.check(var, about);
     return {*var.state_, var.generation_, first[i].kind};
   }
+};
+
+/// The only one, checked. Its number is known to the compiler.
+struct Core::Single {
+  Dep::Access access;
+  static constexpr std::integral_constant<std::size_t, 1> count{};
+
+  const Dep::Access& operator()(std::size_t) const { return access; }
 };
 
 /// Those that were checked when the op was declared.
@@ -86,11 +90,11 @@ struct Core::Canonical {
 template <class Body>
 [[gnu::always_inline]] inline void Core::push_listed(Port& port, const Entering& op, AccessList accesses,
                                                      const Body& body) {
-  const Listed<std::size_t> listed{*this, op.about, accesses.begin(), accesses.size()};
+  const Listed listed{*this, op.about, accesses.begin(), accesses.size()};
   if (port.busy == Port::Busy::capturing) [[unlikely]]
     return capture(port, op, listed, body);
   if (accesses.size() == 1) {
-    submit(port, op, Listed<One>{*this, op.about, accesses.begin(), {}}, body);
+    submit(port, op, Single{listed(0)}, body);
   } else {
     submit(port, op, listed, body);
   }
@@ -114,6 +118,10 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
   const Life life = life_;
   if (life != Life::running && !entering.retires) [[unlikely]]
     check_life(life, entering.about);
+  if constexpr (std::is_same_v<Accesses, Single>) {
+    // Its line may come while the record is made. Where others join, too, they may be moving the variable on.
+    if (entry.joiners() == Dep::Joiners::one) Dep::prefetch(accesses.access.var());
+  }
   OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
   try {
     Dep::place(*op, accesses.count, accesses, entering.retires);
@@ -240,7 +248,7 @@ void Core::heal(Var var, const PushOptions& how) {
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
-  const Listed<std::size_t> listed{*this, info(ports_.mine(), how), accesses.begin(), accesses.size()};
+  const Listed listed{*this, info(ports_.mine(), how), accesses.begin(), accesses.size()};
   std::vector<Dep::Access> canonical;
   canonical.reserve(accesses.size());
   for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(listed(i));

@@ -23,15 +23,9 @@ class ReadyRing {
   /// consistent: either who goes to sleep sees the op, or this thread sees afterwards that somebody sleeps.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    const std::uint64_t head = head_.load(std::memory_order_acquire);
-    Slots* slots = slots_.load(std::memory_order_relaxed);
-    if (tail - head > slots->mask) {
-      try {
-        slots = grow(slots, head, tail);
-      } catch (const std::bad_alloc&) {
-        return false;
-      }
-    }
+    if (tail - head_seen_ > slots_.load(std::memory_order_relaxed)->mask && !make_room(tail)) [[unlikely]]
+      return false;
+    Slots* const slots = slots_.load(std::memory_order_relaxed);
     slots->at(tail).store(&op, std::memory_order_relaxed);
     tail_.store(tail + 1, std::memory_order_seq_cst);
     return true;
@@ -99,19 +93,32 @@ class ReadyRing {
     StdAtomics::prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
   }
 
-  Slots* grow(Slots* old, std::uint64_t head, std::uint64_t tail) {
+  /// False if there is no memory.
+  [[gnu::noinline]] bool make_room(std::uint64_t tail) noexcept {
+    Slots* const slots = slots_.load(std::memory_order_relaxed);
+    head_seen_ = head_.load(std::memory_order_acquire);
+    if (tail - head_seen_ <= slots->mask) return true;
+    try {
+      grow(slots, head_seen_, tail);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
+  void grow(Slots* old, std::uint64_t head, std::uint64_t tail) {
     all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));
     Slots* slots = all_.back().get();
     for (; head != tail; ++head) {
       slots->at(head).store(old->at(head).load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
     slots_.store(slots, std::memory_order_release);
-    return slots;
   }
 
   alignas(64) std::atomic<std::uint64_t> tail_{0};
   std::atomic<Slots*> slots_{nullptr};
   std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
+  std::uint64_t head_seen_ = 0;              // by the owner, some time ago: takers write that line with each take
   alignas(64) std::atomic<std::uint64_t> head_{0};
 };
 

@@ -70,11 +70,13 @@ struct Dependency : Versions<Atomics, Record> {
       versions += first[i].exclusive();
       commuting |= first[i].commutes();
     }
-    const std::uint32_t flags =
-        Op::commuting * commuting | Op::several_versions * (versions > 1) | Op::retiring * retires;
-    op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | flags;
+    op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | Op::commuting * commuting |
+                Op::several_versions * (versions > 1) | Op::retiring * retires;
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
+
+  /// Asks for the line that the next access is going to write. Only where one thread alone joins.
+  static void prefetch(const Var& var) { Atomics::prefetch_to_write(&var.last_->word_); }
 
   /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else
   /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op
