@@ -20,6 +20,11 @@ class GemmPeak {
   double best_ = 0;
 };
 
+/// How long two cores take to hand a line of memory to each other and back, in ns: of several rounds the median. NaN if
+/// this process may use one core only. Cores of a virtual machine are near to each other at one moment and far at the
+/// next, by a factor of four, and all that threads hand to each other costs in proportion.
+double round_trip_ns();
+
 /// The most memory this process has had so far, in 2^20 bytes.
 double peak_rss_mb();
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "machine.h"
 #include "process.h"
 #include "trial.h"
 
@@ -23,6 +24,7 @@ class Contestant {
   }
 
   void repeat() {
+    round_trips_.push_back(round_trip_ns());
     const Times times = trial_->run({.ops = options_.ops, .task_ns = options_.task_ns});
     const auto ns_an_op = [&](double seconds) { return 1e9 * seconds / static_cast<double>(options_.ops); };
     total_.push_back(ns_an_op(times.total));
@@ -39,7 +41,7 @@ class Contestant {
     const double median = percentile(total_, 0.5);
     record.add("ns_per_op", median).add("p05", percentile(total_, 0.05)).add("p95", percentile(total_, 0.95));
     record.add("push_ns", percentile(push_, 0.5)).add("push_p50", latency(0.5)).add("push_p999", latency(0.999));
-    record.add("rss_mb", rss_ / 1024 / 1024);
+    record.add("rss_mb", rss_ / 1024 / 1024).add("round_trip_ns", percentile(round_trips_, 0.5));
     if (options_.task_ns > 0) {
       record.add("efficiency", static_cast<double>(options_.task_ns) / options_.workers / median);
     }
@@ -57,7 +59,7 @@ class Contestant {
   const EngineBenchmark& options_;
   const double rss_;
   std::unique_ptr<Trial> trial_;
-  std::vector<double> total_, push_;  // by repetition
+  std::vector<double> total_, push_, round_trips_;  // by repetition
   std::vector<std::uint32_t> latencies_;
 };
 

@@ -43,9 +43,10 @@ Record record_of(const EngineBenchmark& options, const Pattern& pattern, const s
 ///   push_ns             the part of it until the last push returned
 ///   push_p50, push_p999 of single pushes, in repetitions of their own, less what reading the counter takes
 ///   efficiency          ops * task_ns / workers, as share of what it took; with task_ns above 0
-///   rss_mb              by how much the resident memory of a process grew that did nothing else, from before the
+///   rss_mb              by how much the resident memory of a process that did nothing else grew, from before the
 ///   system
 ///                       was made to its peak in one repetition, in 2^20 bytes
+///   round_trip_ns       of the machine between the repetitions (machine.h): figures go with it; median
 /// Of a system that pushes no single ops, the figures of pushes are null. Call it while the process has one thread.
 /// Throws Error if an op was lost or ran twice, and what contests_of throws.
 void benchmark_engines(const EngineBenchmark& options, const Report& report);
