@@ -2,7 +2,6 @@
 
 #include <dnnl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>

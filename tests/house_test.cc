@@ -35,7 +35,8 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},
     {"models", {"CLI"}},
-    {"perf", {"dnnl.h", "sys", "unistd.h", "malloc.h", "program.h", "oneapi", "omp.h", "taskflow", "starpu.h"}},
+    {"perf",
+     {"dnnl.h", "sys", "unistd.h", "malloc.h", "program.h", "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h"}},
 };
 
 std::string read_file(const fs::path& path) {

@@ -43,6 +43,7 @@ void Core::hold_back(Port& port) {
   const std::uint64_t most = options.max_pending_ops;
   Ports::Sums sums = ports_.sums();
   if (sums.pending <= std::max(most, port.allowance)) return;
+  policy_->hand_over();
   Patience patience(sums.left);
   while (sums.pending > most / 2) {
     patience.nap(sums.pending - most / 2);
@@ -59,6 +60,7 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
   if (bytes == 0) return {};
   if (Running::innermost() != nullptr) return pending_bytes_.take(bytes);
   if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
+  policy_->hand_over();
   for (Patience patience(ports_.sums().left); !patience.without_progress(ports_.sums().left);) {
     patience.nap(pending_bytes_.too_many());
     if (auto share = pending_bytes_.try_take_again(bytes)) return std::move(*share);

@@ -49,6 +49,8 @@ class Core {
   void push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at);
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
+  void begin_bulk();
+  void end_bulk() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   MisuseError without_function(const PushOptions& how);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core.h"
+#include "windrow/engine/bulk_scope.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -100,6 +101,9 @@ void Engine::wait_all() { core_->wait_all(std::nullopt); }
 bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(after(patience)); }
 
 void Engine::heal(Var var, PushOptions options) { core_->heal(var, options); }
+
+BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
+BulkScope::~BulkScope() { core_.end_bulk(); }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});

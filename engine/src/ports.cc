@@ -151,6 +151,7 @@ void Port::forget_thread() noexcept {
   sites = {};
   pushes_to_look = 1;
   allowance = 0;
+  bulk_scopes = 0;
   ::new (&left_behind) std::vector<VariableWait>;  // the old one may be half changed
   trace = {};
   taken = false;

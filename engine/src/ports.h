@@ -84,6 +84,7 @@ struct alignas(64) Port {
   std::vector<VariableWait> left_behind;  ///< has room for so many before a wait is entered
 
   ReadyRing ready;
+  int bulk_scopes = 0;  ///< its thread is in
 
   TracePort trace;
 

@@ -247,6 +247,12 @@ void Core::heal(Var var, const PushOptions& how) {
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
+void Core::begin_bulk() { policy_->begin_bulk(ports_.mine()); }
+
+void Core::end_bulk() noexcept {
+  if (Port* const port = ports_.mine_if_any()) policy_->end_bulk(*port);  // it has had one since begin_bulk()
+}
+
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
   const Listed listed{*this, info(ports_.mine(), how), accesses.begin(), accesses.size()};
   std::vector<Dep::Access> canonical;

@@ -17,25 +17,39 @@ namespace windrow {
 
 class ReadyRing {
  public:
+  /// Whether a taker sees what its owner has not handed over.
+  enum class Look { plain, close };
+
   ReadyRing() { grow(nullptr, 0, 0); }
 
   /// Owner only. False, and nothing has changed, if it must grow and there is no memory. The write is sequentially
   /// consistent: either who goes to sleep sees the op, or this thread sees afterwards that somebody sleeps.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
-    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    if (tail - head_seen_ > slots_.load(std::memory_order_relaxed)->mask && !make_room(tail)) [[unlikely]]
-      return false;
-    Slots* const slots = slots_.load(std::memory_order_relaxed);
-    slots->at(tail).store(&op, std::memory_order_relaxed);
-    tail_.store(tail + 1, std::memory_order_seq_cst);
+    const std::uint64_t end = end_.load(std::memory_order_relaxed);
+    if (!keep(op)) return false;
+    tail_.store(end + 1, std::memory_order_seq_cst);
     return true;
   }
+  /// The same, but others look for it in vain until hand_over(), but for those that look closely.
+  [[nodiscard]] bool keep(OpRecord& op) noexcept {
+    const std::uint64_t end = end_.load(std::memory_order_relaxed);
+    if (end - head_seen_ > slots_.load(std::memory_order_relaxed)->mask && !make_room(end)) [[unlikely]]
+      return false;
+    slots_.load(std::memory_order_relaxed)->at(end).store(&op, std::memory_order_relaxed);
+    // release: for those that look closely.
+    end_.store(end + 1, std::memory_order_release);
+    return true;
+  }
+  /// Owner only.
+  void hand_over() noexcept { tail_.store(end_.load(std::memory_order_relaxed), std::memory_order_seq_cst); }
+  /// Owner only. How many were not handed over; they may have been taken nevertheless.
+  std::uint64_t kept() const { return end_.load(std::memory_order_relaxed) - tail_.load(std::memory_order_relaxed); }
 
-  /// The oldest, or null if there is none.
+  /// Owner only. The oldest, or null if there is none.
   OpRecord* take() {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     while (true) {
-      if (head >= tail_.load(std::memory_order_seq_cst)) return nullptr;
+      if (head >= end_.load(std::memory_order_relaxed)) return nullptr;
       OpRecord* op = slots_.load(std::memory_order_acquire)->at(head).load(std::memory_order_relaxed);
       // On failure another has taken it, and what was read may be a later one's.
       if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return op;
@@ -44,13 +58,14 @@ class ReadyRing {
 
   /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
   /// takers of one ring would do to each other for each op, they do once for several.
+  template <Look look = Look::plain>
   OpRecord* take_some(ReadyRing& mine) {
-    const std::uint64_t my_tail = mine.tail_.load(std::memory_order_relaxed);
+    const std::uint64_t my_tail = mine.end_.load(std::memory_order_relaxed);
     Slots& my_slots = *mine.slots_.load(std::memory_order_relaxed);
     const std::uint64_t room = my_slots.mask + 1 - (my_tail - mine.head_.load(std::memory_order_acquire));
     std::uint64_t head = head_.load(std::memory_order_acquire);
     while (true) {
-      const std::uint64_t tail = tail_.load(std::memory_order_seq_cst);
+      const std::uint64_t tail = end<look>();
       if (head >= tail) return nullptr;
       const std::uint64_t count = std::min({(tail - head + 1) / 2, most_moved, room + 1});
       Slots& slots = *slots_.load(std::memory_order_acquire);
@@ -65,7 +80,10 @@ class ReadyRing {
         continue;
       }
       for (std::uint64_t i = 1; i < count; ++i) prefetch(my_slots.at(my_tail + i - 1).load(std::memory_order_relaxed));
-      if (count > 1) mine.tail_.store(my_tail + count - 1, std::memory_order_seq_cst);
+      if (count > 1) {
+        mine.end_.store(my_tail + count - 1, std::memory_order_release);
+        mine.tail_.store(my_tail + count - 1, std::memory_order_seq_cst);
+      }
       return first;
     }
   }
@@ -73,9 +91,12 @@ class ReadyRing {
   /// While others take and put, about that.
   std::uint64_t size() const {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
-    return std::max(tail_.load(std::memory_order_acquire), head) - head;
+    return std::max(end_.load(std::memory_order_acquire), head) - head;
   }
-  bool empty() const { return head_.load(std::memory_order_acquire) >= tail_.load(std::memory_order_seq_cst); }
+  template <Look look = Look::plain>
+  bool empty() const {
+    return head_.load(std::memory_order_acquire) >= end<look>();
+  }
 
  private:
   struct Slots {
@@ -91,6 +112,11 @@ class ReadyRing {
   static void prefetch(const OpRecord* op) {
     StdAtomics::prefetch_to_write(op);
     StdAtomics::prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
+  }
+
+  template <Look look>
+  std::uint64_t end() const {
+    return look == Look::close ? end_.load(std::memory_order_acquire) : tail_.load(std::memory_order_seq_cst);
   }
 
   /// False if there is no memory.
@@ -115,11 +141,15 @@ class ReadyRing {
     slots_.store(slots, std::memory_order_release);
   }
 
-  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  // What takers read.
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // behind what is handed over; head_ may be beyond it
   std::atomic<Slots*> slots_{nullptr};
   std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
-  std::uint64_t head_seen_ = 0;              // by the owner, some time ago: takers write that line with each take
+  // What takers write.
   alignas(64) std::atomic<std::uint64_t> head_{0};
+  // The owner's.
+  alignas(64) std::atomic<std::uint64_t> end_{0};  // behind all; takers read it now and then
+  std::uint64_t head_seen_ = 0;                    // some time ago
 };
 
 }  // namespace windrow

@@ -25,6 +25,11 @@ class RunningPolicy {
   virtual void before_push() {}
   virtual void after_push(Slots::Patience) {}
   virtual void stop() = 0;
+  /// Around a bulk scope of the calling thread, whose port this is: it may keep ready ops to hand over several at once.
+  virtual void begin_bulk(Port&) {}
+  virtual void end_bulk(Port&) noexcept {}
+  /// Hands over what the calling thread, which is about to wait, has kept.
+  virtual void hand_over() noexcept {}
   /// Whether this thread will call `out_of_work` when it has no op any more.
   virtual bool on_worker() const { return false; }
 

@@ -168,6 +168,7 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
 }
 
 bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
+  policy_->hand_over();
   const auto in_time = [&] { return !deadline || std::chrono::steady_clock::now() < *deadline; };
   for (int look = 0; look < yielding_looks && in_time(); ++look) {
     if (waiter.granted.is_set()) return true;
@@ -226,6 +227,7 @@ bool Core::wait_all(Deadline deadline) {
 }
 
 bool Core::wait_until_idle(Deadline deadline) {
+  policy_->hand_over();
   for (int look = 0; look < yielding_looks; ++look) {
     if (ports_.sums().pending == 0) return true;
     std::this_thread::yield();

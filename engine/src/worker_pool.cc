@@ -16,6 +16,10 @@ constexpr int longest_pause = 64;
 /// A worker that ran fewer ops than this before it was out of work is too close to those who push.
 constexpr unsigned short_burst = 32;
 
+/// In a bulk scope a thread keeps up to so many ops, and a worker that sleeps looks for them that often.
+constexpr std::uint64_t most_kept = 64;
+constexpr std::chrono::microseconds between_close_looks{1000};
+
 void pause(int times) {
   for (int i = 0; i < times; ++i) {
 #if defined(__x86_64__)
@@ -47,6 +51,14 @@ void WorkerPool::put(Port* port, OpRecord& op) noexcept {
   if (port == nullptr || !port->ready.put(op)) put_urgent(op);
 }
 
+bool WorkerPool::keep(Port* port, OpRecord& op) noexcept {
+  if (port == nullptr || port->bulk_scopes == 0 || port->ready.kept() == most_kept || !port->ready.keep(op)) {
+    return false;
+  }
+  if (nappers_.load(std::memory_order_seq_cst) == 0) rouse();  // so that there is one, or all are awake
+  return true;
+}
+
 void WorkerPool::put_urgent(OpRecord& op) noexcept {
   MutexLock lock(priority_mutex_);
   urgent_.put(op);
@@ -63,8 +75,28 @@ void WorkerPool::add(OpRecord& op) noexcept {
   if (op.priority != 0) {
     op.priority > 0 ? put_urgent(op) : put_background(op);
   } else {
-    put(ports_.mine_if_any(), op);
+    Port* const port = ports_.mine_if_any();
+    if (keep(port, op)) return;
+    put(port, op);
   }
+  rouse();
+}
+
+void WorkerPool::begin_bulk(Port& port) {
+  ++port.bulk_scopes;
+  bulk_scopes_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void WorkerPool::end_bulk(Port& port) noexcept {
+  --port.bulk_scopes;
+  hand_over();
+  bulk_scopes_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void WorkerPool::hand_over() noexcept {
+  Port* const port = ports_.mine_if_any();
+  if (port == nullptr || port->ready.kept() == 0) return;
+  port->ready.hand_over();
   rouse();
 }
 
@@ -145,11 +177,12 @@ OpRecord* WorkerPool::take_turned(Worker& worker) {
   return take_from_rings(worker);
 }
 
+template <ReadyRing::Look look>
 OpRecord* WorkerPool::take_from_rings(Worker& worker) {
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (port == worker.port) continue;
-    if (port->ready.empty()) continue;
-    OpRecord* const op = port->ready.take_some(worker.port->ready);
+    if (port->ready.empty<look>()) continue;
+    OpRecord* const op = port->ready.take_some<look>(worker.port->ready);
     rouse();  // who looked meanwhile may have missed those that changed place
     if (op != nullptr) return op;
   }
@@ -179,8 +212,13 @@ bool WorkerPool::work_in_sight() const {
   if (urgent_count_.load(std::memory_order_seq_cst) > 0 || background_count_.load(std::memory_order_seq_cst) > 0) {
     return true;
   }
+  return ring_in_sight();
+}
+
+template <ReadyRing::Look look>
+bool WorkerPool::ring_in_sight() const {
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
-    if (!port->ready.empty()) return true;
+    if (!port->ready.empty<look>()) return true;
   }
   return false;
 }
@@ -192,8 +230,12 @@ OpRecord* WorkerPool::search(Worker& worker) {
   worker.pauses = worker.takes < short_burst ? std::min(2 * worker.pauses + 1, longest_pause) : worker.pauses / 2;
   worker.takes = 0;
   pause(worker.pauses);
+  bool looks_closely = false;
   for (int look = 0;; ++look) {
-    if (OpRecord* op = take_turned(worker)) {
+    OpRecord* op = take_turned(worker);
+    if (op == nullptr && looks_closely) op = take_from_rings<ReadyRing::Look::close>(worker);
+    looks_closely = false;
+    if (op != nullptr) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
       return op;
     }
@@ -202,7 +244,9 @@ OpRecord* WorkerPool::search(Worker& worker) {
     } else if (look < spinning_searches + yielding_searches) {
       std::this_thread::yield();
     } else {
-      if (sleep() == Rest::ended) return nullptr;
+      const Rest rest = sleep();
+      if (rest == Rest::ended) return nullptr;
+      looks_closely = rest == Rest::woke_itself;
       look = -1;
       worker.pauses = 0;
     }
@@ -230,11 +274,27 @@ WorkerPool::Rest WorkerPool::retire() {
 
 WorkerPool::Rest WorkerPool::wait_for_wake() {
   ++asleep_;
-  while (wakes_ == 0 && !stopping_) woken_.wait(mutex_);
+  bool has_seen_some = false;
+  while (wakes_ == 0 && !stopping_ && !has_seen_some) {
+    // In this order: who begins a bulk scope sees a napper only if that will see the scope.
+    if (bulk_scopes_.load(std::memory_order_seq_cst) == 0) {
+      woken_.wait(mutex_);
+    } else {
+      nappers_.fetch_add(1, std::memory_order_seq_cst);
+      woken_.wait_until(mutex_, std::chrono::steady_clock::now() + between_close_looks);
+      nappers_.fetch_sub(1, std::memory_order_seq_cst);
+      has_seen_some = awake_ < most_awake_ && ring_in_sight<ReadyRing::Look::close>();
+    }
+  }
   --asleep_;
-  if (wakes_ == 0) return Rest::ended;
-  --wakes_;
-  return Rest::woken;
+  if (wakes_ > 0) {
+    --wakes_;
+    return Rest::woken;
+  }
+  if (stopping_) return Rest::ended;
+  ++awake_;
+  ++searching_;
+  return Rest::woke_itself;
 }
 
 void WorkerPool::block() {
@@ -283,7 +343,9 @@ void WorkerPool::forget_threads(Copied copied) noexcept {
   forget(threads_);
   woken_.forget_waiters();
   asleep_ = wakes_ = blocked_ = 0;
-  searching_ = awake_ = 0;
+  searching_ = awake_ = nappers_ = 0;
+  bulk_scopes_ = 0;
+  for (Port* port = ports_.first(); port != nullptr; port = port->next) bulk_scopes_ += port->bulk_scopes;
   if (copied == Copied::whole) return;
   // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
   constexpr int too_many = 1 << 30;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stop_token>
 #include <string>
@@ -15,6 +16,7 @@
 #include "random_program.h"
 #include "sim_device.h"
 #include "support.h"
+#include "windrow/engine/bulk_scope.h"
 
 namespace windrow::testing {
 
@@ -211,15 +213,20 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
   return program;
 }
 
-/// Takes the turns below `count`, which are dealt out to so many threads, one at a time: each thread its own in order.
+/// Takes the turns below `count`, which are dealt out to so many threads, one at a time: each thread its own in order,
+/// half of them in bulk scopes.
 template <class Take>
-void take_turns(int threads, std::size_t count, const Take& take) {
+void take_turns(Engine& engine, int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
   std::vector<std::jthread> running;
   for (int t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
+      std::optional<BulkScope> bulk;
+      unsigned turn = 0;
       for (std::size_t i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
         std::lock_guard lock(mutex);
+        if (++turn % 100 == 50) bulk.emplace(engine);
+        if (turn % 100 == 0) bulk.reset();
         take(i);
       }
     });
@@ -229,7 +236,7 @@ void take_turns(int threads, std::size_t count, const Take& take) {
 /// Pushes the steps, dealt out to the pushing threads, with a mutex around each push. Returns the order.
 inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps, int pushers) {
   std::vector<std::size_t> order;
-  take_turns(pushers, steps.size(), [&](std::size_t i) {
+  take_turns(machine.engine, pushers, steps.size(), [&](std::size_t i) {
     order.push_back(i);
     machine.push(steps[i]);
   });

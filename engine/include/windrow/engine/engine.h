@@ -260,6 +260,8 @@ class Engine {
   std::vector<OpId> schedule_log() const;
 
  private:
+  friend class BulkScope;
+
   std::unique_ptr<Core> core_;
 };
 
