@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <exception>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -164,17 +165,19 @@ OpRecord* WorkerPool::take(Worker& worker) {
   if (urgent_count_.load(std::memory_order_relaxed) > 0 && !turned) {
     if (OpRecord* op = take_urgent()) return op;
   }
-  if (turned) return take_turned(worker);
+  if (turned) return take_turned(worker, bulk_scopes_.load(std::memory_order_relaxed) > 0);
   if (OpRecord* op = worker.port->ready.take()) return op;
   return take_from_rings(worker);
 }
 
-OpRecord* WorkerPool::take_turned(Worker& worker) {
+OpRecord* WorkerPool::take_kept(Worker& worker) { return take_from_rings<ReadyRing::Look::close>(worker); }
+
+OpRecord* WorkerPool::take_turned(Worker& worker, bool closely) {
   // By turns, since what has low priority and what has none may both be without end.
   if (background_count_.load(std::memory_order_relaxed) > 0 && ++worker.turns % 2 == 0) {
     if (OpRecord* op = take_background()) return op;
   }
-  return take_from_rings(worker);
+  return closely ? take_kept(worker) : take_from_rings(worker);
 }
 
 template <ReadyRing::Look look>
@@ -232,9 +235,7 @@ OpRecord* WorkerPool::search(Worker& worker) {
   pause(worker.pauses);
   bool looks_closely = false;
   for (int look = 0;; ++look) {
-    OpRecord* op = take_turned(worker);
-    if (op == nullptr && looks_closely) op = take_from_rings<ReadyRing::Look::close>(worker);
-    looks_closely = false;
+    OpRecord* const op = take_turned(worker, std::exchange(looks_closely, false));
     if (op != nullptr) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
       return op;

@@ -59,7 +59,9 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
   /// What take() leaves for last comes first: others' ops before its own, those of high priority last.
-  OpRecord* take_turned(Worker& worker);
+  OpRecord* take_turned(Worker& worker, bool closely);
+  /// As take_from_rings, and what threads in bulk scopes have not handed over.
+  [[gnu::noinline]] OpRecord* take_kept(Worker& worker);
   template <ReadyRing::Look look = ReadyRing::Look::plain>
   OpRecord* take_from_rings(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.

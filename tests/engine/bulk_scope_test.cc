@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <thread>
 #include <vector>
@@ -96,6 +97,23 @@ TEST_P(Bulk, Nests) {
   }
   engine_.push([&] { ++ran; }, {});
   EXPECT_TRUE(comes_true(ran, 4));
+}
+
+TEST_P(Bulk, IsNotStarvedByOpsWithoutEnd) {
+  if (GetParam().policy == Policy::serial) GTEST_SKIP() << "the thread that pushes would run them";
+  std::atomic<bool> stop{false};
+  std::atomic<int> ran{0};
+  const std::function<void()> again = [&] {
+    if (!stop) engine_.push([&] { again(); }, {});
+  };
+  for (int i = 0; i < 10; ++i) again();
+  {
+    const BulkScope bulk(engine_);
+    for (int i = 0; i < 10; ++i) engine_.push([&] { ++ran; }, {});
+    EXPECT_TRUE(comes_true(ran, 10));
+    stop = true;
+  }
+  engine_.wait_all();
 }
 
 TEST_P(Bulk, EndsWithAnException) {
