@@ -157,7 +157,7 @@ TEST(TreeTrainer, CountsVerticesAndRootsThatAreRight) {
 
 TEST(TreeTrainer, StopsAtALossThatIsNotFinite) {
   Engine engine;
-  TreeTrainer trainer(host_device(engine), generated(100, 1), {.hidden = 8, .embedding = 8, .batch = 10, .rate = 1e30});
+  TreeTrainer trainer(host_device(engine), generated(100, 1), {.hidden = 8, .embedding = 8, .batch = 10, .rate = 3e38});
   try {
     trainer.train();
     FAIL() << "went on";
