@@ -80,7 +80,9 @@ Engine::~Engine() {
 
 Var Engine::new_var(OpName name) { return core_->new_var(name); }
 
-void Engine::retire(Var var, OpFunction last, PushOptions options) { core_->retire(var, std::move(last), options); }
+void Engine::retire(Var var, OpFunction last, const PushOptions& options) {
+  core_->retire(var, std::move(last), options);
+}
 
 Graph Engine::capture(const std::function<void()>& body, OpName name) {
   Graph graph;
@@ -100,7 +102,7 @@ void Engine::wait_all() { core_->wait_all(std::nullopt); }
 
 bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(after(patience)); }
 
-void Engine::heal(Var var, PushOptions options) { core_->heal(var, options); }
+void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
 
 BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
 BulkScope::~BulkScope() { core_.end_bulk(); }

@@ -37,12 +37,8 @@ class EachMutex {
   static constexpr EachMutex locking() { return EachMutex(true); }
   static constexpr EachMutex unlocking() { return EachMutex(false); }
 
-  void operator()(Mutex& mutex) const WINDROW_UNCHECKED_LOCKING {
-    if (locks_) {
-      mutex.lock();
-    } else {
-      mutex.unlock();
-    }
+  void operator()(Mutex& mutex) const {
+    (*this)(mutex, [] {});
   }
   /// The mutex guards what inside() goes through: it is held all the while.
   template <class Inside>

@@ -11,7 +11,9 @@ namespace windrow {
 static_assert(sizeof(OpRecord) == 48 && sizeof(Dep::Access) == 32);
 static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
 static_assert(sizeof(VarState) == 128);
-// Options go by value with each push.
+// Steps between variables are counted in these, which VarState is aligned to.
+static_assert(sizeof(Dep::Var) == 64);
+// They are made anew for each push.
 static_assert(std::is_trivially_copyable_v<PushOptions>);
 
 std::string site(const OpInfo& info) {

@@ -77,6 +77,8 @@ struct alignas(64) Port {
   /// The last descriptions of ops that were looked up, by a hash of what they describe.
   std::array<CachedSite, 64> sites{};
 
+  Dep::Var* last_var = nullptr;  ///< that an op had for its only one; while no other thread enters records
+
   int pushes_to_look = 1;       ///< until its thread looks how many ops are pending
   std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
 

@@ -120,7 +120,7 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
     check_life(life, entering.about);
   if constexpr (std::is_same_v<Accesses, Single>) {
     // Its line may come while the record is made. Where others join, too, they may be moving the variable on.
-    if (entry.joiners() == Dep::Joiners::one) Dep::prefetch(accesses.access.var());
+    if (entry.joiners() == Dep::Joiners::one) Dep::foresee(accesses.access.var(), port.last_var);
   }
   OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
   try {
@@ -140,7 +140,7 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
   const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
   Dep::Join joined = Dep::Join::refused;
   try {
-    joined = Dep::join(*op, entry.joiners(), prepare, drop, fence);
+    joined = Dep::join(*op, accesses.count, entry.joiners(), prepare, drop, fence);
   } catch (...) {
     records_.free(port.records, op);
     throw;
@@ -216,7 +216,7 @@ inline void Core::push(OpFunction&& function, AccessList accesses, const PushOpt
   push_listed(port, {info(port, how), how.priority}, accesses, FunctionBody{function});
 }
 
-void Engine::push(OpFunction function, AccessList accesses, PushOptions options) {
+void Engine::push(OpFunction function, AccessList accesses, const PushOptions& options) {
   if (is_special(function, options)) [[unlikely]]
     function = adorned(*core_, std::move(function), options);
   core_->push(std::move(function), accesses, options);
@@ -228,7 +228,7 @@ void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushO
   push_listed(port, {info(port, how), how.priority}, accesses, AsyncFunctionBody{function});
 }
 
-void Engine::push_async(AsyncFunction function, AccessList accesses, PushOptions options) {
+void Engine::push_async(AsyncFunction function, AccessList accesses, const PushOptions& options) {
   if (is_special(function, options)) [[unlikely]]
     function = adorned(*core_, std::move(function), options);
   core_->push_async(std::move(function), accesses, options);
@@ -247,10 +247,11 @@ void Core::heal(Var var, const PushOptions& how) {
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
-void Core::begin_bulk() { policy_->begin_bulk(ports_.mine()); }
+void Core::begin_bulk() { ++ports_.mine().bulk_scopes; }
 
 void Core::end_bulk() noexcept {
-  if (Port* const port = ports_.mine_if_any()) policy_->end_bulk(*port);  // it has had one since begin_bulk()
+  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // it has had one since begin_bulk()
+  policy_->hand_over();
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
@@ -268,7 +269,7 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), kept});
 }
 
-DeclaredOp Engine::declare(OpFunction function, AccessList accesses, PushOptions options) {
+DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
   if (!function) throw core_->without_function(options);
   DeclaredOp op;
   op.state_ = core_->declare(std::move(function), accesses, options);

@@ -20,49 +20,43 @@ class ReadyRing {
   /// Whether a taker sees what its owner has not handed over.
   enum class Look { plain, close };
 
-  ReadyRing() { grow(nullptr, 0, 0); }
+  ReadyRing() { grow(0); }
 
-  /// Owner only. False, and nothing has changed, if it must grow and there is no memory. The write is sequentially
-  /// consistent: either who goes to sleep sees the op, or this thread sees afterwards that somebody sleeps.
+  // ---- the owner ----
+  /// Others see the op if they look closely, else after hand_over(): takers that are at the heels of the owner then
+  /// leave alone the line it writes. False, and nothing has changed, if it must grow and there is no memory.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
-    const std::uint64_t end = end_.load(std::memory_order_relaxed);
-    if (!keep(op)) return false;
-    tail_.store(end + 1, std::memory_order_seq_cst);
-    return true;
-  }
-  /// The same, but others look for it in vain until hand_over(), but for those that look closely.
-  [[nodiscard]] bool keep(OpRecord& op) noexcept {
-    const std::uint64_t end = end_.load(std::memory_order_relaxed);
-    if (end - head_seen_ > slots_.load(std::memory_order_relaxed)->mask && !make_room(end)) [[unlikely]]
+    if (put_ - head_seen_ > own_->mask && !make_room()) [[unlikely]]
       return false;
-    slots_.load(std::memory_order_relaxed)->at(end).store(&op, std::memory_order_relaxed);
-    // release: for those that look closely.
-    end_.store(end + 1, std::memory_order_release);
+    own_->at(put_).store(&op, std::memory_order_relaxed);
+    end_.store(++put_, std::memory_order_release);
     return true;
   }
-  /// Owner only.
-  void hand_over() noexcept { tail_.store(end_.load(std::memory_order_relaxed), std::memory_order_seq_cst); }
-  /// Owner only. How many were not handed over; they may have been taken nevertheless.
-  std::uint64_t kept() const { return end_.load(std::memory_order_relaxed) - tail_.load(std::memory_order_relaxed); }
+  void hand_over() noexcept {
+    handed_over_ = put_;
+    tail_.store(put_, std::memory_order_release);
+  }
+  /// How many were not handed over; they may have been taken nevertheless.
+  std::uint64_t kept() const { return put_ - handed_over_; }
 
-  /// Owner only. The oldest, or null if there is none.
+  /// The oldest, or null if there is none.
   OpRecord* take() {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     while (true) {
-      if (head >= end_.load(std::memory_order_relaxed)) return nullptr;
-      OpRecord* op = slots_.load(std::memory_order_acquire)->at(head).load(std::memory_order_relaxed);
+      if (head >= put_) return nullptr;
+      OpRecord* op = own_->at(head).load(std::memory_order_relaxed);
       // On failure another has taken it, and what was read may be a later one's.
       if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return op;
     }
   }
 
+  // ---- others ----
   /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
   /// takers of one ring would do to each other for each op, they do once for several.
   template <Look look = Look::plain>
   OpRecord* take_some(ReadyRing& mine) {
-    const std::uint64_t my_tail = mine.end_.load(std::memory_order_relaxed);
-    Slots& my_slots = *mine.slots_.load(std::memory_order_relaxed);
-    const std::uint64_t room = my_slots.mask + 1 - (my_tail - mine.head_.load(std::memory_order_acquire));
+    Slots& my_slots = *mine.own_;
+    const std::uint64_t room = my_slots.mask + 1 - (mine.put_ - mine.head_.load(std::memory_order_acquire));
     std::uint64_t head = head_.load(std::memory_order_acquire);
     while (true) {
       const std::uint64_t tail = end<look>();
@@ -73,16 +67,18 @@ class ReadyRing {
       // Not to be seen yet.
       for (std::uint64_t i = 1; i < count; ++i) {
         OpRecord* const op = slots.at(head + i).load(std::memory_order_relaxed);
-        my_slots.at(my_tail + i - 1).store(op, std::memory_order_relaxed);
+        my_slots.at(mine.put_ + i - 1).store(op, std::memory_order_relaxed);
       }
       // On failure others have taken some, and what was read may be later ones.
       if (!head_.compare_exchange_weak(head, head + count, std::memory_order_acq_rel, std::memory_order_acquire)) {
         continue;
       }
-      for (std::uint64_t i = 1; i < count; ++i) prefetch(my_slots.at(my_tail + i - 1).load(std::memory_order_relaxed));
+      for (std::uint64_t i = 0; i + 1 < count; ++i)
+        prefetch(my_slots.at(mine.put_ + i).load(std::memory_order_relaxed));
       if (count > 1) {
-        mine.end_.store(my_tail + count - 1, std::memory_order_release);
-        mine.tail_.store(my_tail + count - 1, std::memory_order_seq_cst);
+        mine.put_ += count - 1;
+        mine.end_.store(mine.put_, std::memory_order_release);
+        mine.hand_over();
       }
       return first;
     }
@@ -99,7 +95,7 @@ class ReadyRing {
   }
 
  private:
-  struct Slots {
+  struct alignas(64) Slots {
     explicit Slots(std::uint64_t size) : mask(size - 1), ops(size) {}
     std::atomic<OpRecord*>& at(std::uint64_t index) { return ops[index & mask]; }
     const std::uint64_t mask;
@@ -116,40 +112,45 @@ class ReadyRing {
 
   template <Look look>
   std::uint64_t end() const {
-    return look == Look::close ? end_.load(std::memory_order_acquire) : tail_.load(std::memory_order_seq_cst);
+    return (look == Look::close ? end_ : tail_).load(std::memory_order_acquire);
   }
 
   /// False if there is no memory.
-  [[gnu::noinline]] bool make_room(std::uint64_t tail) noexcept {
-    Slots* const slots = slots_.load(std::memory_order_relaxed);
+  [[gnu::noinline]] bool make_room() noexcept {
     head_seen_ = head_.load(std::memory_order_acquire);
-    if (tail - head_seen_ <= slots->mask) return true;
+    if (put_ - head_seen_ <= own_->mask) return true;
     try {
-      grow(slots, head_seen_, tail);
+      grow(head_seen_);
       return true;
     } catch (const std::bad_alloc&) {
       return false;
     }
   }
 
-  void grow(Slots* old, std::uint64_t head, std::uint64_t tail) {
+  /// What is behind `head` changes place.
+  void grow(std::uint64_t head) {
+    Slots* const old = own_;
     all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));
-    Slots* slots = all_.back().get();
-    for (; head != tail; ++head) {
-      slots->at(head).store(old->at(head).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    own_ = all_.back().get();
+    for (; head != put_; ++head) {
+      own_->at(head).store(old->at(head).load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
-    slots_.store(slots, std::memory_order_release);
+    slots_.store(own_, std::memory_order_release);
   }
 
-  // What takers read.
+  // What takers read again and again; the owner writes it now and then, and never reads it.
   alignas(64) std::atomic<std::uint64_t> tail_{0};  // behind what is handed over; head_ may be beyond it
   std::atomic<Slots*> slots_{nullptr};
-  std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
+  // What the owner writes with each op; takers read it when they look closely.
+  alignas(64) std::atomic<std::uint64_t> end_{0};
   // What takers write.
   alignas(64) std::atomic<std::uint64_t> head_{0};
-  // The owner's.
-  alignas(64) std::atomic<std::uint64_t> end_{0};  // behind all; takers read it now and then
-  std::uint64_t head_seen_ = 0;                    // some time ago
+  // The owner's own copies of what others read.
+  alignas(64) std::uint64_t put_ = 0;        // end_
+  std::uint64_t handed_over_ = 0;            // tail_
+  std::uint64_t head_seen_ = 0;              // head_, some time ago
+  Slots* own_ = nullptr;                     // slots_
+  std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
 };
 
 }  // namespace windrow

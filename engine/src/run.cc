@@ -47,6 +47,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
 }
 
 [[gnu::always_inline]] inline OpRecord* Core::run_function(OpRecord& op, Row& row) {
+  Dep::foresee_leave(op);
   try {
     const Running frame(*this, op, row.slots);
     op.call(row.context);

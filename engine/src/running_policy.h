@@ -21,15 +21,13 @@ class RunningPolicy {
   virtual void expect_callbacks() {}
   /// Needs no memory: an op that is ready cannot be lost.
   virtual void add(OpRecord& op) noexcept = 0;
+  /// The calling thread has added what it wanted to, or is about to wait: what was kept to be seen together with more
+  /// is seen now.
+  virtual void hand_over() noexcept {}
   /// Around a push from outside the engine's ops; a policy that runs ops on the pushing thread does so in the second.
   virtual void before_push() {}
   virtual void after_push(Slots::Patience) {}
   virtual void stop() = 0;
-  /// Around a bulk scope of the calling thread, whose port this is: it may keep ready ops to hand over several at once.
-  virtual void begin_bulk(Port&) {}
-  virtual void end_bulk(Port&) noexcept {}
-  /// Hands over what the calling thread, which is about to wait, has kept.
-  virtual void hand_over() noexcept {}
   /// Whether this thread will call `out_of_work` when it has no op any more.
   virtual bool on_worker() const { return false; }
 

@@ -5,21 +5,22 @@
 #include <exception>
 #include <utility>
 
+#include "asymmetric_fence.h"
+
 namespace windrow {
 namespace {
 
 /// Every so many takes the order is turned round: what has low priority, or waits in others' rings, comes first.
 constexpr unsigned aging_takes = 32;
 
-/// Looks around that often with growing pauses, then that often giving the core away in between.
-constexpr int spinning_searches = 16, yielding_searches = 48;
+/// Looks around that often with growing pauses, first only at what was handed over; then that often giving the core
+/// away in between.
+constexpr int plain_searches = 6, spinning_searches = 16, yielding_searches = 48;
 constexpr int longest_pause = 64;
-/// A worker that ran fewer ops than this before it was out of work is too close to those who push.
-constexpr unsigned short_burst = 32;
 
-/// In a bulk scope a thread keeps up to so many ops, and a worker that sleeps looks for them that often.
-constexpr std::uint64_t most_kept = 64;
-constexpr std::chrono::microseconds between_close_looks{1000};
+/// A thread from outside keeps fewer ready ops than this before it hands them over. Workers that have nothing else find
+/// them before.
+constexpr std::uint64_t most_kept = 8, most_kept_in_bulk = 64;
 
 void pause(int times) {
   for (int i = 0; i < times; ++i) {
@@ -48,18 +49,6 @@ void WorkerPool::start(LaneState&) {
   if (!spawn()) throw Error("cannot start a thread for policy pool");
 }
 
-void WorkerPool::put(Port* port, OpRecord& op) noexcept {
-  if (port == nullptr || !port->ready.put(op)) put_urgent(op);
-}
-
-bool WorkerPool::keep(Port* port, OpRecord& op) noexcept {
-  if (port == nullptr || port->bulk_scopes == 0 || port->ready.kept() == most_kept || !port->ready.keep(op)) {
-    return false;
-  }
-  if (nappers_.load(std::memory_order_seq_cst) == 0) rouse();  // so that there is one, or all are awake
-  return true;
-}
-
 void WorkerPool::put_urgent(OpRecord& op) noexcept {
   MutexLock lock(priority_mutex_);
   urgent_.put(op);
@@ -75,36 +64,33 @@ void WorkerPool::put_background(OpRecord& op) noexcept {
 void WorkerPool::add(OpRecord& op) noexcept {
   if (op.priority != 0) {
     op.priority > 0 ? put_urgent(op) : put_background(op);
-  } else {
-    Port* const port = ports_.mine_if_any();
-    if (keep(port, op)) return;
-    put(port, op);
+    return rouse();
+  }
+  Port* const port = ports_.mine_if_any();
+  if (port == nullptr || !port->ready.put(op)) [[unlikely]] {
+    put_urgent(op);
+    return rouse();
+  }
+  if (port->ready.kept() >= (port->bulk_scopes > 0 ? most_kept_in_bulk : on_worker() ? 1 : most_kept)) {
+    port->ready.hand_over();
   }
   rouse();
 }
 
-void WorkerPool::begin_bulk(Port& port) {
-  ++port.bulk_scopes;
-  bulk_scopes_.fetch_add(1, std::memory_order_seq_cst);
-}
-
-void WorkerPool::end_bulk(Port& port) noexcept {
-  --port.bulk_scopes;
-  hand_over();
-  bulk_scopes_.fetch_sub(1, std::memory_order_seq_cst);
-}
-
 void WorkerPool::hand_over() noexcept {
   Port* const port = ports_.mine_if_any();
-  if (port == nullptr || port->ready.kept() == 0) return;
-  port->ready.hand_over();
-  rouse();
+  if (port != nullptr && port->ready.kept() > 0) port->ready.hand_over();
 }
 
 void WorkerPool::end_row() { current_.worker->takes |= aging_takes - 1; }
 
 void WorkerPool::rouse() {
-  if (searching_.load(std::memory_order_seq_cst) > 0) return;
+  // Whoever is about to sleep, or to wait inside an op, says so and looks behind the heavy half: it sees the op, or we
+  // see that there is one less.
+  AsymmetricFence::light();
+  if (awake_.load(std::memory_order_relaxed) >= most_awake_) return;
+  // Read by a write, so that of this thread and one that stops searching the later one sees what the earlier one did.
+  if (searching_.fetch_add(0, std::memory_order_acq_rel) > 0) return;
   if (awake_.load(std::memory_order_seq_cst) < most_awake_) wake_or_spawn();
 }
 
@@ -144,7 +130,7 @@ void WorkerPool::serve() {
   } catch (...) {
     spdlog::error("windrow: on_thread_start threw, the thread goes on");
   }
-  Worker worker{.port = &ports_.mine()};
+  Worker worker{.port = &ports_.mine(), .from = &ports_.mine()};
   current_ = {this, &worker};
   for (OpRecord* op = search(worker); op != nullptr;) {
     run_(*op, *this);
@@ -165,30 +151,37 @@ OpRecord* WorkerPool::take(Worker& worker) {
   if (urgent_count_.load(std::memory_order_relaxed) > 0 && !turned) {
     if (OpRecord* op = take_urgent()) return op;
   }
-  if (turned) return take_turned(worker, bulk_scopes_.load(std::memory_order_relaxed) > 0);
+  if (turned) return take_turned<ReadyRing::Look::close>(worker);
   if (OpRecord* op = worker.port->ready.take()) return op;
-  return take_from_rings(worker);
+  return take_from_rings<ReadyRing::Look::plain>(worker);
 }
 
-OpRecord* WorkerPool::take_kept(Worker& worker) { return take_from_rings<ReadyRing::Look::close>(worker); }
-
-OpRecord* WorkerPool::take_turned(Worker& worker, bool closely) {
+template <ReadyRing::Look look>
+OpRecord* WorkerPool::take_turned(Worker& worker) {
   // By turns, since what has low priority and what has none may both be without end.
   if (background_count_.load(std::memory_order_relaxed) > 0 && ++worker.turns % 2 == 0) {
     if (OpRecord* op = take_background()) return op;
   }
-  return closely ? take_kept(worker) : take_from_rings(worker);
+  return take_from_rings<look>(worker);
 }
 
 template <ReadyRing::Look look>
 OpRecord* WorkerPool::take_from_rings(Worker& worker) {
-  for (Port* port = ports_.first(); port != nullptr; port = port->next) {
-    if (port == worker.port) continue;
-    if (port->ready.empty<look>()) continue;
-    OpRecord* const op = port->ready.take_some<look>(worker.port->ready);
-    rouse();  // who looked meanwhile may have missed those that changed place
-    if (op != nullptr) return op;
-  }
+  const auto behind = [this](const Port* port) { return port->next != nullptr ? port->next : ports_.first(); };
+  // Plainly, where there were some the last time; else first all the others, since that ring may never be empty.
+  Port* const begin = look == ReadyRing::Look::plain ? worker.from : behind(worker.from);
+  Port* port = begin;
+  do {
+    if (port != worker.port && !port->ready.empty<look>()) {
+      OpRecord* const op = port->ready.take_some<look>(worker.port->ready);
+      rouse();  // who looked meanwhile may have missed those that changed place
+      if (op != nullptr) {
+        worker.from = port;
+        return op;
+      }
+    }
+    port = behind(port);
+  } while (port != begin);
   if (OpRecord* op = worker.port->ready.take()) return op;
   if (urgent_count_.load(std::memory_order_seq_cst) > 0) {
     if (OpRecord* op = take_urgent()) return op;
@@ -215,27 +208,17 @@ bool WorkerPool::work_in_sight() const {
   if (urgent_count_.load(std::memory_order_seq_cst) > 0 || background_count_.load(std::memory_order_seq_cst) > 0) {
     return true;
   }
-  return ring_in_sight();
-}
-
-template <ReadyRing::Look look>
-bool WorkerPool::ring_in_sight() const {
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
-    if (!port->ready.empty<look>()) return true;
+    if (!port->ready.empty<ReadyRing::Look::close>()) return true;
   }
   return false;
 }
 
 OpRecord* WorkerPool::search(Worker& worker) {
   out_of_work_();
-  // A worker at the heels of a thread that pushes costs both a cache miss an op. So it waits the longer the less it
-  // found last time, for others to get ahead.
-  worker.pauses = worker.takes < short_burst ? std::min(2 * worker.pauses + 1, longest_pause) : worker.pauses / 2;
-  worker.takes = 0;
-  pause(worker.pauses);
-  bool looks_closely = false;
   for (int look = 0;; ++look) {
-    OpRecord* const op = take_turned(worker, std::exchange(looks_closely, false));
+    OpRecord* const op = look < plain_searches ? take_turned<ReadyRing::Look::plain>(worker)
+                                               : take_turned<ReadyRing::Look::close>(worker);
     if (op != nullptr) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
       return op;
@@ -245,11 +228,8 @@ OpRecord* WorkerPool::search(Worker& worker) {
     } else if (look < spinning_searches + yielding_searches) {
       std::this_thread::yield();
     } else {
-      const Rest rest = sleep();
-      if (rest == Rest::ended) return nullptr;
-      looks_closely = rest == Rest::woke_itself;
-      look = -1;
-      worker.pauses = 0;
+      if (sleep() == Rest::ended) return nullptr;
+      look = plain_searches;
     }
   }
 }
@@ -259,6 +239,7 @@ WorkerPool::Rest WorkerPool::sleep() {
   // In this order: who sees that nobody searches sees one less awake.
   awake_.fetch_sub(1, std::memory_order_seq_cst);
   searching_.fetch_sub(1, std::memory_order_seq_cst);
+  AsymmetricFence::heavy();  // see rouse()
   if (!work_in_sight()) return wait_for_wake();
   ++awake_;
   ++searching_;
@@ -275,27 +256,11 @@ WorkerPool::Rest WorkerPool::retire() {
 
 WorkerPool::Rest WorkerPool::wait_for_wake() {
   ++asleep_;
-  bool has_seen_some = false;
-  while (wakes_ == 0 && !stopping_ && !has_seen_some) {
-    // In this order: who begins a bulk scope sees a napper only if that will see the scope.
-    if (bulk_scopes_.load(std::memory_order_seq_cst) == 0) {
-      woken_.wait(mutex_);
-    } else {
-      nappers_.fetch_add(1, std::memory_order_seq_cst);
-      woken_.wait_until(mutex_, std::chrono::steady_clock::now() + between_close_looks);
-      nappers_.fetch_sub(1, std::memory_order_seq_cst);
-      has_seen_some = awake_ < most_awake_ && ring_in_sight<ReadyRing::Look::close>();
-    }
-  }
+  while (wakes_ == 0 && !stopping_) woken_.wait(mutex_);
   --asleep_;
-  if (wakes_ > 0) {
-    --wakes_;
-    return Rest::woken;
-  }
-  if (stopping_) return Rest::ended;
-  ++awake_;
-  ++searching_;
-  return Rest::woke_itself;
+  if (wakes_ == 0) return Rest::ended;
+  --wakes_;
+  return Rest::woken;
 }
 
 void WorkerPool::block() {
@@ -309,6 +274,7 @@ void WorkerPool::block() {
                 " wait already, max_spare_threads = " + std::to_string(max_spares_));
   }
   lock.unlock();
+  AsymmetricFence::heavy();  // see rouse()
   if (work_in_sight()) rouse();
 }
 
@@ -344,9 +310,7 @@ void WorkerPool::forget_threads(Copied copied) noexcept {
   forget(threads_);
   woken_.forget_waiters();
   asleep_ = wakes_ = blocked_ = 0;
-  searching_ = awake_ = nappers_ = 0;
-  bulk_scopes_ = 0;
-  for (Port* port = ports_.first(); port != nullptr; port = port->next) bulk_scopes_ += port->bulk_scopes;
+  searching_ = awake_ = 0;
   if (copied == Copied::whole) return;
   // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
   constexpr int too_many = 1 << 30;

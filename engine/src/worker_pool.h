@@ -27,8 +27,6 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void start(LaneState& lane) override;
   void add(OpRecord& op) noexcept override;
   void end_row() override;
-  void begin_bulk(Port& port) override;
-  void end_bulk(Port& port) noexcept override;
   void hand_over() noexcept override;
   void stop() override;
   int spares() const override;
@@ -43,10 +41,10 @@ class WorkerPool final : public RunningPolicy, public Slots {
 
  private:
   struct Worker {
-    Port* port = nullptr;
-    unsigned takes = 0;  ///< since it was out of work
-    int pauses = 0;      ///< when it next is
-    unsigned turns = 0;  ///< in turned order
+    Port* port;
+    Port* from;  ///< in whose ring it found ops the last time
+    unsigned takes = 0;
+    unsigned turns = 0;  ///< takes in turned order that looked for low priority, or did not
   };
   struct Current {
     const WorkerPool* pool = nullptr;
@@ -59,20 +57,13 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
   /// What take() leaves for last comes first: others' ops before its own, those of high priority last.
-  OpRecord* take_turned(Worker& worker, bool closely);
-  /// As take_from_rings, and what threads in bulk scopes have not handed over.
-  [[gnu::noinline]] OpRecord* take_kept(Worker& worker);
-  template <ReadyRing::Look look = ReadyRing::Look::plain>
+  template <ReadyRing::Look look>
+  OpRecord* take_turned(Worker& worker);
+  template <ReadyRing::Look look>
   OpRecord* take_from_rings(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   bool work_in_sight() const;
-  template <ReadyRing::Look look = ReadyRing::Look::plain>
-  bool ring_in_sight() const;
-  /// Into the ring of the calling thread; among the urgent ones where that needs memory and there is none.
-  void put(Port* port, OpRecord& op) noexcept;
-  /// Into the ring of a thread that is in a bulk scope, if there is room for more that was not handed over.
-  bool keep(Port* port, OpRecord& op) noexcept;
   void put_urgent(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   void put_background(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   /// An op was made ready: sees to it that somebody looks.
@@ -81,9 +72,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
   bool spawn() WINDROW_REQUIRES(mutex_);
   enum class Rest {
     none,
-    woken,        ///< and counted as searching
-    woke_itself,  ///< as woken; there are ops that were not handed over
-    ended,        ///< the pool ends
+    woken,  ///< and counted as searching
+    ended,  ///< the pool ends
   };
   /// A thread that searches falls asleep, unless there is work in sight.
   Rest sleep() WINDROW_EXCLUDES(mutex_);
@@ -99,8 +89,6 @@ class WorkerPool final : public RunningPolicy, public Slots {
   Ports& ports_;
 
   alignas(64) std::atomic<int> searching_{0};  ///< of those awake
-  std::atomic<int> bulk_scopes_{0};            ///< while there are any, who falls asleep naps
-  std::atomic<int> nappers_{0};                ///< look now and then for what was not handed over
   std::atomic<bool> stopping_{false};
   std::atomic<int> background_count_{0};
 

@@ -32,6 +32,9 @@ class Bulk : public EveryPolicy {
 };
 WINDROW_EVERY_POLICY(Bulk);
 
+class ThreadedBulk : public Bulk {};
+WINDROW_THREADED_POLICIES(ThreadedBulk);
+
 TEST_P(Bulk, KeepsTheOrder) {
   std::vector<int> order;
   {
@@ -99,8 +102,25 @@ TEST_P(Bulk, Nests) {
   EXPECT_TRUE(comes_true(ran, 4));
 }
 
-TEST_P(Bulk, IsNotStarvedByOpsWithoutEnd) {
-  if (GetParam().policy == Policy::serial) GTEST_SKIP() << "the thread that pushes would run them";
+/// Beside it sleep threads that fell asleep when there was no scope.
+TEST_P(ThreadedBulk, AnOpThatWaitsFindsWhatAnotherThreadKeeps) {
+  for (int round = 0; round < 5; ++round) {
+    engine_.push([&] { engine_.push([] {}, {mutate(v_)}), engine_.wait(v_); }, {});
+    engine_.wait_all();
+    let_workers_sleep();
+    std::atomic<int> began{0}, ran{0};
+    std::promise<void> pushed;
+    const BulkScope bulk(engine_);
+    engine_.push([&] { ++began, pushed.get_future().wait(), engine_.wait(v_); }, {});
+    ASSERT_TRUE(comes_true(began, 1));
+    engine_.push([&] { ++ran; }, {mutate(v_)});
+    pushed.set_value();
+    ASSERT_TRUE(comes_true(ran, 1));
+    engine_.wait_all();
+  }
+}
+
+TEST_P(ThreadedBulk, IsNotStarvedByOpsWithoutEnd) {
   std::atomic<bool> stop{false};
   std::atomic<int> ran{0};
   const std::function<void()> again = [&] {

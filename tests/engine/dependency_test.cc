@@ -35,7 +35,7 @@ class TestOp {
   Record* get() { return op_; }
   Dep::Join join() {
     return Dep::join(
-        *op_, Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); },
+        *op_, op_->count(), Dep::Joiners::many, [] {}, [&](Record& op) { dropped.push_back(&op); },
         [&](Dep::Var& var) -> Record& {
           fences.push_back(
               std::make_unique<TestOp>(std::vector<std::pair<Dep::Var*, AccessKind>>{{&var, AccessKind::mutate}}));
@@ -253,7 +253,8 @@ TEST(Dependency, ManyThreadsJoinAndLeaveInAnyOrder) {
             kept.push_back(std::move(op));
           }
           if (Dep::join(
-                  *raw, Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }, no_fence) == Dep::Join::ready) {
+                  *raw, raw->count(), Dep::Joiners::many, [] {}, [&](Record&) { ++dropped; }, no_fence) ==
+              Dep::Join::ready) {
             std::lock_guard lock(ready_mutex);
             ready.push_back(raw);
           }
@@ -323,7 +324,7 @@ Costs costs(std::uint32_t reads, std::uint32_t writes, Counted::Joiners joiners)
     });
     CountedAtomics::locked_instructions = 0;
     Counted::join(
-        each.op, joiners, [] {}, drop,
+        each.op, vars.size(), joiners, [] {}, drop,
         [](Counted::Var&) -> CountedRecord& { throw std::logic_error("no fence is needed"); });
     cost.join = CountedAtomics::locked_instructions;
   }

@@ -142,7 +142,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
     for (Op& op : ops[index]) {
       if (!op.pushed) continue;
       const auto joined = Dep::join(
-          op.record, Dep::Joiners::many, [] {}, drop, make_fence);
+          op.record, op.record.count(), Dep::Joiners::many, [] {}, drop, make_fence);
       if (joined == Dep::Join::ready) run(op.record);
       if (joined == Dep::Join::refused) {
         ran($).fetch_add(1, rl::mo_relaxed);

@@ -5,11 +5,10 @@
 
 namespace windrow {
 
-/// As long as it lives, what its thread pushes is handed to the workers some ops at a time, so that a push does not
-/// meet a worker at each op. Nothing else changes: order, errors and waits are as without it. What is not handed over
-/// yet is handed over at the end of the scope and by this thread's waits, and workers look for it: those
-/// without work within about a millisecond, others at every 32nd op. So inside a scope a thread may block for whatever
-/// its ops do.
+/// As long as it lives, workers that have other work see what its thread pushes up to 64 ops at a time, instead of
+/// eight, so that a push seldom meets one. Nothing else changes: order, errors and waits are as without it; a worker
+/// that has nothing else to do sees each op at once, and all do at the end of the scope and when this thread waits. So
+/// inside a scope a thread may block for whatever its ops do.
 ///
 /// Made and ended by the thread that pushes; the engine outlives it. Scopes nest. Makes a difference with policy pool.
 class BulkScope {

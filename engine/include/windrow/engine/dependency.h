@@ -51,79 +51,18 @@ struct Dependency : Versions<Atomics, Record> {
   /// How many threads may be inside of join at a time.
   enum class Joiners { one, many };
 
-  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
-  /// one, exclusive.
-  template <class Count, class AccessOf>
-  [[gnu::always_inline]] static void place(Record& op, Count count, AccessOf&& access_of, bool retires = false) {
-    auto* const first = reinterpret_cast<Access*>(&op + 1);
-    const std::size_t all = count;
-    std::size_t kept = 0;
-    if (all <= Versions::few) [[likely]] {
-      for (std::size_t i = 0; i < all; ++i) Versions::insert(first, kept, access_of(i));
-    } else {
-      for (std::size_t i = 0; i < all; ++i) ::new (first + i) Access(access_of(i));
-      kept = Versions::canonicalise({first, all});
-    }
-    std::uint32_t versions = 0, commuting = 0;
-    for (std::uint32_t i = 0; i < kept; ++i) {
-      first[i].offset_ = static_cast<std::uint32_t>(sizeof(Record) + i * sizeof(Access));
-      versions += first[i].exclusive();
-      commuting |= first[i].commutes();
-    }
-    op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | Op::commuting * commuting |
-                Op::several_versions * (versions > 1) | Op::retiring * retires;
-    op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
-  }
-
-  /// Asks for the line that the next access is going to write. Only where one thread alone joins.
-  static void prefetch(const Var& var) { Atomics::prefetch_to_write(&var.last_->word_); }
-
-  /// Enters the op at all its variables at one instant. Refused, and entered nowhere, if one of them is retired; else
-  /// `prepare()` is called before anybody can reach the op, which does not throw. When `waiting` is returned, the op
-  /// may already be running elsewhere or be gone. `drop(op)` is called for each op whose record is free now.
+  /// Enters the op at all its variables at one instant; `count` is what place() was given. Refused, and entered
+  /// nowhere, if one of them is retired; else `prepare()` is called before anybody can reach the op, which does not
+  /// throw. When `waiting` is returned, the op may already be running elsewhere or be gone. `drop(op)` is called for
+  /// each op whose record is free now.
   ///
   /// `make_fence(var)` gives the record of an op that was placed with mutate access to that variable alone. What it
   /// throws is passed on, and the op is entered nowhere then. A fence becomes ready as any op, and is to leave at once.
-  template <class Prepare, class Drop, class MakeFence>
-  [[gnu::always_inline]] static Join join(Record& op, Joiners joiners, Prepare&& prepare, Drop&& drop,
+  template <class Count, class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join(Record& op, Count count, Joiners joiners, Prepare&& prepare, Drop&& drop,
                                           MakeFence&& make_fence) {
-    const std::span<Access> accesses = op.accesses();
-    const bool many = joiners == Joiners::many;
-    if (many) lock_all(accesses);
-    bool unlike = false;
-    for (const Access& access : accesses) {
-      unlike |= is_unlike(access);
-      Atomics::prefetch_to_write(&access.var().last_->word_);  // all at once, where one waits for them one by one
-      if (!is_stale(access)) continue;
-      if (many) unlock_all(accesses);
-      return Join::refused;
-    }
-    if (unlike) [[unlikely]] {
-      try {
-        enter_fences(accesses, drop, make_fence);
-      } catch (...) {
-        if (many) unlock_all(accesses);
-        throw;
-      }
-    }
-    prepare();
-    if (accesses.size() == 1) {
-      Var& var = accesses[0].var();
-      if (op.retires()) var.generation_ = var.generation_ + 1;
-      const bool granted = enter(accesses[0], drop);
-      if (many) var.lock_.unlock();
-      return granted ? Join::ready : Join::waiting;
-    }
-    // The counter is one more than there are accesses, so that the op cannot leave, and its accesses cannot vanish,
-    // before the last lock bit is free.
-    const auto count = static_cast<std::int32_t>(accesses.size());
-    std::int32_t granted = 0;
-    for (Access& access : accesses) granted += enter(access, drop);
-    if (many) unlock_all(accesses);
-    if (granted == count) return Join::ready;
-    // acq_rel: as in grant.
-    const std::int32_t before = op.pending.fetch_sub(granted + 1, std::memory_order_acq_rel);
-    return before == granted + 1 ? Join::ready : Join::waiting;
+    if (count == 1 || op.count() == 1) return join_one(op, joiners, prepare, drop, make_fence);
+    return join_several(op, joiners, prepare, drop, make_fence);
   }
 
   /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
@@ -223,6 +162,66 @@ struct Dependency : Versions<Atomics, Record> {
     return access.var().commuting_ != access.commutes() && !access.exclusive();
   }
 
+  template <class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join_one(Record& op, Joiners joiners, Prepare& prepare, Drop& drop,
+                                              MakeFence& make_fence) {
+    Access& access = *reinterpret_cast<Access*>(&op + 1);
+    Var& var = access.var();
+    const auto held = hold(var, joiners);
+    if (is_stale(access)) return Join::refused;
+    if (access.commutes() || var.commuting_) [[unlikely]] {
+      enter_fences({&access, 1}, drop, make_fence);
+      op.shape_ |= Op::commuting * access.commutes();
+    }
+    prepare();
+    if (op.retires()) var.generation_ = var.generation_ + 1;
+    return enter(access, drop) ? Join::ready : Join::waiting;
+  }
+
+  template <class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join_several(Record& op, Joiners joiners, Prepare& prepare, Drop& drop,
+                                                  MakeFence& make_fence) {
+    const std::span<Access> accesses = op.accesses();
+    const bool many = joiners == Joiners::many;
+    if (many) lock_all(accesses);
+    std::uint32_t versions = 0;
+    bool commuting = false, beside_commuting = false;
+    for (const Access& access : accesses) {
+      const Var& var = access.var();
+      Atomics::prefetch_to_write(&var.last_->word_);  // all at once, where one waits for them one by one
+      versions += access.exclusive();
+      commuting |= access.commutes();
+      beside_commuting |= var.commuting_;
+      if (!is_stale(access)) continue;
+      if (many) unlock_all(accesses);
+      return Join::refused;
+    }
+    if (commuting || beside_commuting) [[unlikely]] {
+      try {
+        enter_fences(accesses, drop, make_fence);
+      } catch (...) {
+        if (many) unlock_all(accesses);
+        throw;
+      }
+    }
+    op.shape_ |= Op::commuting * commuting | Op::several_versions * (versions > 1);
+    prepare();
+    // The counter is one more than there are accesses, so that the op cannot leave, and its accesses cannot vanish,
+    // before the last lock bit is free.
+    const auto count = static_cast<std::int32_t>(accesses.size());
+    std::int32_t granted = 0;
+    std::uint32_t offset = sizeof(Record);
+    for (Access& access : accesses) {
+      granted += enter(access, drop, offset);
+      offset += sizeof(Access);
+    }
+    if (many) unlock_all(accesses);
+    if (granted == count) return Join::ready;
+    // acq_rel: as in grant.
+    const std::int32_t before = op.pending.fetch_sub(granted + 1, std::memory_order_acq_rel);
+    return before == granted + 1 ? Join::ready : Join::waiting;
+  }
+
   /// One for each access that is unlike those that share its version, all or none.
   template <class Drop, class MakeFence>
   [[gnu::noinline]] static void enter_fences(std::span<Access> accesses, Drop& drop, MakeFence& make_fence) {
@@ -263,9 +262,10 @@ struct Dependency : Versions<Atomics, Record> {
 
   /// Returns whether the access is granted at once. If not, its op may be gone.
   template <class Drop>
-  [[gnu::always_inline]] static bool enter(Access& access, Drop& drop) {
+  [[gnu::always_inline]] static bool enter(Access& access, Drop& drop, std::uint32_t offset = sizeof(Record)) {
     Var& var = access.var();
     access.ticket_ = var.tickets_;
+    access.offset_ = offset;
     var.tickets_ = access.ticket_ + 1;
     Access& last = *var.last_;
     // acquire: what those who left it wrote is visible to an access that is granted at once.
@@ -300,10 +300,10 @@ struct Dependency : Versions<Atomics, Record> {
   [[gnu::noinline]] static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
     std::int32_t versions = 0;
     for (Access& access : op.accesses()) {
-      access.exclusive() ? void(++versions) : Atomics::prefetch_to_write(&access.link_->word_);
-    }
-    for (Access& access : op.accesses()) {
-      if (access.exclusive()) continue;
+      if (access.exclusive()) {
+        ++versions;
+        continue;
+      }
       visit(access);
       leave_read(access, ready, drop);
     }

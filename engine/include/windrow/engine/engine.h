@@ -189,19 +189,19 @@ class Engine {
 
   /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
   /// Further use of the variable throws. During and after shutdown this still works; after it, `last` runs at once.
-  void retire(Var var, OpFunction last = nullptr, PushOptions options = {.name = "retire"});
+  void retire(Var var, OpFunction last = nullptr, const PushOptions& options = {.name = "retire"});
 
   /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs. Its move
   /// constructor must not push.
-  void push(OpFunction function, AccessList accesses, PushOptions options = {});
+  void push(OpFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op,
   /// which even so is not finished before the token has been called or destroyed.
-  void push_async(AsyncFunction function, AccessList accesses, PushOptions options = {});
+  void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same
   /// time if all its accesses are reads; its function must allow that.
-  DeclaredOp declare(OpFunction function, AccessList accesses, PushOptions options = {});
+  DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
   /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. A variable
@@ -233,7 +233,7 @@ class Engine {
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
 
   /// Clears the variable's poison, once what was pushed before is done.
-  void heal(Var var, PushOptions options = {.name = "heal"});
+  void heal(Var var, const PushOptions& options = {.name = "heal"});
 
   /// How many ops with mutate or overwrite access have run so far; skipped and cancelled ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());

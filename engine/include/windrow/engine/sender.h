@@ -115,7 +115,8 @@ class PushSender {
 
 /// A sender of the op that Engine::push with these arguments pushes; it is pushed by start(). The engine must live
 /// until the operation has completed.
-inline PushSender push_sender(Engine& engine, OpFunction function, AccessList accesses, PushOptions options = {}) {
+inline PushSender push_sender(Engine& engine, OpFunction function, AccessList accesses,
+                              const PushOptions& options = {}) {
   return PushSender(engine, std::move(function), accesses, options);
 }
 

@@ -65,9 +65,12 @@ struct Versions {
     /// Whether it makes a version. Those that commute do not: they share one as reads do.
     bool exclusive() const {
       static_assert(AccessKind{1} == AccessKind::overwrite && AccessKind{2} == AccessKind::mutate);
-      return ((var_ + 1) & 2) != 0;
+      return (((var_ & kind_mask) + 1) & 2) != 0;
     }
-    bool commutes() const { return kind() == AccessKind::commute; }
+    bool commutes() const {
+      static_assert(AccessKind{3} == AccessKind::commute);
+      return (((var_ & kind_mask) + 1) & 4) != 0;
+    }
     bool writes() const { return kind() != AccessKind::read; }
     /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
     std::uint32_t ticket() const { return ticket_; }
@@ -76,6 +79,7 @@ struct Versions {
 
    private:
     friend Var;
+    friend Versions;
     friend Dependency<Atomics, Record>;
 
     explicit Access(Word word) : word_(word) {}
@@ -98,11 +102,22 @@ struct Versions {
     Var& operator=(const Var&) = delete;
 
    private:
+    friend Versions;
     friend Dependency<Atomics, Record>;
+
+    static constexpr std::ptrdiff_t step() { return sizeof(Var); }
+    Var& next() { return *reinterpret_cast<Var*>(reinterpret_cast<std::byte*>(this) + next_ * step()); }
+    /// Forgotten if the variable is too far away, or not a whole number of steps.
+    void set_next(Var& var) {
+      const auto distance = reinterpret_cast<std::byte*>(&var) - reinterpret_cast<std::byte*>(this);
+      const auto steps = static_cast<std::int16_t>(distance / step());
+      next_ = steps * step() == distance ? steps : std::int16_t{0};
+    }
 
     // All belongs to whoever joins.
     LockBit<Atomics> lock_;
     Plain<bool> commuting_{false};        // whether those that share the last version commute
+    std::int16_t next_ = 0;               // the variable that came after this one, by its distance; see foresee()
     Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
     Plain<std::uint32_t> tickets_{0};
 
@@ -130,14 +145,16 @@ struct Versions {
   }
 
   /// Puts one more access, which may lie among those behind them, into `kept` ones that are canonical. By insertion,
-  /// since mostly they are few, or come sorted.
+  /// since mostly they are few.
   [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
     const Access next = more;  // its place may be taken
     std::size_t at = kept;
     while (at > 0 && &next.var() < &first[at - 1].var()) --at;
     if (at > 0 && &next.var() == &first[at - 1].var()) return first[at - 1].strengthen(next.kind());
-    for (std::size_t i = kept++; i > at; --i) ::new (first + i) Access(first[i - 1]);
-    ::new (first + at) Access(next);
+    ::new (first + kept) Access(next);
+    if (at == kept++) return;
+    for (std::size_t i = kept; --i > at;) first[i] = first[i - 1];
+    first[at] = next;
   }
 
   /// The part of an op that dependency tracking touches.
@@ -155,6 +172,7 @@ struct Versions {
     Atomic<std::int32_t> pending{0};
 
    private:
+    friend Versions;
     friend Dependency<Atomics, Record>;
     static constexpr std::uint32_t flag_bits = 3, retiring = 1, several_versions = 2, commuting = 4;
 
@@ -164,6 +182,60 @@ struct Versions {
     /// Owner: whoever the op was given to when it became ready.
     Op* next_ready = nullptr;
   };
+
+  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
+  /// one, exclusive.
+  template <class Count, class AccessOf>
+  [[gnu::always_inline]] static void place(Record& op, Count count, AccessOf&& access_of, bool retires = false) {
+    auto* const first = reinterpret_cast<Access*>(&op + 1);
+    const std::size_t all = count;
+    std::size_t kept = 0;
+    if (all <= few) [[likely]] {
+      const Var* highest = nullptr;
+      for (std::size_t i = 0; i < all; ++i) {
+        const Access next = access_of(i);
+        if (&next.var() > highest) {  // mostly they come sorted
+          highest = &next.var();
+          ::new (first + kept++) Access(next);
+        } else {
+          insert(first, kept, next);
+        }
+      }
+    } else {
+      for (std::size_t i = 0; i < all; ++i) ::new (first + i) Access(access_of(i));
+      kept = canonicalise({first, all});
+    }
+    op.shape_ = static_cast<std::uint32_t>(kept) << Op::flag_bits | Op::retiring * retires;
+    op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
+  }
+
+  /// Of the only thread that joins, before an op of one access: asks for the lines that its join looks at, and for
+  /// those of the variable that came next the last time. Programs go round in loops, and leaves were on other cores.
+  /// `before` is the variable of the call before, null at first.
+  static void foresee(Var& var, Var*& before) {
+    prefetch_version(var);
+    if (before != nullptr) before->set_next(var);
+    before = &var;
+    prefetch_version(var.next());
+  }
+
+  /// Of an op that is about to run: asks for the lines that its leave is going to look at, as far as they are known.
+  [[gnu::always_inline]] static void foresee_leave(Record& op) {
+    for (const Access& access : op.accesses()) {
+      if (!access.exclusive()) {
+        Atomics::prefetch_to_write(&access.link_->word_);
+      } else if (const Access* const next = top_of(access.word_.load(std::memory_order_relaxed))) {
+        Atomics::prefetch_to_write(next);
+        Atomics::prefetch_to_write(&next->word_);
+      }
+    }
+  }
+
+ private:
+  static void prefetch_version(const Var& var) {
+    Atomics::prefetch_to_write(var.last_);
+    Atomics::prefetch_to_write(&var.last_->word_);
+  }
 };
 
 }  // namespace windrow
