@@ -2,6 +2,7 @@
 #include "engine/backlog.h"
 #include "engine/benchmark.h"
 #include "engine/metg.h"
+#include "engine/start.h"
 #include "engine/system.h"
 #include "program.h"
 #include "train.h"
@@ -58,14 +59,20 @@ struct EngineArguments {
   std::string patterns = "all", systems = "windrow";
   perf::EngineBenchmark benchmark;
   std::int64_t backlog = 0;
-  bool metg = false, json = false;
+  bool metg = false, start = false, json = false;
 
   void run() {
-    if (metg && backlog > 0) throw MisuseError("--metg and --backlog are two measurements; expected one of them");
+    if (metg + start + (backlog > 0) > 1) {
+      throw MisuseError("--metg, --backlog and --start are measurements of their own; expected one of them");
+    }
+    if (benchmark.burst > 0 && (metg || start || backlog > 0)) {
+      throw MisuseError("--burst is about what an op costs; expected none of --metg, --backlog and --start with it");
+    }
     if (patterns != "all") benchmark.patterns = program::words_of(patterns);
     benchmark.systems = systems == "all" ? perf::built_system_names() : program::words_of(systems);
     const auto report = [&](const perf::Record& record) { print(record, json); };
     if (metg) return perf::find_metg(benchmark, report);
+    if (start) return perf::measure_start(benchmark, report);
     if (backlog == 0) return perf::benchmark_engines(benchmark, report);
     benchmark.ops = backlog;
     perf::measure_backlog(benchmark, report);
@@ -88,25 +95,32 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
   flag(engine, "--ops", benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
   flag(engine, "--repetitions", benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
   flag(engine, "--task-ns", benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
+  flag(engine, "--burst", benchmark.burst, "Pushes in bursts of so many, 10 us apart; 0 for one",
+       whole_number(0, 1 << 30));
   flag(engine, "--backlog", to.backlog, "Bytes an op of so many that wait", whole_number(1, 1 << 30));
   engine.add_flag("--metg", to.metg, "The smallest ops that keep half of the peak efficiency")->disable_flag_override();
+  engine.add_flag("--start", to.start, "How soon an op begins that nobody waits for; windrow alone")
+      ->disable_flag_override();
   add_json(engine, to.json);
   engine.footer(
       "Patterns: A chain on one variable, B independent ops over 1,024 variables, C one writer and 64 readers, D a\n"
-      "stencil that reads three neighbours, E random ops that read two of 256 variables and mutate one, FA and FD as "
-      "A\n"
-      "and D replayed as graphs. ns_per_op is the median from the first push until all ops are done, p05 and p95 its\n"
-      "percentiles; push_ns the mean of a push, push_p50 and push_p999 percentiles of single ones, less what the "
-      "timer\n"
-      "takes; rss_mb how far the resident memory of a process grows that runs this system alone; round_trip_ns how\n"
-      "long two cores took to hand a line of memory to each other and back; efficiency, with --task-ns, the share of\n"
-      "the workers' time that is spent in tasks. --metg sweeps the length of tasks, on D if "
-      "no\n"
-      "pattern is named: metg_ns is the smallest from which on efficiency is at least half of the best. --backlog\n"
-      "holds those systems back that can be held, until all is pushed. Peers must be named when cmake configures, as "
-      "in\n"
-      "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=FOLDER; graphs that\n"
-      "are built once stand beside FA and FD only.");
+      "stencil that reads three neighbours, E random ops that read two of 256 variables and mutate one; FA and FD are\n"
+      "A and D replayed as graphs.\n"
+      "\n"
+      "ns_per_op is the median from the first push until all ops are done, p05 and p95 its percentiles; push_ns the\n"
+      "mean of a push, push_p50 and push_p999 percentiles of single ones, less what the timer takes; rss_mb how far\n"
+      "the resident memory of a process grows that runs this system alone; round_trip_ns how long two cores took to\n"
+      "hand a line of memory to each other and back; efficiency, with --task-ns, the share of the workers' time that\n"
+      "is spent in tasks.\n"
+      "\n"
+      "--metg sweeps the length of tasks, on D if no pattern is named: metg_ns is the smallest from which on\n"
+      "efficiency is at least half of the best. --backlog holds those systems back that can be held, until all is\n"
+      "pushed. With --burst, windrow-bulk pushes each burst in a BulkScope; the gaps between bursts count for "
+      "ns_per_op only.\n"
+      "\n"
+      "Peers must be named when cmake configures, as in\n"
+      "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=FOLDER\n"
+      "Graphs that are built once stand beside FA and FD only.");
   return &engine;
 }
 
@@ -120,7 +134,9 @@ int main(int argc, char** argv) {
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
       "  Cost of an op       windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
+      "  ... in bursts       windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
       "  Smallest op         windrow-perf engine --metg --width 64 --systems all --json\n"
+      "  Begin of an op      windrow-perf engine --start --workers 2 --json\n"
       "  Memory of an op     windrow-perf engine --backlog 200000 --systems all --json\n"
       "  ... by PyTorch      perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
       "  nn.LSTM of PyTorch  perf/peers/torch_lstm.py");

@@ -38,6 +38,13 @@ TEST(Systems, RunEveryOpOnce) {
   });
 }
 
+TEST(Systems, RunEveryOpOnceInBursts) {
+  for_each_trial([](const std::string& system, const Pattern& pattern) {
+    Trial trial(system, pattern, {.workers = 2});
+    for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
+  });
+}
+
 /// This thread, and those that it starts, on one core.
 class OneCore {
  public:
@@ -76,7 +83,9 @@ TEST(Systems, RunNothingBeforeTheyAreLetGo) {
     };
     std::uint64_t before = 1;
     std::vector<std::uint32_t> latencies;
-    made->run({pattern, ops, 0, counters.data(), &latencies, [&] { before = sum(); }});
+    made->run({.pattern = pattern, .ops = ops, .counters = counters.data(), .push_ticks = &latencies, .held = [&] {
+                 before = sum();
+               }});
     EXPECT_EQ(before, 0u) << system << ", pattern " << pattern.name;
     EXPECT_GE(sum(), static_cast<std::uint64_t>(ops)) << system << ", pattern " << pattern.name;
     const bool pushes = system != "windrow" || !pattern.replayed;

@@ -25,11 +25,14 @@ class Contestant {
 
   void repeat() {
     round_trips_.push_back(round_trip_ns());
-    const Times times = trial_->run({.ops = options_.ops, .task_ns = options_.task_ns});
+    const Times times = trial_->run({.ops = options_.ops, .task_ns = options_.task_ns, .burst = options_.burst});
     const auto ns_an_op = [&](double seconds) { return 1e9 * seconds / static_cast<double>(options_.ops); };
     total_.push_back(ns_an_op(times.total));
     push_.push_back(ns_an_op(times.push));
-    trial_->run({.ops = std::min(timed_pushes, options_.ops), .task_ns = options_.task_ns, .push_ticks = &latencies_});
+    trial_->run({.ops = std::min(timed_pushes, options_.ops),
+                 .task_ns = options_.task_ns,
+                 .burst = options_.burst,
+                 .push_ticks = &latencies_});
   }
 
   Record record() {
@@ -45,6 +48,7 @@ class Contestant {
     if (options_.task_ns > 0) {
       record.add("efficiency", static_cast<double>(options_.task_ns) / options_.workers / median);
     }
+    if (options_.burst > 0) record.add("burst", options_.burst);
     return record.add("task_ns", options_.task_ns).add("ops", options_.ops);
   }
 

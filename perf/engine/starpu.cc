@@ -1,4 +1,5 @@
-// StarPU's task_insert with a data handle for each cell, as its users write it.
+// StarPU's task_insert with a data handle for each cell, as its users write it. Its workers look for tasks all the
+// time; they are paused while other systems have their turn.
 #include <starpu.h>
 
 #include "systems.h"
@@ -31,20 +32,24 @@ class StarPuSystem : public System {
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       starpu_variable_data_register(&handles_[i], STARPU_MAIN_RAM, reinterpret_cast<std::uintptr_t>(&cells_[i]), 1);
     }
+    starpu_pause();
   }
   ~StarPuSystem() override {
+    starpu_resume();
     for (const starpu_data_handle_t handle : handles_) starpu_data_unregister_no_coherency(handle);
     starpu_shutdown();
   }
 
   Times run(const Job& job) override {
-    if (job.held) starpu_pause();
-    return time_pushes(
+    if (!job.held) starpu_resume();
+    const Times times = time_pushes(
         job, [&](std::size_t, const Task& task) { push(job.work(task), task); },
         [&] {
           if (job.held) starpu_resume();
           starpu_task_wait_for_all();
         });
+    starpu_pause();
+    return times;
   }
 
  private:

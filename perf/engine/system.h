@@ -1,6 +1,7 @@
 // A task system to be compared: pushes a pattern's tasks in order, and waits for them.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -40,14 +41,18 @@ struct Job {
   Counter* counters = nullptr;
   /// Where to note how long each push took, in ticks; null for not at all.
   std::vector<std::uint32_t>* push_ticks = nullptr;
+  /// The pushes come in bursts of so many, with a gap between; 0 for one burst.
+  std::int64_t burst = 0;
+  static constexpr std::chrono::microseconds gap{10};
   /// If there is one: no op runs before all are pushed and this was called. For systems that hold a backlog.
   std::function<void()> held;
 
+  std::int64_t longest_burst() const { return burst > 0 ? burst : ops; }
   Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }
 };
 
-/// Seconds from the first push until the last push returned, and until all ops were done. Of a system that pushes no
-/// single ops, `push` is not a number.
+/// Seconds from the first push until the last push returned, less the gaps, and until all ops were done. Of a system
+/// that pushes no single ops, `push` is not a number.
 struct Times {
   double push = 0, total = 0;
 };
@@ -70,8 +75,8 @@ std::unique_ptr<System> make_system(const std::string& name, const Pattern& patt
 /// Those of other builds too.
 std::vector<std::string> system_names();
 std::vector<std::string> built_system_names();
-/// Whether it may stand beside others on that pattern: a graph that is built once stands beside replay only. Throws
-/// MisuseError as make_system does for names.
+/// Whether it may stand beside others on that pattern: a graph that is built once stands beside replay only, and bulk
+/// scopes beside pushes. Throws MisuseError as make_system does for names.
 bool takes(const std::string& system, const Pattern& pattern);
 /// Throws the MisuseError for a system that does not take the pattern.
 [[noreturn]] void refuse(const std::string& system, const Pattern& pattern);
@@ -91,19 +96,27 @@ Times time_pushes(const Job& job, Push push, Finish finish) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   Times times;
+  double gaps = 0;
   std::size_t next = 0;
   const auto begin = Clock::now();
-  for (std::int64_t i = 0; i < job.ops; ++i) {
-    if (job.push_ticks == nullptr) {
-      push(next, tasks[next]);
-    } else {
-      const std::uint64_t before = ticks();
-      push(next, tasks[next]);
-      job.push_ticks->push_back(static_cast<std::uint32_t>(ticks() - before));
+  for (std::int64_t left = job.ops; left > 0;) {
+    const std::int64_t behind = left - std::min(left, job.longest_burst());
+    for (; left > behind; --left) {
+      if (job.push_ticks == nullptr) {
+        push(next, tasks[next]);
+      } else {
+        const std::uint64_t before = ticks();
+        push(next, tasks[next]);
+        job.push_ticks->push_back(static_cast<std::uint32_t>(ticks() - before));
+      }
+      if (++next == tasks.size()) next = 0;
     }
-    if (++next == tasks.size()) next = 0;
+    const auto gap = Clock::now();
+    while (left > 0 && Clock::now() - gap < Job::gap) {
+    }
+    gaps += seconds_since(gap);
   }
-  times.push = seconds_since(begin);
+  times.push = seconds_since(begin) - gaps;
   if (job.held) job.held();
   finish();
   times.total = seconds_since(begin);

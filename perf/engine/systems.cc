@@ -10,8 +10,8 @@
 namespace windrow::perf {
 namespace {
 
-const SystemKind* const kinds[] = {&windrow_system,  &openmp_system,         &tbb_system,   &tbb_graph_system,
-                                   &taskflow_system, &taskflow_graph_system, &starpu_system};
+const SystemKind* const kinds[] = {&windrow_system,   &windrow_bulk_system, &openmp_system,         &tbb_system,
+                                   &tbb_graph_system, &taskflow_system,     &taskflow_graph_system, &starpu_system};
 
 const SystemKind& kind_of(const std::string& name) {
   const auto* found =
@@ -43,12 +43,16 @@ std::vector<std::string> built_system_names() {
 }
 
 bool takes(const std::string& system, const Pattern& pattern) {
-  return kind_of(system).takes == SystemKind::Takes::all_patterns || pattern.replayed;
+  const SystemKind::Takes takes = kind_of(system).takes;
+  return takes == SystemKind::Takes::all_patterns ||
+         pattern.replayed == (takes == SystemKind::Takes::replayed_patterns);
 }
 
 void refuse(const std::string& system, const Pattern& pattern) {
-  throw MisuseError("system '" + system + "' is built once and run again, which is no match for pattern " +
-                    pattern.name + "; expected FA or FD");
+  const bool replays = kind_of(system).takes == SystemKind::Takes::replayed_patterns;
+  throw MisuseError("system '" + system + "' is " + (replays ? "built once and run again" : "about pushes") +
+                    ", which is no match for pattern " + pattern.name + "; expected " +
+                    (replays ? "FA or FD" : "A to E"));
 }
 
 bool holds_a_backlog(const std::string& system) { return kind_of(system).holds == SystemKind::Holds::a_backlog; }

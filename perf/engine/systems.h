@@ -14,7 +14,7 @@ struct Setting {
 
 /// One of them, as its file describes it.
 struct SystemKind {
-  enum class Takes { all_patterns, replayed_patterns };
+  enum class Takes { all_patterns, pushed_patterns, replayed_patterns };
   /// Whether it can hold ops back until all are pushed; see Job::held.
   enum class Holds { nothing, a_backlog };
 
@@ -25,8 +25,8 @@ struct SystemKind {
   Setting needs = {};
 };
 
-extern const SystemKind windrow_system, openmp_system, tbb_system, tbb_graph_system, taskflow_system,
-    taskflow_graph_system, starpu_system;
+extern const SystemKind windrow_system, windrow_bulk_system, openmp_system, tbb_system, tbb_graph_system,
+    taskflow_system, taskflow_graph_system, starpu_system;
 
 /// To be given to SystemKind::make.
 template <class Made>

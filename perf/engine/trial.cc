@@ -37,7 +37,13 @@ Times Trial::run(const Run& run) {
   std::this_thread::sleep_for(pause);
   std::vector<Counter> counters(static_cast<std::size_t>(pattern_.counters));
   const auto task_ticks = static_cast<std::uint64_t>(static_cast<double>(run.task_ns) * TickRate::of_machine().a_ns);
-  const Times times = system_->run({pattern_, run.ops, task_ticks, counters.data(), run.push_ticks, run.held});
+  const Times times = system_->run({.pattern = pattern_,
+                                    .ops = run.ops,
+                                    .task_ticks = task_ticks,
+                                    .counters = counters.data(),
+                                    .push_ticks = run.push_ticks,
+                                    .burst = run.burst,
+                                    .held = run.held});
   check(counters, run.ops);
   return times;
 }

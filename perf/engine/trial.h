@@ -33,7 +33,8 @@ class Trial {
   struct Run {
     std::int64_t ops = 0;
     std::int64_t task_ns = 0;
-    std::vector<std::uint32_t>* push_ticks = nullptr;  ///< as in Job, and so is the next
+    std::int64_t burst = 0;  ///< as in Job, and so are the next
+    std::vector<std::uint32_t>* push_ticks = nullptr;
     std::function<void()> held;
   };
 

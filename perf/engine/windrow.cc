@@ -1,9 +1,11 @@
-// Windrow's own engine, policy pool. Replayed patterns are captured as graphs.
+// Windrow's own engine, policy pool; pushed to as it is, and in bulk scopes. Replayed patterns are captured as graphs.
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "graph.h"
 #include "systems.h"
+#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/engine.h"
 
 namespace windrow::perf {
@@ -35,8 +37,8 @@ struct Captured {
 
 class WindrowSystem : public System {
  public:
-  WindrowSystem(const Pattern& pattern, const SystemOptions& options)
-      : engine_(engine_options(options)), replayed_(pattern) {
+  WindrowSystem(const Pattern& pattern, const SystemOptions& options, bool in_bulk = false)
+      : engine_(engine_options(options)), in_bulk_(in_bulk), replayed_(pattern) {
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
     for (const Task& task : pattern.tasks) {
@@ -55,8 +57,8 @@ class WindrowSystem : public System {
       engine_.wait_all();
     };
     if (!job.pattern.replayed) {
-      return time_pushes(
-          job, [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); }, finish);
+      const auto push = [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); };
+      return in_bulk_ ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
     }
     return replayed_.run(
         job, [&](std::int64_t length) { return capture(length); },
@@ -71,6 +73,25 @@ class WindrowSystem : public System {
     EngineOptions result{.policy = Policy::pool, .workers = options.workers};
     if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
     return result;
+  }
+
+  /// Each burst in a scope of its own.
+  template <class Push, class Finish>
+  Times run_in_bulk(const Job& job, Push push, Finish finish) {
+    std::optional<BulkScope> scope;
+    std::int64_t left_of_burst = 0;
+    const auto push_in_scope = [&](std::size_t number, const Task& task) {
+      if (left_of_burst == 0) {
+        left_of_burst = job.longest_burst();
+        scope.emplace(engine_);
+      }
+      push(number, task);
+      if (--left_of_burst == 0) scope.reset();
+    };
+    return time_pushes(job, push_in_scope, [&] {
+      scope.reset();
+      finish();
+    });
   }
 
   std::unique_ptr<Captured> capture(std::int64_t length) {
@@ -98,12 +119,20 @@ class WindrowSystem : public System {
   Engine engine_;
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
-  Replayed<Captured> replayed_;                // its graphs go before the engine
+  const bool in_bulk_;
+  Replayed<Captured> replayed_;  // its graphs go before the engine
 };
 
 }  // namespace
 
 const SystemKind windrow_system = {
     .name = "windrow", .make = make<WindrowSystem>, .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_bulk_system = {
+    .name = "windrow-bulk",
+    .make = [](const Pattern& pattern, const SystemOptions& options) -> std::unique_ptr<System> {
+      return std::make_unique<WindrowSystem>(pattern, options, true);
+    },
+    .takes = SystemKind::Takes::pushed_patterns,
+    .holds = SystemKind::Holds::a_backlog};
 
 }  // namespace windrow::perf

@@ -1,0 +1,52 @@
+#include "start.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "trial.h"
+#include "windrow/engine/engine.h"
+
+namespace windrow::perf {
+namespace {
+
+/// Gaps in microseconds, and how many pushes follow such a gap.
+constexpr std::pair<std::int64_t, int> gaps[] = {{10, 5000}, {100, 5000}, {1000, 1000}, {10'000, 100}};
+
+void pass(std::chrono::microseconds time) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (time >= std::chrono::milliseconds(1)) std::this_thread::sleep_for(time);
+  while (std::chrono::steady_clock::now() - begin < time) {
+  }
+}
+
+/// Ticks from the push of an op to its begin.
+std::uint64_t start(Engine& engine, Var var) {
+  std::atomic<std::uint64_t> began{0};
+  const std::uint64_t pushed = ticks();
+  engine.push([&] { began.store(ticks(), std::memory_order_release); }, {mutate(var)});
+  std::uint64_t begin = 0;
+  while ((begin = began.load(std::memory_order_acquire)) == 0) std::this_thread::yield();
+  return begin - pushed;
+}
+
+}  // namespace
+
+void measure_start(const EngineBenchmark& options, const Report& report) {
+  const TickRate& rate = TickRate::of_machine();
+  Engine engine({.policy = Policy::pool, .workers = options.workers});
+  const Var var = engine.new_var();
+  for (const auto& [gap, pushes] : gaps) {
+    std::vector<double> took;
+    for (int i = 0; i < pushes; ++i) {
+      pass(std::chrono::microseconds(gap));
+      took.push_back(static_cast<double>(start(engine, var)) / rate.a_ns);
+    }
+    Record record;
+    record.add("system", "windrow").add("workers", static_cast<std::int64_t>(options.workers)).add("gap_us", gap);
+    record.add("start_p50", percentile(took, 0.5)).add("start_p99", percentile(took, 0.99));
+    report(record.add("start_max", took.back()));
+  }
+}
+
+}  // namespace windrow::perf

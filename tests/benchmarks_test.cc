@@ -1,0 +1,180 @@
+// What windrow-perf prints of each benchmark.
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "tests/programs.h"
+#include "windrow/models/treebank.h"
+
+namespace windrow::testing {
+namespace {
+
+using Perf = Programs;
+
+TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
+  const Outcome outcome =
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  std::string line = R"re(\{"model": "tree-lstm", "workers": %, "unit": "trees")re";
+  for (const char* name : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
+                           "schedule_ns_per_vertex", "unbatched_units_per_s", "peak_rss_mb"}) {
+    line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
+  }
+  line += R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "data": "generated"\})re";
+  const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
+  EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
+}
+
+TEST_F(Perf, PrintsFiguresThatBelongTogether) {
+  const std::string line =
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --seed 3 --json").out;
+  EXPECT_GE(field(line, "units_per_s"), field(line, "units_per_s_median"));
+  const double share = field(line, "units_per_s") * field(line, "flops_per_unit") / field(line, "peak_gflops") / 1e9;
+  EXPECT_NEAR(field(line, "peak_share"), share, 1e-4 * share);
+  // Three times 6 h e a leaf, 16 h^2 an inner vertex, 10 h each, of the trees that this seed gives.
+  std::istringstream text(windrow::generate_treebank(4096, 2 * 3));
+  double flops = 0, trees = 0;
+  for (const windrow::LabelledTree& tree : windrow::read_treebank(text, "text")) {
+    for (const std::string& word : tree.words) flops += 3 * (word.empty() ? 16 * 8 * 8 + 10 * 8 : 6 * 8 * 6 + 10 * 8);
+    ++trees;
+  }
+  EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
+}
+
+/// How a record of Windrow's engine begins.
+std::string beginning(const std::string& pattern, int width = 64) {
+  const bool stencil = pattern.ends_with('D');
+  return R"({"system": "windrow", "pattern": ")" + pattern + '"' +
+         (stencil ? R"(, "width": )" + std::to_string(width) : "") + R"(, "workers": 2, )";
+}
+
+const char* const patterns[] = {"A", "B", "C", "D", "E", "FA", "FD"};
+
+TEST_F(Perf, PrintsWhatAnOpCosts) {
+  const auto lines = lines_of(run("windrow-perf engine --ops 2000 --repetitions 3 --workers 2 --json"));
+  ASSERT_EQ(lines.size(), std::size(patterns));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = lines[i];
+    EXPECT_TRUE(line.starts_with(beginning(patterns[i]))) << line;
+    if (patterns[i][0] == 'F') {  // replayed, nothing is pushed
+      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+    } else {
+      EXPECT_GT(field(line, "push_ns"), 0);
+      EXPECT_GE(field(line, "ns_per_op"), field(line, "push_ns"));
+      EXPECT_GE(field(line, "push_p999"), field(line, "push_p50"));
+    }
+    EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
+    EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
+    EXPECT_GT(field(line, "rss_mb"), 0);
+    EXPECT_NE(line.find(R"("round_trip_ns": )"), std::string::npos) << line;  // null on one core
+    EXPECT_EQ(line.find("efficiency"), std::string::npos) << "ops that do nothing have none";
+  }
+}
+
+TEST_F(Perf, TellsTheShareOfTheWorkersTimeThatTasksTake) {
+  const auto lines =
+      lines_of(run("windrow-perf engine --ops 500 --repetitions 2 --workers 2 --json --pattern A,D --task-ns 20000"));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_GT(field(lines[0], "ns_per_op"), 19000) << "a chain takes its ops' time one after the other";
+  for (const std::string& line : lines) {
+    const double efficiency = field(line, "efficiency");
+    EXPECT_NEAR(efficiency, 20000.0 / 2 / field(line, "ns_per_op"), 1e-4 * efficiency);
+  }
+  EXPECT_LE(field(lines[0], "efficiency"), 0.55) << "of a chain, one worker does all";
+}
+
+TEST_F(Perf, TellsEachSystemsOwnMemory) {
+  const auto few = lines_of(run("windrow-perf engine --ops 1000 --repetitions 1 --pattern B,A --json"));
+  ASSERT_EQ(few.size(), 2u);
+  for (const std::string& line : few) EXPECT_LT(field(line, "rss_mb"), 400) << line;
+  const auto alone = lines_of(run("windrow-perf engine --ops 1000 --repetitions 1 --pattern A --json"));
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_NEAR(field(few[1], "rss_mb"), field(alone[0], "rss_mb"), 2 + field(alone[0], "rss_mb"))
+      << "what ran before does not count";
+}
+
+TEST_F(Perf, TellsWhatAnOpThatWaitsTakes) {
+  const auto lines = lines_of(run("windrow-perf engine --backlog 20000 --workers 2 --json"));
+  ASSERT_EQ(lines.size(), std::size(patterns));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i].starts_with(beginning(patterns[i]) + R"("backlog": 20000, )")) << lines[i];
+    const double bytes = field(lines[i], "bytes_per_op");
+    EXPECT_NEAR(field(lines[i], "rss_mb"), bytes * 20000 / 1024 / 1024, 1e-4 * bytes);
+    EXPECT_GT(bytes, 48) << "a record has a header: " << lines[i];
+  }
+}
+
+TEST_F(Perf, TellsTheSmallestOpsThatAreWorthTheirSystem) {
+  const auto lines = lines_of(run("windrow-perf engine --metg --ops 100 --repetitions 1 --width 4 --json"));
+  ASSERT_EQ(lines.size(), 1u) << "on pattern D alone";
+  EXPECT_TRUE(lines[0].starts_with(beginning("D", 4) + R"("metg_ns": )")) << lines[0];
+  const double peak = field(lines[0], "peak_efficiency");
+  EXPECT_GT(peak, 0);
+  EXPECT_LE(peak, 1.1);
+  EXPECT_GE(peak, field(lines[0], "shortest_efficiency"));
+  EXPECT_GE(peak, field(lines[0], "longest_efficiency"));
+  if (lines[0].find(R"("metg_ns": null)") != std::string::npos) return;  // where others take the machine's time
+  EXPECT_GE(field(lines[0], "metg_ns"), 50);
+  EXPECT_LE(field(lines[0], "metg_ns"), 250'000);
+}
+
+TEST_F(Perf, TellsHowSoonAnOpBegins) {
+  const auto lines = lines_of(run("windrow-perf engine --start --workers 2 --json"));
+  const int gaps[] = {10, 100, 1000, 10'000};
+  ASSERT_EQ(lines.size(), std::size(gaps));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(field(lines[i], "gap_us"), gaps[i]);
+    EXPECT_GT(field(lines[i], "start_p50"), 0) << lines[i];
+    EXPECT_LE(field(lines[i], "start_p50"), field(lines[i], "start_p99")) << lines[i];
+    EXPECT_LE(field(lines[i], "start_p99"), field(lines[i], "start_max")) << lines[i];
+  }
+}
+
+TEST_F(Perf, RunsEverySystemOfTheBuild) {
+  const auto lines = lines_of(run("windrow-perf engine --systems all --ops 1000 --repetitions 1 --json"));
+  std::map<std::string, int> count;  // of systems, by pattern
+  for (const std::string& line : lines) {
+    ++count[std::regex_replace(line, std::regex(R"re(^.*"pattern": "(\w+)".*$)re"), "$1")];
+    const bool replayed = std::regex_search(line, std::regex(R"re(-graph"|"windrow", "pattern": "F)re"));
+    if (!replayed) {
+      EXPECT_GT(field(line, "push_ns"), 0) << line;
+    } else {
+      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+    }
+  }
+  EXPECT_EQ(count.size(), std::size(patterns));
+  EXPECT_GE(count["A"], 1);
+  EXPECT_EQ(count["A"], count["E"]);
+  EXPECT_GE(count["FA"] + 1, count["A"]) << "graphs that are built once stand beside replay only, bulk scopes not";
+}
+
+TEST_F(Perf, SaysWhichSystemsAreNotThere) {
+  for (const char* system : {"openmp", "tbb", "tbb-graph", "taskflow", "taskflow-graph", "starpu"}) {
+    const std::string command = std::string("windrow-perf engine --ops 10 --repetitions 1 --systems ") + system;
+    const Outcome outcome = run(command + " --pattern A");
+    if (outcome.status == 0) continue;
+    EXPECT_EQ(outcome.status, 2);
+    const std::string name = std::string("windrow-perf: system '") + system + "' is ";
+    EXPECT_TRUE(outcome.err == name +
+                                   "not in this build; expected WINDROW_PEERS to name it, as in cmake --preset "
+                                   "release -DWINDROW_PEERS=" +
+                                   system + "\n" ||
+                outcome.err == name + "built once and run again, which is no match for pattern A; expected FA or FD\n")
+        << outcome.err;
+  }
+}
+
+TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
+  const Outcome outcome = run("windrow-perf --help");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
+            std::string::npos)
+      << outcome.out;
+  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog"}) {
+    EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing
