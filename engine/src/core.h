@@ -144,7 +144,8 @@ class Core {
     bool goes_on;  ///< the policy lets this thread choose what comes next
     Port& port;    ///< of this thread
     OpContext context{};
-    Ticks begun = 0;  ///< where the op is traced
+    Ticks begun = 0;    ///< where the op is traced
+    unsigned runs = 1;  ///< so far, with the op that runs
   };
 
   // front
@@ -279,8 +280,10 @@ class Core {
   OpRecord* run_detoured(OpRecord& op, Row& row);
   /// A function on a host lane that nothing keeps from running.
   OpRecord* run_function(OpRecord& op, Row& row);
-  /// The same of a launch.
-  OpRecord* run_node(OpRecord& op, Row& row);
+  /// The same of a launch, and its successors of that kind.
+  OpRecord* run_nodes(OpRecord& first, Row& row);
+  /// Whether others get their turn before the thread goes on.
+  bool gives_way(const Row& row) const;
   /// Whether the thread, which has chosen `next` or nothing so far, may choose that op.
   bool may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const;
   OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);

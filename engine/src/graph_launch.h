@@ -34,10 +34,20 @@ class GraphLaunch {
   /// One less that the node waits for; returns it when it is ready.
   OpRecord* grant(PlanNode::Successor successor) {
     OpRecord& op = record(successor.node);
-    // acq_rel: what every predecessor wrote is visible to whoever runs the op.
-    if (!successor.waits_for_one && op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return nullptr;
+    // acquire, acq_rel: what every predecessor wrote is visible to whoever runs the op. Where one grant is missing,
+    // nobody else comes to count it, so that needs no locked instruction.
+    if (!successor.waits_for_one && op.pending.load(std::memory_order_acquire) != 1 &&
+        op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+      return nullptr;
+    }
     op.set_id(first_id + successor.node);
     return &op;
+  }
+  /// Asks for the lines that are written when the node's successors are granted.
+  [[gnu::always_inline]] void foresee(const PlanNode& node) {
+    for (std::uint32_t i = 0; i < node.successor_count; ++i) {
+      StdAtomics::prefetch_to_write(&record(node.successors[i].node));
+    }
   }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 

@@ -150,6 +150,7 @@ class GraphPlan::Analysis {
       const std::uint32_t i = node.number;
       node.successors = successors.piece(i);
       node.successor_count = successors.length(i);
+      if (node.successor_count > 0) node.first_successor = node.successors[0];
       node.written = written.piece(i);
       node.written_count = written.length(i);
       node.gates_to_leave = gates.piece(i);

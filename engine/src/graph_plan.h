@@ -56,6 +56,7 @@ struct alignas(64) PlanNode {
   std::uint32_t successor_count = 0, written_count = 0, gate_count = 0;
   std::uint32_t awaits = 0;  ///< nodes and gates
   std::uint32_t number = 0;
+  Successor first_successor{};  ///< if there are any; here too, since which line comes next hangs on it
 };
 
 /// One place of each launch at a variable.

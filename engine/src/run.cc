@@ -17,22 +17,28 @@ bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && o
 void Core::run(OpRecord& first, Slots* slots) noexcept {
   Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
   OpRecord* op = &first;
-  unsigned runs = 1;
-  for (;; ++runs) {
+  for (;; ++row.runs) {
     op = run_one(*op, row);
     if (op == nullptr) return;
-    if (runs == most_runs_in_a_row || policy_->wants_thread_back()) [[unlikely]]
-      break;
+    if (!gives_way(row)) [[likely]]
+      continue;
+    // At the end of a row with nobody to make way for, what the ops work on stays where it is.
+    if (policy_->wants_thread_back() || policy_->work_in_sight()) break;
+    row.runs = 0;
   }
   policy_->add(*op);
-  if (runs == most_runs_in_a_row) policy_->end_row();
+  if (row.runs == most_runs_in_a_row) policy_->end_row();
+}
+
+inline bool Core::gives_way(const Row& row) const {
+  return row.runs == most_runs_in_a_row || policy_->wants_thread_back();
 }
 
 [[gnu::always_inline]] inline OpRecord* Core::run_one(OpRecord& op, Row& row) {
   op.set_stage(OpRecord::Stage::runs);
   if (detours_ == 0 && !failures_.any_poison()) [[likely]] {
     if (op.is_plain_function()) return run_function(op, row);
-    if (is_plain_node(op)) return run_node(op, row);
+    if (is_plain_node(op)) return run_nodes(op, row);
   }
   return run_detoured(op, row);
 }
@@ -42,7 +48,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
   if (detours_ != by_trace || failures_.any_poison()) return run_with_care(op, begin);
   Row traced{.slots = row.slots, .goes_on = row.goes_on, .port = row.port, .begun = begin.begun};
   if (op.is_plain_function()) return run_function(op, traced);
-  if (is_plain_node(op)) return run_node(op, traced);
+  if (is_plain_node(op)) return run_nodes(op, traced);
   return run_with_care(op, begin);
 }
 
@@ -69,30 +75,50 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
   return end_plain(next, others, row);
 }
 
-[[gnu::always_inline]] inline OpRecord* Core::run_node(OpRecord& op, Row& row) {
-  const auto [launch, node] = op.node();
-  try {
-    const Running frame(*this, op, row.slots);
-    (*node->function)(row.context);
-  } catch (...) {
-    return fail(op, row);
-  }
-  if (row.begun != 0) record_plain(op, row);
-  for (std::uint32_t i = 0; i < node->written_count; ++i) count_version(*node->written[i]);
-  OpRecord* next = nullptr;
-  ReadyList others;
-  if (node->gate_count > 0 || node->successor_count == 0) {
-    leave_node(op, others);
-  } else {
-    op.end_node(node->awaits);
-    // After the last of these the launch may be gone.
-    for (const PlanNode::Successor successor : std::span(node->successors, node->successor_count)) {
-      OpRecord* const ready = launch->grant(successor);
-      if (ready == nullptr) continue;
-      may_be_next(*ready, next, row) ? void(next = ready) : others.push(*ready);
+[[gnu::noinline]] OpRecord* Core::run_nodes(OpRecord& first, Row& row) {
+  GraphLaunch& launch = *first.node().launch;
+  const PlanNode* node = first.node().node;
+  for (OpRecord* op = &first;; ++row.runs) {
+    launch.foresee(*node);
+    try {
+      const Running frame(*this, *op, row.slots);
+      (*node->function)(row.context);
+    } catch (...) {
+      return fail(*op, row);
     }
+    if (row.begun != 0) record_plain(*op, row);
+    for (std::uint32_t i = 0; i < node->written_count; ++i) count_version(*node->written[i]);
+    ReadyList others;
+    if (node->gate_count > 0 || node->successor_count == 0) {
+      leave_node(*op, others);
+      return end_plain(nullptr, others, row);
+    }
+    op->end_node(node->awaits);
+    op = nullptr;
+    const PlanNode *const nodes = node - node->number, *next = nullptr;
+    const auto grant = [&](PlanNode::Successor successor) {
+      OpRecord* const ready = launch.grant(successor);
+      if (ready == nullptr) return;
+      const PlanNode& of = nodes[successor.node];
+      if (op == nullptr && row.goes_on && !has_ordered_ && of.function != nullptr) {
+        op = ready;
+        next = &of;
+      } else {
+        others.push(*ready);
+      }
+    };
+    // After the last of these the launch may be gone, if none is chosen.
+    const std::span successors(node->successors, node->successor_count);
+    grant(node->first_successor);
+    for (std::size_t i = 1; i < successors.size(); ++i) grant(successors[i]);
+    if (op == nullptr || !others.empty() || row.port.ended != nullptr || row.begun != 0) {
+      return end_plain(op, others, row);
+    }
+    Port::add(row.port.left, 1);
+    if (detours_ != 0 || failures_.any_poison() || gives_way(row)) return op;
+    node = next;
+    op->set_stage(OpRecord::Stage::runs);
   }
-  return end_plain(next, others, row);
 }
 
 inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const {

@@ -37,6 +37,9 @@ class RunningPolicy {
     return urgent_count_.load(std::memory_order_relaxed) > 0 || awake_.load(std::memory_order_relaxed) > most_awake_;
   }
 
+  /// Whether there may be ready ops that no thread has taken up.
+  virtual bool work_in_sight() const { return true; }
+
   virtual int spares() const = 0;
   /// About how many ops are ready and not yet taken up.
   virtual std::uint64_t ready() const = 0;

@@ -26,6 +26,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
 
   void start(LaneState& lane) override;
   void add(OpRecord& op) noexcept override;
+  bool work_in_sight() const override;
   void end_row() override;
   void hand_over() noexcept override;
   void stop() override;
@@ -63,7 +64,6 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take_from_rings(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
-  bool work_in_sight() const;
   void put_urgent(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   void put_background(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   /// An op was made ready: sees to it that somebody looks.

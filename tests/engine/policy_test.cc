@@ -137,6 +137,30 @@ TEST(PoolPolicy, AChainDoesNotKeepItsWorkerFromOthers) {
   EXPECT_LT(links_before_other, 5000);
 }
 
+TEST(PoolPolicy, AChainStaysOnItsWorkerWhileNothingElseIsReady) {
+  constexpr int ops = 1000;
+  Engine engine({.policy = Policy::pool, .workers = 4});
+  const Var chain = engine.new_var();
+  std::set<std::thread::id> threads;
+  const auto push_chain = [&] {
+    for (int i = 0; i < ops; ++i) {
+      engine.push([&threads] { threads.insert(std::this_thread::get_id()); }, {mutate(chain)});
+    }
+  };
+  std::atomic<bool> open = false;
+  engine.push([&] { open.wait(false); }, {mutate(chain)});
+  push_chain();
+  open = true;
+  open.notify_all();
+  engine.wait_all();
+  EXPECT_EQ(threads.size(), 1);
+  const Graph graph = engine.capture(push_chain);
+  threads.clear();
+  graph.launch();
+  engine.wait_all();
+  EXPECT_EQ(threads.size(), 1);
+}
+
 TEST(PoolPolicy, LowPriorityIsServedAlthoughHighNeverEnds) {
   for (const int low : {0, -1}) {
     Engine engine({.policy = Policy::pool, .workers = 1});
