@@ -71,8 +71,16 @@ void AccessCheck::begin(OpRecord& op) {
   }
 }
 
-std::exception_ptr AccessCheck::end(OpRecord& op) {
+std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   std::string offences;
+  std::exception_ptr untold;  // there was no memory to say what the op did
+  const auto note = [&](const char* did, const VarState& var, const char* declared) {
+    try {
+      add_offence(offences, did, var, declared);
+    } catch (const std::bad_alloc&) {
+      untold = std::current_exception();
+    }
+  };
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     const bool touched = watched.guard && watched.guard->open();
@@ -80,13 +88,17 @@ std::exception_ptr AccessCheck::end(OpRecord& op) {
     const bool declared = find_access(op, *watched.var) != nullptr;
     const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
     if (watched.hash != before) {
-      add_offence(offences, "changed", *watched.var, declared ? "declared only to read" : "did not declare");
+      note("changed", *watched.var, declared ? "declared only to read" : "did not declare");
     } else if (touched) {
-      add_offence(offences, "read", *watched.var, "did not declare");
+      note("read", *watched.var, "did not declare");
     }
   }
-  if (offences.empty()) return nullptr;
-  return std::make_exception_ptr(MisuseError(site(op.info()) + offences));
+  if (untold || offences.empty()) return untold;
+  try {
+    return std::make_exception_ptr(MisuseError(site(op.info()) + offences));
+  } catch (const std::bad_alloc&) {
+    return std::current_exception();
+  }
 }
 
 void AccessCheck::let_go(OpRecord& op) {

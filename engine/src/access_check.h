@@ -28,7 +28,7 @@ class AccessCheck {
   /// The op is about to run on this thread.
   void begin(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// Its function has returned. Returns a MisuseError that says what it has done wrong, or null.
-  std::exception_ptr end(OpRecord& op) WINDROW_EXCLUDES(mutex_);
+  std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
   /// After end(): the op writes no more.
   void let_go(OpRecord& op) WINDROW_EXCLUDES(mutex_);
 

@@ -136,10 +136,19 @@ void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& ent
   const auto granted = [&](OpRecord& record) { ready.push(record); };
   const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
   const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
-  if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
-  unlist(launch);
-  Port::add(port.pushed, -plan.size());
-  tell_if_idle();  // somebody may have seen them
+  const auto take_back = [&] {
+    unlist(launch);
+    Port::add(port.pushed, -plan.size());
+    tell_if_idle();  // somebody may have seen them
+  };
+  try {
+    if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
+  } catch (...) {  // no memory for a fence
+    take_back();
+    for (OpRecord* record : records) records_.free(port.records, record);
+    throw;
+  }
+  take_back();
   refuse(about, records, entry);
 }
 

@@ -16,14 +16,25 @@ std::string name_of(const VarState& var) {
 
 PendingReport::PendingReport(std::vector<PendingOp> seen) : queues_(std::move(seen)), blocks_(queues_.ops.size()) {
   for (const auto& [var, queue] : queues_.queues) {
+    const auto has_turn = std::find_if(queue.begin(), queue.end(), [&](const auto& at) {
+      return at.place.commutes && queues_.ops[at.op].stage != OpRecord::Stage::queued;
+    });
     std::size_t holder = PendingQueues::nobody;  // the first in the queue but for waits, which hold nothing
-    bool writer_ahead = false;
-    for (const auto& [op, place] : queue) {
-      const bool granted = !writer_ahead && (holder == PendingQueues::nobody || !place.exclusive);
-      if (!granted && blocks_[op].var == nullptr) blocks_[op] = {var, holder};
+    bool commuting = false, closed = false;      // what those at its head do; whether one behind them is unlike them
+    for (const auto& at : queue) {
+      const auto& [op, place] = at;
+      const bool granted =
+          holder == PendingQueues::nobody || (!closed && !place.exclusive && place.commutes == commuting);
+      const bool waits_for_turn = granted && place.commutes && has_turn != queue.end() && has_turn->op != op;
+      if ((!granted || waits_for_turn) && blocks_[op].var == nullptr)
+        blocks_[op] = {var, granted ? has_turn->op : holder};
       if (queues_.ops[op].is_wait) continue;
-      if (holder == PendingQueues::nobody) holder = op;
-      writer_ahead |= place.exclusive;
+      if (holder == PendingQueues::nobody) {
+        holder = op;
+        commuting = place.commutes;
+        closed = place.exclusive;
+      }
+      closed |= !granted;
     }
   }
 }

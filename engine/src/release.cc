@@ -108,6 +108,7 @@ bool Core::admit(OpRecord& op) {
 
 void Core::end_fence(OpRecord& op, ReadyList& ready) noexcept {
   op.end_body();
+  if (trace_.on()) trace_.record(ports_.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
   leave(op, ready, [](Dep::Access&) {});
 }

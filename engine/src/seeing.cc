@@ -83,6 +83,7 @@ void Core::sample(Port& port, Ticks now) {
   trace_.record(
       port,
       {.kind = TraceRecord::Kind::sample, .begin = now, .end = policy_->ready(), .id = sums.pending - sums.waits});
+  trace_.record(port, {.kind = TraceRecord::Kind::bytes, .begin = now, .id = pending_bytes_.sum()});
 }
 
 void Core::rest_traced() {

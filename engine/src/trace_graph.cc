@@ -58,7 +58,11 @@ class TraceReader {
     if (record.kind == Kind::wait) return read_places(record, accesses, no_op);
     if (record.begin < recording_.start.ticks) return;
     const std::int64_t begin = scale_.nanoseconds(record.begin);
-    if (record.kind == Kind::sample) return graph_.samples.push_back({begin, record.id, record.end});
+    if (record.kind == Kind::sample) return graph_.samples.push_back({begin, record.id, record.end, 0});
+    if (record.kind == Kind::bytes) {
+      if (!graph_.samples.empty() && graph_.samples.back().at == begin) graph_.samples.back().bytes = record.id;
+      return;
+    }
     if (record.end > recording_.end.ticks) return;
     const std::int64_t end = scale_.nanoseconds(record.end);
     if (record.kind == Kind::async_op || record.kind == Kind::op) {
@@ -134,21 +138,29 @@ class TraceReader {
   }
 
   void forget() {
-    writer_ = no_op;
-    readers_.clear();
+    before_ = no_op;
+    beside_.clear();
   }
 
   void pass(const TracedPlace& place) {
     if (place.op == no_op) return;
-    if (!place.access.exclusive) {
-      if (writer_ != no_op) graph_.dependences.push_back({writer_, place.op});
-      readers_.push_back(place.op);
+    if (place.access.exclusive) {
+      if (beside_.empty() && before_ != no_op) graph_.dependences.push_back({before_, place.op});
+      for (const std::uint32_t other : beside_) graph_.dependences.push_back({other, place.op});
+      forget();
+      if (!place.retires) before_ = place.op;
       return;
     }
-    if (readers_.empty() && writer_ != no_op) graph_.dependences.push_back({writer_, place.op});
-    for (const std::uint32_t reader : readers_) graph_.dependences.push_back({reader, place.op});
-    forget();
-    if (!place.retires) writer_ = place.op;
+    if (!beside_.empty() && commuting_ != static_cast<bool>(place.access.commutes)) {
+      // Between kinds of access the last one to end stands for all: arrows from each to each would be too many.
+      before_ = *std::max_element(beside_.begin(), beside_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return graph_.ops[a].end < graph_.ops[b].end;
+      });
+      beside_.clear();
+    }
+    commuting_ = place.access.commutes;
+    if (before_ != no_op) graph_.dependences.push_back({before_, place.op});
+    beside_.push_back(place.op);
   }
 
   /// A thread that goes straight on takes the end of its last op for the begin of the next, which may have been made
@@ -188,9 +200,11 @@ class TraceReader {
   std::vector<TracedPlace> places_;
   std::map<std::string, int> in_role_;
   std::uint32_t track_ = no_op;
-  // While the places of one variable are passed: who wrote it last, and who has read it since.
-  std::uint32_t writer_ = no_op;
-  std::vector<std::uint32_t> readers_;
+  // While the places of one variable are passed: those that share it now, by reading or by commuting, and who they come
+  // after.
+  std::vector<std::uint32_t> beside_;
+  bool commuting_ = false;
+  std::uint32_t before_ = no_op;
 };
 
 }  // namespace

@@ -33,7 +33,8 @@ struct TraceGraph {
   };
   struct Sample {
     std::int64_t at;
-    std::uint64_t pending, ready;
+    std::uint64_t pending, ready;  ///< ops
+    std::uint64_t bytes;           ///< of pending ops
   };
   struct Track {
     std::string name;

@@ -120,6 +120,7 @@ class JsonWriter {
     const std::string at = microseconds(sample.at);
     event("C", "pending ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.pending << "}}";
     event("C", "ready ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.ready << "}}";
+    event("C", "pending bytes") << ",\"ts\":" << at << ",\"args\":{\"bytes\":" << sample.bytes << "}}";
   }
 
   /// The dependences by the op they lead to.

@@ -9,7 +9,7 @@ void TraceLog::begin(const Session& session) noexcept {
   chunk_ = nullptr;
   at_ = nullptr;
   room_ = 0;
-  ops_ = 0;
+  count_ = 0;
   MutexLock lock(mutex_);
   left_out_.store(0, std::memory_order_relaxed);
   read_session_ = session.number;

@@ -31,8 +31,9 @@ struct TraceRecord {
     async_op,     ///< began somewhere, and ended when its OnComplete was called
     call,         ///< the function of an async op ran on this thread
     wait_inside,  ///< the op with this number waited
-    wait,         ///< no op, and no times: a wait's place at a variable
+    wait,         ///< no op, and no times: the place at a variable of a wait, or of a fence between kinds of access
     sample,       ///< no op: at `begin`, id ops were pending and `end` ready
+    bytes,        ///< goes with the sample before: at `begin`, the pending ops held id bytes
   };
   Kind kind = Kind::op;
   Outcome outcome = Outcome::ran;
@@ -69,17 +70,17 @@ class TraceLog {
   std::uint32_t session() const { return session_.number; }
   /// Forgets what was recorded before.
   void begin(const Session& session) noexcept WINDROW_EXCLUDES(mutex_);
-  /// Appends the record with its accesses, of which access_of(i) gives the i-th. Leaves it out where it is an op too
+  /// Appends the record with its accesses, of which access_of(i) gives the i-th. Leaves it out where it is one too
   /// many, or there is no memory.
   template <class AccessOf>
   void append(const TraceRecord& record, AccessOf&& access_of) noexcept {
     const std::size_t bytes = bytes_of(record);
     const bool is_op = record.kind == TraceRecord::Kind::op || record.kind == TraceRecord::Kind::async_op;
-    if ((is_op && ops_ >= session_.max_ops) || (bytes > room_ && !add_chunk(bytes))) {
+    if (count_ >= session_.max_ops || (bytes > room_ && !add_chunk(bytes))) {
       left_out_.store(left_out_.load(std::memory_order_relaxed) + is_op, std::memory_order_relaxed);
       return;
     }
-    ops_ += is_op;
+    count_ += record.kind != TraceRecord::Kind::sample && record.kind != TraceRecord::Kind::bytes;
     std::memcpy(at_, &record, sizeof record);
     auto* accesses = at_ + sizeof record;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
@@ -116,7 +117,7 @@ class TraceLog {
   Chunk* chunk_ = nullptr;  // the last one
   std::byte* at_ = nullptr;
   std::size_t room_ = 0;
-  std::uint64_t ops_ = 0;
+  std::uint64_t count_ = 0;  // of records but for samples, which do not come without others
 
   std::atomic<std::uint64_t> left_out_{0};  // written by the log's thread
   mutable Mutex mutex_;

@@ -131,9 +131,18 @@ class Core::Waits {
     const auto granted = [&](OpRecord& op) { ready.push(op); };
     const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
     const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.make_fence(port, var); };
-    if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
-    Port::add(port.waits, -ops.size());
-    core_.tell_if_idle();  // somebody may have seen them
+    const auto take_back = [&] {
+      Port::add(port.waits, -ops.size());
+      core_.tell_if_idle();  // somebody may have seen them
+    };
+    try {
+      if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
+    } catch (...) {  // no memory for a fence
+      take_back();
+      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      throw;
+    }
+    take_back();
     core_.refuse(about, ops, entry);
   }
 

@@ -130,7 +130,7 @@ void WorkerPool::serve() {
   } catch (...) {
     spdlog::error("windrow: on_thread_start threw, the thread goes on");
   }
-  Worker worker{.port = &ports_.mine(), .from = &ports_.mine()};
+  Worker worker{.port = &ports_.mine(), .from = &ports_.mine(), .from_closely = &ports_.mine()};
   current_ = {this, &worker};
   for (OpRecord* op = search(worker); op != nullptr;) {
     run_(*op, *this);
@@ -168,15 +168,24 @@ OpRecord* WorkerPool::take_turned(Worker& worker) {
 template <ReadyRing::Look look>
 OpRecord* WorkerPool::take_from_rings(Worker& worker) {
   const auto behind = [this](const Port* port) { return port->next != nullptr ? port->next : ports_.first(); };
-  // Plainly, where there were some the last time; else first all the others, since that ring may never be empty.
-  Port* const begin = look == ReadyRing::Look::plain ? worker.from : behind(worker.from);
+  // Plainly, where there were some the last time. Closely, from ring to ring, since each may never be empty; one's own
+  // takes part then, for what urgent ops leave there.
+  Port*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;
+  Port* const begin = look == ReadyRing::Look::plain ? last : behind(last);
   Port* port = begin;
   do {
-    if (port != worker.port && !port->ready.empty<look>()) {
+    if (port == worker.port) {
+      if (look == ReadyRing::Look::close) {
+        if (OpRecord* const op = port->ready.take()) {
+          last = port;
+          return op;
+        }
+      }
+    } else if (!port->ready.empty<look>()) {
       OpRecord* const op = port->ready.take_some<look>(worker.port->ready);
       rouse();  // who looked meanwhile may have missed those that changed place
       if (op != nullptr) {
-        worker.from = port;
+        worker.from = last = port;
         return op;
       }
     }
@@ -217,8 +226,11 @@ bool WorkerPool::work_in_sight() const {
 OpRecord* WorkerPool::search(Worker& worker) {
   out_of_work_();
   for (int look = 0;; ++look) {
-    OpRecord* const op = look < plain_searches ? take_turned<ReadyRing::Look::plain>(worker)
-                                               : take_turned<ReadyRing::Look::close>(worker);
+    OpRecord* op = urgent_count_.load(std::memory_order_relaxed) > 0 ? take_urgent() : nullptr;
+    if (op == nullptr) {
+      op = look < plain_searches ? take_turned<ReadyRing::Look::plain>(worker)
+                                 : take_turned<ReadyRing::Look::close>(worker);
+    }
     if (op != nullptr) {
       if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
       return op;

@@ -43,7 +43,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
  private:
   struct Worker {
     Port* port;
-    Port* from;  ///< in whose ring it found ops the last time
+    Port* from;          ///< in whose ring it found ops the last time
+    Port* from_closely;  ///< the same, when it looked closely
     unsigned takes = 0;
     unsigned turns = 0;  ///< takes in turned order that looked for low priority, or did not
   };

@@ -1,7 +1,9 @@
 // Nothing starves: ops of lower priority have their turn although those of higher priority never end.
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support.h"
@@ -99,6 +101,47 @@ TEST(Aging, AChainOfSuccessorsLeavesAPlaceToBackgroundOps) {
   gate.open();
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_LT(ran_before, links);
+}
+
+TEST(Aging, AThreadThatPushesWithoutEndLeavesOthersTheirTurn) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  engine.push([] {}, {});  // so that this thread is known before the other
+  engine.wait_all();
+  std::atomic<bool> served{false};
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto goes_on = [&] { return !served && std::chrono::steady_clock::now() < deadline; };
+  std::thread other([&] {
+    while (goes_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
+  });
+  while (engine.stats().pending < 1000 && goes_on()) std::this_thread::yield();
+  engine.push([&] { served = true; }, {});
+  other.join();
+  EXPECT_TRUE(std::chrono::steady_clock::now() < deadline);
+  engine.wait_all();
+}
+
+TEST(Aging, WhatUrgentOpsMakeReadyRunsAlthoughTheyAndAnotherThreadGoOnForEver) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  std::atomic<bool> served{false};
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto goes_on = [&] { return !served && std::chrono::steady_clock::now() < deadline; };
+  std::thread other([&] {
+    while (goes_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
+  });
+  while (engine.stats().pending < 1000 && goes_on()) std::this_thread::yield();
+  std::function<void()> urgent = [&] {
+    if (goes_on()) engine.push(urgent, {}, {.priority = 1});
+  };
+  engine.push(
+      [&] {
+        urgent();
+        engine.push([] {}, {});
+        engine.push([&] { served = true; }, {});
+      },
+      {}, {.priority = 1});
+  other.join();
+  EXPECT_TRUE(std::chrono::steady_clock::now() < deadline);
+  engine.wait_all();
 }
 
 TEST(Aging, TheOrderIsByPriorityButForOneInThirtyTwoOrFewer) {

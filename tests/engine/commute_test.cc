@@ -107,6 +107,23 @@ TEST_P(Commute, OfAsyncAndDeclaredOpsEachRunsAloneToo) {
   EXPECT_EQ(count, 400);
 }
 
+TEST_P(Commute, ComesAfterTheReadsOfAGraphThatWroteBefore) {
+  const Var v = engine_.new_var("v");
+  int value = 0, wrong = 0;
+  const Graph graph = engine_.capture([&] {
+    engine_.push([&] { value = 1000; }, {mutate(v)});
+    engine_.push([&] { wrong += value != 1000; }, {read(v)});
+  });
+  for (int i = 0; i < 300; ++i) {
+    graph.launch();
+    engine_.push([&] { ++value; }, {commute(v)});
+    engine_.push([&] { ++value; }, {commute(v)});
+  }
+  engine_.wait_all();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(value, 1002);
+}
+
 TEST_P(Commute, OpsOfAGraphKeepTheirOrder) {
   const Var v = engine_.new_var("v");
   std::vector<int> order;

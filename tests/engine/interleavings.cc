@@ -82,6 +82,8 @@ struct Pushed {
   bool retires = false;
   /// The thread's ops, of one access each, enter at one instant and leave one by one.
   bool at_once = false;
+  /// Before the threads begin, an op has commuted at its first variable.
+  bool behind_commuting = false;
 };
 /// For each thread what it pushes.
 using Program = std::vector<std::vector<Pushed>>;
@@ -113,6 +115,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
   rl::atomic<int> ran{0}, refused{0};
   Op ops[threads][most_ops];
   Op fences[threads][most_fences];
+  Op commuted[threads];
 
   void before() {
     for (int v = 0; v < vars; ++v) data[v]($) = 0;
@@ -125,9 +128,22 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
             made.record, wanted.size(),
             [&](std::size_t k) { return typename Dep::Access(queue[wanted[k].var], 0, wanted[k].kind); },
             program[t][i].retires);
+        if (program[t][i].behind_commuting) commute_at(queue[wanted[0].var], commuted[t]);
         if (opposite && t == 1) std::swap(made.record.accesses()[0], made.record.accesses()[1]);
       }
     }
+  }
+
+  static void commute_at(typename Dep::Var& var, Op& op) {
+    op.pushed = true;
+    Dep::place(op.record, std::size_t{1},
+               [&](std::size_t) { return typename Dep::Access(var, 0, AccessKind::commute); });
+    const auto nobody = [](Record&) {};
+    const auto no_fence = [&](typename Dep::Var&) -> Record& { return op.record; };
+    Dep::join(
+        op.record, std::size_t{1}, Dep::Joiners::many, [] {}, nobody, no_fence);
+    Dep::leave(
+        op.record, [](auto&) {}, nobody, nobody);
   }
 
   void thread(unsigned index) {
@@ -202,7 +218,8 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
       }
     }
     for (int t = 0; t < threads; ++t) {
-      RL_ASSERT(!program[t][0].at_once || ops[t][0].seen == ops[t][1].seen);
+      const bool both_read = program[t][0].at_once && program[t][0].accesses[0].kind == AccessKind::read;
+      RL_ASSERT(!both_read || ops[t][0].seen == ops[t][1].seen);
     }
     for (auto& of_thread : fences) {
       for (Op& fence : of_thread) {
@@ -210,6 +227,7 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
         end(fence);
       }
     }
+    for (Op& op : commuted) end(op);
     RL_ASSERT(dropped + refused($).load(rl::mo_relaxed) >= pushed - vars);
   }
 
@@ -232,6 +250,7 @@ const Program commute_and_write = {{{{{0, R}}}, {{{0, C}}}}, {{{{0, M}}}}};
 
 const Program wait_and_write = {{{{{0, R}}, false, true}, {{{1, R}}}}, {{{{0, M}, {1, M}}}}};
 const Program gates_and_write = {{{{{0, R}}, false, true}, {{{0, M}}}}, {{{{0, M}}}}};
+const Program gates_and_commute = {{{{{0, M}}, false, true}, {{{0, R}}}}, {{{{0, C}}, false, false, true}}};
 const Program wait_and_commute = {{{{{0, R}}, false, true}, {{{1, R}}}}, {{{{0, C}, {1, C}}}}};
 
 /// Of a broken program the history is of no interest.
@@ -254,7 +273,10 @@ bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::
 
 /// Longer than tests should take.
 int check_longest() {
-  return holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", rl::sched_full) ? 0 : 1;
+  const bool all = holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", rl::sched_full) &&
+                   holds<Check<Broken::nothing, 2, 1, gates_and_commute>>(
+                       "a write and a read at one instant, and one that commutes", rl::sched_full);
+  return all ? 0 : 1;
 }
 
 int check_all() {
@@ -269,6 +291,8 @@ int check_all() {
                                                           bounded, holding, 6) &&
       holds<Check<Broken::nothing, 2, 2, wait_and_commute>>(
           "two reads at one instant, and one that commutes at both, 6 switches", bounded, holding, 6) &&
+      holds<Check<Broken::nothing, 2, 1, gates_and_commute>>(
+          "a write and a read at one instant, and one that commutes, 4 switches", bounded, holding, 4) &&
       holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers, 6 switches", bounded, holding,
                                                   6) &&
       holds<Check<Broken::nothing, 2, 1, commute_and_write>>(

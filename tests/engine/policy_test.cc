@@ -177,23 +177,6 @@ TEST(PoolPolicy, LowPriorityIsServedAlthoughHighNeverEnds) {
   }
 }
 
-TEST(PoolPolicy, AThreadThatPushesWithoutEndLeavesOthersTheirTurn) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  engine.push([] {}, {});  // so that this thread is known before the other
-  engine.wait_all();
-  std::atomic<bool> served{false};
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  const auto goes_on = [&] { return !served && std::chrono::steady_clock::now() < deadline; };
-  std::thread other([&] {
-    while (goes_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
-  });
-  while (engine.stats().pending < 1000 && goes_on()) std::this_thread::yield();
-  engine.push([&] { served = true; }, {});
-  other.join();
-  EXPECT_TRUE(std::chrono::steady_clock::now() < deadline);
-  engine.wait_all();
-}
-
 TEST(PoolPolicy, ReadersAreSeenToOverlap) {
   for (const Policy policy : {Policy::pool, Policy::per_device, Policy::chaos}) {
     Engine engine({.policy = policy, .workers = 2});

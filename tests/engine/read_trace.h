@@ -133,7 +133,9 @@ inline ReadTrace parse_trace(const std::string& text) {
     } else if (phase == "s" || phase == "f") {
       arrows.add(event, trace.ops.back());
     } else if (phase == "C") {
-      trace.counters[event["name"].text].push_back({nanoseconds_of(event["ts"]), event["args"]["ops"].number});
+      const std::string& name = event["name"].text;
+      const Json& count = event["args"][name == "pending bytes" ? "bytes" : "ops"];
+      trace.counters[name].push_back({nanoseconds_of(event["ts"]), count.number});
     } else if (event["name"].text == "thread_name") {
       trace.tracks.emplace(static_cast<int>(event["tid"].number), event["args"]["name"].text);
     }

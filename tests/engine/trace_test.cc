@@ -318,6 +318,41 @@ TEST(Trace, CountsPendingAndReadyOps) {
   EXPECT_EQ(ready.back().count, 0);
 }
 
+TEST(Trace, CountsOpsThatAreReadyAndBytesThatAreHeld) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  Gate go;
+  engine.push([&] { EXPECT_TRUE(go.pass()); }, {}, {.priority = 1});
+  while (engine.describe_pending().find("runs") == std::string::npos) std::this_thread::yield();
+  for (const int priority : {1, -1, 0}) engine.push([] {}, {}, {.priority = priority, .bytes = 1000});
+  engine.trace().start();
+  go.open();
+  engine.wait_all();
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.counters.at("ready ops").front().count, 3);
+  EXPECT_EQ(trace.counters.at("pending bytes").front().count, 3000);
+  EXPECT_EQ(trace.counters.at("pending bytes").back().count, 0);
+}
+
+TEST(Trace, ArrowsLeadFromKindToKindOfSharedAccess) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a");
+  engine.trace().start();
+  engine.push([] {}, {mutate(a)}, {.name = "write"});
+  engine.push([] {}, {read(a)}, {.name = "read"});
+  engine.push([] {}, {commute(a)}, {.name = "add"});
+  engine.push([] {}, {commute(a)}, {.name = "add"});
+  engine.push([] {}, {mutate(a)}, {.name = "rewrite"});
+  engine.push([] {}, {commute(a)}, {.name = "add more"});
+  engine.push([] {}, {read(a)}, {.name = "read again"});
+  engine.wait_all();
+  EXPECT_EQ(read_trace(engine).arrows, (std::set<std::pair<std::string, std::string>>{{"write", "read"},
+                                                                                      {"read", "add"},
+                                                                                      {"add", "rewrite"},
+                                                                                      {"rewrite", "add more"},
+                                                                                      {"add more", "read again"}}));
+}
+
 TEST(Trace, EachThreadIsATrackWithAName) {
   Engine pool({.policy = Policy::pool, .workers = 1});
   pool.trace().start();

@@ -209,6 +209,29 @@ TEST(DescribePending, NamesWhoHoldsWhatAnOpWaitsFor) {
   EXPECT_LINE(text, "op 'behind' (*) waits for variable 'a', held by op 'stuck'");
 }
 
+TEST(DescribePending, NamesWhoHasItsTurnAmongOpsThatCommute) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Var a = engine.new_var("a");
+  Gate go;
+  std::atomic<bool> began{false};
+  engine.push(
+      [&] {
+        began = true;
+        EXPECT_TRUE(go.pass());
+      },
+      {commute(a)}, {.name = "first"});
+  while (!began) std::this_thread::yield();
+  engine.push([] {}, {commute(a)}, {.name = "second"});
+  engine.push([] {}, {read(a)}, {.name = "reader"});
+  engine.push([] {}, {commute(a)}, {.name = "third"});
+  const std::string text = engine.describe_pending();
+  EXPECT_LINE(text, "op 'second' (*) waits for variable 'a', held by op 'first' (*), which runs");
+  EXPECT_LINE(text, "op 'reader' (*) waits for variable 'a', held by op 'first' (*), which runs");
+  EXPECT_LINE(text, "op 'third' (*) waits for variable 'a', held by op 'first' (*), which runs");
+  go.open();
+  engine.wait_all();
+}
+
 TEST(DescribePending, TellsOpsThatAreReadyFromThoseThatRun) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   const Var a = engine.new_var("a");

@@ -23,7 +23,9 @@ namespace windrow {
 ///          that pushes. So it may push and wait as ops may, and until it suspends again or ends it takes the place of
 ///          an op.
 /// Errors   Throws OpError inside the coroutine if one of the variables is poisoned, and MisuseError where a push with
-///          these accesses would. What the coroutine lets pass is its promise's affair; if that throws, an op fails.
+///          these accesses would. If there is no memory for the op in which it would go on, it throws std::bad_alloc,
+///          and holds the accesses until it suspends again. What the coroutine lets pass is its promise's affair; if
+///          that throws, an op fails.
 /// Threads  A coroutine may be destroyed while it awaits, as long as the access has not been granted: by whoever holds
 ///          up the variable, for instance. It is then not resumed. From the grant on it may be about to be resumed.
 class Ready {
@@ -71,7 +73,12 @@ class Ready {
     const auto resume = [turn] {
       if (turn->waits.exchange(false)) turn->coroutine.resume();
     };
-    engine.push(resume, {}, {.name = "resume", .pushed_at = from});
+    try {
+      engine.push(resume, {}, {.name = "resume", .pushed_at = from});
+    } catch (...) {
+      turn->error = std::current_exception();
+      resume();
+    }
   }
 
   Engine& engine_;

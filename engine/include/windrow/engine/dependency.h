@@ -81,22 +81,22 @@ struct Dependency : Versions<Atomics, Record> {
       stale |= is_stale(ops[i]->accesses().front());
     }
     try {
-      for (std::size_t i = 0; i < ops.size() && !stale; ++i) {
+      for (std::size_t i = 0; i < ops.size() && !stale; ++i)
         if (i == 0 || var_of(i - 1) != var_of(i)) enter_fences(ops[i]->accesses(), drop, make_fence);
-      }
     } catch (...) {
-      for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (std::size_t i = 0; i < ops.size(); ++i)
         if (many && is_last_there(i)) var_of(i)->lock_.unlock();
-      }
       throw;
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Var& var = *var_of(i);
       const bool last = is_last_there(i);  // once it has entered, the op may be gone
       if (!stale) {
+        Access& access = ops[i]->accesses().front();
+        if (!access.exclusive()) var.commuting_ = access.commutes();  // also behind one of these that is exclusive
         place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
-        if (ops[i]->retires()) var.generation_ = var.generation_ + 1;
-        if (enter(ops[i]->accesses().front(), drop)) ready(*ops[i]);
+        var.generation_ = var.generation_ + ops[i]->retires();
+        if (enter(access, drop)) ready(*ops[i]);
       }
       if (many && last) var.lock_.unlock();  // all were locked, so nobody gets in between
     }

@@ -5,6 +5,7 @@
 //   operation.start();
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <stop_token>
 #include <utility>
@@ -34,27 +35,52 @@ class PushOperation {
     std::stop_token stop;  ///< what `options` had a view of
   };
 
-  PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {}
+  PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {
+    function_ = std::move(op_.function);
+  }
   PushOperation(const PushOperation&) = delete;
   PushOperation& operator=(const PushOperation&) = delete;
 
   /// Pushes the op; once. Any thread.
   void start() noexcept {
-    Op op = std::move(op_);  // this may be gone when a push returns
+    Op op = std::move(op_);  // this may be gone when both pushes have returned
+    bool pushed = false;
     try {
       // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
       const Outcome outcome(op.engine);
       op.accesses.push_back(mutate(outcome.var));
       op.options.stop = op.stop;
-      op.engine.push(std::move(op.function), op.accesses, op.options);
+      op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);
+      pushed = true;
       op.engine.push([this](OpContext& context) { complete(context); }, {read(outcome.var)},
                      {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
     } catch (...) {
-      std::move(receiver_).set_error(std::current_exception());
+      error_ = std::current_exception();
+      if (!pushed || told_once_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
     }
   }
 
  private:
+  /// What is pushed: runs the function, and is destroyed when the op has finished or is not to run.
+  class Run {
+   public:
+    explicit Run(PushOperation& of) : of_(&of) {}
+    Run(Run&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    ~Run() {
+      if (of_ != nullptr) of_->end();
+    }
+    void operator()(OpContext& context) const { of_->function_(context); }
+
+   private:
+    PushOperation* of_;
+  };
+
+  /// The op is over. Should the push of what completes it have been refused, the later of the two tells.
+  void end() noexcept {
+    function_ = nullptr;
+    if (told_once_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
+  }
+
   struct Outcome {
     explicit Outcome(Engine& engine) : of(engine), var(engine.new_var("outcome")) {}
     ~Outcome() {
@@ -82,8 +108,11 @@ class PushOperation {
     }
   }
 
-  Op op_;
+  Op op_;  ///< without its function
+  OpFunction function_;
   Receiver receiver_;
+  std::exception_ptr error_;            ///< of the second push
+  std::atomic<bool> told_once_{false};  ///< that the op is over, or that the second push was refused
 };
 
 /// A value that may be connected once.

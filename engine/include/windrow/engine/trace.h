@@ -24,7 +24,7 @@ namespace windrow {
 class Core;
 
 struct TraceOptions {
-  /// What a thread runs beyond that is left out. An op takes 40 bytes, and 16 for each access.
+  /// What a thread runs beyond that is left out; waits count as ops. An op takes 40 bytes, and 16 for each access.
   std::uint64_t max_ops_per_thread = std::uint64_t{1} << 20;
 };
 
