@@ -1,4 +1,6 @@
 // The program `windrow-perf`: the house's benchmarks. Start here.
+#include <algorithm>
+
 #include "engine/backlog.h"
 #include "engine/benchmark.h"
 #include "engine/metg.h"
@@ -59,17 +61,18 @@ struct EngineArguments {
   std::string patterns = "all", systems = "windrow";
   perf::EngineBenchmark benchmark;
   std::int64_t backlog = 0;
-  bool metg = false, start = false, json = false;
+  bool metg = false, start = false, json = false, pattern_is_given = false;
+
+  static std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
+    std::vector<std::string> words = program::words_of(text);
+    return std::find(words.begin(), words.end(), "all") != words.end() ? std::move(all) : std::move(words);
+  }
 
   void run() {
-    if (metg + start + (backlog > 0) > 1) {
-      throw MisuseError("--metg, --backlog and --start are measurements of their own; expected one of them");
-    }
-    if (benchmark.burst > 0 && (metg || start || backlog > 0)) {
-      throw MisuseError("--burst is about what an op costs; expected none of --metg, --backlog and --start with it");
-    }
-    if (patterns != "all") benchmark.patterns = program::words_of(patterns);
-    benchmark.systems = systems == "all" ? perf::built_system_names() : program::words_of(systems);
+    // Without a pattern each measurement has its own, and leaves out systems that do not take one.
+    const std::vector<std::string> all = metg ? perf::Pattern::names() : std::vector<std::string>();
+    if (pattern_is_given) benchmark.patterns = chosen(patterns, all);
+    benchmark.systems = chosen(systems, perf::built_system_names());
     const auto report = [&](const perf::Record& record) { print(record, json); };
     if (metg) return perf::find_metg(benchmark, report);
     if (start) return perf::measure_start(benchmark, report);
@@ -88,19 +91,31 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
   using namespace program;
   CLI::App& engine = *app.add_subcommand("engine", "Cost of an op: Windrow's engine and its peers, in turn");
   perf::EngineBenchmark& benchmark = to.benchmark;
-  flag(engine, "--pattern", to.patterns, "Which ops depend on which", some_of(with_all(perf::Pattern::names())));
-  flag(engine, "--systems", to.systems, "Take turns; all of this build", some_of(with_all(perf::system_names())));
+  auto* const patterns =
+      flag(engine, "--pattern", to.patterns, "Which ops depend on which", some_of(with_all(perf::Pattern::names())));
+  auto* const systems =
+      flag(engine, "--systems", to.systems, "Take turns; all of this build", some_of(with_all(perf::system_names())));
   flag(engine, "--workers", benchmark.workers, "Threads, beside the one that pushes", whole_number(1, 1024));
-  flag(engine, "--width", benchmark.width, "Of the stencil, D and FD", whole_number(2, 1 << 16));
-  flag(engine, "--ops", benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
-  flag(engine, "--repetitions", benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
-  flag(engine, "--task-ns", benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
-  flag(engine, "--burst", benchmark.burst, "Pushes in bursts of so many, 10 us apart; 0 for one",
-       whole_number(0, 1 << 30));
-  flag(engine, "--backlog", to.backlog, "Bytes an op of so many that wait", whole_number(1, 1 << 30));
-  engine.add_flag("--metg", to.metg, "The smallest ops that keep half of the peak efficiency")->disable_flag_override();
-  engine.add_flag("--start", to.start, "How soon an op begins that nobody waits for; windrow alone")
-      ->disable_flag_override();
+  auto* const width = flag(engine, "--width", benchmark.width, "Of the stencil, D and FD", whole_number(2, 1 << 16));
+  auto* const ops = flag(engine, "--ops", benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
+  auto* const repetitions =
+      flag(engine, "--repetitions", benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
+  auto* const task =
+      flag(engine, "--task-ns", benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
+  auto* const burst = flag(engine, "--burst", benchmark.burst, "Pushes in bursts of so many, 10 us apart; 0 for one",
+                           whole_number(0, 1 << 30));
+  auto* const backlog =
+      flag(engine, "--backlog", to.backlog, "Bytes an op of so many that wait", whole_number(1, 1 << 30));
+  auto* const metg = engine.add_flag("--metg", to.metg, "The smallest ops that keep half of the peak efficiency")
+                         ->disable_flag_override();
+  auto* const start =
+      engine.add_flag("--start", to.start, "How soon an op begins that nobody waits for; windrow alone")
+          ->disable_flag_override();
+  // Measurements of their own, and what says nothing to them.
+  metg->excludes(start, backlog, task, burst);
+  backlog->excludes(ops, repetitions, task, burst);
+  start->excludes(backlog, patterns, systems, width, ops, repetitions, task, burst);
+  patterns->each([&to](const std::string&) { to.pattern_is_given = true; });
   add_json(engine, to.json);
   engine.footer(
       "Patterns: A chain on one variable, B independent ops over 1,024 variables, C one writer and 64 readers, D a\n"

@@ -80,11 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow-perf: --width: '1'; expected a whole number, 2 to 65536" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 0",
               "windrow-perf: --backlog: '0'; expected a whole number, 1 to 1073741824" ENGINE_HELP},
-        Wrong{"windrow-perf engine --metg --backlog 10",
-              "windrow-perf: --metg, --backlog and --start are measurements of their own; expected one of them"},
-        Wrong{
-            "windrow-perf engine --metg --burst 10",
-            "windrow-perf: --burst is about what an op costs; expected none of --metg, --backlog and --start with it"},
+        Wrong{"windrow-perf engine --metg --backlog 10", "windrow-perf: --backlog excludes --metg" ENGINE_HELP},
+        Wrong{"windrow-perf engine --metg --task-ns 10", "windrow-perf: --task-ns excludes --metg" ENGINE_HELP},
+        Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},
+        Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
               "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
               "train --help"}));

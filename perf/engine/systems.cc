@@ -17,7 +17,7 @@ const SystemKind& kind_of(const std::string& name) {
   const auto* found =
       std::find_if(std::begin(kinds), std::end(kinds), [&](const SystemKind* kind) { return name == kind->name; });
   if (found == std::end(kinds)) {
-    throw MisuseError("system '" + name + "' is unknown; expected one of system_names()");
+    throw MisuseError("system '" + name + "' is unknown; expected a name that --systems takes");
   }
   if ((*found)->make == nullptr) {
     throw MisuseError("system '" + name + "' is not in this build; expected WINDROW_PEERS to name it, as in cmake " +
