@@ -1,4 +1,4 @@
-// The engine in fifteen lines: three ops, ordered by what they read and mutate.
+// The engine in fifteen lines: three ops, ordered by what they read and mutate. Start here.
 //
 //   load a ──┐
 //            ├──> add ──> wait

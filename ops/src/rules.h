@@ -1,4 +1,4 @@
-// What the rules of the operators share.
+// What the rules of the operators share. Start here for operators; host.h for kernels.
 #pragma once
 
 #include "windrow/ops/operator.h"

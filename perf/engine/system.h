@@ -1,4 +1,4 @@
-// A task system to be compared: pushes a pattern's tasks in order, and waits for them.
+// A task system to be compared: pushes a pattern's tasks in order, and waits for them. Start here.
 #pragma once
 
 #include <algorithm>

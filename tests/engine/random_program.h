@@ -1,9 +1,9 @@
 // Random programs, and the slow and obvious engine that interprets them.
 //
-// A program is a list of steps over a hundred variables: ops that read, mutate and overwrite, that throw, complete
-// asynchronously, run always, push and wait inside, run on other lanes, are called off, call others off; retires;
-// heals; waits, with and without a limit. Each variable guards a cell that no atomic protects, so that an ordering
-// mistake is a wrong value here and a report under ThreadSanitizer.
+// A program is a list of steps over a hundred variables: ops that read, mutate, overwrite and commute, that throw,
+// complete asynchronously, run always, push and wait inside, run on other lanes, are called off, call others off;
+// retires; heals; waits, with and without a limit. Each variable guards a cell that no atomic protects, so that an
+// ordering mistake is a wrong value here and a report under ThreadSanitizer.
 //
 // A further kind of step is drawn by random_step, done by Machine::push (machine.h), and interpreted by
 // Interpreter::run.
@@ -69,6 +69,7 @@ struct Features {
   int lanes = 0;         // ordered lanes to use
   bool waits = true;     // steps that wait
   bool graphs = false;   // steps may be captured, and run again
+  bool commute = true;   // else each step tells its writers apart
   /// One in so many ops hands something to another thread and waits for it, which costs as much as a hundred others.
   unsigned slow_one_in = 2;
 };
@@ -114,6 +115,12 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
     return step;
   }
   constexpr Body quick[] = {Body::plain, Body::plain, Body::plain, Body::async, Body::declared};
+  if (features.commute && one_in(6)) {
+    // Alone and without a failure, since its effects must not depend on who has its turn first.
+    step = {.body = quick[random() % std::size(quick)], .id = id, .priority = step.priority};
+    step.accesses = {{static_cast<int>(random() % variables), AccessKind::commute}};
+    return step;
+  }
   constexpr Body slow[] = {Body::async_elsewhere, Body::nested, Body::polls};
   step.body = one_in(features.slow_one_in) ? slow[random() % std::size(slow)] : quick[random() % std::size(quick)];
   constexpr Body failing[] = {Body::fails, Body::drops_token, Body::cancels, Body::async_cancels};
@@ -139,8 +146,21 @@ struct Sight {
   std::vector<int> writers;
 };
 
+/// Of a cell where ops have commuted: nobody knows which was the last.
+inline constexpr int some_of_several = -2;
+
+inline bool commutes(const Step& step) {
+  return step.accesses.size() == 1 && step.accesses[0].second == AccessKind::commute;
+}
+
 /// What a step does to the cells it was granted.
 inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sight) {
+  sight.ran = true;
+  if (commutes(step)) {
+    cells[0]->value += mix(1, static_cast<std::uint64_t>(step.id));
+    cells[0]->last_writer = some_of_several;
+    return;
+  }
   std::uint64_t hash = static_cast<std::uint64_t>(step.id);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (step.accesses[i].second != AccessKind::overwrite) hash = mix(hash, cells[i]->value);
@@ -151,7 +171,6 @@ inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sigh
     cells[i]->value = mix(hash, i);
     cells[i]->last_writer = step.id;
   }
-  sight.ran = true;
 }
 
 /// How an op ends.

@@ -90,7 +90,7 @@ bool parse(int count, char** arguments, Options& options) {
     }
     if (end == nullptr || end == arguments[i + 1] || *end != '\0') return false;
   }
-  return true;
+  return options.ops >= 1;  // nor is "nan" one
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ bool parse(int count, char** arguments, Options& options) {
 int main(int count, char** arguments) {
   windrow::testing::Options options;
   if (!windrow::testing::parse(count, arguments, options)) {
-    std::fprintf(stderr, "engine_soak: expected [--ops N] [--seed S] [--program P]\n");
+    std::fprintf(stderr, "engine_soak: expected [--ops N] [--seed S] [--program P], N 1 or more\n");
     return 2;
   }
   return windrow::testing::soak(options) ? 0 : 1;

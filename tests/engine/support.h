@@ -1,4 +1,4 @@
-// What the engine's tests share: policies as test parameters, and gates that tests wait at.
+// What the engine's tests share: policies as test parameters, and gates that tests wait at. Start here.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -38,7 +38,9 @@ enum class AccessKind : std::uint8_t {
   read,       ///< shares the variable with other readers
   overwrite,  ///< alone, and does not look at the old value: clears poison
   mutate,     ///< alone, and may look at the old value
-  commute,    ///< as mutate; but such ops with no others between them may run in any order
+  /// As mutate; but such ops with no others between them may run in any order. One that commutes at several variables
+  /// may be passed for as long as others at one of them keep coming.
+  commute,
 };
 
 struct Access {
