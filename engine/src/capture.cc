@@ -43,19 +43,33 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
   op->accesses.resize(Dep::canonicalise(op->accesses));
   refuse_retired(*op);
   core_.refuse_stale(*op);
-  if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
+  const std::size_t before = ops_.size();
   recorded_.push_back(op.get());
-  ops_.push_back(std::move(op));
+  try {
+    ops_.push_back(op);
+    if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
+  } catch (...) {  // the body may go on without it
+    ops_.resize(before);
+    recorded_.pop_back();
+    throw;
+  }
 }
 
 void Capture::add(GraphState& graph) {
   MutexLock lock(graph.mutex);
   for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) refuse_retired(*op);
-  for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) {
-    if (op->retires == CapturedOp::Retires::foreign) retired_.insert(&op->accesses.front().var());
-    ops_.push_back(op);
+  const std::size_t before = ops_.size(), owned_before = owned_.size();
+  try {
+    owned_.insert(owned_.end(), graph.owned.begin(), graph.owned.end());
+    for (const std::shared_ptr<CapturedOp>& op : graph.plan->ops()) {
+      ops_.push_back(op);
+      if (op->retires == CapturedOp::Retires::foreign) retired_.insert(&op->accesses.front().var());
+    }
+  } catch (...) {
+    ops_.resize(before);
+    owned_.resize(owned_before);
+    throw;
   }
-  owned_.insert(owned_.end(), graph.owned.begin(), graph.owned.end());
 }
 
 void Capture::take_over_variables() {
