@@ -58,7 +58,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take(Worker& worker);
   OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
-  /// What take() leaves for last comes first: others' ops before its own, those of high priority last.
+  /// What take() leaves for last comes first: low priority, then a ring, one's own or another, behind the one of the
+  /// last such take; high priority last.
   template <ReadyRing::Look look>
   OpRecord* take_turned(Worker& worker);
   template <ReadyRing::Look look>

@@ -103,44 +103,53 @@ TEST(Aging, AChainOfSuccessorsLeavesAPlaceToBackgroundOps) {
   EXPECT_LT(ran_before, links);
 }
 
+/// Of another thread, until they are stopped or patience ends; there always are ready ones among them.
+class EndlessPushes {
+ public:
+  explicit EndlessPushes(Engine& engine)
+      : thread_([this, &engine] {
+          while (go_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
+        }) {
+    while (engine.stats().pending < 1000 && go_on()) std::this_thread::yield();
+  }
+  bool go_on() const { return !stopped_ && std::chrono::steady_clock::now() < deadline_; }
+  void stop() { stopped_ = true; }
+  /// Waits for their end. False if patience came before.
+  bool were_stopped() {
+    thread_.join();
+    return std::chrono::steady_clock::now() < deadline_;
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + patience;
+  std::atomic<bool> stopped_{false};
+  std::jthread thread_;
+};
+
 TEST(Aging, AThreadThatPushesWithoutEndLeavesOthersTheirTurn) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   engine.push([] {}, {});  // so that this thread is known before the other
   engine.wait_all();
-  std::atomic<bool> served{false};
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  const auto goes_on = [&] { return !served && std::chrono::steady_clock::now() < deadline; };
-  std::thread other([&] {
-    while (goes_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
-  });
-  while (engine.stats().pending < 1000 && goes_on()) std::this_thread::yield();
-  engine.push([&] { served = true; }, {});
-  other.join();
-  EXPECT_TRUE(std::chrono::steady_clock::now() < deadline);
+  EndlessPushes others(engine);
+  engine.push([&] { others.stop(); }, {});
+  EXPECT_TRUE(others.were_stopped());
   engine.wait_all();
 }
 
 TEST(Aging, WhatUrgentOpsMakeReadyRunsAlthoughTheyAndAnotherThreadGoOnForEver) {
   Engine engine({.policy = Policy::pool, .workers = 1});
-  std::atomic<bool> served{false};
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  const auto goes_on = [&] { return !served && std::chrono::steady_clock::now() < deadline; };
-  std::thread other([&] {
-    while (goes_on()) engine.push([] { std::this_thread::sleep_for(1us); }, {});
-  });
-  while (engine.stats().pending < 1000 && goes_on()) std::this_thread::yield();
+  EndlessPushes others(engine);
   std::function<void()> urgent = [&] {
-    if (goes_on()) engine.push(urgent, {}, {.priority = 1});
+    if (others.go_on()) engine.push(urgent, {}, {.priority = 1});
   };
   engine.push(
       [&] {
         urgent();
         engine.push([] {}, {});
-        engine.push([&] { served = true; }, {});
+        engine.push([&] { others.stop(); }, {});
       },
       {}, {.priority = 1});
-  other.join();
-  EXPECT_TRUE(std::chrono::steady_clock::now() < deadline);
+  EXPECT_TRUE(others.were_stopped());
   engine.wait_all();
 }
 

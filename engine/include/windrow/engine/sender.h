@@ -35,15 +35,14 @@ class PushOperation {
     std::stop_token stop;  ///< what `options` had a view of
   };
 
-  PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {
-    function_ = std::move(op_.function);
-  }
+  PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {}
   PushOperation(const PushOperation&) = delete;
   PushOperation& operator=(const PushOperation&) = delete;
 
   /// Pushes the op; once. Any thread.
   void start() noexcept {
     Op op = std::move(op_);  // this may be gone when both pushes have returned
+    function_ = std::move(op.function);
     bool pushed = false;
     try {
       // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
@@ -56,7 +55,7 @@ class PushOperation {
                      {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
     } catch (...) {
       error_ = std::current_exception();
-      if (!pushed || told_once_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
+      if (!pushed || half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
     }
   }
 
@@ -78,7 +77,7 @@ class PushOperation {
   /// The op is over. Should the push of what completes it have been refused, the later of the two tells.
   void end() noexcept {
     function_ = nullptr;
-    if (told_once_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
+    if (half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
   }
 
   struct Outcome {
@@ -108,11 +107,11 @@ class PushOperation {
     }
   }
 
-  Op op_;  ///< without its function
-  OpFunction function_;
+  Op op_;
+  OpFunction function_;  ///< from start() until the op is over
   Receiver receiver_;
-  std::exception_ptr error_;            ///< of the second push
-  std::atomic<bool> told_once_{false};  ///< that the op is over, or that the second push was refused
+  std::exception_ptr error_;       ///< of the second push
+  std::atomic<bool> half_{false};  ///< the op is over, or the second push was refused
 };
 
 /// A value that may be connected once.
