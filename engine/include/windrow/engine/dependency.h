@@ -342,41 +342,40 @@ struct Dependency : Versions<Atomics, Record> {
           end_version(access, access.var(), drop);
           return grant(*top, ready);
         }
+        const auto [first, count] = in_order(reads);
         access.link_ = top;
-        access.word_.store(counting(-length(reads)), std::memory_order_relaxed);
-        return grant_reads(reads, access, ready);
+        access.word_.store(counting(-count), std::memory_order_relaxed);
+        return grant_reads(first, access, ready);
       }
       // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
       if (access.word_.compare_exchange_strong(word, Versions::closed, std::memory_order_acq_rel,
                                                std::memory_order_acquire)) {
-        grant_reads(top, access, ready);
-        return;
+        return grant_reads(in_order(top).first, access, ready);
       }
     }
   }
 
-  /// Grants the reads of this list to their ops, in the order they joined.
-  template <class Ready>
-  static void grant_reads(Access* top, Access& version, Ready& ready) {
+  /// Turns the list round: the read that joined first, and how many there are. Asks for their ops' counters.
+  static std::pair<Access*, std::int64_t> in_order(Access* top) {
     Access* first = nullptr;
-    while (top != nullptr) {
+    std::int64_t count = 0;
+    for (; top != nullptr; ++count) {
+      Atomics::prefetch_to_write(&op_of(*top));
       Access* const below = top->link_;
       top->link_ = first;
-      first = top;
-      top = below;
+      first = std::exchange(top, below);
     }
+    return {first, count};
+  }
+
+  template <class Ready>
+  static void grant_reads(Access* first, Access& version, Ready& ready) {
     while (first != nullptr) {
       Access* const next = first->link_;
       first->link_ = &version;
       grant(*first, ready);
       first = next;
     }
-  }
-
-  static std::int64_t length(Access* top) {
-    std::int64_t count = 0;
-    for (; top != nullptr; top = top->link_) ++count;
-    return count;
   }
 
   template <class Ready>
