@@ -316,7 +316,7 @@ class Core {
   Ticks begin_traced(const Slots* slots);
   /// An op has run well that has begun so, and has not left its variables.
   void record_plain(OpRecord& op, const Row& row);
-  void record(OpRecord& op, const Ending& ending);
+  void record(OpRecord& op, const Ending& ending, const FailurePtr& failure);
   /// Of an async op, that its function has returned.
   void record_call(OpRecord& op, Ticks begun);
   /// Records how many ops are pending, if that was not done just now.

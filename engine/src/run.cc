@@ -242,7 +242,6 @@ void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
 }
 
 OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
-  if (ending.begun != 0) record(op, ending);
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
     failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);
@@ -251,6 +250,7 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
     failure = failures_.thrown(op.info(), ending.error);
     ++(failure->kind == Failure::Kind::cancelled ? cancelled_ : failed_);
   }
+  if (ending.begun != 0) record(op, ending, failure);
   LaneState& lane = *op.info().lane;
   const bool after_end = op.after_end;
   VarState* ended = op.retires() ? &var_of(op.accesses().front()) : nullptr;

@@ -54,10 +54,12 @@ void Core::record_plain(OpRecord& op, const Row& row) {
   if (end - port.trace.last_sample > sampling_interval) sample(port, end);
 }
 
-void Core::record(OpRecord& op, const Ending& ending) {
+void Core::record(OpRecord& op, const Ending& ending, const FailurePtr& failure) {
   Port& port = ports_.mine();
   const Ticks end = now_in_ticks();
-  trace_.record(port, op, {.kind = ending.kind, .outcome = ending.outcome, .begin = ending.begun, .end = end});
+  const bool cancelled = ending.outcome == Outcome::failed && failure->kind == Failure::Kind::cancelled;
+  const Outcome outcome = cancelled ? Outcome::cancelled : ending.outcome;
+  trace_.record(port, op, {.kind = ending.kind, .outcome = outcome, .begin = ending.begun, .end = end});
   if (end - port.trace.last_sample > sampling_interval) sample(port, end);
 }
 

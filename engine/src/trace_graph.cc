@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 #include "lanes.h"
 
@@ -32,6 +33,7 @@ class TraceReader {
     lay_out_async_ops();
     find_dependences();
     begin_after_predecessors();
+    begin_after_those_of_the_lane();
     order_ops();
     const auto earlier = [](const TraceGraph::Sample& a, const TraceGraph::Sample& b) { return a.at < b.at; };
     std::stable_sort(graph_.samples.begin(), graph_.samples.end(), earlier);
@@ -82,8 +84,14 @@ class TraceReader {
     }
   }
 
-  /// Of the thread whose records are being read; made with the first that is shown.
+  /// Of the op's lane, if that is ordered, or of the thread whose records are being read; made with the first that is
+  /// shown.
   std::uint32_t track_of(const Recording::Thread& thread, const TraceRecord& record) {
+    if (const LaneState& lane = *record.info->lane; lane.ordered) {
+      const auto [track, is_new] = lane_tracks_.try_emplace(&lane, no_op);
+      if (is_new) track->second = add_track(lane.host.name, false);
+      return track->second;
+    }
     if (track_ == no_op) track_ = add_track(role(thread, record), false);
     return track_;
   }
@@ -172,6 +180,29 @@ class TraceReader {
     }
   }
 
+  /// As above: on an ordered lane an op is issued when the one before it there has ended.
+  void begin_after_those_of_the_lane() {
+    struct Slice {
+      std::int64_t end;
+      std::int64_t* begin;
+    };
+    std::map<std::uint32_t, std::vector<Slice>> by_track;
+    for (const auto& [lane, track] : lane_tracks_) by_track[track];
+    const auto add = [&](auto& slice) {
+      if (const auto found = by_track.find(slice.track); found != by_track.end()) {
+        found->second.push_back({slice.end, &slice.begin});
+      }
+    };
+    for (TraceGraph::Op& op : graph_.ops) add(op);
+    for (TraceGraph::Span& span : graph_.spans)
+      if (span.kind == TraceRecord::Kind::call) add(span);
+    for (auto& [track, slices] : by_track) {
+      std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.end < b.end; });
+      std::int64_t last = 0;
+      for (const Slice& slice : slices) *slice.begin = std::max(*slice.begin, std::exchange(last, slice.end));
+    }
+  }
+
   void order_ops() {
     std::vector<std::uint32_t> order(graph_.ops.size()), place_of(graph_.ops.size());
     std::iota(order.begin(), order.end(), 0);
@@ -200,6 +231,7 @@ class TraceReader {
   std::vector<TracedPlace> places_;
   std::map<std::string, int> in_role_;
   std::uint32_t track_ = no_op;
+  std::map<const LaneState*, std::uint32_t> lane_tracks_;
   // While the places of one variable are passed: those that share it now, by reading or by commuting, and who they come
   // after.
   std::vector<std::uint32_t> beside_;

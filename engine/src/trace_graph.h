@@ -36,6 +36,7 @@ struct TraceGraph {
     std::uint64_t pending, ready;  ///< ops
     std::uint64_t bytes;           ///< of pending ops
   };
+  /// An ordered lane, or a thread.
   struct Track {
     std::string name;
     bool of_async_ops;  ///< which overlap on a thread, so that they are laid out on as many tracks as needed

@@ -41,6 +41,8 @@ std::string_view to_string(Outcome outcome) {
       return "ran";
     case Outcome::failed:
       return "failed";
+    case Outcome::cancelled:
+      return "cancelled";
     case Outcome::skipped:
       return "skipped";
   }

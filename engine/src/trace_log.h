@@ -22,7 +22,12 @@ namespace windrow {
 class Slots;
 
 /// How an op has ended.
-enum class Outcome : std::uint8_t { ran, failed, skipped };
+enum class Outcome : std::uint8_t {
+  ran,
+  failed,
+  cancelled,  ///< failed by Cancelled
+  skipped,
+};
 
 /// The head of a record; its accesses lie behind it.
 struct TraceRecord {

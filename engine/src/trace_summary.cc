@@ -163,6 +163,7 @@ TraceSummary summarise(const TraceGraph& graph) {
     all.push_back(i);
     last_end = std::max(last_end, graph.ops[i].end);
     summary.failed += graph.ops[i].outcome == Outcome::failed;
+    summary.cancelled += graph.ops[i].outcome == Outcome::cancelled;
     summary.skipped += graph.ops[i].outcome == Outcome::skipped;
   }
   if (!all.empty()) summary.length = nanoseconds(last_end - graph.ops.front().begin);
@@ -177,11 +178,12 @@ std::string to_string(const TraceSummary& summary) {
   std::uint64_t ops = 0;
   for (const SummaryRow& row : summary.ops) ops += row.count;
   std::string text = std::to_string(ops) + " ops in " + readable(summary.length) + ", " +
-                     std::to_string(summary.failed) + " failed, " + std::to_string(summary.skipped) + " skipped";
+                     std::to_string(summary.failed) + " failed, " + std::to_string(summary.cancelled) + " cancelled, " +
+                     std::to_string(summary.skipped) + " skipped";
   if (summary.left_out > 0) text += "; " + std::to_string(summary.left_out) + " more were left out";
   TextTable table;
   add_rows(table, "op", summary.ops);
-  table.add({"thread", "ops", "busy", "share"});
+  table.add({"lane or thread", "ops", "busy", "share"});
   for (const TraceSummary::Track& track : summary.tracks) {
     table.add({"  " + track.name, std::to_string(track.ops), readable(track.busy),
                formatted("%.1f %%", 100 * track.utilisation)});

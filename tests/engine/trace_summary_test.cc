@@ -127,11 +127,11 @@ TEST(TraceSummary, PrintsATableWhoseColumnsAreAligned) {
   std::ostringstream out;
   out << summary;
   EXPECT_EQ(out.str(),
-            "3 ops in 2.00 ms, 1 failed, 0 skipped\n"
+            "3 ops in 2.00 ms, 1 failed, 0 cancelled, 0 skipped\n"
             "op                      count     total      mean       p50       p99\n"
             "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n"
             "  l\xc3\xb6ngst                    1  10.00 us  10.00 us  10.00 us  10.00 us\n"
-            "thread                    ops      busy     share\n"
+            "lane or thread            ops      busy     share\n"
             "  worker 1                  3   1.00 ms    50.0 %\n"
             "critical path, 3.00 ms  count     total      mean       p50       p99\n"
             "  b                         2   3.00 ms   1.50 ms   1.00 ms   2.00 ms\n");

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <stop_token>
 #include <thread>
 
 #include "read_trace.h"
@@ -37,7 +38,24 @@ TEST_P(TraceOfEveryPolicy, ShowsHowOpsEndedAndWhereTheyWerePushed) {
   EXPECT_EQ(trace.op("good").lane, "host");
   const TraceSummary summary = engine.trace().summary();
   EXPECT_EQ(summary.failed, 1u);
+  EXPECT_EQ(summary.cancelled, 0u);
   EXPECT_EQ(summary.skipped, 1u);
+}
+
+TEST_P(TraceOfEveryPolicy, TellsCancelledOpsFromFailedOnes) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  std::stop_source source;
+  source.request_stop();
+  engine.trace().start();
+  engine.push([] {}, {mutate(a)}, {.name = "called off", .stop = source.get_token()});
+  engine.push([] { throw Cancelled(); }, {mutate(b)}, {.name = "gives up"});
+  EXPECT_THROW(engine.wait_all(), OpError);
+  const ReadTrace trace = read_trace(engine);
+  EXPECT_EQ(trace.op("called off").outcome, "cancelled");
+  EXPECT_EQ(trace.op("gives up").outcome, "cancelled");
+  EXPECT_EQ(engine.trace().summary().failed, 0u);
+  EXPECT_EQ(engine.trace().summary().cancelled, 2u);
 }
 
 TEST_P(TraceOfThreadedPolicies, AnAsynchronousOpLastsUntilItsOnCompleteIsCalled) {
@@ -120,6 +138,9 @@ TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
   const ReadTrace trace = read_trace(engine);
   EXPECT_EQ(trace.ops.size(), 3u);
   EXPECT_EQ(trace.op("issue").lane, "sim");
+  EXPECT_EQ(trace.track_of("issue"), "sim 1");
+  EXPECT_EQ(trace.track_of("issue more"), "sim 1");
+  EXPECT_NE(trace.track_of("host"), "sim 1");
   EXPECT_EQ(trace.arrows,
             (std::set<std::pair<std::string, std::string>>{{"issue", "issue more"}, {"issue more", "host"}}));
 }

@@ -38,7 +38,7 @@ struct TraceSummary {
     /// longer than p50.
     std::chrono::nanoseconds total{}, mean{}, p50{}, p99{};
   };
-  /// One thread that ran ops.
+  /// One thread that ran ops, or one ordered lane.
   struct Track {
     std::string name;
     std::uint64_t ops = 0;
@@ -47,7 +47,7 @@ struct TraceSummary {
   };
 
   std::chrono::nanoseconds length{};  ///< from the first begin to the last end
-  std::uint64_t failed = 0, skipped = 0;
+  std::uint64_t failed = 0, cancelled = 0, skipped = 0;
   std::uint64_t left_out = 0;  ///< ops beyond TraceOptions::max_ops_per_thread
   std::vector<Row> ops;        ///< the longest total first
   std::vector<Track> tracks;
@@ -72,10 +72,10 @@ class Trace {
   bool on() const;
 
   /// Writes the trace as JSON, in the format of Chrome's trace events. Where ops still run, it holds those that had
-  /// finished at some moment of the call. Each thread that ran ops is a track; asynchronous ops have tracks of their
-  /// own, on which they last until their OnComplete was called. Arrows lead to an op from those it directly waits for:
-  /// to the readers of a variable from its last writer, and to the next writer from these readers, or from the last
-  /// writer if there are none.
+  /// finished at some moment of the call. Each ordered lane is a track, and each thread that ran ops of others;
+  /// asynchronous ops have tracks of their own, on which they last until their OnComplete was called. Arrows lead to an
+  /// op from those it directly waits for: to the readers of a variable from its last writer, and to the next writer
+  /// from these readers, or from the last writer if there are none.
   ///
   /// The file appears at once and whole, in the place of one of that name. Throws Error, naming the path, if it cannot
   /// be written.
