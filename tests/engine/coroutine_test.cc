@@ -64,7 +64,7 @@ WINDROW_EVERY_POLICY(CoroutineTest);
 Task add_up(Engine& engine, Var var, int& value, int& sum) {
   for (int i = 0; i < 3; ++i) {
     engine.push([&] { ++value; }, {mutate(var)});
-    co_await ready(engine, var);
+    co_await engine.ready(var);
     sum += value;
   }
 }
@@ -80,7 +80,7 @@ TEST_P(CoroutineTest, ALongLoopNeedsNoDeepStack) {
   int value = 0;
   Task task = [](Engine& of, Var var, int& count) -> Task {
     for (int i = 0; i < 5000; ++i) {
-      co_await ready(of, var);
+      co_await of.ready(var);
       ++count;
     }
   }(engine, a, value);
@@ -97,7 +97,7 @@ TEST_P(CoroutineTest, ManyWaitWithoutThreadsOfTheirOwn) {
   ASSERT_TRUE(stored.pass());
   std::atomic<int> resumed{0};
   const auto wait = [](Engine& of, Var var, std::atomic<int>& count) -> Task {
-    co_await ready(of, var);
+    co_await of.ready(var);
     ++count;
   };
   std::vector<std::unique_ptr<Task>> tasks;
@@ -114,12 +114,12 @@ TEST_P(CoroutineTest, PoisonIsThrownInsideTheCoroutine) {
   std::string text;
   Task task = [](Engine& of, Var var, std::string& told) -> Task {
     try {
-      co_await ready(of, var);
+      co_await of.ready(var);
     } catch (const OpError& e) {
       told = e.what();
     }
-    co_await ready(of, overwrite(var));
-    co_await ready(of, var);
+    co_await of.ready(overwrite(var));
+    co_await of.ready(var);
   }(engine, a, text);
   ASSERT_TRUE(task.ends());
   EXPECT_NE(text.find("op 'load'"), std::string::npos) << text;
@@ -131,7 +131,7 @@ TEST_P(CoroutineTest, AnExclusiveAccessWaitsForReadersToo) {
   bool read_done = false, seen = false;
   engine.push([&] { std::this_thread::yield(), read_done = true; }, {read(a), mutate(b)});
   Task task = [](Engine& of, Var var, const bool& done, bool& was_done) -> Task {
-    co_await ready(of, mutate(var));
+    co_await of.ready(mutate(var));
     was_done = done;
   }(engine, a, read_done, seen);
   ASSERT_TRUE(task.ends());
@@ -143,7 +143,7 @@ TEST_P(CoroutineTest, ItHoldsUpNobodyWhenItGoesOn) {
   bool ran = false;
   Task task = [](Engine& of, Var var, Var other, bool& done) -> Task {
     const std::vector<Access> accesses = {mutate(var), read(other)};
-    co_await ready(of, accesses);
+    co_await of.ready(accesses);
     of.push([&done] { done = true; }, AccessList(accesses));
     of.wait(var);
   }(engine, a, b, ran);
@@ -152,7 +152,7 @@ TEST_P(CoroutineTest, ItHoldsUpNobodyWhenItGoesOn) {
 }
 
 TEST_P(CoroutineTest, AWrongVariableIsThrownInsideTheCoroutine) {
-  Task task = [](Engine& of) -> Task { co_await ready(of, Var()); }(engine);
+  Task task = [](Engine& of) -> Task { co_await of.ready(Var()); }(engine);
   EXPECT_THROW(task.ends(), MisuseError);
 }
 
@@ -165,7 +165,7 @@ TEST_P(CoroutineTest, OneThatIsDestroyedWhileItAwaitsIsNotResumed) {
   auto local = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = local;
   Task task = [](Engine& of, Var var, bool& done, std::shared_ptr<int>) -> Task {
-    co_await ready(of, var);
+    co_await of.ready(var);
     done = true;
   }(engine, a, resumed, std::move(local));
   task.destroy();

@@ -162,7 +162,7 @@ struct Detached {
   };
 };
 
-Detached await(Engine& engine, Var x, Captured) { co_await ready(engine, x); }
+Detached await(Engine& engine, Var x, Captured) { co_await engine.ready(x); }
 
 TEST_P(FeatureFault, WhileACoroutineAwaitsItIsNotLost) {
   try_program([](Trial& trial) {

@@ -1,4 +1,4 @@
-// Waiting for variables without blocking a thread: co_await windrow::ready(engine, var).
+// Waiting for variables without blocking a thread: co_await engine.ready(var).
 //
 // It knows no type of coroutine: any may await. Built on the public interface alone.
 #pragma once
@@ -15,7 +15,8 @@
 
 namespace windrow {
 
-/// What ready() returns, to be awaited once. It copies neither the engine nor the coroutine, both of which must live.
+/// What Engine::ready returns, to be awaited once. It copies neither the engine nor the coroutine, both of which must
+/// live.
 ///
 /// Order    The coroutine goes on when Engine::wait would return: all that was pushed before, and conflicts with the
 ///          accesses, is done. What is pushed later may run beside it.
@@ -87,19 +88,10 @@ class Ready {
   std::shared_ptr<Turn> turn_;
 };
 
-/// Awaits that the variable may be read.
-inline Ready ready(Engine& engine, Var var, std::source_location from = std::source_location::current()) {
-  return Ready(engine, {read(var)}, from);
-}
-
-/// Awaits that the caller may do to the variables what the accesses say. Unlike a wait this is an op with these
-/// accesses: each mutate or overwrite counts in Engine::version, and an overwrite heals. (GCC 12 takes no list in
-/// braces inside co_await; give the list a name there.)
-inline Ready ready(Engine& engine, Access access, std::source_location from = std::source_location::current()) {
-  return Ready(engine, {access}, from);
-}
-inline Ready ready(Engine& engine, AccessList accesses, std::source_location from = std::source_location::current()) {
-  return Ready(engine, {accesses.begin(), accesses.end()}, from);
+inline Ready Engine::ready(Var var, std::source_location from) { return Ready(*this, {read(var)}, from); }
+inline Ready Engine::ready(Access access, std::source_location from) { return Ready(*this, {access}, from); }
+inline Ready Engine::ready(AccessList accesses, std::source_location from) {
+  return Ready(*this, {accesses.begin(), accesses.end()}, from);
 }
 
 }  // namespace windrow

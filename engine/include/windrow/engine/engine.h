@@ -55,7 +55,8 @@ enum class Policy {
                ///< What becomes ready by an OnComplete or a lane's point runs on a thread of the engine
   pool,        ///< on a pool of worker threads, whatever their lane
   per_device,  ///< each lane has threads of its own, and the host one more that only takes ops of positive priority
-  chaos,       ///< on a pool, in an order drawn at random among the ready ops: shows undeclared accesses
+  chaos,       ///< on a pool, in an order drawn at random among the ready ops, whatever their priority: shows
+               ///< undeclared accesses
 };
 
 /// "serial", "pool", "per_device" or "chaos"; anything else throws MisuseError.
@@ -148,6 +149,7 @@ using OpFunction = Function<void(OpContext&)>;
 using AsyncFunction = Function<void(OnComplete)>;
 
 struct DeclaredState;
+class Ready;
 
 /// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty when default-made.
 class DeclaredOp {
@@ -223,6 +225,14 @@ class Engine {
   /// itself.
   void wait_all();
   bool wait_all_for(std::chrono::nanoseconds patience);
+
+  /// To be awaited by a coroutine, with coroutine.h: that the variable may be read, or that the caller may do to the
+  /// variables what the accesses say. Unlike a wait this is an op with these accesses: each mutate or overwrite counts
+  /// in version(), and an overwrite heals. (GCC 12 takes no list in braces inside co_await; give the list a name
+  /// there.)
+  Ready ready(Var var, std::source_location from = std::source_location::current());
+  Ready ready(Access access, std::source_location from = std::source_location::current());
+  Ready ready(AccessList accesses, std::source_location from = std::source_location::current());
 
   /// Tells that the variable stands for these bytes, among others maybe, which live until it is retired. With
   /// EngineOptions::check an op fails with MisuseError, which names the op and the variable, if watched bytes have
