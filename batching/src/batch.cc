@@ -58,7 +58,7 @@ void Batch::map_memory() {
                                      OpName("minibatch"));
 }
 
-void Batch::take_memory() { data_ = reinterpret_cast<float*>(memory_->bytes().write()); }
+void Batch::take_memory() { data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched()); }
 
 Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) const {
   const bool by_level = stage.phase == Phase::level || stage.phase == Phase::back_level;

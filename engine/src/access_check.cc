@@ -32,11 +32,6 @@ const Dep::Access* find_access(OpRecord& op, const VarState& var) {
   return nullptr;
 }
 
-bool writes(OpRecord& op, const VarState& var) {
-  const Dep::Access* const access = find_access(op, var);
-  return access != nullptr && access->writes();
-}
-
 void add_offence(std::string& offences, const char* verb, const VarState& var, const char* declared) {
   offences += (offences.empty() ? " " : " and ") + std::string(verb) + " variable '" + var.name.load() +
               "', which it " + declared;
@@ -63,9 +58,10 @@ void AccessCheck::begin(OpRecord& op) {
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     if (watched.guard) watched.guard->open();
-    if (watched.holders == 0) watched.hash = hash_of(watched.bytes);  // what the program itself wrote is no offence
-    watched.holders += writes(op, *watched.var);
+    // What the program itself wrote is no offence.
+    if (watched.var->writers == 0) watched.hash = hash_of(watched.bytes);
   }
+  for (Dep::Access& access : op.touches()) var_of(access).writers += access.writes();
   for (Watched& watched : watched_) {
     if (watched.guard && find_access(op, *watched.var) == nullptr) watched.guard->shut();
   }
@@ -84,7 +80,7 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     const bool touched = watched.guard && watched.guard->open();
-    if (watched.holders > 0) continue;  // this op, or another that goes on, may write
+    if (watched.var->writers > 0) continue;  // this op, or another that goes on, may write
     const bool declared = find_access(op, *watched.var) != nullptr;
     const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
     if (watched.hash != before) {
@@ -103,9 +99,9 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
 
 void AccessCheck::let_go(OpRecord& op) {
   MutexLock lock(mutex_);
+  for (Dep::Access& access : op.touches()) var_of(access).writers -= access.writes();
   for (Watched& watched : watched_) {
-    if (!writes(op, *watched.var)) continue;
-    if (--watched.holders == 0) watched.hash = hash_of(watched.bytes);
+    if (find_access(op, *watched.var) != nullptr && watched.var->writers == 0) watched.hash = hash_of(watched.bytes);
   }
 }
 

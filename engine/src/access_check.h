@@ -18,10 +18,11 @@ namespace windrow {
 /// Of one engine, which runs its ops one at a time. All members may be called by any thread.
 ///
 /// Invariants, under mutex_:
-///   1. `hash` is that of the bytes when the last op that may write them had ended, unless `holders` is not 0.
-///   2. `holders` counts the ops with mutate or overwrite access that have begun and not let go.
+///   1. VarState::writers counts the ops with access to write that have begun and not let go.
+///   2. `hash` is that of the bytes when the last op that may write them had ended, unless there are such ops.
 class AccessCheck {
  public:
+  /// Also by an op that has begun.
   void watch(const VarState& var, std::span<std::byte> bytes) WINDROW_EXCLUDES(mutex_);
   void forget(const VarState& var) WINDROW_EXCLUDES(mutex_);
 
@@ -41,7 +42,6 @@ class AccessCheck {
     const VarState* const var;
     const std::span<std::byte> bytes;
     std::uint64_t hash;
-    int holders = 0;
     std::optional<PageGuard> guard;  ///< where the bytes are whole pages
   };
 

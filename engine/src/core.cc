@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <limits>
 #include <thread>
 
@@ -120,7 +121,11 @@ std::uint64_t Core::version(Var var, const PushOptions& how) {
 }
 
 void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
-  VarState& state = alive(var, how);
+  // An op may still write what was retired behind it.
+  const Running* const frame = frame_of_mine();
+  const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
+  const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
+  VarState& state = held ? *var.state_ : alive(var, how);
   if (access_check_) access_check_->watch(state, bytes);
 }
 

@@ -121,6 +121,7 @@ LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane))
 void Engine::shutdown() { core_->shutdown(); }
 EngineStats Engine::stats() const { return core_->stats(); }
 int Engine::workers() const { return core_->options.workers; }
+bool Engine::checks() const { return core_->options.check; }
 Trace Engine::trace() { return Trace(*core_); }
 std::string Engine::describe_pending() { return core_->describe_pending(); }
 std::vector<OpId> Engine::schedule_log() const { return core_->policy().schedule_log(); }

@@ -261,6 +261,7 @@ struct alignas(64) VarState : Dep::Var {
   /// last. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
   bool turn_taken = false;
+  std::int32_t writers = 0;  ///< of AccessCheck
 };
 
 /// An op's place at one variable, among all places there. A value.

@@ -1,3 +1,4 @@
+// Buffers and arenas over blocks (block.h). Start here; pool.cc is an allocator that keeps what comes back.
 #include "windrow/memory/buffer.h"
 
 #include <algorithm>
@@ -11,15 +12,32 @@ namespace windrow {
 /// What ops see of a buffer. Lives until the op that frees it has run.
 struct Bytes::State {
   std::shared_ptr<Block> block;
-  std::size_t offset;
+  std::size_t offset, size;
   OpName name;
+  Engine& engine;
+  Var var;
   // Written by ops that may write the buffer, read by those that read it: the engine orders them.
   std::byte* start = nullptr;
 };
 
 std::byte* Bytes::write() const {
+  const bool first = state_->start == nullptr;
+  std::byte* const start = write_unwatched();
+  if (first && state_->engine.checks()) watch();
+  return start;
+}
+
+std::byte* Bytes::write_unwatched() const {
   if (state_->start == nullptr) state_->start = state_->block->start() + state_->offset;
   return state_->start;
+}
+
+void Bytes::watch() const {
+  try {
+    state_->engine.watch(state_->var, {state_->start, state_->size});
+  } catch (const MisuseError&) {
+    // An async op writes, on another thread than its function's, to a buffer that has ended meanwhile.
+  }
 }
 
 std::byte* Bytes::update() const {
@@ -35,8 +53,8 @@ bool Bytes::written() const { return state_->start != nullptr; }
 
 Buffer::Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
     : engine_(&engine), size_(bytes) {
-  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, name});
-  var_ = engine.new_var(name);
+  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, bytes, name, engine, {}});
+  state->var = var_ = engine.new_var(name);
   state_ = state.release();
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
@@ -162,6 +163,54 @@ TEST(Arena, RefusesMoreThanItHas) {
   EXPECT_EQ(error_of<MisuseError>([&] { arena.cut(65, "second"); }),
             "arena: buffer 'second' of 128 bytes does not fit into the 64 that are left");
   EXPECT_EQ(arena.left(), 64u);
+}
+
+TEST(Checking, FindsAnOpThatTouchesABufferItDidNotDeclare) {
+  Engine engine({.check = true});
+  Arena arena(engine, host_allocator(), 128);
+  Buffer a = arena.cut(64, "a"), b = arena.cut(64, "b");
+  const auto fill = [](Bytes bytes) { return [bytes] { std::memset(bytes.write(), 1, 64); }; };
+  engine.push(fill(a.bytes()), {overwrite(a.var())});
+  engine.push(fill(b.bytes()), {overwrite(b.var())});
+  engine.push([bytes = a.bytes()] { *bytes.update() = std::byte{2}; }, {mutate(a.var())});
+  engine.wait_all();
+  engine.push([bytes = a.bytes()] { *bytes.update() = std::byte{3}; }, {read(a.var()), mutate(b.var())});
+  const std::string text = error_of<OpError>([&] { engine.wait_all(); });
+  EXPECT_NE(text.find("changed variable 'a', which it declared only to read"), std::string::npos) << text;
+}
+
+TEST(Checking, LeavesBytesAloneThatOpsShareOut) {
+  Engine engine({.check = true});
+  Buffer all(engine, host_allocator(), 64);
+  const Var part = engine.new_var("part");
+  engine.push([bytes = all.bytes()] { bytes.write_unwatched(); }, {overwrite(all.var())});
+  engine.push([bytes = all.bytes()] { *bytes.write() = std::byte{1}; }, {read(all.var()), mutate(part)});
+  engine.wait_all();
+}
+
+TEST(Checking, LetsOpsWriteFirstToWhatHasEndedMeanwhile) {
+  Engine engine({.policy = Policy::pool, .workers = 2, .check = true});
+  auto memory = std::make_shared<CountingAllocator>();
+  std::optional<Buffer> buffer(std::in_place, engine, memory, 64), other(std::in_place, engine, memory, 64);
+  const Var held = engine.new_var("held");
+  std::optional<OnComplete> go;
+  std::jthread thread;
+  engine.push_async([&](OnComplete done) { go.emplace(std::move(done)); }, {mutate(held)});
+  engine.push([bytes = buffer->bytes()] { *bytes.write() = std::byte{1}; }, {read(held), overwrite(buffer->var())});
+  engine.push_async(
+      [&, bytes = other->bytes()](OnComplete done) {
+        thread = std::jthread([bytes, done = std::move(done)]() mutable {
+          *bytes.write() = std::byte{1};
+          done();
+        });
+      },
+      {overwrite(other->var())});
+  buffer.reset();
+  other.reset();
+  (*go)();
+  engine.wait_all();
+  EXPECT_EQ(memory->allocations, 2);
+  EXPECT_EQ(memory->held, 0u);
 }
 
 TEST(Arena, NeverGivesOnePlaceTwice) {

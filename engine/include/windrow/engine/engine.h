@@ -239,7 +239,8 @@ class Engine {
   /// changed while it ran that it did not declare, or declared only to read. If the bytes are whole pages it also fails
   /// if it only reads them undeclared (on Linux). Without check this does nothing. While an op runs, threads outside
   /// must not write to watched bytes. What an op does before a wait inside it, or after its function has returned, may
-  /// be missed. Throws MisuseError for a retired variable.
+  /// be missed. Throws MisuseError for a retired variable, but inside an op that has access to it. The bytes of buffers
+  /// are watched from the first write on.
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
 
   /// Clears the variable's poison, once what was pushed before is done.
@@ -257,6 +258,8 @@ class Engine {
 
   EngineStats stats() const;
   int workers() const;
+  /// Whether it was made with EngineOptions::check.
+  bool checks() const;
 
   /// The timeline of what the engine does; see trace.h.
   Trace trace();

@@ -9,7 +9,8 @@
 //
 // Contract
 //   Order    What an op does to the bytes it declares on the variable; that is all that orders them.
-//   Errors   A write that finds no memory throws OutOfMemory inside the op, and so poisons the variable.
+//   Errors   A write that finds no memory throws OutOfMemory inside the op, and so poisons the variable. With
+//            EngineOptions::check an op fails that touches a buffer's bytes in a way it did not declare.
 //   Threads  Buffers are made, moved and ended from any thread, one thread at a time for each; their bytes are touched
 //            by ops, or between waits.
 #pragma once
@@ -30,6 +31,9 @@ class Bytes {
  public:
   /// For ops that overwrite or mutate. Takes the memory at the first call; it holds anything then. Throws OutOfMemory.
   std::byte* write() const;
+  /// As write(). If it is the first, EngineOptions::check leaves these bytes alone: for ops that share them out among
+  /// themselves, and so write some while others do, with no more than read access to the buffer.
+  std::byte* write_unwatched() const;
   /// For ops that read. Throws MisuseError if nothing was written.
   const std::byte* read() const;
   /// For ops that mutate and look at what is there. Throws MisuseError if nothing was written.
@@ -41,6 +45,7 @@ class Bytes {
   friend class Buffer;
   struct State;
   explicit Bytes(State* state) : state_(state) {}
+  void watch() const;
 
   State* state_;
 };
