@@ -99,6 +99,7 @@ TEST_P(ThreadFault, ACallableWhoseMoveThrowsIsRefusedAndLeavesNothing) {
       if (throws) throw Error("a copy that is refused");
     }
     void operator()() const {}
+    void operator()(OnComplete done) const { done(); }
     bool throws;
     Captured held;
   };
@@ -107,6 +108,14 @@ TEST_P(ThreadFault, ACallableWhoseMoveThrowsIsRefusedAndLeavesNothing) {
   const Unmovable refused(true), fine(false);
   EXPECT_FALSE(attempt([&] { engine.push(refused, {mutate(x)}); }));
   EXPECT_FALSE(attempt([&] { engine.retire(x, refused); }));
+  EXPECT_FALSE(attempt([&] { engine.push_async(refused, {mutate(x)}); }));
+  EXPECT_FALSE(attempt([&] { engine.declare([refused] { refused(); }, {mutate(x)}); }));
+  EXPECT_FALSE(attempt([&] {
+    engine.capture([&] {
+      engine.push(fine, {mutate(x)});
+      engine.push(refused, {mutate(x)});
+    });
+  }));
   EXPECT_TRUE(attempt([&] { engine.push(fine, {mutate(x)}); }));
   engine.wait(x);
   EXPECT_EQ(engine.stats().pushed, 1u);
