@@ -1,3 +1,4 @@
+// Training and evaluation of trees. Start here; the others read trees, or make them.
 #include "windrow/models/tree_trainer.h"
 
 #include <algorithm>
