@@ -69,10 +69,10 @@ struct EngineArguments {
   }
 
   void run() {
-    // Without a pattern each measurement has its own, and leaves out systems that do not take one.
+    // Without a pattern each measurement has its own. Systems that do not take one are left out, unless both are named.
     const std::vector<std::string> all = metg ? perf::Pattern::names() : std::vector<std::string>();
     if (pattern_is_given) benchmark.patterns = chosen(patterns, all);
-    benchmark.systems = chosen(systems, perf::built_system_names());
+    benchmark.systems = chosen(systems, {});
     const auto report = [&](const perf::Record& record) { print(record, json); };
     if (metg) return perf::find_metg(benchmark, report);
     if (start) return perf::measure_start(benchmark, report);

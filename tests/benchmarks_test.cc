@@ -131,6 +131,14 @@ TEST_F(Perf, TellsHowSoonAnOpBegins) {
   }
 }
 
+TEST_F(Perf, LeavesOutSystemsThatDoNotTakeAPatternUnlessTheyAreNamed) {
+  const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
+  EXPECT_EQ(run(command + "windrow-bulk").status, 2);
+  for (const std::string& line : lines_of(run(command + "all"))) {
+    EXPECT_EQ(line.find(R"("windrow-bulk", "pattern": "FA")"), std::string::npos) << line;
+  }
+}
+
 TEST_F(Perf, RunsEverySystemOfTheBuild) {
   const auto lines = lines_of(run("windrow-perf engine --systems all --ops 1000 --repetitions 1 --json"));
   std::map<std::string, int> count;  // of systems, by pattern

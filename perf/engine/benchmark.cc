@@ -71,13 +71,14 @@ class Contestant {
 
 std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vector<std::string>& meant) {
   const bool named = !options.patterns.empty();
+  const std::vector<std::string> systems = options.systems.empty() ? built_system_names() : options.systems;
   std::vector<Contest> contests;
   for (const std::string& name : named ? options.patterns : meant) {
     Contest contest{Pattern::named(name, options.width), {}};
-    for (const std::string& system : options.systems) {
+    for (const std::string& system : systems) {
       if (takes(system, contest.pattern)) {
         contest.systems.push_back(system);
-      } else if (named) {
+      } else if (named && !options.systems.empty()) {
         refuse(system, contest.pattern);
       }
     }

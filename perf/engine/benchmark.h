@@ -14,6 +14,7 @@ namespace windrow::perf {
 struct EngineBenchmark {
   /// None for those that the measurement is meant for; then systems are left out where they do not take a pattern.
   std::vector<std::string> patterns;
+  /// None for all of this build; then those that do not take a pattern are left out there.
   std::vector<std::string> systems;
   int workers = 2;
   int width = 64;              ///< of the stencil, patterns D and FD
