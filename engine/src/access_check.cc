@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "lanes.h"
+
 namespace windrow {
 namespace {
 
@@ -58,8 +60,9 @@ void AccessCheck::begin(OpRecord& op) {
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     if (watched.guard) watched.guard->open();
+    watched.settled |= !op.info().lane->ordered && find_access(op, *watched.var) != nullptr;
     // What the program itself wrote is no offence.
-    if (watched.var->writers == 0) watched.hash = hash_of(watched.bytes);
+    if (watched.var->writers == 0 && watched.settled) watched.hash = hash_of(watched.bytes);
   }
   for (Dep::Access& access : op.touches()) var_of(access).writers += access.writes();
   for (Watched& watched : watched_) {
@@ -80,7 +83,7 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     const bool touched = watched.guard && watched.guard->open();
-    if (watched.var->writers > 0) continue;  // this op, or another that goes on, may write
+    if (watched.var->writers > 0 || !watched.settled) continue;  // this op, or another that goes on, may write
     const bool declared = find_access(op, *watched.var) != nullptr;
     const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
     if (watched.hash != before) {
@@ -97,11 +100,14 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   }
 }
 
-void AccessCheck::let_go(OpRecord& op) {
+void AccessCheck::let_go(OpRecord& op, bool settled) {
   MutexLock lock(mutex_);
   for (Dep::Access& access : op.touches()) var_of(access).writers -= access.writes();
   for (Watched& watched : watched_) {
-    if (find_access(op, *watched.var) != nullptr && watched.var->writers == 0) watched.hash = hash_of(watched.bytes);
+    const Dep::Access* const access = find_access(op, *watched.var);
+    if (access == nullptr || watched.var->writers > 0) continue;
+    watched.settled &= settled || !access->writes();
+    if (watched.settled) watched.hash = hash_of(watched.bytes);
   }
 }
 

@@ -19,7 +19,8 @@ namespace windrow {
 ///
 /// Invariants, under mutex_:
 ///   1. VarState::writers counts the ops with access to write that have begun and not let go.
-///   2. `hash` is that of the bytes when the last op that may write them had ended, unless there are such ops.
+///   2. `hash` is that of the bytes when the last op that may write them had ended, unless there are such ops, or the
+///      bytes are not `settled`: a device may be writing to them.
 class AccessCheck {
  public:
   /// Also by an op that has begun.
@@ -30,8 +31,9 @@ class AccessCheck {
   void begin(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// Its function has returned. Returns a MisuseError that says what it has done wrong, or null.
   std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
-  /// After end(): the op writes no more.
-  void let_go(OpRecord& op) WINDROW_EXCLUDES(mutex_);
+  /// After end(): the op writes no more; where it is not `settled`, what it has issued on its lane still may, until an
+  /// op begins that comes after that.
+  void let_go(OpRecord& op, bool settled) WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
@@ -42,6 +44,7 @@ class AccessCheck {
     const VarState* const var;
     const std::span<std::byte> bytes;
     std::uint64_t hash;
+    bool settled = true;
     std::optional<PageGuard> guard;  ///< where the bytes are whole pages
   };
 

@@ -9,15 +9,16 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
   body.begun = begun;
+  if (access_check_) begin_check(op);
   if (LaneState& lane = *op.info().lane; lane.ordered) {
     try {
       issue_waits(op);
     } catch (...) {
       body.error = std::current_exception();
+      if (access_check_) end_check(op, body.error);
       return finish_async(op, slots);  // the function was not called, so nobody has its token
     }
   }
-  if (access_check_) begin_check(op);
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
@@ -60,7 +61,8 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
     op.end_body();
   }
   if (op.info().lane->ordered) ending.mark = leave_point(op);
-  if (access_check_) access_check_->let_go(op);
+  // Not even a serial engine waits for the point here: this may be the lane's own thread.
+  if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
   return finish(op, ending);
 }
 

@@ -121,12 +121,25 @@ std::uint64_t Core::version(Var var, const PushOptions& how) {
 }
 
 void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
-  // An op may still write what was retired behind it.
-  const Running* const frame = frame_of_mine();
+  refuse_torn();
+  const OpInfo& about = info(ports_.mine(), how);
+  check(var, about);
+  if (!watch_unless_retired(var, bytes)) throw MisuseError(site(about) + " names a variable, which was retired");
+}
+
+bool Core::watch_unless_retired(Var var, std::span<std::byte> bytes) {
   const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
+  const Running* const frame = frame_of_mine();
   const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
-  VarState& state = held ? *var.state_ : alive(var, how);
-  if (access_check_) access_check_->watch(state, bytes);
+  std::uint32_t generation = 0;
+  {
+    const Entry entry(*this, ports_.mine());
+    generation = Dep::generation(*var.state_, entry.joiners());
+  }
+  // The op that has access may have been overtaken by the push of the variable's retire, not by a later life of it.
+  if (generation != var.generation_ && !(held && generation == var.generation_ + 1)) return false;
+  if (access_check_) access_check_->watch(*var.state_, bytes);
+  return true;
 }
 
 void Core::shutdown() {

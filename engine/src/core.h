@@ -53,6 +53,8 @@ class Core {
   void end_bulk() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
+  /// False for a variable that was retired, but inside an op that has access to it.
+  bool watch_unless_retired(Var var, std::span<std::byte> bytes);
   MisuseError without_function(const PushOptions& how);
   /// The function with what the options ask for beyond running it; holds this thread back where there are too many
   /// bytes.

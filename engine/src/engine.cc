@@ -115,13 +115,17 @@ void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location fro
   core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
 }
 
+Watcher Engine::watcher() { return Watcher(core_->options.check ? core_.get() : nullptr); }
+bool Watcher::watch(Var var, std::span<std::byte> bytes) const {
+  return core_ != nullptr && core_->watch_unless_retired(var, bytes);
+}
+
 LaneId Engine::add_lane(std::shared_ptr<Lane> lane) { return core_->add_lane(std::move(lane)); }
 LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
 
 void Engine::shutdown() { core_->shutdown(); }
 EngineStats Engine::stats() const { return core_->stats(); }
 int Engine::workers() const { return core_->options.workers; }
-bool Engine::checks() const { return core_->options.check; }
 Trace Engine::trace() { return Trace(*core_); }
 std::string Engine::describe_pending() { return core_->describe_pending(); }
 std::vector<OpId> Engine::schedule_log() const { return core_->policy().schedule_log(); }

@@ -170,7 +170,7 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   }
   if (checked) {
     end_check(op, ending.error);
-    access_check_->let_go(op);
+    access_check_->let_go(op, true);
     if (ending.error) ending.outcome = Outcome::failed;
   }
   return finish(op, ending);

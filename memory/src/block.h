@@ -18,6 +18,7 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
+  bool on_host() const { return memory_->on_host(); }
   /// Throws OutOfMemory; a later call tries again.
   std::byte* start();
 

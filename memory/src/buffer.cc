@@ -14,30 +14,25 @@ struct Bytes::State {
   std::shared_ptr<Block> block;
   std::size_t offset, size;
   OpName name;
-  Engine& engine;
+  Watcher watcher;
   Var var;
   // Written by ops that may write the buffer, read by those that read it: the engine orders them.
   std::byte* start = nullptr;
 };
 
 std::byte* Bytes::write() const {
-  const bool first = state_->start == nullptr;
-  std::byte* const start = write_unwatched();
-  if (first && state_->engine.checks()) watch();
-  return start;
+  if (state_->start == nullptr) {
+    std::byte* const start = state_->block->start() + state_->offset;
+    // Not, where an async op writes to a buffer that has ended meanwhile, on another thread than its function's.
+    if (state_->watcher) state_->watcher.watch(state_->var, {start, state_->size});
+    state_->start = start;
+  }
+  return state_->start;
 }
 
 std::byte* Bytes::write_unwatched() const {
   if (state_->start == nullptr) state_->start = state_->block->start() + state_->offset;
   return state_->start;
-}
-
-void Bytes::watch() const {
-  try {
-    state_->engine.watch(state_->var, {state_->start, state_->size});
-  } catch (const MisuseError&) {
-    // An async op writes, on another thread than its function's, to a buffer that has ended meanwhile.
-  }
 }
 
 std::byte* Bytes::update() const {
@@ -53,7 +48,8 @@ bool Bytes::written() const { return state_->start != nullptr; }
 
 Buffer::Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
     : engine_(&engine), size_(bytes) {
-  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, bytes, name, engine, {}});
+  const Watcher watcher = block->on_host() ? engine.watcher() : Watcher();
+  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, bytes, name, watcher, {}});
   state->var = var_ = engine.new_var(name);
   state_ = state.release();
 }

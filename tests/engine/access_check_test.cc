@@ -13,6 +13,7 @@
 #include <unistd.h>
 #endif
 
+#include "sim_device.h"
 #include "support.h"
 
 namespace windrow::testing {
@@ -138,6 +139,42 @@ TEST_P(AccessCheckTest, AsyncOpsMayWriteUntilTheyAreDone) {
       },
       {mutate(b)});
   EXPECT_EQ(offence(), "changed variable 'a', which it did not declare");
+}
+
+TEST_P(AccessCheckTest, WhatADeviceStillWritesIsNobodysOffence) {
+  const auto lane = std::make_shared<SimLane>("sim");
+  const LaneId id = engine.add_lane(lane);
+  Gate written;
+  lane->hold();
+  engine.push_async(
+      [&](OnComplete done) {
+        lane->launch([&] { x[0] = 9, written.open(); });
+        done();
+      },
+      {mutate(a)}, {.lane = id});
+  engine.push(
+      [&] {
+        lane->let_go();
+        EXPECT_TRUE(written.pass());
+      },
+      {mutate(b)}, {.name = "innocent"});
+  engine.push([] {}, {read(a)});
+  engine.wait_all();
+  engine.push([&] { x[0] = 10; }, {mutate(b)});
+  EXPECT_EQ(offence(), "changed variable 'a', which it did not declare") << "an op has come after the device";
+}
+
+TEST_P(AccessCheckTest, AnOpMayWatchWhatItHoldsButNoEarlierLifeOfIt) {
+  std::vector<int> z(10, 1);
+  const Var old = engine.new_var("old");
+  engine.retire(old);
+  engine.wait_all();
+  const Var fresh = engine.new_var("fresh");  // in the same place
+  engine.push([&] { EXPECT_THROW(engine.watch(old, bytes_of(z)), MisuseError); }, {mutate(fresh)});
+  engine.push([&] { EXPECT_NO_THROW(engine.watch(fresh, bytes_of(z))); }, {mutate(fresh)});
+  engine.wait_all();
+  engine.push([&] { z[0] = 2; }, {});
+  EXPECT_EQ(offence(), "changed variable 'fresh', which it did not declare");
 }
 
 TEST_P(AccessCheckTest, ARetiredVariableIsWatchedNoMore) {

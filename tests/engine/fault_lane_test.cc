@@ -123,5 +123,33 @@ TEST_P(LaneFault, WhileALaneFails) {
   });
 }
 
+TEST_P(LaneFault, WhileOpsOfALaneAreCheckedNobodyIsBlamedForWhatCouldNotBegin) {
+  EngineOptions checked = options();
+  checked.check = true;
+  with_each_fault(plan(), [&](const faults::Plan& plan) {
+    run_trial(checked, plan, [](Trial& trial) {
+      std::array<int, 16> values{};
+      std::shared_ptr<ShelteredLane> lane;
+      {
+        const faults::Sheltered not_tested;
+        lane = std::make_shared<ShelteredLane>(~std::uint64_t{0});
+      }
+      LaneId id;
+      const bool known = attempt([&] { id = trial.engine.add_lane(lane); });
+      const Var x = trial.new_var();
+      if (x) attempt([&] { trial.engine.watch(x, std::as_writable_bytes(std::span(values))); });
+      if (x && known)
+        attempt([&] { trial.engine.push_async([](OnComplete done) { done(); }, {mutate(x)}, {.lane = id}); });
+      attempt([&] { trial.engine.wait_all(); });
+      const faults::Sheltered not_tested;
+      if (!x) return;
+      trial.engine.push([&] { ++values[3]; }, {overwrite(x)});
+      EXPECT_TRUE(trial.engine.wait_for({read(x)}, patience));
+      trial.engine.retire(x);
+      expect_it_ends(trial.engine);
+    });
+  });
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -176,6 +176,24 @@ struct EngineStats {
   bool replay_diverged = false;     ///< policy chaos could not follow chaos_replay
 };
 
+/// Tells an engine of bytes that ops take as they run; see Engine::watch. A value. Ops may use it as long as they run,
+/// also if the Engine object is gone by then.
+class Watcher {
+ public:
+  /// Without an engine.
+  Watcher() = default;
+  /// Whether the engine was made with EngineOptions::check; else there is nothing to tell.
+  explicit operator bool() const { return core_ != nullptr; }
+  /// As Engine::watch; for a retired variable it returns false, and nothing is watched.
+  bool watch(Var var, std::span<std::byte> bytes) const;
+
+ private:
+  friend class Engine;
+  explicit Watcher(Core* core) : core_(core) {}
+
+  Core* core_ = nullptr;
+};
+
 /// An owner: it does not copy, and its end drains it.
 class Engine {
  public:
@@ -238,10 +256,11 @@ class Engine {
   /// EngineOptions::check an op fails with MisuseError, which names the op and the variable, if watched bytes have
   /// changed while it ran that it did not declare, or declared only to read. If the bytes are whole pages it also fails
   /// if it only reads them undeclared (on Linux). Without check this does nothing. While an op runs, threads outside
-  /// must not write to watched bytes. What an op does before a wait inside it, or after its function has returned, may
-  /// be missed. Throws MisuseError for a retired variable, but inside an op that has access to it. The bytes of buffers
-  /// are watched from the first write on.
+  /// must not write to watched bytes. What an op does before a wait inside it, what it reads after one, and what is
+  /// done after its function has returned may be missed. Throws MisuseError for a retired variable, but inside an op
+  /// that has access to it. The bytes of buffers are watched from the first write on.
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
+  Watcher watcher();
 
   /// Clears the variable's poison, once what was pushed before is done.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
@@ -258,8 +277,6 @@ class Engine {
 
   EngineStats stats() const;
   int workers() const;
-  /// Whether it was made with EngineOptions::check.
-  bool checks() const;
 
   /// The timeline of what the engine does; see trace.h.
   Trace trace();

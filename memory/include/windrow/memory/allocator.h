@@ -29,6 +29,8 @@ class Allocator {
  public:
   virtual ~Allocator() = default;
   virtual std::string_view name() const = 0;
+  /// Whether the host may read and write the bytes.
+  virtual bool on_host() const { return true; }
   /// At least one byte's place, even for 0. Throws OutOfMemory.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   /// `bytes` as it was given to allocate().

@@ -10,7 +10,7 @@
 // Contract
 //   Order    What an op does to the bytes it declares on the variable; that is all that orders them.
 //   Errors   A write that finds no memory throws OutOfMemory inside the op, and so poisons the variable. With
-//            EngineOptions::check an op fails that touches a buffer's bytes in a way it did not declare.
+//            EngineOptions::check buffers are watched: an op fails that changes bytes and did not declare that.
 //   Threads  Buffers are made, moved and ended from any thread, one thread at a time for each; their bytes are touched
 //            by ops, or between waits.
 #pragma once
@@ -45,7 +45,6 @@ class Bytes {
   friend class Buffer;
   struct State;
   explicit Bytes(State* state) : state_(state) {}
-  void watch() const;
 
   State* state_;
 };

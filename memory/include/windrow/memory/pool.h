@@ -42,6 +42,7 @@ class Pool final : public Allocator {
   Pool& operator=(const Pool&) = delete;
 
   std::string_view name() const override { return name_; }
+  bool on_host() const override { return below_->on_host(); }
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
 
