@@ -6,8 +6,8 @@
 #include "windrow/engine/engine.h"
 
 int main() {
+  std::vector<float> weights(100, 1.0f), sum(1);  // outlive their variables, which end with the engine
   windrow::Engine engine({.check = true});
-  std::vector<float> weights(100, 1.0f), sum(1);
   const windrow::Var w = engine.new_var("weights"), s = engine.new_var("sum");
   engine.watch(w, std::as_writable_bytes(std::span(weights)));
   engine.watch(s, std::as_writable_bytes(std::span(sum)));

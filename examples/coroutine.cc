@@ -3,6 +3,7 @@
 
 #include <coroutine>
 #include <cstdio>
+#include <exception>
 
 namespace {
 
@@ -13,7 +14,13 @@ struct Detached {
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() {}
-    void unhandled_exception() { throw; }  // fails the op in which it runs
+    void unhandled_exception() noexcept {
+      try {
+        throw;
+      } catch (const std::exception& e) {  // of a variable that is poisoned, for instance
+        std::fprintf(stderr, "%s\n", e.what());
+      }
+    }
   };
 };
 

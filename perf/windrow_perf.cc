@@ -63,16 +63,20 @@ struct EngineArguments {
   std::int64_t backlog = 0;
   bool metg = false, start = false, json = false, pattern_is_given = false;
 
+  static bool means_all(const std::string& text) {
+    const std::vector<std::string> words = program::words_of(text);
+    return std::find(words.begin(), words.end(), "all") != words.end();
+  }
   static std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
-    std::vector<std::string> words = program::words_of(text);
-    return std::find(words.begin(), words.end(), "all") != words.end() ? std::move(all) : std::move(words);
+    return means_all(text) ? std::move(all) : program::words_of(text);
   }
 
   void run() {
     // Without a pattern each measurement has its own. Systems that do not take one are left out, unless both are named.
     const std::vector<std::string> all = metg ? perf::Pattern::names() : std::vector<std::string>();
     if (pattern_is_given) benchmark.patterns = chosen(patterns, all);
-    benchmark.systems = chosen(systems, {});
+    benchmark.systems = chosen(systems, perf::built_system_names());
+    benchmark.leave_out = !pattern_is_given || means_all(patterns) || means_all(systems);
     const auto report = [&](const perf::Record& record) { print(record, json); };
     if (metg) return perf::find_metg(benchmark, report);
     if (start) return perf::measure_start(benchmark, report);

@@ -134,6 +134,7 @@ TEST_F(Perf, TellsHowSoonAnOpBegins) {
 TEST_F(Perf, LeavesOutSystemsThatDoNotTakeAPatternUnlessTheyAreNamed) {
   const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
   EXPECT_EQ(run(command + "windrow-bulk").status, 2);
+  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-bulk --ops 10 --repetitions 1").status, 0);
   for (const std::string& line : lines_of(run(command + "all"))) {
     EXPECT_EQ(line.find(R"("windrow-bulk", "pattern": "FA")"), std::string::npos) << line;
   }

@@ -70,15 +70,13 @@ class Contestant {
 }  // namespace
 
 std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vector<std::string>& meant) {
-  const bool named = !options.patterns.empty();
-  const std::vector<std::string> systems = options.systems.empty() ? built_system_names() : options.systems;
   std::vector<Contest> contests;
-  for (const std::string& name : named ? options.patterns : meant) {
+  for (const std::string& name : options.patterns.empty() ? meant : options.patterns) {
     Contest contest{Pattern::named(name, options.width), {}};
-    for (const std::string& system : systems) {
+    for (const std::string& system : options.systems) {
       if (takes(system, contest.pattern)) {
         contest.systems.push_back(system);
-      } else if (named && !options.systems.empty()) {
+      } else if (!options.leave_out) {
         refuse(system, contest.pattern);
       }
     }

@@ -12,10 +12,11 @@
 namespace windrow::perf {
 
 struct EngineBenchmark {
-  /// None for those that the measurement is meant for; then systems are left out where they do not take a pattern.
+  /// None for those that the measurement is meant for.
   std::vector<std::string> patterns;
-  /// None for all of this build; then those that do not take a pattern are left out there.
   std::vector<std::string> systems;
+  /// Whether systems are left out where they do not take a pattern, or that is an error.
+  bool leave_out = true;
   int workers = 2;
   int width = 64;              ///< of the stencil, patterns D and FD
   std::int64_t ops = 100'000;  ///< of each repetition
@@ -31,7 +32,7 @@ struct Contest {
 };
 
 /// `meant` are the patterns if the options name none. Throws MisuseError for a name that is unknown or not in this
-/// build, and for a named pattern that a system does not take.
+/// build, and for a pattern that a system does not take, if none is to be left out.
 std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vector<std::string>& meant);
 
 /// Is given each record as soon as it is there.
