@@ -61,9 +61,9 @@ void Batch::map_memory() {
 void Batch::take_memory() { data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched()); }
 
 Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) const {
-  const bool by_level = stage.phase == Phase::level || stage.phase == Phase::back_level;
-  const Index first = by_level ? stage.level : 0, last = by_level ? stage.level : layout_.levels - 1;
-  return {layout_.begin(type, group, first), layout_.begin(type, group, last + 1)};
+  if (!stage.scheduled()) return {layout_.begin(type, group), layout_.begin(type, group + 1)};
+  const Layout::Batch& batch = layout_.batches[static_cast<std::size_t>(group)][static_cast<std::size_t>(stage.batch)];
+  return batch.type == type ? Range{batch.begin, batch.end} : Range{0, 0};
 }
 
 // --- Steps

@@ -19,10 +19,12 @@
 
 namespace windrow {
 
-/// A part of the work of one group: a phase, and the level for phases that go by levels.
+/// A part of the work of one group: a phase, and the number of the batch for phases that go by the schedule.
 struct Stage {
   Phase phase;
-  Index level = 0;
+  Index batch = 0;
+
+  bool scheduled() const { return phase == Phase::level || phase == Phase::back_level; }
 };
 
 /// Pushed by the runner, used by ops; ends with the last op that holds it.

@@ -173,4 +173,39 @@ void InputGraph::sort(const GraphData& data, const std::vector<std::uint32_t>& t
   }
 }
 
+void InputGraph::append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const {
+  const std::int32_t base = graph.vertices();
+  for (const Run& run : runs_) {
+    const std::int32_t children = static_cast<std::int32_t>(ir::children(*function_, types_[run.type]));
+    graph.type.insert(graph.type.end(), static_cast<std::size_t>(run.end - run.begin),
+                      static_cast<std::int32_t>(type_numbers[run.type]));
+    for (std::int32_t place = run.begin; place < run.end; ++place) {
+      graph.child_begin.push_back(graph.child_begin.back() + children);
+    }
+  }
+  for (const std::int32_t child : children_) graph.children.push_back(base + child);
+}
+
+TypedGraph side_by_side(std::span<const InputGraph* const> graphs) {
+  std::vector<std::uint32_t> all;
+  for (const InputGraph* graph : graphs) {
+    if (graph->function_ != graphs.front()->function_) {
+      throw MisuseError(graph->name() + ": a graph of " + graph->function_->name + " beside one of " +
+                        graphs.front()->function_->name + "; expected one vertex function");
+    }
+    all.insert(all.end(), graph->types_.begin(), graph->types_.end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  TypedGraph result{.types = static_cast<std::int32_t>(all.size())};
+  for (const InputGraph* graph : graphs) {
+    std::vector<std::uint32_t> numbers;
+    for (const std::uint32_t type : graph->types_) {
+      numbers.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
+    }
+    graph->append_to(result, numbers);
+  }
+  return result;
+}
+
 }  // namespace windrow

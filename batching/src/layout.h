@@ -1,8 +1,8 @@
 // Layouts: every vertex's row and every edge's slot in a minibatch, fixed before anything runs. Pure data.
 //
-// The vertices of a type are rows, ordered by group of samples, then by level, so that what can run together is
-// neighbours. The edges are slots, ordered by consumer: a state is written into the slots of the edges to its
-// consumers, so that a consumer finds its children's states side by side.
+// The vertices of a type are rows, ordered by group of samples, then by batch of its schedule, so that what runs
+// together is neighbours. The edges are slots, ordered by consumer: a state is written into the slots of the edges to
+// its consumers, so that a consumer finds its children's states side by side.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
+#include "windrow/batching/schedule.h"
 
 namespace windrow {
 
@@ -26,7 +27,7 @@ struct Slot {
 
 struct TypeRows {
   Index rows = 0;
-  /// The first row of each group and level, group by group; the number of rows at the end.
+  /// The first row of each group; the number of rows at the end.
   std::vector<Index> begin;
   /// Of the first row, if its vertices have children.
   Slot first_slot = {};
@@ -59,19 +60,33 @@ struct TypeRows {
 
 struct Plan;
 
+/// How a minibatch is cut and put in order.
+struct LayoutOptions {
+  /// Of samples, at most; fewer where one would have less than about so many vertices.
+  Index groups = 1, group_vertices = 1;
+  SchedulePolicy schedule = SchedulePolicy::level;
+  const ScheduleTable* table = nullptr;  ///< for policy learned, by the plan's numbers of types
+};
+
 struct Layout {
-  Index groups = 0, levels = 0, vertices = 0, edges = 0;
+  /// What a group computes at a time, where consumers wait for it: neighbouring rows of a type.
+  struct Batch {
+    std::uint32_t type;
+    Index begin, end;
+  };
+
+  Index groups = 0, vertices = 0, edges = 0;
   Index consumers = 0;                                    // vertices with children
   std::vector<TypeRows> types;                            // as in the plan
+  std::vector<std::vector<Batch>> batches;                // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
 
-  /// `groups` at most, each of at least about `group_vertices`.
-  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, Index groups, Index group_vertices);
+  /// What a schedule sees of the graphs, by the plan's numbers of types.
+  static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
+  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
 
-  Index begin(std::size_t type, Index group, Index level) const {
-    return types[type].begin[static_cast<std::size_t>(group * levels + level)];
-  }
+  Index begin(std::size_t type, Index group) const { return types[type].begin[static_cast<std::size_t>(group)]; }
 
  private:
   class Maker;

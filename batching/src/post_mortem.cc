@@ -89,7 +89,8 @@ std::string Batch::find_culprit(VertexRow loss) {
   };
   for (Index g = 0; g < layout_.groups; ++g) {
     watch(g, {Phase::eager});
-    for (Index level = 0; level < layout_.levels; ++level) watch(g, {Phase::level, level});
+    const auto batches = static_cast<Index>(layout_.batches[static_cast<std::size_t>(g)].size());
+    for (Index batch = 0; batch < batches; ++batch) watch(g, {Phase::level, batch});
     watch(g, {Phase::lazy});
   }
   return found.empty() ? "no operator gave such a value" : found;

@@ -48,14 +48,14 @@ void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
 }
 
 void Push::group(Index group) {
-  const Index levels = batch_->layout().levels;
+  const auto batches = static_cast<Index>(batch_->layout().batches[static_cast<std::size_t>(group)].size());
   std::vector<Stage> stages = {{Phase::eager}};
-  for (Index level = 0; level < levels; ++level) stages.push_back({Phase::level, level});
+  for (Index batch = 0; batch < batches; ++batch) stages.push_back({Phase::level, batch});
   stages.push_back({Phase::lazy});
   share(group, "forward", stages);
   if (!batch_->plan().training) return;
   stages.clear();
-  for (Index level = levels; level-- > 0;) stages.push_back({Phase::back_level, level});
+  for (Index batch = batches; batch-- > 0;) stages.push_back({Phase::back_level, batch});
   stages.push_back({Phase::back_lazy});
   share(group, "backward", stages);
 }

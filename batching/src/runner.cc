@@ -52,6 +52,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   require_option(options.groups >= 1, given("groups", options.groups));
   require_option(options.group_vertices >= 1, given("group_vertices", options.group_vertices));
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
+  if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
   if (device.engine != parameters.device_.engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
@@ -74,6 +75,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const InputGraph* 
   if (all != types_) {
     types_ = std::move(all);
     for (auto& plan : plans_) plan = nullptr;
+    table_.reset();
   }
   auto& plan = plans_[static_cast<std::size_t>(purpose)];
   if (!plan) {
@@ -125,8 +127,16 @@ Minibatch Runner::start(std::span<const InputGraph* const> graphs, Purpose purpo
   }
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
+  if (options_.schedule == SchedulePolicy::learned && !table_) {
+    const TypedGraph example = Layout::typed(graphs, *plan);
+    table_ = ScheduleTable::learn({&example, 1});
+  }
   const auto began = std::chrono::steady_clock::now();
-  Layout layout = Layout::make(graphs, *plan, options_.groups, options_.group_vertices);
+  Layout layout = Layout::make(graphs, *plan,
+                               {.groups = options_.groups,
+                                .group_vertices = options_.group_vertices,
+                                .schedule = options_.schedule,
+                                .table = table_ ? &*table_ : nullptr});
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
   const auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), tensors_of(*plan),

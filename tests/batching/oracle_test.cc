@@ -98,6 +98,15 @@ TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
   this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
 }
 
+TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+    SCOPED_TRACE(to_string(policy));
+    this->check(Form::dag, {.groups = 2, .group_vertices = 10, .schedule = policy}, first_seed() + 6);
+    this->check(Form::any_order, {.schedule = policy}, first_seed() + 7);
+  }
+}
+
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   std::mt19937 random(first_seed());
   Engine engine({.policy = Policy::chaos, .workers = 3});
@@ -131,6 +140,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3),
                           .group_vertices = static_cast<Index>(1 + random() % 9)};
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
+    options.schedule = static_cast<SchedulePolicy>(seed % 5);
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

@@ -273,6 +273,29 @@ TEST(Training, CountsBatchesOfOneRowEach) {
   EXPECT_EQ(s.runner.stats().multiply_flops, all.runner.stats().multiply_flops);
 }
 
+TEST(Training, ByDepthGivesTheBitsOfByLevel) {
+  const auto gradient = [](SchedulePolicy policy) {
+    Trainer s({}, {.groups = 2, .group_vertices = 20, .schedule = policy});
+    const Graphs graphs(s.function, many_trees(3, 20));
+    s.runner.differentiate(graphs.pointers).loss();
+    std::vector<double> all;
+    for (std::size_t p = 0; p < s.parameters.size(); ++p) {
+      const std::vector<double> one = testing::dense(s.parameters, s.parameters[p]);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(gradient(SchedulePolicy::depth), gradient(SchedulePolicy::level));
+}
+
+TEST(Training, ASerialScheduleHasABatchForEachVertex) {
+  Trainer s({}, {.schedule = SchedulePolicy::serial}), single({}, {.batch_rows = 1});
+  const Graphs graphs(s.function, many_trees(1, 10)), same(single.function, many_trees(1, 10));
+  s.runner.run(graphs.pointers).loss();
+  single.runner.run(same.pointers).loss();
+  EXPECT_EQ(s.runner.stats().batches, single.runner.stats().batches);
+}
+
 TEST(Training, PlansHundredsOfTypesOfVertices) {
   Engine engine;
   const Device host = host_device(engine);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "windrow/batching/schedule.h"
 #include "windrow/batching/vertex_function.h"
 #include "windrow/ops/matrix.h"
 
@@ -45,6 +46,7 @@ class InputGraph {
  private:
   friend struct Layout;
   friend class Runner;
+  friend TypedGraph side_by_side(std::span<const InputGraph* const> graphs);
   /// Neighbours in the order of types and levels: as many children each, all of one level.
   struct Run {
     std::uint32_t type;  // place in types_
@@ -53,6 +55,8 @@ class InputGraph {
     std::int64_t first_child;  // in children_
   };
 
+  /// Vertices by place, of types that have these numbers.
+  void append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const;
   std::string name() const { return name_ ? *name_ : "graph"; }
   void check_children(const GraphData& data, std::size_t arity);
   std::vector<std::uint32_t> types_of(const GraphData& data);
@@ -78,5 +82,9 @@ class InputGraph {
   std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull
   std::vector<std::vector<float>> values_;          // by number of the pull
 };
+
+/// What a minibatch of these graphs looks like to a schedule, in which vertices of one graph may be in another order
+/// than they were given. Throws MisuseError for graphs of several vertex functions.
+TypedGraph side_by_side(std::span<const InputGraph* const> graphs);
 
 }  // namespace windrow

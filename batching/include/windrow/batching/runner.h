@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -41,6 +42,10 @@ struct RunnerOptions {
   /// Groups of samples that run side by side, at most; fewer where a group would have less than `group_vertices`.
   int groups = 8;
   std::int64_t group_vertices = 1024;
+  /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
+  /// minibatch, and anew where there are types of vertices that the runner has not seen before; policy serial makes all
+  /// batches of one vertex.
+  SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
 };
@@ -108,6 +113,7 @@ class Runner {
   RunnerOptions options_;
   std::vector<std::uint32_t> types_;      // all seen so far, sorted
   std::shared_ptr<const Plan> plans_[2];  // by purpose; null after a new type was seen
+  std::optional<ScheduleTable> table_;    // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;
   RunnerStats stats_;
 };
