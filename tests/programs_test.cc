@@ -34,8 +34,8 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
-        Wrong{"windrow", "windrow: no command; expected train; see windrow --help"},
-        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected train; see windrow --help"},
+        Wrong{"windrow", "windrow: no command; expected one of train, schedule; see windrow --help"},
+        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected one of train, schedule; see windrow --help"},
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' stands before the command; expected it after 'train'" TRAIN_HELP},
@@ -62,6 +62,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --data ''", "windrow: --data: '' is no folder; expected one" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /dev",
               "windrow: /dev/train.txt: there is no such file; expected a file of trees, one a line"},
+        Wrong{
+            "windrow schedule --policy best",
+            "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "
+            "between; see windrow schedule --help"},
         Wrong{"windrow-perf train --model rnn",
               "windrow-perf: --model: 'rnn'; expected tree-lstm; see windrow-perf train --help"},
         Wrong{
@@ -116,6 +120,24 @@ TEST_F(Data, MayNotBeEmpty) {
   EXPECT_EQ(outcome.err, "windrow: " + (data / "dev.txt").string() +
                              ":1:1: no tree; expected one a line, such as (3 (2 It) (4 works))\n");
   EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Data, IsScheduledByEveryPolicy) {
+  const auto& data = folder;
+  std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
+  const Outcome outcome = run("windrow schedule --batch 2 --data " + data.string());
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  const std::string out = std::regex_replace(outcome.out, std::regex(" +[0-9.]+\n"), " N\n");
+  EXPECT_EQ(out, "3 trees in 2 minibatches, " + data.string() +
+                     "\n\n"
+                     "policy   batches a minibatch  mean width  ns a vertex\n"
+                     "level                    2.5         1.8 N\n"
+                     "depth                    2.5         1.8 N\n"
+                     "agenda                   2.5         1.8 N\n"
+                     "learned                  2.5         1.8 N\n"
+                     "serial                   4.5         1.0 N\n"
+                     "at least N\n");
 }
 
 TEST_F(Train, StopsAtALossThatIsNotFinite) {

@@ -1,7 +1,8 @@
-// The program `windrow`: trains the models of the zoo.
+// The program `windrow`: trains the models of the zoo, and shows how they are scheduled.
 #include <algorithm>
 
 #include "program.h"
+#include "schedule.h"
 #include "windrow/models/tree_trainer.h"
 
 namespace {
@@ -19,7 +20,7 @@ struct Arguments {
   bool compare = false;
 };
 
-void add_train(CLI::App& app, Arguments& to) {
+CLI::App& add_train(CLI::App& app, Arguments& to) {
   using namespace program;
   CLI::App& train = *app.add_subcommand("train", "Trains a model and prints what it learned, epoch by epoch.");
   flag(train, "model", to.model, "What to train", one_of({"tree-lstm"}))->required();
@@ -35,6 +36,7 @@ void add_train(CLI::App& app, Arguments& to) {
   flag(train, "--device", to.device, "Where to compute", one_of({"cpu"}));
   train.add_flag("--compare", to.compare, "Then train one vertex at a time too, and print how much batching brings")
       ->disable_flag_override();
+  return train;
 }
 
 /// Trains on, batched and one vertex at a time in turn, so that both see the machine's moods.
@@ -85,6 +87,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains dynamic neural nets on the Windrow runtime.", "windrow");
   app.require_subcommand(1);
   Arguments arguments;
-  add_train(app, arguments);
-  return program::run(app, argc, argv, [&] { train_tree_lstm(arguments); });
+  const CLI::App& train = add_train(app, arguments);
+  const std::function<void()> schedule = program::add_schedule(app);
+  return program::run(app, argc, argv, [&] { train.parsed() ? train_tree_lstm(arguments) : schedule(); });
 }
