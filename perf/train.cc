@@ -60,6 +60,7 @@ class Contestant {
     size("embedding", options_.trainer.embedding);
     size("batch", options_.trainer.batch);
     record.add("policy", std::string(to_string(options_.policy)));
+    record.add("schedule", std::string(to_string(options_.trainer.schedule)));
     return record.add("data", options_.data.empty() ? "generated" : options_.data);
   }
 

@@ -22,12 +22,13 @@ void add_json(CLI::App& command, bool& json) {
 }
 
 struct TrainArguments {
-  std::string model, policy = "pool", workers = "1";
+  std::string model, policy = "pool", schedule = "level", workers = "1";
   perf::TrainOptions train;
   bool json = false;
 
   void run() {
     train.policy = parse_policy(policy);
+    train.trainer.schedule = parse_schedule_policy(schedule);
     train.workers = program::numbers_of(workers);
     for (const perf::Record& record : perf::train_tree_lstm(train)) print(record, json);
   }
@@ -43,6 +44,7 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   flag(train, "--batch", to.train.trainer.batch, "Trees a minibatch", whole_number(1, 1 << 20));
   flag(train, "--workers", to.workers, "Ops at the same time; several numbers take turns", whole_numbers(1, 1024));
   flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
+  flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
   flag(train, "--passes", to.train.passes, "Times through the trees", whole_number(1, 1 << 20));
   flag(train, "--seed", to.train.trainer.seed, "Of initial values, orders and generated trees",
        whole_number(0, UINT32_MAX));

@@ -21,7 +21,8 @@ TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
                            "schedule_ns_per_vertex", "unbatched_units_per_s", "peak_rss_mb"}) {
     line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
-  line += R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "data": "generated"\})re";
+  line +=
+      R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "schedule": "level", "data": "generated"\})re";
   const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
   EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
 }

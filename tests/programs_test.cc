@@ -28,9 +28,9 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define FLAGS                                                                                                        \
-  "--help, model, --data, --hidden, --embedding, --batch, --epochs, --rate, --workers, --policy, --seed, --device, " \
-  "--compare" TRAIN_HELP
+#define FLAGS                                                                                                          \
+  "--help, model, --data, --hidden, --embedding, --batch, --epochs, --rate, --workers, --policy, --schedule, --seed, " \
+  "--device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
@@ -205,6 +205,7 @@ TEST_F(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
   EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 2);
   EXPECT_EQ(losses("--workers 8"), one);
   EXPECT_EQ(losses("--policy serial"), one);
+  EXPECT_EQ(losses("--schedule depth"), one);
   EXPECT_NE(losses("--batch 32"), one);
   EXPECT_NE(losses("--rate 0.01"), one);
 }

@@ -163,6 +163,8 @@ Check some_of(std::vector<std::string> words) {
           }};
 }
 
+std::vector<std::string> schedule_policies() { return {"level", "depth", "agenda", "learned", "serial"}; }
+
 Check folder() {
   return {"FOLDER", [](std::string& text) -> std::string {
             std::error_code ignored;

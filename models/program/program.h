@@ -29,6 +29,8 @@ Check positive_number();
 Check one_of(std::vector<std::string> words);
 /// One or more of these words, with commas between.
 Check some_of(std::vector<std::string> words);
+/// The names of schedule policies.
+std::vector<std::string> schedule_policies();
 /// A folder that there is.
 Check folder();
 

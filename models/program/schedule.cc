@@ -86,7 +86,7 @@ std::function<void()> add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& command = *app.add_subcommand("schedule", "Prints in how many batches each policy computes trees.");
   flag(command, "--data", arguments->data, "Has train.txt, a bracketed tree a line; else generated", folder());
-  flag(command, "--policy", arguments->policies, "Which", some_of({"level", "depth", "agenda", "learned", "serial"}));
+  flag(command, "--policy", arguments->policies, "Which", some_of(schedule_policies()));
   flag(command, "--batch", arguments->batch, "Trees a minibatch", whole_number(1, 1 << 20));
   flag(command, "--seed", arguments->seed, "Of generated trees, and of learning", whole_number(0, UINT32_MAX));
   return [arguments] { run(*arguments); };

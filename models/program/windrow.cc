@@ -11,7 +11,7 @@ using namespace windrow;
 using program::print;
 
 struct Arguments {
-  std::string model, data, policy = "pool", device = "cpu";
+  std::string model, data, policy = "pool", schedule = "level", device = "cpu";
   Index hidden = 128, embedding = 128;
   std::size_t batch = 64;
   int epochs = 8, workers = default_workers();
@@ -32,6 +32,7 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
   flag(train, "--rate", to.rate, "Step of gradient descent, for the loss of a tree", positive_number());
   flag(train, "--workers", to.workers, "Ops that run at the same time", whole_number(1, 1024));
   flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
+  flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
   flag(train, "--seed", to.seed, "Of initial values, orders and generated trees", whole_number(0, UINT32_MAX));
   flag(train, "--device", to.device, "Where to compute", one_of({"cpu"}));
   train.add_flag("--compare", to.compare, "Then train one vertex at a time too, and print how much batching brings")
@@ -67,7 +68,8 @@ void train_tree_lstm(const Arguments& arguments) {
                        .embedding = arguments.embedding,
                        .batch = arguments.batch,
                        .rate = arguments.rate,
-                       .seed = arguments.seed});
+                       .seed = arguments.seed,
+                       .schedule = parse_schedule_policy(arguments.schedule)});
   const TreeTrainer::Trees unseen = trainer.prepare(dev);
   print("tree-lstm, %s: learns from %zu trees, is asked about %zu others\n\n",
         arguments.data.empty() ? "generated trees" : arguments.data.c_str(), train.size(), dev.size());

@@ -71,7 +71,7 @@ TreeTrainer::TreeTrainer(const Device& device, const std::vector<LabelledTree>& 
       model_(parameters_, {vocabulary_.size(), options.embedding, options.hidden, tree_labels}),
       function_(model_.function()),
       trees_(prepare(trees)),
-      runner_(device, function_, parameters_),
+      runner_(device, function_, parameters_, {.schedule = options.schedule}),
       random_(options.seed) {
   if (trees.empty()) throw MisuseError("tree trainer: no trees; expected one or more");
   for (const InputGraph& graph : trees_.graphs_) order_.push_back(&graph);

@@ -22,6 +22,7 @@ struct TreeTrainerOptions {
   /// Of gradient descent on the sum of the losses over the vertices, divided by the trees of the minibatch.
   double rate = 0.1;       ///< 0 or more
   std::uint64_t seed = 1;  ///< of initial values and of the order of trees
+  SchedulePolicy schedule = SchedulePolicy::level;
 };
 
 /// Shares, among the vertices that have a label, of those whose label has the highest score.
