@@ -66,6 +66,13 @@ Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) con
   return batch.type == type ? Range{batch.begin, batch.end} : Range{0, 0};
 }
 
+std::pair<std::size_t, std::size_t> Batch::types(Index group, const Stage& stage) const {
+  if (!stage.scheduled()) return {0, plan_->types.size()};
+  const auto& batches = layout_.batches[static_cast<std::size_t>(group)];
+  const std::size_t type = batches[static_cast<std::size_t>(stage.batch)].type;
+  return {type, type + 1};
+}
+
 // --- Steps
 
 void Batch::run(Index group, const Stage& stage) {

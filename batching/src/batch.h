@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layout.h"
@@ -52,6 +53,8 @@ class Batch {
     Index begin, end;
   };
   Range range(std::size_t type, Index group, const Stage& stage) const;
+  /// The types that can have some: the first, and the one behind the last.
+  std::pair<std::size_t, std::size_t> types(Index group, const Stage& stage) const;
 
   // What ops do; each under the accesses that the comment above asks for.
   void take_memory();
@@ -109,7 +112,8 @@ class Batch {
 
 template <class Visit>
 void Batch::each_step(Index group, const Stage& stage, Visit visit) {
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+  const auto [first, end] = types(group, stage);
+  for (std::size_t t = first; t < end; ++t) {
     const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
     if (segments.empty()) continue;
     const Range all = range(t, group, stage);

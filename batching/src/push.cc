@@ -89,7 +89,8 @@ void Push::share(Index group, OpName name, const std::vector<Stage>& stages) {
 /// The work of a stage; the tensors it reads are added to those given.
 Index Push::count(Index group, const Stage& stage, std::set<std::size_t>& tensors) {
   Index work = 0;
-  for (std::size_t t = 0; t < batch_->plan().types.size(); ++t) {
+  const auto [first, end] = batch_->types(group, stage);
+  for (std::size_t t = first; t < end; ++t) {
     const Batch::Range range = batch_->range(t, group, stage);
     const Index rows = range.end - range.begin;
     if (rows == 0) continue;
