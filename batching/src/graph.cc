@@ -186,26 +186,4 @@ void InputGraph::append_to(TypedGraph& graph, std::span<const std::uint32_t> typ
   for (const std::int32_t child : children_) graph.children.push_back(base + child);
 }
 
-TypedGraph side_by_side(std::span<const InputGraph* const> graphs) {
-  std::vector<std::uint32_t> all;
-  for (const InputGraph* graph : graphs) {
-    if (graph->function_ != graphs.front()->function_) {
-      throw MisuseError(graph->name() + ": a graph of " + graph->function_->name + " beside one of " +
-                        graphs.front()->function_->name + "; expected one vertex function");
-    }
-    all.insert(all.end(), graph->types_.begin(), graph->types_.end());
-  }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  TypedGraph result{.types = static_cast<std::int32_t>(all.size())};
-  for (const InputGraph* graph : graphs) {
-    std::vector<std::uint32_t> numbers;
-    for (const std::uint32_t type : graph->types_) {
-      numbers.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
-    }
-    graph->append_to(result, numbers);
-  }
-  return result;
-}
-
 }  // namespace windrow

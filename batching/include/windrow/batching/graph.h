@@ -46,7 +46,6 @@ class InputGraph {
  private:
   friend struct Layout;
   friend class Runner;
-  friend TypedGraph side_by_side(std::span<const InputGraph* const> graphs);
   /// Neighbours in the order of types and levels: as many children each, all of one level.
   struct Run {
     std::uint32_t type;  // place in types_
@@ -82,9 +81,5 @@ class InputGraph {
   std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull
   std::vector<std::vector<float>> values_;          // by number of the pull
 };
-
-/// What a minibatch of these graphs looks like to a schedule, in which vertices of one graph may be in another order
-/// than they were given. Throws MisuseError for graphs of several vertex functions.
-TypedGraph side_by_side(std::span<const InputGraph* const> graphs);
 
 }  // namespace windrow
