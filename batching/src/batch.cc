@@ -17,9 +17,6 @@ void fill(Matrix<float> out, float value, Write write) {
   }
 }
 
-/// What a consumer's row of its children's states is followed by, in elements; see row_stride().
-Index gap(Index width) { return row_stride(width) - width; }
-
 }  // namespace
 
 Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
@@ -45,13 +42,26 @@ void Batch::map_memory() {
   Index scratch = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     auto& arenas = arenas_.emplace_back();
-    for (Index width : plan_->types[t].arenas) arenas.push_back(take(layout_.types[t].rows * row_stride(width)));
+    for (const TypePlan::Arena& arena : plan_->types[t].arenas) {
+      arenas.push_back(take(layout_.count(t, arena.rate) * row_stride(arena.width)));
+    }
     scratch = std::max(scratch, plan_->types[t].scratch);
   }
-  for (const ir::Field& state : plan_->program.function->states) {
-    const Index elements = layout_.edges * state.width + layout_.consumers * gap(state.width);
-    states_.push_back(take(elements));
-    gradients_.push_back(plan_->training ? take(elements) : 0);
+  const auto keep = [&](Keepers& keepers, std::size_t t, const std::vector<Kept>& states) {
+    keepers.resize(states.size());
+    for (std::size_t s = 0; s < states.size(); ++s) {
+      Keeping keeping;
+      if (states[s].any()) {
+        keeping.stride = row_stride(states[s].width);
+        keeping.offset = take(layout_.count(t, plan_->types[t].children) * keeping.stride);
+        keeping.kept = &states[s];
+      }
+      keepers[s].push_back(keeping);
+    }
+  };
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    keep(states_, t, plan_->types[t].states);
+    keep(gradients_, t, plan_->types[t].gradients);
   }
   for (Index g = 0; g < layout_.groups; ++g) scratch_.push_back(take(scratch));
   memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
@@ -66,6 +76,12 @@ Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) con
   return batch.type == type ? Range{batch.begin, batch.end} : Range{0, 0};
 }
 
+Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
+  if (rate == Rate::vertices) return vertices;
+  const auto& begin = layout_.types[type].edge_begin;
+  return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
+}
+
 std::pair<std::size_t, std::size_t> Batch::types(Index group, const Stage& stage) const {
   if (!stage.scheduled()) return {0, plan_->types.size()};
   const auto& batches = layout_.batches[static_cast<std::size_t>(group)];
@@ -76,122 +92,115 @@ std::pair<std::size_t, std::size_t> Batch::types(Index group, const Stage& stage
 // --- Steps
 
 void Batch::run(Index group, const Stage& stage) {
-  each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
+  each_step(group, stage, [&](const Step& step, const Tile& tile) {
     try {
-      run_step(t, group, step, rows);
+      run_step(step, tile);
     } catch (const MisuseError& error) {
-      explain(t, group, step, rows, error.what());
+      explain(step, tile, error.what());
     }
   });
 }
 
-void Batch::run_step(std::size_t type, Index group, const Step& step, Range rows) {
+void Batch::run_step(const Step& step, const Tile& tile) {
   switch (step.does) {
     case Step::Does::kernel:
-      return run_kernel(type, group, step, rows, place(type, group, step.out, rows));
+      return run_kernel(step, tile, place(step.out, tile));
     case Step::Does::fill:
-      return fill(place(type, group, step.out, rows), step.constant, step.write);
+      return fill(place(step.out, tile), step.constant, step.write);
     case Step::Does::scatter:
-      return scatter(type, step, operand(type, group, step.in[0], rows), rows);
+      return scatter(step, tile);
     case Step::Does::incoming:
-      return take_incoming(type, step, place(type, group, step.out, rows), rows);
+      return take_incoming(step, tile);
   }
 }
 
-void Batch::run_kernel(std::size_t type, Index group, const Step& step, Range rows, Matrix<float> out) {
+void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   constexpr std::size_t usual = 8;
   std::array<Matrix<const float>, usual> few;
   std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
   const std::span<Matrix<const float>> in(many.empty() ? few.data() : many.data(), step.in.size());
-  for (std::size_t k = 0; k < in.size(); ++k) in[k] = operand(type, group, step.in[k], rows);
+  for (std::size_t k = 0; k < in.size(); ++k) in[k] = operand(step.in[k], tile);
   std::array<Matrix<const std::int32_t>, usual> indices;
   if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
   for (std::size_t k = 0; k < step.indices.size(); ++k) {
-    const auto& column = layout_.types[type].indices[step.indices[k]];
-    indices[k] = {column.row(rows.begin), rows.end - rows.begin, column.width, column.width};
+    const auto& column = layout_.types[tile.type].indices[step.indices[k]];
+    indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
   }
   step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
 }
 
-void Batch::scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows) {
-  const TypeRows& here = layout_.types[type];
-  const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
-  for (Index r = rows.begin; r < rows.end; ++r) {
-    const Slot to = here.slot[static_cast<std::size_t>(r)];
-    if (to.edge >= 0) std::memcpy(slot(states_, step.state, to), from.row(r - rows.begin), bytes);
+template <class Visit>
+void Batch::each_kept(const Keepers& keepers, std::size_t state, const Tile& tile, Visit visit) const {
+  const TypeRows& here = layout_.types[tile.type];
+  const auto& by_type = keepers[state];
+  const auto look = [&](Index row, Slot slot) {
+    const Keeping& keeping = by_type[slot.type];
+    if (keeping.kept == nullptr || keeping.kept->column[slot.child] < 0) return;
+    visit(row - tile.rows.begin, data_ + keeping.offset + slot.row * keeping.stride + keeping.kept->column[slot.child]);
+  };
+  for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
+    const Slot slot = here.slot[static_cast<std::size_t>(r)];
+    if (slot.row >= 0) look(r, slot);
   }
-  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin)};
+  const TypeRows::Further first{static_cast<std::int32_t>(tile.rows.begin)};
   auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
-  for (; more != here.further.end() && more->row < rows.end; ++more) {
-    std::memcpy(slot(states_, step.state, more->slot), from.row(more->row - rows.begin), bytes);
-  }
+  for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot);
 }
 
-void Batch::take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows) {
-  const TypeRows& here = layout_.types[type];
-  const auto add = [&](float* row, Slot from) {
-    const float* gradient = slot(gradients_, step.state, from);
-    for (Index c = 0; c < to.width; ++c) row[c] += gradient[c];
-  };
-  for (Index r = rows.begin; r < rows.end; ++r) {
-    float* row = to.row(r - rows.begin);
-    const Slot from = here.slot[static_cast<std::size_t>(r)];
-    if (step.write == Write::add) {
-      if (from.edge >= 0) add(row, from);
-    } else if (from.edge >= 0) {
-      std::copy_n(slot(gradients_, step.state, from), to.width, row);
-    } else {
-      std::fill_n(row, to.width, 0.0f);
-    }
-  }
-  const TypeRows::Further first{static_cast<std::int32_t>(rows.begin)};
-  auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
-  for (; more != here.further.end() && more->row < rows.end; ++more) add(to.row(more->row - rows.begin), more->slot);
+void Batch::scatter(const Step& step, const Tile& tile) {
+  const Matrix<const float> from = operand(step.in[0], tile);
+  const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
+  each_kept(states_, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+}
+
+void Batch::take_incoming(const Step& step, const Tile& tile) {
+  const Matrix<float> to = place(step.out, tile);
+  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
+  each_kept(gradients_, step.state, tile, [&](Index row, const float* gradient) {
+    float* const sum = to.row(row);
+    for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
+  });
 }
 
 // --- Places
 
-float* Batch::slot(const std::vector<Index>& states, std::size_t state, Slot slot) const {
-  const Index width = plan_->program.function->states[state].width;
-  return data_ + states[state] + slot.edge * width + slot.consumer * gap(width);
-}
-
-Matrix<float> Batch::place(std::size_t type, Index group, const Place& place, Range rows) const {
-  const TypePlan& plan = plan_->types[type];
+Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
+  const TypePlan& plan = plan_->types[tile.type];
+  const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
   const Index count = rows.end - rows.begin;
   switch (place.in) {
     case Place::In::arena: {
-      const Index stride = row_stride(plan.arenas[place.number]);
-      return {data_ + arenas_[type][place.number] + rows.begin * stride + place.column, count, place.width, stride};
+      const Index stride = row_stride(plan.arenas[place.number].width);
+      return {data_ + arenas_[tile.type][place.number] + rows.begin * stride + place.column, count, place.width,
+              stride};
     }
     case Place::In::tile: {
-      const TypePlan::Tile& tile = plan.tiles[place.number];
-      const Index scratch = scratch_[static_cast<std::size_t>(group)];
-      return {data_ + scratch + tile.offset + place.column, count, place.width, tile.width};
+      const TypePlan::Tile& scratch = plan.tiles[place.number];
+      return {data_ + scratch_[static_cast<std::size_t>(tile.group)] + scratch.offset + place.column, count,
+              place.width, scratch.width};
     }
     case Place::In::state:
     case Place::In::state_gradient: {
-      const auto& states = place.in == Place::In::state ? states_ : gradients_;
-      const Index width = plan_->program.function->states[place.number].width;
-      const Index stride = plan.children * width + gap(width);
-      float* first = slot(states, place.number, layout_.types[type].first_slot);
-      return {first + rows.begin * stride + place.column, count, place.width, stride};
+      const Keepers& keepers = place.in == Place::In::state ? states_ : gradients_;
+      const Keeping& keeping = keepers[place.number][tile.type];
+      return {data_ + keeping.offset + rows.begin * keeping.stride + place.column, count, place.width, keeping.stride};
     }
     default:
       throw Error("a step writes what is only read");
   }
 }
 
-Matrix<const float> Batch::operand(std::size_t type, Index group, const Place& from, Range rows) const {
+Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
   if (from.in == Place::In::tensor) {
     Matrix<const float> whole = tensors_[from.number].view().read();
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
   }
   if (from.in == Place::In::pull) {
-    const auto& column = layout_.types[type].values[from.number];
+    const auto& column = layout_.types[tile.type].values[from.number];
+    const Range rows = from.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, from.rate)};
     return {column.row(rows.begin) + from.column, rows.end - rows.begin, from.width, column.width};
   }
-  return place(type, group, from, rows);
+  return place(from, tile);
 }
 
 // --- What belongs to no vertex, and the end
@@ -202,32 +211,39 @@ void Batch::run(const TensorStep& tensor_step) {
   Matrix<float> out = step.write == Write::add ? tensor.view().update() : tensor.view().write();
   out = {out.data + step.out.column, out.rows, step.out.width, out.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
-  if (tensor_step.vertex_type < 0) return run_kernel(0, 0, step, {0, 0}, out);
+  if (tensor_step.vertex_type < 0) return run_kernel(step, {0, 0, step.rate, {0, 0}}, out);
   const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
-  const Index rows = layout_.types[type].rows;
+  const Index rows = layout_.count(type, step.rate);
   if (options_.batch_rows >= rows || plan_->program.at(step.node).op->locality != Locality::sums_rows) {
-    return run_kernel(type, 0, step, {0, rows}, out);
+    return run_kernel(step, {type, 0, step.rate, {0, rows}}, out);
   }
   Step part = step;
   for (Index begin = 0; begin < rows; begin += options_.batch_rows, part.write = Write::add) {
-    run_kernel(type, 0, part, {begin, std::min(begin + options_.batch_rows, rows)}, out);
+    run_kernel(part, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
   }
 }
 
 Tensor Batch::rows_of(const Plan::Rows& rows) const {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   const Index offset = arenas_[type][rows.rows.number];
-  const Index stride = row_stride(plan_->types[type].arenas[rows.rows.number]);
-  return Tensor(memory_, layout_.types[type].rows, stride, offset)
+  const Index stride = row_stride(plan_->types[type].arenas[rows.rows.number].width);
+  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offset)
       .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
 }
 
 void Batch::collect(std::size_t push, Matrix<float> out) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
-    const Matrix<const float> from = operand(t, 0, plan_->types[t].pushes[push], {0, type.rows});
-    for (Index r = 0; r < from.rows; ++r) {
-      std::copy_n(from.row(r), from.width, out.row(type.vertex[static_cast<std::size_t>(r)]));
+    const Place& place = plan_->types[t].pushes[push];
+    const Tile all{t, 0, Rate::vertices, {0, type.rows}};
+    const Matrix<const float> from = place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all);
+    for (Index r = 0; r < type.rows; ++r) {
+      float* const to = out.row(type.vertex[static_cast<std::size_t>(r)]);
+      if (from.data == nullptr) {
+        std::fill_n(to, out.width, 0.0f);
+      } else {
+        std::copy_n(from.row(r), from.width, to);
+      }
     }
   }
 }

@@ -48,11 +48,20 @@ class Batch {
   Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
   Index batch_rows() const { return options_.batch_rows; }
 
-  /// The rows of a type that belong to a stage of a group.
   struct Range {
     Index begin, end;
   };
+  /// Rows at hand: of vertices of a type, or of their edges.
+  struct Tile {
+    std::size_t type;
+    Index group;
+    Rate rate;
+    Range rows;
+  };
+  /// The vertices of a type that belong to a stage of a group.
   Range range(std::size_t type, Index group, const Stage& stage) const;
+  /// The same by rate.
+  Range range(std::size_t type, Rate rate, Range vertices) const;
   /// The types that can have some: the first, and the one behind the last.
   std::pair<std::size_t, std::size_t> types(Index group, const Stage& stage) const;
 
@@ -74,18 +83,29 @@ class Batch {
   Tensor rows_of(const Plan::Rows& rows) const;
 
  private:
+  /// Where states lie of which children's vertices scatter copies, by their type.
+  struct Keeping {
+    Index offset = 0, stride = 0;  // elements
+    const Kept* kept = nullptr;
+  };
+  using Keepers = std::vector<std::vector<Keeping>>;  // by state and type
+
   void map_memory();
-  /// Calls visit(type, step, rows) for all steps of a stage, in the order in which they must run.
+  /// Calls visit(step, tile) for all steps of a stage, in the order in which they must run.
   template <class Visit>
   void each_step(Index group, const Stage& stage, Visit visit);
-  void run_step(std::size_t type, Index group, const Step& step, Range rows);
-  void scatter(std::size_t type, const Step& step, Matrix<const float> from, Range rows);
-  void take_incoming(std::size_t type, const Step& step, Matrix<float> to, Range rows);
-  void run_kernel(std::size_t type, Index group, const Step& step, Range rows, Matrix<float> out);
-  Matrix<float> place(std::size_t type, Index group, const Place& place, Range rows) const;
-  Matrix<const float> operand(std::size_t type, Index group, const Place& place, Range rows) const;
-  float* slot(const std::vector<Index>& states, std::size_t state, Slot slot) const;
-  [[noreturn]] void explain(std::size_t type, Index group, const Step& step, Range rows, const std::string& error);
+  void run_step(const Step& step, const Tile& tile);
+  /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
+  /// each row its first consumer, then further ones in order.
+  template <class Visit>
+  void each_kept(const Keepers& keepers, std::size_t state, const Tile& tile, Visit visit) const;
+  void scatter(const Step& step, const Tile& tile);
+  void take_incoming(const Step& step, const Tile& tile);
+  void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
+  /// The place's rows that belong to the tile; all there are if they are of another rate.
+  Matrix<float> place(const Place& place, const Tile& tile) const;
+  Matrix<const float> operand(const Place& place, const Tile& tile) const;
+  [[noreturn]] void explain(const Step& step, const Tile& tile, const std::string& error);
   struct VertexRow {
     std::size_t type;
     Index row;
@@ -94,6 +114,8 @@ class Batch {
   std::vector<std::vector<char>> below(VertexRow top) const;
   std::string name() const;
   std::string name_of(VertexRow vertex) const;
+  /// The vertex of a row, or whose edge it is.
+  VertexRow vertex_of(const Tile& tile, Index row) const;
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
@@ -104,10 +126,10 @@ class Batch {
   std::vector<Buffer> groups_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.
   std::vector<std::vector<Index>> arenas_;  // by type and arena
-  std::vector<Index> states_, gradients_;   // by state
-  std::vector<Index> scratch_;              // by group
-  float* data_ = nullptr;                   // written by take_memory()
-  double loss_ = 0;                         // written by finish()
+  Keepers states_, gradients_;
+  std::vector<Index> scratch_;  // by group
+  float* data_ = nullptr;       // written by take_memory()
+  double loss_ = 0;             // written by finish()
 };
 
 template <class Visit>
@@ -120,10 +142,12 @@ void Batch::each_step(Index group, const Stage& stage, Visit visit) {
     for (Range batch{all.begin, 0}; batch.begin < all.end; batch.begin = batch.end) {
       batch.end = std::min(all.end - batch.begin, options_.batch_rows) + batch.begin;
       for (const Segment& segment : segments) {
-        const Index at_once = segment.tiled ? segment.tile_rows : batch.end - batch.begin;
-        for (Range tile{batch.begin, 0}; tile.begin < batch.end; tile.begin = tile.end) {
-          tile.end = std::min(tile.begin + at_once, batch.end);
-          for (const Step& step : segment.steps) visit(t, step, tile);
+        const Range rows = range(t, segment.rate, batch);
+        const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
+        Tile tile{t, group, segment.rate, {rows.begin, 0}};
+        for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
+          tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
+          for (const Step& step : segment.steps) visit(step, tile);
         }
       }
     }

@@ -47,8 +47,8 @@ std::vector<Node> Builder::take() {
   return std::move(nodes_);
 }
 
-Value Builder::fill(int vertex_type, Index width, double constant) {
-  return add({.code = Code::fill, .type = {Rows::vertices(), width}, .vertex_type = vertex_type, .constant = constant});
+Value Builder::fill(int vertex_type, const Type& type, double constant) {
+  return add({.code = Code::fill, .type = type, .vertex_type = vertex_type, .constant = constant});
 }
 
 bool Builder::vanishes(const Operator& op, const std::vector<Value>& in) const {
@@ -70,7 +70,7 @@ Value Builder::slice(Value x, Index begin, Index end) {
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       if (node.at[k] < end && begin < end_of(node, nodes_, k)) meets.push_back(k);
     }
-    if (meets.empty() && node.of_vertices()) return fill(node.vertex_type, end - begin, 0);
+    if (meets.empty() && node.of_vertices()) return fill(node.vertex_type, {node.type.rows, end - begin}, 0);
     if (meets.size() == 1) {
       const std::size_t k = meets[0];
       if (node.at[k] <= begin && end <= end_of(node, nodes_, k)) {
@@ -93,7 +93,7 @@ Value Builder::sum(const std::vector<Term>& terms, const Type& type, int vertex_
     node.in.push_back(term.value);
     node.at.push_back(term.at);
   }
-  if (node.in.empty() && !type.rows.counted()) return fill(vertex_type, type.width, 0);
+  if (node.in.empty() && !type.rows.counted()) return fill(vertex_type, type, 0);
   if (node.in.size() == 1 && at(node.in[0]).type == type) return node.in[0];
   return add(std::move(node));
 }
@@ -151,12 +151,13 @@ Value Builder::apply(const Operator& op, std::vector<Value> in, std::vector<std:
     if (at(value).of_vertices()) node.vertex_type = at(value).vertex_type;
   }
   for (std::size_t pull : node.indices) {
-    signature.indices.push_back({Rows::vertices(), function_.index_pulls[pull].width});
+    const IndexField& field = function_.index_pulls[pull];
+    signature.indices.push_back({field.rows, field.width});
   }
   node.type = infer(op, signature);
   if (!node.of_vertices()) node.vertex_type = -1;
   const auto zero = [&](std::size_t k) { return at(node.in[k]).zero(); };
-  if (node.of_vertices() && vanishes(op, node.in)) return fill(node.vertex_type, node.type.width, 0);
+  if (node.of_vertices() && vanishes(op, node.in)) return fill(node.vertex_type, node.type, 0);
   if (&op == &op::add) return sum({{node.in[0], 0}, {node.in[1], 0}}, node.type, node.vertex_type);
   if (&op == &op::concat) return concat(node.in, node.type, node.vertex_type);
   if (&op == &op::slice) return slice(node.in[0], attributes.sizes[0], attributes.sizes[1]);

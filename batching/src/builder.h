@@ -25,7 +25,7 @@ class Builder {
   Value append(Node node);
   /// All nodes; the builder is empty then.
   std::vector<Node> take();
-  Value fill(int vertex_type, Index width, double constant);
+  Value fill(int vertex_type, const Type& type, double constant);
   /// Types are inferred; they fit, since the trace's fitted. `vertex_type` is that of the result, where no operand
   /// tells.
   Value apply(const Operator& op, std::vector<Value> in, std::vector<std::size_t> indices = {},

@@ -7,7 +7,7 @@ namespace windrow {
 namespace {
 
 std::string to_string(const Place& place) {
-  static constexpr const char* names[] = {"arena", "tile", "pull", "state", "state_gradient", "tensor"};
+  static constexpr const char* names[] = {"arena", "tile", "pull", "state", "state_gradient", "tensor", "nowhere"};
   return std::string(names[static_cast<std::size_t>(place.in)]) + std::to_string(place.number) + "[" +
          std::to_string(place.column) + ":" + std::to_string(place.column + place.width) + "]";
 }
@@ -49,11 +49,15 @@ std::string to_string(const Plan& plan) {
   std::string text = plan.program.function->name + (plan.training ? ", training\n" : ", inference\n");
   text += lines_of(plan, plan.before, "of parameters alone");
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    text += "  type " + std::to_string(plan.program.types[t]) + ", " + std::to_string(plan.types[t].children) +
+    const ir::Function& f = *plan.program.function;
+    const ir::VertexType type = plan.program.types[t];
+    const std::string children =
+        plan.types[t].children == Rate::edges ? "any" : std::to_string(std::popcount(ir::children(f, type)));
+    text += "  " + ir::kind_of(f, type).name + ", type " + std::to_string(type & UINT32_MAX) + ", " + children +
             " children\n";
     for (std::size_t p = 0; p < phase_count; ++p) {
       for (const Segment& segment : plan.types[t].phases[p]) {
-        text += "    " + std::string(phases[p]) +
+        text += "    " + std::string(phases[p]) + (segment.rate == Rate::edges ? ", edges" : "") +
                 (segment.tiled ? ", by " + std::to_string(segment.tile_rows) + " rows\n" : "\n");
         for (const Step& step : segment.steps) text += line_of(plan, step);
       }

@@ -1,6 +1,5 @@
 // The gradients of a program.
 #include <algorithm>
-#include <set>
 
 #include "builder.h"
 #include "program.h"
@@ -19,11 +18,10 @@ class Differentiation {
   Program run() {
     for (std::size_t t = 0; t < program_.types.size(); ++t) {
       for (Value loss : program_.losses[t]) {
-        add_term(loss, {builder_.fill(static_cast<int>(t), 1, 1), 0});
+        add_term(loss, {builder_.fill(static_cast<int>(t), {Rows::vertices(), 1}, 1), 0});
       }
     }
     for (std::size_t i = program_.nodes.size(); i-- > 0;) visit(static_cast<Value>(i));
-    send_zeros();
     Program result = std::move(program_);
     result.nodes = builder_.take();
     drop_unneeded(result);
@@ -53,8 +51,7 @@ class Differentiation {
           {.code = Code::incoming, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
       add_term(node.in[0], {gradient, 0});
     } else if (node.code == Code::gather) {
-      gathered_.insert({node.vertex_type, node.number});
-      finish(Code::send, node, terms);
+      if (!terms.empty()) finish(Code::send, node, terms);
     } else if (terms.empty()) {
       return;
     } else if (node.code == Code::parameter) {
@@ -67,24 +64,6 @@ class Differentiation {
       }
     } else if (node.code == Code::apply) {
       differentiate_operator(value, node, builder_.sum(terms, node.type, node.vertex_type));
-    }
-  }
-
-  /// Children expect a gradient of each state, also of one that this type does not look at.
-  void send_zeros() {
-    const Function& f = *program_.function;
-    for (std::size_t t = 0; t < program_.types.size(); ++t) {
-      const Index children = ir::children(f, program_.types[t]);
-      if (children == 0) continue;
-      for (std::size_t s = 0; s < f.states.size(); ++s) {
-        if (gathered_.count({static_cast<int>(t), s}) > 0) continue;
-        finish(Code::send,
-               {.code = Code::gather,
-                .type = {Rows::vertices(), f.states[s].width * children},
-                .vertex_type = static_cast<int>(t),
-                .number = s},
-               {});
-      }
     }
   }
 
@@ -126,7 +105,8 @@ class Differentiation {
     Signature signature{.attributes = node.attributes};
     for (Value in : node.in) signature.in.push_back(program_.at(in).type);
     for (std::size_t pull : node.indices) {
-      signature.indices.push_back({Rows::vertices(), program_.function->index_pulls[pull].width});
+      const IndexField& field = program_.function->index_pulls[pull];
+      signature.indices.push_back({field.rows, field.width});
     }
     return signature;
   }
@@ -165,21 +145,40 @@ class Differentiation {
     if (builder_.vanishes(*rule.op, in)) return std::nullopt;
     std::vector<std::size_t> indices;
     for (std::size_t k : rule.indices) indices.push_back(node.indices[k]);
+    if (const auto other = other_way(indices)) {
+      const bool up = holds(indices[0]) == IndexField::Holds::consumer;
+      return Builder::Term{
+          builder_.apply(up ? op::segment_sum : op::gather_rows, std::move(in), {*other}, {}, node.vertex_type), 0};
+    }
     return Builder::Term{builder_.apply(*rule.op, std::move(in), std::move(indices), rule.attributes, node.vertex_type),
                          0};
   }
 
+  IndexField::Holds holds(std::size_t pull) const { return program_.function->index_pulls[pull].holds; }
+
+  /// What a vertex hands to its edges is the gradient of what it sums over them, and the other way round. The rules of
+  /// the operators know only that these are sums over rows; that the edges of a vertex are neighbours makes them
+  /// rowwise. None if the indices hold no such structure.
+  std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
+    using Holds = IndexField::Holds;
+    if (indices.size() != 1 || holds(indices[0]) == Holds::input) return std::nullopt;
+    const Holds wanted = holds(indices[0]) == Holds::edges ? Holds::consumer : Holds::edges;
+    const auto& pulls = program_.function->index_pulls;
+    const auto found = std::find_if(pulls.begin(), pulls.end(), [&](const IndexField& f) { return f.holds == wanted; });
+    return static_cast<std::size_t>(found - pulls.begin());
+  }
+
   Program program_;
   Builder builder_;
-  std::vector<char> varies_;                        // by node of program_
-  std::vector<std::vector<Builder::Term>> terms_;   // of each one's gradient
-  std::set<std::pair<int, std::size_t>> gathered_;  // type and state
+  std::vector<char> varies_;                       // by node of program_
+  std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
 };
 
 }  // namespace
 
 Program differentiate(const Program& program) {
-  if (program.function->losses.empty()) {
+  const auto& kinds = program.function->kinds;
+  if (std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
     throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
   }
   return Differentiation(program).run();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "ir.h"
 
@@ -10,101 +11,225 @@ namespace {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
+/// A state that vertices of a kind gather from child k, and those of the child's kind do not scatter.
+std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k, const ir::Kind& child) {
+  const std::size_t bit = consumer.any_number() ? 0 : k;
+  for (std::size_t s = 0; s < consumer.gathered.size(); ++s) {
+    if ((consumer.gathered[s] >> bit & 1u) != 0 && child.scattered[s] == ir::no_value) return s;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+/// Checks what a reader delivers, and puts it in order.
+class InputGraph::Loading {
+ public:
+  Loading(InputGraph& graph, const GraphData& data) : graph_(graph), data_(data), function_(*graph.function_) {}
+
+  void check_children() const;
+  void find_kinds();
+  void find_types();
+  void find_levels();
+  void sort();
+  void sort_inputs();
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
+  std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
+  const ir::Kind& kind_of(std::size_t v) const {
+    return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
+  }
+  void check_child(std::int32_t v, std::int32_t e) const;
+  /// Null if it is not there and not needed.
+  template <class T, class Field>
+  const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
+                              const std::map<std::string, std::vector<T>>& edges, const Field& field,
+                              bool needed) const;
+  /// Rows of vertices in the order of places, or rows of edges in that of their consumers' places.
+  template <class T>
+  std::vector<T> sorted(const std::vector<T>& rows, Index width, bool of_edges) const;
+
+  InputGraph& graph_;
+  const GraphData& data_;
+  const ir::Function& function_;
+  std::vector<char> has_kind_;        // whether any vertex is of it
+  std::vector<std::uint32_t> types_;  // of each vertex: place in the graph's
+};
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
       function_(function.function_) {
-  check_children(data, function.arity());
-  find_levels(data);
-  sort(data, types_of(data));
-  for (const ir::IndexField& pull : function_->index_pulls) {
-    indices_.push_back(sorted(input(data.indices, pull.name, pull.width), pull.width));
+  ir::check_complete(*function_);
+  Loading loading(*this, data);
+  loading.find_kinds();
+  loading.check_children();
+  loading.find_levels();
+  loading.find_types();
+  loading.sort();
+  loading.sort_inputs();
+}
+
+void InputGraph::Loading::find_kinds() {
+  const auto kinds = static_cast<std::int32_t>(function_.kinds.size());
+  if (data_.child_begin.empty()) refuse("child_begin is empty; expected a 0 and one more for each vertex");
+  has_kind_.assign(function_.kinds.size(), 0);
+  if (data_.kinds.empty()) {
+    has_kind_[0] = vertices() > 0 || kinds == 1;
+    return;
   }
-  for (const ir::Field& pull : function_->pulls) {
-    values_.push_back(sorted(input(data.values, pull.name, pull.width), pull.width));
+  if (static_cast<std::int32_t>(data_.kinds.size()) != vertices()) {
+    refuse("has kinds of " + number(static_cast<std::int64_t>(data_.kinds.size())) + " vertices; expected " +
+           number(vertices()) + ", or none");
+  }
+  for (std::size_t v = 0; v < data_.kinds.size(); ++v) {
+    const std::int32_t kind = data_.kinds[v];
+    if (kind < 0 || kinds <= kind) {
+      refuse("vertex " + number(static_cast<std::int64_t>(v)) + " is of kind " + number(kind) + "; expected 0 to " +
+             number(kinds - 1));
+    }
+    has_kind_[static_cast<std::size_t>(kind)] = 1;
   }
 }
 
-void InputGraph::check_children(const GraphData& data, std::size_t arity) {
-  const auto refuse = [&](const std::string& why) { throw MisuseError(this->name() + ": " + why); };
-  const auto& begin = data.child_begin;
-  if (begin.empty() || begin.front() != 0 || begin.back() != static_cast<std::int64_t>(data.children.size())) {
-    refuse("child_begin does not span the " + number(static_cast<std::int64_t>(data.children.size())) +
+void InputGraph::Loading::check_children() const {
+  const auto& begin = data_.child_begin;
+  if (begin.front() != 0 || begin.back() != static_cast<std::int64_t>(data_.children.size())) {
+    refuse("child_begin does not span the " + number(static_cast<std::int64_t>(data_.children.size())) +
            " children; expected the first to be 0 and the last their number");
   }
-  const auto vertices = static_cast<std::int32_t>(begin.size()) - 1;
-  for (std::int32_t v = 0; v < vertices; ++v) {
+  for (std::int32_t v = 0; v < vertices(); ++v) {
     const auto first = begin[static_cast<std::size_t>(v)], last = begin[static_cast<std::size_t>(v) + 1];
     const std::string vertex = "vertex " + number(v);
     if (last < first) refuse(vertex + ": its children end before they begin; expected child_begin to ascend");
     if (last > begin.back()) refuse(vertex + ": its children end behind the last; expected child_begin to ascend");
-    if (static_cast<std::size_t>(last - first) > arity) {
+    const ir::Kind& kind = kind_of(static_cast<std::size_t>(v));
+    if (!kind.any_number() && static_cast<std::size_t>(last - first) > kind.arity) {
       refuse(vertex + " has " + number(last - first) + " children; expected at most " +
-             number(static_cast<std::int64_t>(arity)) + ", the arity of " + function_->name);
+             number(static_cast<std::int64_t>(kind.arity)) + ", the arity of " + kind.name);
     }
-    for (auto e = first; e < last; ++e) {
-      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
-      if (child == no_child || (0 <= child && child < vertices)) continue;
-      refuse(vertex + ", child " + number(e - first) + ": there is no vertex " + number(child) + "; expected 0 to " +
-             number(vertices - 1) + ", or " + number(no_child) + " for none");
-    }
+    for (auto e = first; e < last; ++e) check_child(v, e);
   }
 }
 
-std::vector<std::uint32_t> InputGraph::types_of(const GraphData& data) {
-  std::vector<std::uint32_t> types;
-  std::size_t bit = function_->arity;
-  for (std::size_t v = 0; v + 1 < data.child_begin.size(); ++v) {
+void InputGraph::Loading::check_child(std::int32_t v, std::int32_t e) const {
+  const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+  if (child == no_child) return;
+  const std::int32_t k = e - data_.child_begin[static_cast<std::size_t>(v)];
+  if (child < 0 || vertices() <= child) {
+    refuse("vertex " + number(v) + ", child " + number(k) + ": there is no vertex " + number(child) +
+           "; expected 0 to " + number(vertices() - 1) + ", or " + number(no_child) + " for none");
+  }
+  if (function_.kinds.size() == 1) return;
+  const ir::Kind &kind = kind_of(static_cast<std::size_t>(v)), &of_child = kind_of(static_cast<std::size_t>(child));
+  const auto missing = missing_state(kind, static_cast<std::size_t>(k), of_child);
+  if (!missing) return;
+  refuse("vertex " + number(v) + ", child " + number(k) + ": " + kind.name + " gathers '" +
+         function_.states[*missing].name + "', which vertex " + number(child) + ", computed by " + of_child.name +
+         ", does not scatter");
+}
+
+void InputGraph::Loading::find_types() {
+  std::vector<ir::VertexType> types;
+  for (std::size_t v = 0; v + 1 < data_.child_begin.size(); ++v) {
     ir::VertexType type = 0;
-    const auto first = static_cast<std::size_t>(data.child_begin[v]);
-    for (std::size_t e = first; e < static_cast<std::size_t>(data.child_begin[v + 1]); ++e) {
-      if (data.children[e] != no_child) type |= 1u << (e - first);
+    const auto first = static_cast<std::size_t>(data_.child_begin[v]);
+    const ir::Kind& kind = kind_of(v);
+    for (std::size_t e = first; e < static_cast<std::size_t>(data_.child_begin[v + 1]); ++e) {
+      if (data_.children[e] != no_child) type |= ir::VertexType{1} << (kind.any_number() ? 0 : e - first);
     }
-    types.push_back(type);
+    types.push_back(type | static_cast<ir::VertexType>(&kind - function_.kinds.data()) << ir::type_bits);
   }
-  for (const ir::IndexField& pull : function_->index_pulls) {
-    if (!pull.optional) continue;
-    const std::vector<std::int32_t>& rows = input(data.indices, pull.name, pull.width);
-    for (std::size_t v = 0; v < types.size(); ++v) types[v] |= rows[v] != -1 ? 1u << bit : 0u;
-    ++bit;
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    const ir::Kind& kind = function_.kinds[k];
+    std::size_t bit = kind.child_bits();
+    for (std::size_t pull : kind.index_pulls) {
+      const ir::IndexField& field = function_.index_pulls[pull];
+      if (!field.optional) continue;
+      const auto* rows = input(data_.indices, data_.edge_indices, field, has_kind_[k] != 0);
+      for (std::size_t v = 0; rows != nullptr && v < types.size(); ++v) {
+        if (ir::kind_of(types[v]) == k && (*rows)[v] != -1) types[v] |= ir::VertexType{1} << bit;
+      }
+      ++bit;
+    }
   }
-  types_ = types;
-  std::sort(types_.begin(), types_.end());
-  types_.erase(std::unique(types_.begin(), types_.end()), types_.end());
-  for (std::uint32_t& type : types) {
-    type = static_cast<std::uint32_t>(std::lower_bound(types_.begin(), types_.end(), type) - types_.begin());
+  auto& distinct = graph_.types_;
+  distinct = types;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (const ir::VertexType type : types) {
+    types_.push_back(
+        static_cast<std::uint32_t>(std::lower_bound(distinct.begin(), distinct.end(), type) - distinct.begin()));
   }
-  return types;
 }
 
-template <class T>
-const std::vector<T>& InputGraph::input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
-                                        Index width) const {
-  const auto found = inputs.find(name);
+template <class T, class Field>
+const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std::vector<T>>& of_vertices,
+                                                 const std::map<std::string, std::vector<T>>& of_edges,
+                                                 const Field& field, bool needed) const {
+  const bool edges = field.rows == Rows::edges();
+  const std::string what = (edges ? "edge input '" : "input '") + field.name + "'";
+  const auto& inputs = edges ? of_edges : of_vertices;
+  const auto found = inputs.find(field.name);
   if (found == inputs.end()) {
-    throw MisuseError(this->name() + ": has no input '" + name + "', which " + function_->name + " pulls");
+    if (!needed) return nullptr;
+    refuse("has no " + what + ", which " + function_.name + " pulls");
   }
-  if (static_cast<Index>(found->second.size()) != vertices() * width) {
-    throw MisuseError(this->name() + ": input '" + name + "' has " + number(static_cast<Index>(found->second.size())) +
-                      " elements; expected " + number(vertices()) + " x " + number(width));
+  const Index rows = edges ? static_cast<Index>(data_.children.size()) : vertices();
+  if (static_cast<Index>(found->second.size()) != rows * field.width) {
+    refuse(what + " has " + number(static_cast<Index>(found->second.size())) + " elements; expected " + number(rows) +
+           " x " + number(field.width));
   }
-  return found->second;
+  return &found->second;
 }
 
 template <class T>
-std::vector<T> InputGraph::sorted(const std::vector<T>& rows, Index width) const {
+std::vector<T> InputGraph::Loading::sorted(const std::vector<T>& rows, Index width, bool of_edges) const {
   std::vector<T> result;
   result.reserve(rows.size());
-  for (std::int32_t v : vertex_) result.insert(result.end(), rows.begin() + v * width, rows.begin() + (v + 1) * width);
+  const auto take = [&](std::int64_t row) {
+    result.insert(result.end(), rows.begin() + row * width, rows.begin() + (row + 1) * width);
+  };
+  for (std::int32_t v : graph_.vertex_) {
+    if (!of_edges) {
+      take(v);
+      continue;
+    }
+    for (auto e = data_.child_begin[static_cast<std::size_t>(v)];
+         e < data_.child_begin[static_cast<std::size_t>(v) + 1]; ++e) {
+      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
+    }
+  }
   return result;
 }
 
-void InputGraph::find_levels(const GraphData& data) {
-  const std::size_t vertices = data.child_begin.size() - 1;
+void InputGraph::Loading::sort_inputs() {
+  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
+    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
+  }
+  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i) {
+    const ir::IndexField& field = function_.index_pulls[i];
+    auto& column = graph_.indices_.emplace_back();
+    if (field.holds != ir::IndexField::Holds::input) continue;
+    const auto* rows = input(data_.indices, data_.edge_indices, field, needs_index[i] != 0);
+    if (rows != nullptr) column = sorted(*rows, field.width, field.rows == Rows::edges());
+  }
+  for (std::size_t i = 0; i < function_.pulls.size(); ++i) {
+    const ir::Field& field = function_.pulls[i];
+    auto& column = graph_.values_.emplace_back();
+    if (field.holds != ir::Field::Holds::input) continue;
+    const auto* rows = input(data_.values, data_.edge_values, field, needs_value[i] != 0);
+    if (rows != nullptr) column = sorted(*rows, field.width, field.rows == Rows::edges());
+  }
+}
+
+void InputGraph::Loading::find_levels() {
+  const std::size_t vertices = data_.child_begin.size() - 1;
   const auto each_child = [&](std::size_t v, auto visit) {
-    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
       if (child != no_child) visit(static_cast<std::size_t>(child));
     }
   };
@@ -120,17 +245,18 @@ void InputGraph::find_levels(const GraphData& data) {
       consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
     });
   }
-  level_.assign(vertices, 0);
+  auto& level = graph_.level_;
+  level.assign(vertices, 0);
   std::vector<std::int32_t> ready;
   for (std::size_t v = 0; v < vertices; ++v) {
     if (waits_for[v] == 0) ready.push_back(static_cast<std::int32_t>(v));
   }
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const auto v = static_cast<std::size_t>(ready[i]);
-    levels_ = std::max(levels_, level_[v] + 1);
+    graph_.levels_ = std::max(graph_.levels_, level[v] + 1);
     for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
       const auto consumer = static_cast<std::size_t>(consumers[static_cast<std::size_t>(c)]);
-      level_[consumer] = std::max(level_[consumer], level_[v] + 1);
+      level[consumer] = std::max(level[consumer], level[v] + 1);
       if (--waits_for[consumer] == 0) ready.push_back(static_cast<std::int32_t>(consumer));
     }
   }
@@ -143,46 +269,42 @@ void InputGraph::find_levels(const GraphData& data) {
     each_child(on_cycle, [&](std::size_t child) { next = waits_for[child] > 0 ? child : next; });
     on_cycle = next;
   }
-  throw MisuseError(this->name() + ": vertex " + number(static_cast<std::int64_t>(on_cycle)) +
-                    " is its own descendant; expected a graph without cycles");
+  refuse("vertex " + number(static_cast<std::int64_t>(on_cycle)) +
+         " is its own descendant; expected a graph without cycles");
 }
 
-void InputGraph::sort(const GraphData& data, const std::vector<std::uint32_t>& types) {
+void InputGraph::Loading::sort() {
   const auto key = [&](std::int32_t v) {
-    return std::pair(types[static_cast<std::size_t>(v)], level_[static_cast<std::size_t>(v)]);
+    return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
   };
-  vertex_.resize(level_.size());
-  std::iota(vertex_.begin(), vertex_.end(), 0);
-  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
-  std::vector<std::int32_t> place(vertex_.size());
-  for (std::size_t i = 0; i < vertex_.size(); ++i) {
-    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
-  }
-  for (std::size_t i = 0; i < vertex_.size(); ++i) {
-    const auto v = static_cast<std::size_t>(vertex_[i]);
-    type_.push_back(types[v]);
-    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) {
+  auto& vertex = graph_.vertex_;
+  vertex.resize(graph_.level_.size());
+  std::iota(vertex.begin(), vertex.end(), 0);
+  std::stable_sort(vertex.begin(), vertex.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  std::vector<std::int32_t> place(vertex.size());
+  for (std::size_t i = 0; i < vertex.size(); ++i)
+    place[static_cast<std::size_t>(vertex[i])] = static_cast<std::int32_t>(i);
+  graph_.child_begin_.push_back(0);
+  for (std::size_t i = 0; i < vertex.size(); ++i) {
+    const auto v = static_cast<std::size_t>(vertex[i]);
+    graph_.type_.push_back(types_[v]);
+    if (i == 0 || key(vertex[i]) != key(vertex[i - 1])) {
       const auto here = static_cast<std::int32_t>(i);
-      runs_.push_back({types[v], level_[v], here, here, static_cast<std::int64_t>(children_.size())});
+      graph_.runs_.push_back({types_[v], graph_.level_[v], here, here});
     }
-    ++runs_.back().end;
-    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
-      if (child != no_child) children_.push_back(place[static_cast<std::size_t>(child)]);
+    ++graph_.runs_.back().end;
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child != no_child) graph_.children_.push_back(place[static_cast<std::size_t>(child)]);
     }
+    graph_.child_begin_.push_back(static_cast<std::int32_t>(graph_.children_.size()));
   }
 }
 
 void InputGraph::append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const {
-  const std::int32_t base = graph.vertices();
-  for (const Run& run : runs_) {
-    const std::int32_t children = static_cast<std::int32_t>(ir::children(*function_, types_[run.type]));
-    graph.type.insert(graph.type.end(), static_cast<std::size_t>(run.end - run.begin),
-                      static_cast<std::int32_t>(type_numbers[run.type]));
-    for (std::int32_t place = run.begin; place < run.end; ++place) {
-      graph.child_begin.push_back(graph.child_begin.back() + children);
-    }
-  }
+  const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
+  for (const std::uint32_t type : type_) graph.type.push_back(static_cast<std::int32_t>(type_numbers[type]));
+  for (std::size_t i = 1; i < child_begin_.size(); ++i) graph.child_begin.push_back(first_edge + child_begin_[i]);
   for (const std::int32_t child : children_) graph.children.push_back(base + child);
 }
 

@@ -1,8 +1,8 @@
 // The intermediate representation: typed nodes in single static assignment. Start here; then builder.h, program.h,
 // plan.h, layout.h, batch.h, in the order in which a vertex function becomes engine ops.
 //
-// A value has a row for each vertex (its type says "vertices x width"), or it belongs to no vertex: parameters, and
-// what is made of them, have a counted number of rows.
+// A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
+// ("edges x width"), or it belongs to no vertex: parameters, and what is made of them, have a counted number of rows.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/expr.h"
+#include "windrow/batching/vertex_function.h"
 #include "windrow/ops/operator.h"
 
 namespace windrow::ir {
@@ -24,7 +24,7 @@ inline std::size_t at(Value value) { return static_cast<std::size_t>(value); }
 enum class Code : std::uint8_t {
   parameter,  ///< `number` among the parameters
   pull,       ///< `number` among the pulls
-  gather,     ///< state `number` of `child`; in programs: of all children, next to each other
+  gather,     ///< state `number` of `child`; in programs: of all it is gathered from, next to each other, or by edges
   fill,       ///< `constant` everywhere
   apply,      ///< op, to `in` and the index pulls `indices`
   sum,        ///< zeros, with in[k] added from column at[k] on
@@ -50,7 +50,9 @@ struct Node {
 
   bool is_sum() const { return code == Code::sum || code == Code::send || code == Code::gradient; }
   bool is(const Operator& which) const { return code == Code::apply && op == &which; }
+  /// It has rows of vertices, or of edges, and thus a vertex type.
   bool of_vertices() const { return !type.rows.counted(); }
+  bool of_edges() const { return type.rows == Rows::edges(); }
   bool zero() const { return code == Code::fill && constant == 0; }
   /// Columns of another value: it needs no step and no storage.
   bool is_view() const { return is(op::slice) && of_vertices(); }
@@ -60,54 +62,87 @@ struct Node {
 struct Field {
   std::string name;
   Index width;
+  Rows rows;  ///< of vertices or edges
+  /// A row holds what the input says, or 1 over the number of the vertex's children, and 0 for one without.
+  enum class Holds : std::uint8_t { input, share_of_child } holds = Holds::input;
 };
 struct IndexField {
   std::string name;
   Index width;
-  bool optional;
-};
-struct Output {
-  std::string name;
-  Value value;
+  Rows rows;
+  bool optional = false;
+  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is.
+  enum class Holds : std::uint8_t { input, edges, consumer } holds = Holds::input;
 };
 
-/// A vertex function as it was traced.
+/// What is computed for vertices of one kind, as it was traced.
+struct Kind {
+  std::string name;
+  std::size_t arity = 0;  ///< or any_arity
+  std::vector<Node> nodes;
+  std::vector<Value> scattered;  ///< by state; no_value for one that this kind does not have
+  std::vector<Value> pushes;     ///< by output; the same
+  std::vector<Value> losses;
+  std::vector<std::size_t> pulls, index_pulls;  ///< that it has
+  /// By state: the children it is gathered from, a bit each; of any arity, bit 0 for all.
+  std::vector<std::uint32_t> gathered;
+
+  bool any_number() const { return arity == any_arity; }
+  /// How many bits of a vertex's type tell its children.
+  std::size_t child_bits() const { return any_number() ? 1 : arity; }
+};
+
+/// A vertex function: of one kind as it was traced, of several when they were put together.
 struct Function {
   std::string name;
-  std::size_t arity = 0;
   std::uint64_t parameters = 0;  ///< which Parameters it uses; 0 for none
-  std::vector<Field> states, pulls;
+  std::vector<Field> states, pulls, outputs;
   std::vector<IndexField> index_pulls;
-  std::vector<Node> nodes;
-  std::vector<Value> scattered;  ///< by state
-  std::vector<Output> pushes;
-  std::vector<Value> losses;
+  std::vector<Kind> kinds;
 };
+
+/// One function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
+Function put_together(std::string name, const std::vector<const Function*>& parts);
+
+/// Throws MisuseError for a state that no kind scatters.
+void check_complete(const Function& function);
 
 /// It computes a vertex from that vertex alone, and parameters.
 inline bool by_rows(const Operator& op) {
   return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
 }
 
-/// The type of a vertex: a bit for each child it has, then one for each optional index it has.
-using VertexType = std::uint32_t;
+/// The type of a vertex: its kind; then a bit for each child it has, or one for whether it has any; then one for each
+/// optional index it has.
+using VertexType = std::uint64_t;
+inline constexpr std::size_t type_bits = 32;
+inline std::size_t kind_of(VertexType type) { return static_cast<std::size_t>(type >> type_bits); }
+inline const Kind& kind_of(const Function& function, VertexType type) { return function.kinds[kind_of(type)]; }
+/// For a kind of any arity, all of them are child 0.
 inline bool has_child(VertexType type, std::size_t k) { return (type >> k & 1u) != 0; }
 inline bool has_index(const Function& function, VertexType type, std::size_t pull) {
   if (!function.index_pulls[pull].optional) return true;
-  std::size_t bit = function.arity;
-  for (std::size_t i = 0; i < pull; ++i) bit += function.index_pulls[i].optional ? 1 : 0;
+  const Kind& kind = kind_of(function, type);
+  std::size_t bit = kind.child_bits();
+  for (std::size_t other : kind.index_pulls) {
+    if (other == pull) break;
+    bit += function.index_pulls[other].optional ? 1 : 0;
+  }
   return (type >> bit & 1u) != 0;
 }
-/// How many children it has, or how many before child k.
-inline Index children(const Function& function, VertexType type) {
-  return std::popcount(type & ((1u << function.arity) - 1));
+/// Which children it has.
+inline std::uint32_t children(const Function& function, VertexType type) {
+  const std::size_t bits = kind_of(function, type).child_bits();
+  return static_cast<std::uint32_t>(type & ((VertexType{1} << bits) - 1));
 }
-inline Index children_before(VertexType type, std::size_t k) { return std::popcount(type & ((1u << k) - 1)); }
 
 /// What a vertex function records while its body runs.
 class Trace : public std::enable_shared_from_this<Trace> {
  public:
-  Function function;
+  Function function;  ///< of one kind
+
+  explicit Trace(std::string name, std::size_t arity);
+  Kind& kind() { return function.kinds[0]; }
 
   Expr expr(Node node);
   Expr expr_of(Value value);
@@ -116,12 +151,23 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Value value_of(const Operand& operand);
   Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
              const Attributes& attributes);
+  /// A row for each edge: that of its consumer.
+  Expr to_children(const Expr& x);
+  /// By an operator that reduces segments.
+  Expr over_children(const Operator& op, const Expr& x);
+  /// What each child counts in a mean over children.
+  Expr share_of_child();
   /// The trace that all of them belong to. Throws MisuseError if there is none, or more than one.
   static std::shared_ptr<Trace> of(const std::string& what, std::span<const Operand> in,
                                    std::span<const IndexExpr> indices);
 
  private:
   void check_locality(const Operator& op, const Signature& signature, const Type& result) const;
+  Type inferred(const Operator& op, const Signature& signature) const;
+  Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
+           const Attributes& attributes);
+  /// The pull of indices that hold the structure itself.
+  std::size_t structure(IndexField::Holds holds);
 };
 
 }  // namespace windrow::ir

@@ -1,15 +1,15 @@
 #include "layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
-
-#include "plan.h"
 
 namespace windrow {
 
 namespace {
 
-std::vector<std::uint32_t> numbers_in(const std::vector<ir::VertexType>& all, const std::vector<std::uint32_t>& types) {
+std::vector<std::uint32_t> numbers_in(const std::vector<ir::VertexType>& all,
+                                      const std::vector<ir::VertexType>& types) {
   std::vector<std::uint32_t> numbers;
   for (const ir::VertexType type : types) {
     numbers.push_back(static_cast<std::uint32_t>(std::lower_bound(all.begin(), all.end(), type) - all.begin()));
@@ -30,13 +30,21 @@ class Layout::Maker {
   void divide();
   void count();
   void schedule();
+  void place_edges();
   void size_columns();
-  void place();
+  void place_inputs();
+  void connect();
 
  private:
   void schedule_by_level();
   void schedule_group(Index group);
-  void place_run(const InputGraph& graph, const InputGraph::Run& run, std::size_t number);
+  /// Calls visit(graph, run, number of the graph, the run's type in the layout).
+  template <class Visit>
+  void each_run(Visit visit) const;
+  void place_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row, TypeRows& type) const;
+  void place_edges_of_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row,
+                          TypeRows& type) const;
+  void fill_structure(const TypePlan& plan, TypeRows& type) const;
   void connect_run(const InputGraph& graph, const InputGraph::Run& run, std::size_t number);
 
   Layout& layout_;
@@ -45,11 +53,15 @@ class Layout::Maker {
   const LayoutOptions& options_;
   std::vector<Index> group_of_;                          // by graph
   std::vector<std::vector<std::uint32_t>> type_number_;  // by graph and type of the graph: the plan's number of it
-  // By level, of each group the next row of each type; empty where each place has a row of its own.
-  Index levels_ = 0;
-  std::vector<Index> next_;
-  std::vector<std::int32_t> row_of_;  // by place, counted through all graphs
+  std::vector<std::int32_t> row_of_;                     // by place, counted through all graphs
 };
+
+template <class Visit>
+void Layout::Maker::each_run(Visit visit) const {
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    for (const InputGraph::Run& run : graphs_[g]->runs_) visit(*graphs_[g], run, g, type_number_[g][run.type]);
+  }
+}
 
 TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& plan) {
   TypedGraph all{.types = static_cast<std::int32_t>(plan.types.size())};
@@ -63,8 +75,10 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.divide();
   maker.count();
   maker.schedule();
+  maker.place_edges();
   maker.size_columns();
-  maker.place();
+  maker.place_inputs();
+  maker.connect();
   return layout;
 }
 
@@ -91,25 +105,13 @@ void Layout::Maker::divide() {
 
 void Layout::Maker::count() {
   for (TypeRows& type : layout_.types) type.begin.assign(static_cast<std::size_t>(layout_.groups) + 1, 0);
-  const auto& all = plan_.program.types;
-  for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    const auto& number = type_number_.emplace_back(numbers_in(all, graphs_[g]->types_));
-    const auto behind = static_cast<std::size_t>(group_of_[g]) + 1;
-    for (const InputGraph::Run& run : graphs_[g]->runs_) {
-      layout_.types[number[run.type]].begin[behind] += run.end - run.begin;
-    }
-  }
-  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    TypeRows& type = layout_.types[t];
+  for (const InputGraph* graph : graphs_) type_number_.push_back(numbers_in(plan_.program.types, graph->types_));
+  each_run([&](const InputGraph&, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
+    layout_.types[t].begin[static_cast<std::size_t>(group_of_[g]) + 1] += run.end - run.begin;
+  });
+  for (TypeRows& type : layout_.types) {
     for (std::size_t i = 1; i < type.begin.size(); ++i) type.begin[i] += type.begin[i - 1];
     type.rows = type.begin.back();
-    const Index children = plan_.types[t].children;
-    type.first_slot = {static_cast<std::int32_t>(layout_.edges), static_cast<std::int32_t>(layout_.consumers)};
-    layout_.edges += type.rows * children;
-    layout_.consumers += children > 0 ? type.rows : 0;
-  }
-  if (layout_.edges > INT32_MAX) {
-    throw MisuseError("a minibatch of " + std::to_string(layout_.edges) + " edges; expected at most 2147483647");
   }
 }
 
@@ -120,34 +122,37 @@ void Layout::Maker::schedule() {
   for (Index group = 0; group < layout_.groups; ++group) schedule_group(group);
 }
 
-/// The levels are known since the graphs were loaded, so this takes a step for each run and none for a vertex.
+/// The levels are known since the graphs were loaded: what is looked at are runs.
 void Layout::Maker::schedule_by_level() {
-  for (const InputGraph* graph : graphs_) levels_ = std::max<Index>(levels_, graph->levels());
+  Index levels = 0;
+  for (const InputGraph* graph : graphs_) levels = std::max<Index>(levels, graph->levels());
   const auto types = static_cast<Index>(layout_.types.size());
   const auto cell = [&](Index group, Index level, Index type) {
-    return static_cast<std::size_t>((group * levels_ + level) * types + type);
+    return static_cast<std::size_t>((group * levels + level) * types + type);
   };
-  next_.assign(cell(layout_.groups, 0, 0), 0);
-  for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    for (const InputGraph::Run& run : graphs_[g]->runs_) {
-      next_[cell(group_of_[g], run.level, type_number_[g][run.type])] += run.end - run.begin;
-    }
-  }
+  std::vector<Index> next(cell(layout_.groups, 0, 0), 0);  // first how many rows, then which is the next
+  each_run([&](const InputGraph&, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
+    next[cell(group_of_[g], run.level, t)] += run.end - run.begin;
+  });
   for (Index group = 0; group < layout_.groups; ++group) {
-    std::vector<Index> next;  // by type
-    for (const TypeRows& type : layout_.types) next.push_back(type.begin[static_cast<std::size_t>(group)]);
-    for (Index level = 0; level < levels_; ++level) {
+    std::vector<Index> first;  // by type
+    for (const TypeRows& type : layout_.types) first.push_back(type.begin[static_cast<std::size_t>(group)]);
+    for (Index level = 0; level < levels; ++level) {
       for (Index type = 0; type < types; ++type) {
-        Index& rows = next_[cell(group, level, type)];
-        Index& first = next[static_cast<std::size_t>(type)];
-        if (rows > 0) {
-          layout_.batches[static_cast<std::size_t>(group)].push_back(
-              {static_cast<std::uint32_t>(type), first, first + rows});
-        }
-        first += std::exchange(rows, first);
+        const Index rows = std::exchange(next[cell(group, level, type)], first[static_cast<std::size_t>(type)]);
+        if (rows == 0) continue;
+        const Index begin = first[static_cast<std::size_t>(type)];
+        layout_.batches[static_cast<std::size_t>(group)].push_back(
+            {static_cast<std::uint32_t>(type), begin, begin + rows});
+        first[static_cast<std::size_t>(type)] += rows;
       }
     }
   }
+  each_run([&](const InputGraph&, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
+    Index& row = next[cell(group_of_[g], run.level, t)];
+    std::int32_t* const row_of = row_of_.data() + layout_.first_vertex[g];
+    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = static_cast<std::int32_t>(row++);
+  });
 }
 
 void Layout::Maker::schedule_group(Index group) {
@@ -173,75 +178,154 @@ void Layout::Maker::schedule_group(Index group) {
   }
 }
 
-void Layout::Maker::size_columns() {
-  const ir::Function& function = *plan_.program.function;
+/// Edges lie in the order of their consumers' rows.
+void Layout::Maker::place_edges() {
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    TypeRows& type = layout_.types[t];
-    const auto rows = static_cast<std::size_t>(type.rows);
-    type.slot.assign(rows, {});
-    type.vertex.resize(rows);
-    for (std::size_t i = 0; i < function.index_pulls.size(); ++i) {
-      const auto width = plan_.types[t].pulls_indices[i] ? function.index_pulls[i].width : 0;
-      type.indices.push_back({width, std::vector<std::int32_t>(rows * static_cast<std::size_t>(width))});
-    }
-    for (std::size_t i = 0; i < function.pulls.size(); ++i) {
-      const auto width = plan_.types[t].pulls_values[i] ? function.pulls[i].width : 0;
-      type.values.push_back({width, std::vector<float>(rows * static_cast<std::size_t>(width))});
+    if (plan_.types[t].children != Rate::edges) continue;
+    layout_.types[t].edge_begin.assign(static_cast<std::size_t>(layout_.types[t].rows) + 1, 0);
+  }
+  each_run([&](const InputGraph& graph, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
+    if (plan_.types[t].children != Rate::edges) return;
+    std::int32_t* const edges = layout_.types[t].edge_begin.data() + 1;  // how many, at first
+    const std::int32_t* const row_of = row_of_.data() + layout_.first_vertex[g];
+    const std::int32_t* const begin = graph.child_begin_.data();
+    for (std::int32_t place = run.begin; place < run.end; ++place)
+      edges[row_of[place]] = begin[place + 1] - begin[place];
+  });
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t r = 1; r < type.edge_begin.size(); ++r) {
+      type.edges += type.edge_begin[r];
+      if (type.edges > INT32_MAX)
+        throw MisuseError("a minibatch of more than 2147483647 edges; expected at most so many");
+      type.edge_begin[r] = static_cast<std::int32_t>(type.edges);
     }
   }
 }
 
-void Layout::Maker::place() {
-  // Children may come later in the order of types: all rows first, then all slots.
+void Layout::Maker::size_columns() {
+  const ir::Function& function = *plan_.program.function;
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    TypeRows& type = layout_.types[t];
+    type.slot.assign(static_cast<std::size_t>(type.rows), {});
+    type.vertex.resize(static_cast<std::size_t>(type.rows));
+    const auto size = [&](auto& columns, const auto& fields, const std::vector<char>& read) {
+      for (std::size_t i = 0; i < fields.size(); ++i) {
+        const Index width = read[i] != 0 ? fields[i].width : 0;
+        auto& column = columns.emplace_back();
+        column.width = width;
+        column.edges = fields[i].rows == Rows::edges();
+        column.elements.resize(static_cast<std::size_t>((column.edges ? type.edges : type.rows) * width));
+      }
+    };
+    size(type.indices, function.index_pulls, plan_.types[t].pulls_indices);
+    size(type.values, function.pulls, plan_.types[t].pulls_values);
+    if (plan_.types[t].children == Rate::edges) fill_structure(plan_.types[t], type);
+  }
+}
+
+/// What the function sees of edges as such.
+void Layout::Maker::fill_structure(const TypePlan& plan, TypeRows& type) const {
+  const ir::Function& function = *plan_.program.function;
+  const auto& begin = type.edge_begin;
+  for (std::size_t i = 0; i < function.index_pulls.size(); ++i) {
+    if (plan.pulls_indices[i] == 0) continue;
+    auto& to = type.indices[i].elements;
+    for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
+      if (function.index_pulls[i].holds == ir::IndexField::Holds::edges) {
+        to[2 * r] = begin[r];
+        to[2 * r + 1] = begin[r + 1];
+      } else if (function.index_pulls[i].holds == ir::IndexField::Holds::consumer) {
+        std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < function.pulls.size(); ++i) {
+    if (plan.pulls_values[i] == 0 || function.pulls[i].holds != ir::Field::Holds::share_of_child) continue;
+    for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
+      const std::int32_t children = begin[r + 1] - begin[r];
+      type.values[i].elements[r] = children > 0 ? 1.0f / static_cast<float>(children) : 0;
+    }
+  }
+}
+
+void Layout::Maker::place_inputs() {
+  each_run([&](const InputGraph& graph, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
+    TypeRows& type = layout_.types[t];
+    const std::int32_t first = layout_.first_vertex[g];
+    const std::int32_t* const row_of = row_of_.data() + first;
+    for (std::int32_t place = run.begin; place < run.end; ++place) {
+      type.vertex[static_cast<std::size_t>(row_of[place])] = first + graph.vertex_[static_cast<std::size_t>(place)];
+    }
+    place_run(graph, run, row_of, type);
+    if (type.edges > 0) place_edges_of_run(graph, run, row_of, type);
+  });
+}
+
+void Layout::Maker::place_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row_of,
+                              TypeRows& type) const {
+  const auto place = [&](auto& columns, const auto& of_graph) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].width == 0 || columns[i].edges || of_graph[i].empty()) continue;
+      if (options_.schedule == SchedulePolicy::level) {  // neighbours stay neighbours
+        columns[i].copy(row_of[run.begin], of_graph[i], run.begin, run.end);
+        continue;
+      }
+      for (std::int32_t p = run.begin; p < run.end; ++p) columns[i].copy(row_of[p], of_graph[i], p, p + 1);
+    }
+  };
+  place(type.indices, graph.indices_);
+  place(type.values, graph.values_);
+}
+
+void Layout::Maker::place_edges_of_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row_of,
+                                       TypeRows& type) const {
+  const auto place = [&](auto& columns, const auto& of_graph) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].width == 0 || !columns[i].edges || of_graph[i].empty()) continue;
+      for (std::int32_t p = run.begin; p < run.end; ++p) {
+        const auto at = static_cast<std::size_t>(p);
+        columns[i].copy(type.edge_begin[static_cast<std::size_t>(row_of[p])], of_graph[i], graph.child_begin_[at],
+                        graph.child_begin_[at + 1]);
+      }
+    }
+  };
+  place(type.indices, graph.indices_);
+  place(type.values, graph.values_);
+}
+
+void Layout::Maker::connect() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    for (const InputGraph::Run& run : graphs_[g]->runs_) place_run(*graphs_[g], run, g);
     for (const InputGraph::Run& run : graphs_[g]->runs_) connect_run(*graphs_[g], run, g);
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
 }
 
-/// The inputs of its vertices go to their rows.
-void Layout::Maker::place_run(const InputGraph& graph, const InputGraph::Run& run, std::size_t number) {
-  const std::uint32_t t = type_number_[number][run.type];
-  TypeRows& type = layout_.types[t];
-  const std::int32_t first = layout_.first_vertex[number];
-  const auto copy = [&](Index row, Index begin, Index end) {
-    for (std::size_t i = 0; i < type.indices.size(); ++i) type.indices[i].copy(row, graph.indices_[i], begin, end);
-    for (std::size_t i = 0; i < type.values.size(); ++i) type.values[i].copy(row, graph.values_[i], begin, end);
-  };
-  Index* next = nullptr;
-  if (!next_.empty()) {
-    next = &next_[static_cast<std::size_t>(group_of_[number] * levels_ + run.level) * layout_.types.size() + t];
-    copy(*next, run.begin, run.end);
-  }
-  for (std::int32_t place = run.begin; place < run.end; ++place) {
-    std::int32_t& row = row_of_[static_cast<std::size_t>(first + place)];
-    if (next != nullptr) {
-      row = static_cast<std::int32_t>((*next)++);
-    } else {
-      copy(row, place, place + 1);
-    }
-    type.vertex[static_cast<std::size_t>(row)] = first + graph.vertex_[static_cast<std::size_t>(place)];
-  }
-}
-
 /// The edges to its vertices get their slots.
 void Layout::Maker::connect_run(const InputGraph& graph, const InputGraph::Run& run, std::size_t number) {
-  const auto children = static_cast<std::int32_t>(ir::children(*graph.function_, graph.types_[run.type]));
-  if (children == 0) return;
-  const TypeRows& consumer = layout_.types[type_number_[number][run.type]];
+  const std::uint32_t t = type_number_[number][run.type];
   const std::int32_t* const row_of = row_of_.data() + layout_.first_vertex[number];
-  auto child = graph.children_.begin() + run.first_child;
+  const bool by_edges = plan_.types[t].children == Rate::edges;
+  const std::uint32_t children = ir::children(*graph.function_, graph.types_[run.type]);
+  if (children == 0) return;
   for (std::int32_t place = run.begin; place < run.end; ++place) {
-    Slot slot{consumer.first_slot.edge + children * row_of[place], consumer.first_slot.consumer + row_of[place]};
-    for (std::int32_t k = 0; k < children; ++k, ++slot.edge, ++child) {
-      TypeRows& producer = layout_.types[type_number_[number][graph.type_[static_cast<std::size_t>(*child)]]];
-      Slot& first = producer.slot[static_cast<std::size_t>(row_of[*child])];
-      if (first.edge < 0) {
+    const std::int32_t row = row_of[place];
+    Slot slot{by_edges ? layout_.types[t].edge_begin[static_cast<std::size_t>(row)] : row,
+              static_cast<std::uint16_t>(t)};
+    std::uint32_t left = children;
+    const auto begin = static_cast<std::size_t>(graph.child_begin_[static_cast<std::size_t>(place)]);
+    const auto end = static_cast<std::size_t>(graph.child_begin_[static_cast<std::size_t>(place) + 1]);
+    for (std::size_t e = begin; e < end; ++e) {
+      const auto child = static_cast<std::size_t>(graph.children_[e]);
+      if (!by_edges) slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
+      TypeRows& producer = layout_.types[type_number_[number][graph.type_[child]]];
+      Slot& first = producer.slot[static_cast<std::size_t>(row_of[child])];
+      if (first.row < 0) {
         first = slot;
       } else {
-        producer.further.push_back({row_of[*child], slot});
+        producer.further.push_back({row_of[child], slot});
       }
+      left &= left - 1;
+      if (by_edges) ++slot.row;
     }
   }
 }

@@ -1,8 +1,8 @@
 // Layouts: every vertex's row and every edge's slot in a minibatch, fixed before anything runs. Pure data.
 //
 // The vertices of a type are rows, ordered by group of samples, then by batch of its schedule, so that what runs
-// together is neighbours. The edges are slots, ordered by consumer: a state is written into the slots of the edges to
-// its consumers, so that a consumer finds its children's states side by side.
+// together is neighbours. A state is written into the slots of the edges to its consumers, in the order of their rows:
+// so a consumer finds its children's states side by side, or one below the other if it may have any number of them.
 #pragma once
 
 #include <algorithm>
@@ -12,25 +12,25 @@
 #include <string>
 #include <vector>
 
+#include "plan.h"
 #include "windrow/batching/graph.h"
 #include "windrow/batching/schedule.h"
 
 namespace windrow {
 
-/// Where states for a consumer lie: behind those of `edge` other edges, in the row of a consumer that stands behind
-/// `consumer` other ones. So rows of consumers may be further apart than they are wide.
+/// The end of an edge, where a consumer keeps the states of a child; see Kept.
 struct Slot {
-  std::int32_t edge = -1;  ///< -1 for none
-  std::int32_t consumer = -1;
+  std::int32_t row = -1;  ///< of the consumer; of the edge if it may have any number of them; -1 for none
+  std::uint16_t type = 0, child = 0;
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
 
 struct TypeRows {
-  Index rows = 0;
+  Index rows = 0, edges = 0;
   /// The first row of each group; the number of rows at the end.
   std::vector<Index> begin;
-  /// Of the first row, if its vertices have children.
-  Slot first_slot = {};
+  /// Of vertices with any number of children, the first edge of each row; the number of edges at the end.
+  std::vector<std::int32_t> edge_begin;
   /// Of each row: the slot of the edge to its consumer.
   std::vector<Slot> slot;
   /// Further consumers: row and slot, in ascending order.
@@ -42,10 +42,11 @@ struct TypeRows {
   std::vector<Further> further;
   /// Of each row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;
-  /// An input in the order of the rows; of width 0 where nothing reads it.
+  /// An input in the order of the rows, or edges; of width 0 where nothing reads it.
   template <class T>
   struct Column {
-    Index width;
+    Index width = 0;
+    bool edges = false;
     std::vector<T> elements;
 
     const T* row(Index row) const { return elements.data() + row * width; }
@@ -57,8 +58,6 @@ struct TypeRows {
   std::vector<Column<std::int32_t>> indices;  // by number of the pull
   std::vector<Column<float>> values;
 };
-
-struct Plan;
 
 /// How a minibatch is cut and put in order.
 struct LayoutOptions {
@@ -75,8 +74,7 @@ struct Layout {
     Index begin, end;
   };
 
-  Index groups = 0, vertices = 0, edges = 0;
-  Index consumers = 0;                                    // vertices with children
+  Index groups = 0, vertices = 0;
   std::vector<TypeRows> types;                            // as in the plan
   std::vector<std::vector<Batch>> batches;                // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
@@ -86,6 +84,10 @@ struct Layout {
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
 
+  /// How many rows of that rate a type has.
+  Index count(std::size_t type, Rate rate) const {
+    return rate == Rate::vertices ? types[type].rows : types[type].edges;
+  }
   Index begin(std::size_t type, Index group) const { return types[type].begin[static_cast<std::size_t>(group)]; }
 
  private:

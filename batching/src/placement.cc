@@ -17,7 +17,9 @@ bool has_own_step(const Node& node) {
 
 Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
   std::vector<int> uses(program.nodes.size(), 0);
-  const auto use = [&](Value value) { ++uses[at(value)]; };
+  const auto use = [&](Value value) {
+    if (value != no_value) ++uses[at(value)];
+  };
   for (const Node& node : program.nodes) std::for_each(node.in.begin(), node.in.end(), use);
   for (const auto& losses : program.losses) std::for_each(losses.begin(), losses.end(), use);
   for (const auto& pushes : program.pushes) std::for_each(pushes.begin(), pushes.end(), use);

@@ -5,7 +5,7 @@
 
 #include "phases.h"
 #include "placement.h"
-#include "windrow/ops/operators.h"
+#include "steps.h"
 #include "writes.h"
 
 namespace windrow {
@@ -18,25 +18,19 @@ using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 /// `windrow-perf train --model tree-lstm --hidden 128`.
 constexpr Index tile_bytes = 96 * 1024;
 
-/// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.
-bool heavy(const Program& program, const Node& node) {
-  if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
-  for (std::size_t k = 0; k < node.in.size(); ++k) {
-    const Type& type = program.at(node.in[k]).type;
-    if (type.rows.counted() && type.rows != Rows::count(1)) return true;
-  }
-  return false;
-}
-
 class Planner {
  public:
   Planner(Program program, bool training, const KernelTable<float>& kernels)
-      : kernels_(kernels),
-        plan_{.program = std::move(program), .training = training},
+      : plan_{.program = std::move(program), .training = training},
         phases_(phases_of(plan_.program)),
-        roots_(plan_.program) {}
+        roots_(plan_.program),
+        steps_(plan_.program, roots_, kernels) {}
 
   Plan run() {
+    if (program().types.size() > UINT16_MAX) {
+      throw MisuseError(program().function->name + ": vertices of " + std::to_string(program().types.size()) +
+                        " types; expected at most " + std::to_string(UINT16_MAX));
+    }
     plan_types();
     plan_tensors();
     note_what_is_read_outside();
@@ -50,76 +44,7 @@ class Planner {
   const Program& program() const { return plan_.program; }
   const Node& node(Value value) const { return program().at(value); }
 
-  /// A place by its root, to be settled when all steps are known.
-  Place provisional(Value value) const {
-    const Roots::Part part = roots_.of(value);
-    return {Place::In::arena, at(part.root), part.column, node(value).type.width};
-  }
-
-  // --- Steps of nodes
-
-  std::vector<Step> steps_of(Value value) const {
-    const Node& n = node(value);
-    if (n.is_view()) return {};
-    switch (n.code) {
-      case Code::apply:
-        return {kernel_step(value)};
-      case Code::fill:
-        return {{.does = Step::Does::fill,
-                 .node = value,
-                 .out = provisional(value),
-                 .constant = static_cast<float>(n.constant)}};
-      case Code::incoming:
-        return {{.does = Step::Does::incoming, .node = value, .out = provisional(value), .state = n.number}};
-      case Code::scatter:
-        return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
-      case Code::sum:
-      case Code::send:
-      case Code::gradient:
-        return copies_into(value);
-      default:
-        return {};
-    }
-  }
-
-  Step kernel_step(Value value) const {
-    const Node& n = node(value);
-    if (n.of_vertices() && !ir::by_rows(*n.op)) {
-      throw MisuseError(program().function->name + ": " + std::string(n.op->name.text()) +
-                        " mixes the rows of a batch; expected gradients that are elementwise or rowwise");
-    }
-    Step step{.does = Step::Does::kernel,
-              .node = value,
-              .kernel = kernels_.find(*n.op),
-              .attributes = n.attributes,
-              .indices = n.indices,
-              .out = provisional(value)};
-    for (Value in : n.in) step.in.push_back(provisional(in));
-    if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
-    if (n.is(op::matmul_tn)) step.flops_a_row = 2 * node(n.in[0]).type.width * node(n.in[1]).type.width;
-    return step;
-  }
-
-  /// The parts of a sum that are not computed in its place.
-  std::vector<Step> copies_into(Value sum) const {
-    const Node& n = node(sum);
-    const Place whole = provisional(sum);
-    std::vector<Step> steps;
-    for (std::size_t k = 0; k < n.in.size(); ++k) {
-      if (roots_.joins(n.in[k])) continue;
-      const Place from = provisional(n.in[k]);
-      steps.push_back({.does = Step::Does::kernel,
-                       .node = sum,
-                       .kernel = kernels_.find(op::scale),
-                       .attributes = op::scaled_by(1),
-                       .in = {from},
-                       .out = {whole.in, whole.number, whole.column + n.at[k], from.width}});
-    }
-    if (n.in.empty()) steps.push_back({.does = Step::Does::fill, .node = sum, .out = whole});
-    return steps;
-  }
-
-  // --- Segments
+  // --- Types of vertices
 
   void plan_types() {
     std::vector<std::array<std::vector<Value>, phase_count>> tasks(program().types.size());
@@ -131,31 +56,12 @@ class Planner {
     }
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       TypePlan& type = plan_.types.emplace_back();
-      type.children = ir::children(*program().function, program().types[t]);
-      for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = segments_of(std::move(tasks[t][p]));
+      const ir::Kind& kind = ir::kind_of(*program().function, program().types[t]);
+      type.children = kind.any_number() ? Rate::edges : Rate::vertices;
+      type.states.resize(program().function->states.size());
+      type.gradients.resize(program().function->states.size());
+      for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = steps_.segments(std::move(tasks[t][p]));
     }
-  }
-
-  /// Alternates between all that can be done tile by tile and all that is heavy, until nothing is left.
-  std::vector<Segment> segments_of(std::vector<Value> tasks) const {
-    std::vector<Segment> segments;
-    for (bool tiled = true; !tasks.empty(); tiled = !tiled) {
-      Segment segment{.tiled = tiled};
-      std::vector<Value> left;  // ascending, as the tasks are
-      for (Value task : tasks) {
-        const auto& in = node(task).in;
-        const bool ready = std::none_of(
-            in.begin(), in.end(), [&](Value value) { return std::binary_search(left.begin(), left.end(), value); });
-        if (!ready || heavy(program(), node(task)) == tiled) {
-          left.push_back(task);
-          continue;
-        }
-        for (Step& step : steps_of(task)) segment.steps.push_back(std::move(step));
-      }
-      tasks = std::move(left);
-      if (!segment.steps.empty()) segments.push_back(std::move(segment));
-    }
-    return segments;
   }
 
   // --- What belongs to no vertex
@@ -169,11 +75,15 @@ class Planner {
         continue;
       }
       int summed = -1;
+      Rate of = Rate::vertices;
       for (Value in : n.in) {
         after[i] |= after[at(in)];
-        if (node(in).of_vertices()) summed = node(in).vertex_type;
+        if (!node(in).of_vertices()) continue;
+        summed = node(in).vertex_type;
+        of = rate_of(node(in));
       }
-      for (Step& step : steps_of(static_cast<Value>(i))) {
+      for (Step& step : steps_.of(static_cast<Value>(i))) {
+        step.rate = of;
         (after[i] ? plan_.after : plan_.before).push_back({std::move(step), summed});
       }
     }
@@ -183,7 +93,9 @@ class Planner {
 
   void note_what_is_read_outside() {
     read_outside_.assign(program().nodes.size(), 0);
-    const auto note = [&](Value value) { read_outside_[at(roots_.of(value).root)] = 1; };
+    const auto note = [&](Value value) {
+      if (value != ir::no_value) read_outside_[at(roots_.of(value).root)] = 1;
+    };
     for (const auto& losses : program().losses) std::for_each(losses.begin(), losses.end(), note);
     for (const auto& pushes : program().pushes) std::for_each(pushes.begin(), pushes.end(), note);
     for (const auto& rows : program().rows) note(rows.rows);
@@ -219,17 +131,36 @@ class Planner {
     const Node& n = node(root);
     const Index width = n.type.width;
     if (!n.of_vertices()) return {Place::In::tensor, tensor_of(n), 0, width};
-    if (n.code == Code::gather) return {Place::In::state, n.number, 0, width};
-    if (n.code == Code::send) return {Place::In::state_gradient, n.number, 0, width};
     if (n.code == Code::pull) return {Place::In::pull, n.number, 0, width};
     if (n.code == Code::scatter) return {};
     TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+    if (n.code == Code::gather) {
+      keep(n, type.states[n.number]);
+      return {Place::In::state, n.number, 0, width};
+    }
+    if (n.code == Code::send) {
+      keep(n, type.gradients[n.number]);
+      return {Place::In::state_gradient, n.number, 0, width};
+    }
     if (local) {
       type.tiles.push_back({width});
       return {Place::In::tile, type.tiles.size() - 1, 0, width};
     }
-    type.arenas.push_back(width);
+    type.arenas.push_back({width, rate_of(n)});
     return {Place::In::arena, type.arenas.size() - 1, 0, width};
+  }
+
+  /// The children that the node is of stand side by side.
+  void keep(const Node& n, Kept& kept) const {
+    const ir::Function& f = *program().function;
+    const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
+    const ir::Kind& kind = ir::kind_of(f, type);
+    const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
+    kept.width = n.type.width;
+    for (std::size_t k = 0; k < kind.child_bits(); ++k) {
+      const Index before = std::popcount(from & ((1u << k) - 1));
+      kept.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
+    }
   }
 
   std::size_t tensor_of(const Node& n) {
@@ -246,7 +177,8 @@ class Planner {
   }
 
   Place settled(Value value) const {
-    Place place = provisional(value);
+    if (value == ir::no_value) return {Place::In::nowhere, 0};
+    Place place = steps_.provisional(value);
     settle(place);
     return place;
   }
@@ -302,7 +234,7 @@ class Planner {
     std::set<std::tuple<Place::In, std::size_t, Index, Index>> places;
     for (const Step& step : segment.steps) {
       for (const Place& p : step.in) {
-        if (p.in != Place::In::tensor) places.insert({p.in, p.number, p.column, p.width});
+        if (p.in != Place::In::tensor && p.rate == step.rate) places.insert({p.in, p.number, p.column, p.width});
       }
       places.insert({step.out.in, step.out.number, step.out.column, step.out.width});
     }
@@ -350,10 +282,10 @@ class Planner {
     }
   }
 
-  const KernelTable<float>& kernels_;
   Plan plan_;
   std::vector<Phase> phases_;
   Roots roots_;
+  Steps steps_;
   std::vector<char> read_outside_;  // by root
   std::vector<Place> homes_;        // by root
 };

@@ -22,18 +22,23 @@ enum class Phase : std::uint8_t {
 };
 inline constexpr std::size_t phase_count = 5;
 
+/// What a row of a value of a vertex type belongs to.
+enum class Rate : std::uint8_t { vertices, edges };
+
 /// Where a value lies: columns of a matrix.
 struct Place {
   enum class In : std::uint8_t {
-    arena,  ///< matrix `number` of the vertex type: a row for each of its vertices
-    tile,   ///< matrix `number` of scratch, for the rows at hand
-    pull,   ///< input `number`, a row for each vertex
-    state,  ///< state `number`: a row for each edge; seen as one row for each vertex, its children side by side
+    arena,           ///< matrix `number` of the vertex type
+    tile,            ///< matrix `number` of scratch, for the rows at hand
+    pull,            ///< input `number`
+    state,           ///< state `number` of the children, as Kept says
     state_gradient,  ///< the same of the gradient
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
+    nowhere,         ///< zero, and not computed
   } in;
   std::size_t number;
   Index column = 0, width = 0;
+  Rate rate = Rate::vertices;
 };
 
 /// One kernel over some rows, or one of the moves between vertices.
@@ -46,15 +51,17 @@ struct Step {
   std::vector<std::size_t> indices = {};  ///< index pulls
   Place out = {};                         ///< scatter: none
   Write write = Write::overwrite;
-  float constant = 0;     ///< fill
-  std::size_t state = 0;  ///< scatter, incoming
-  Index flops_a_row = 0;  ///< of products
+  float constant = 0;          ///< fill
+  std::size_t state = 0;       ///< scatter, incoming
+  Index flops_a_row = 0;       ///< of products
+  Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
 };
 
 /// Steps that run one after the other over the same rows: all rows at once, or tile by tile, so that what one step
 /// writes is still in the cache when the next one reads it.
 struct Segment {
   bool tiled;
+  Rate rate;
   std::vector<Step> steps;
   Index tile_rows = 0;
 };
@@ -72,9 +79,22 @@ struct TensorSpec {
   std::string name = {};  ///< of a parameter
 };
 
+/// How a vertex type keeps a state of its children, or the gradient that it sends them: a row for each of its vertices,
+/// with those of its children side by side, or for each of its edges.
+struct Kept {
+  Index width = 0;            ///< of a row
+  std::vector<Index> column;  ///< of each child, -1 for one that is not kept; empty if none is
+  bool any() const { return !column.empty(); }
+};
+
 struct TypePlan {
-  Index children = 0;
-  std::vector<Index> arenas;  ///< widths
+  Rate children = Rate::vertices;  ///< edges: any number of them, each has a row of its own
+  struct Arena {
+    Index width;
+    Rate rate;
+  };
+  std::vector<Arena> arenas;
+  std::vector<Kept> states, gradients;  ///< by state
   struct Tile {
     Index width;
     Index offset = 0;  ///< elements from the start of scratch

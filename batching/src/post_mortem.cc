@@ -1,5 +1,7 @@
 // The end of a minibatch: its loss, or which operator and vertex are to blame.
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "batch.h"
 
@@ -35,7 +37,7 @@ void Batch::finish() {
   double sum = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     for (const Place& place : plan_->types[t].losses) {
-      const Matrix<const float> values = operand(t, 0, place, {0, layout_.types[t].rows});
+      const Matrix<const float> values = operand(place, {t, 0, Rate::vertices, {0, layout_.types[t].rows}});
       for (Index r = 0; r < values.rows; ++r) {
         sum += *values.row(r);
         if (std::isfinite(*values.row(r))) continue;
@@ -65,9 +67,12 @@ std::string Batch::find_culprit(VertexRow loss) {
   for (std::size_t t = 0; t < involved.size(); ++t) {
     for (std::size_t p = 0; p < pulls.size(); ++p) {
       const auto& column = layout_.types[t].values[p];
-      for (Index r = 0; r < layout_.types[t].rows; ++r) {
-        if (involved[t][static_cast<std::size_t>(r)] && !finite({column.row(r), 1, column.width, column.width})) {
-          return "its input '" + pulls[p].name + "' at " + name_of(VertexRow{t, r}) + " is not finite";
+      const Rate rate = column.edges ? Rate::edges : Rate::vertices;
+      for (Index r = 0; r < (column.width > 0 ? layout_.count(t, rate) : 0); ++r) {
+        const VertexRow vertex = vertex_of({t, 0, rate, {}}, r);
+        if (involved[t][static_cast<std::size_t>(vertex.row)] &&
+            !finite({column.row(r), 1, column.width, column.width})) {
+          return "its input '" + pulls[p].name + "' at " + name_of(vertex) + " is not finite";
         }
       }
     }
@@ -75,14 +80,15 @@ std::string Batch::find_culprit(VertexRow loss) {
   // Steps may have overwritten each other's tiles, so what led to the loss is run again, and watched.
   std::string found;
   const auto watch = [&](Index group, const Stage& stage) {
-    each_step(group, stage, [&](std::size_t t, const Step& step, Range rows) {
+    each_step(group, stage, [&](const Step& step, const Tile& tile) {
       if (!found.empty()) return;
-      run_step(t, group, step, rows);
+      run_step(step, tile);
       if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
-      const Matrix<const float> out = place(t, group, step.out, rows);
+      const Matrix<const float> out = place(step.out, tile);
       for (Index r = 0; r < out.rows && found.empty(); ++r) {
-        const VertexRow vertex{t, rows.begin + r};
-        if (!involved[t][static_cast<std::size_t>(vertex.row)] || finite({out.row(r), 1, out.width, 0})) continue;
+        const VertexRow vertex = vertex_of(tile, tile.rows.begin + r);
+        const bool concerned = involved[vertex.type][static_cast<std::size_t>(vertex.row)] != 0;
+        if (!concerned || finite({out.row(r), 1, out.width, 0})) continue;
         found = "the first such value on its way is of '" + name_of(step) + "' at " + name_of(vertex);
       }
     });
@@ -98,17 +104,13 @@ std::string Batch::find_culprit(VertexRow loss) {
 
 /// A vertex and all that it gathers from, by type and row.
 std::vector<std::vector<char>> Batch::below(VertexRow top) const {
-  std::vector<VertexRow> producer(static_cast<std::size_t>(layout_.edges));  // by edge
+  std::map<Slot, VertexRow> producer;
   std::vector<std::vector<char>> reached;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     reached.emplace_back(static_cast<std::size_t>(type.rows), 0);
-    for (Index r = 0; r < type.rows; ++r) {
-      const std::int32_t edge = type.slot[static_cast<std::size_t>(r)].edge;
-      if (edge >= 0) producer[static_cast<std::size_t>(edge)] = {t, r};
-    }
-    for (const TypeRows::Further& more : type.further)
-      producer[static_cast<std::size_t>(more.slot.edge)] = {t, more.row};
+    for (Index r = 0; r < type.rows; ++r) producer.insert({type.slot[static_cast<std::size_t>(r)], {t, r}});
+    for (const TypeRows::Further& more : type.further) producer.insert({more.slot, {t, more.row}});
   }
   std::vector<VertexRow> open = {top};
   while (!open.empty()) {
@@ -117,20 +119,29 @@ std::vector<std::vector<char>> Batch::below(VertexRow top) const {
     char& here = reached[v.type][static_cast<std::size_t>(v.row)];
     if (here) continue;
     here = 1;
-    const Index children = plan_->types[v.type].children;
-    const Index first = layout_.types[v.type].first_slot.edge + v.row * children;
-    for (Index k = 0; k < children; ++k) open.push_back(producer[static_cast<std::size_t>(first + k)]);
+    const auto [first, last] = range(v.type, plan_->types[v.type].children, {v.row, v.row + 1});
+    const Slot from{static_cast<std::int32_t>(first), static_cast<std::uint16_t>(v.type)};
+    const Slot to{static_cast<std::int32_t>(last), static_cast<std::uint16_t>(v.type)};
+    for (auto child = producer.lower_bound(from); child != producer.end() && child->first < to; ++child) {
+      if (child->first.type == v.type) open.push_back(child->second);
+    }
   }
   return reached;
 }
 
+Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
+  if (tile.rate == Rate::vertices) return {tile.type, row};
+  const auto& begin = layout_.types[tile.type].edge_begin;
+  return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
+}
+
 /// Kernels name rows of what they were given; alone, a row tells its vertex.
-void Batch::explain(std::size_t type, Index group, const Step& step, Range rows, const std::string& error) {
-  for (Index r = rows.begin; r < rows.end; ++r) {
+void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
+  for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
-      run_step(type, group, step, {r, r + 1});
+      run_step(step, {tile.type, tile.group, tile.rate, {r, r + 1}});
     } catch (const MisuseError& alone) {
-      throw Error(name() + ": " + name_of(step) + " at " + name_of(VertexRow{type, r}) + ": " + alone.what());
+      throw Error(name() + ": " + name_of(step) + " at " + name_of(vertex_of(tile, r)) + ": " + alone.what());
     }
   }
   throw Error(name() + ": " + name_of(step) + ": " + error);

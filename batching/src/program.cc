@@ -36,7 +36,7 @@ class Needs {
     for (Value value : values) need(value);
   }
   void need(Value value) {
-    if (needed_[at(value)]) return;
+    if (value == no_value || needed_[at(value)]) return;
     needed_[at(value)] = 1;
     open_.push_back(value);
   }
@@ -52,7 +52,7 @@ void drop_unneeded(Program& program) {
   const Needs needed(program);
   std::vector<Value> moved(program.nodes.size(), no_value);
   std::vector<Node> kept;
-  const auto move = [&](Value& value) { value = moved[at(value)]; };
+  const auto move = [&](Value& value) { value = value == no_value ? no_value : moved[at(value)]; };
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     if (!needed(static_cast<Value>(i))) continue;
     Node& node = kept.emplace_back(std::move(program.nodes[i]));

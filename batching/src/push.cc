@@ -34,7 +34,7 @@ void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
     }
     if (step.vertex_type >= 0) {
       accesses.push_back(read(batch_->memory()));
-      const Index rows = batch_->layout().types[static_cast<std::size_t>(step.vertex_type)].rows;
+      const Index rows = batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
       stats_.multiply_flops += rows * step.step.flops_a_row;
       stats_.batches += batches_of(rows);
       stats_.kernels += batches_of(rows);
@@ -92,9 +92,10 @@ Index Push::count(Index group, const Stage& stage, std::set<std::size_t>& tensor
   const auto [first, end] = batch_->types(group, stage);
   for (std::size_t t = first; t < end; ++t) {
     const Batch::Range range = batch_->range(t, group, stage);
-    const Index rows = range.end - range.begin;
-    if (rows == 0) continue;
+    if (range.begin == range.end) continue;
     for (const Segment& segment : batch_->plan().types[t].phases[static_cast<std::size_t>(stage.phase)]) {
+      const Batch::Range of = batch_->range(t, segment.rate, range);
+      const Index rows = of.end - of.begin;
       stats_.batches += batches_of(rows);
       for (const Step& step : segment.steps) {
         work += rows * (step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1));

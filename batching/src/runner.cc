@@ -31,9 +31,9 @@ double Minibatch::loss(std::source_location from) const {
 
 Tensor Minibatch::output(const std::string& name, std::source_location from) const {
   const ir::Function& function = *batch_->plan().program.function;
-  for (std::size_t p = 0; p < function.pushes.size(); ++p) {
-    if (function.pushes[p].name != name) continue;
-    const Index width = function.nodes[static_cast<std::size_t>(function.pushes[p].value)].type.width;
+  for (std::size_t p = 0; p < function.outputs.size(); ++p) {
+    if (function.outputs[p].name != name) continue;
+    const Index width = function.outputs[p].width;
     const Tensor out(batch_->device(), vertices(), width, "output");
     batch_->device().engine->push([batch = batch_, p, to = out.view()] { batch->collect(p, to.write()); },
                                   {read(batch_->memory()), overwrite(out.var())},
@@ -56,6 +56,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   if (device.engine != parameters.device_.engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
+  ir::check_complete(*function.function_);
   const std::uint64_t used = function.function_->parameters;
   if (used != 0 && used != parameters.id_) {
     throw MisuseError(function.name() + ": uses other parameters than its runner; expected the same");
@@ -65,9 +66,9 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
 Runner::~Runner() = default;
 
 const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const InputGraph* const> graphs, Purpose purpose) {
-  std::vector<std::uint32_t> all = types_;
+  std::vector<ir::VertexType> all = types_;
   for (const InputGraph* graph : graphs) {
-    for (std::uint32_t type : graph->types_) {
+    for (ir::VertexType type : graph->types_) {
       const auto place = std::lower_bound(all.begin(), all.end(), type);
       if (place == all.end() || *place != type) all.insert(place, type);
     }
@@ -164,10 +165,11 @@ void Runner::set_gradients(const Batch& batch, std::source_location from) {
     entry.gradient.all = *entry.dense;
   }
   for (const Plan::Rows& rows : batch.plan().rows) {
-    const TypeRows& type = batch.layout().types[static_cast<std::size_t>(rows.vertex_type)];
-    if (type.rows == 0) continue;
-    const IntTensor of(device_, type.rows, 1, "rows");
-    of.set(type.indices[rows.index_pull].elements, from);
+    const auto type = static_cast<std::size_t>(rows.vertex_type);
+    const Index count = batch.layout().count(type, rows.rows.rate);
+    if (count == 0) continue;
+    const IntTensor of(device_, count, 1, "rows");
+    of.set(batch.layout().types[type].indices[rows.index_pull].elements, from);
     ++stats_.ops;
     parameters_.entries_[rows.parameter].gradient.rows.push_back({of, batch.rows_of(rows)});
   }

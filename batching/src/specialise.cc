@@ -8,18 +8,23 @@ namespace {
 /// One type of vertex: the trace's nodes again, where what the type lacks is zero.
 class Specialisation {
  public:
-  Specialisation(const Function& function, Program& program, Builder& builder, int type)
-      : function_(function), builder_(builder), type_(type), mask_(program.types[static_cast<std::size_t>(type)]) {
-    for (const Node& node : function.nodes) map_.push_back(mapped(node));
-    for (std::size_t s = 0; s < function.states.size(); ++s) {
-      const Value value = of(function.scattered[s]);
+  Specialisation(Program& program, Builder& builder, int type)
+      : function_(*program.function),
+        builder_(builder),
+        type_(type),
+        mask_(program.types[static_cast<std::size_t>(type)]),
+        kind_(kind_of(function_, mask_)) {
+    for (const Node& node : kind_.nodes) map_.push_back(mapped(node));
+    for (std::size_t s = 0; s < kind_.scattered.size(); ++s) {
+      if (kind_.scattered[s] == no_value) continue;
+      const Value value = of(kind_.scattered[s]);
       builder.add(
           {.code = Code::scatter, .type = builder.at(value).type, .vertex_type = type, .number = s, .in = {value}});
     }
     auto& losses = program.losses.emplace_back();
-    for (Value loss : function.losses) losses.push_back(of(loss));
+    for (Value loss : kind_.losses) losses.push_back(of(loss));
     auto& pushes = program.pushes.emplace_back();
-    for (const Output& push : function.pushes) pushes.push_back(of(push.value));
+    for (Value push : kind_.pushes) pushes.push_back(push == no_value ? no_value : of(push));
   }
 
  private:
@@ -41,19 +46,21 @@ class Specialisation {
 
   Value gathered(const Node& node) {
     const auto k = static_cast<std::size_t>(node.child);
+    if (!has_child(mask_, k)) return builder_.fill(type_, node.type, 0);
     const Index width = node.type.width;
-    if (!has_child(mask_, k)) return builder_.fill(type_, width, 0);
+    const std::uint32_t from = children(function_, mask_) & kind_.gathered[node.number];
     const Value all = builder_.add({.code = Code::gather,
-                                    .type = {Rows::vertices(), width * children(function_, mask_)},
+                                    .type = {node.type.rows, width * std::popcount(from)},
                                     .vertex_type = type_,
                                     .number = node.number});
-    const Index begin = width * children_before(mask_, k);
+    const Index begin = width * std::popcount(from & ((1u << k) - 1));
     return builder_.slice(all, begin, begin + width);
   }
 
   Value applied(const Node& node) {
     for (std::size_t pull : node.indices) {
-      if (!has_index(function_, mask_, pull)) return builder_.fill(type_, node.type.width, 0);
+      const bool without_edges = function_.index_pulls[pull].holds == IndexField::Holds::edges && !has_child(mask_, 0);
+      if (without_edges || !has_index(function_, mask_, pull)) return builder_.fill(type_, node.type, 0);
     }
     std::vector<Value> in;
     for (Value value : node.in) in.push_back(of(value));
@@ -64,6 +71,7 @@ class Specialisation {
   Builder& builder_;
   const int type_;
   const VertexType mask_;
+  const Kind& kind_;
   std::vector<Value> map_;
 };
 
@@ -73,7 +81,7 @@ Program specialise(std::shared_ptr<const Function> function, std::vector<VertexT
   Program program{.function = std::move(function), .types = std::move(types)};
   Builder builder(*program.function);
   for (std::size_t t = 0; t < program.types.size(); ++t) {
-    Specialisation(*program.function, program, builder, static_cast<int>(t));
+    Specialisation(program, builder, static_cast<int>(t));
   }
   program.nodes = builder.take();
   drop_unneeded(program);

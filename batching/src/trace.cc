@@ -7,15 +7,21 @@
 namespace windrow {
 namespace ir {
 
-Expr Trace::expr(Node node) {
-  function.nodes.push_back(std::move(node));
-  return expr_of(static_cast<Value>(function.nodes.size()) - 1);
+Trace::Trace(std::string name, std::size_t arity) {
+  function.name = name;
+  function.kinds.push_back({.name = std::move(name), .arity = arity});
 }
 
-Expr Trace::expr_of(Value value) { return Expr(weak_from_this(), value, function.nodes[at(value)].type); }
+Expr Trace::expr(Node node) {
+  kind().nodes.push_back(std::move(node));
+  return expr_of(static_cast<Value>(kind().nodes.size()) - 1);
+}
+
+Expr Trace::expr_of(Value value) { return Expr(weak_from_this(), value, kind().nodes[at(value)].type); }
 
 IndexExpr Trace::index_expr(std::size_t pull) {
-  return IndexExpr(weak_from_this(), pull, function.index_pulls[pull].width);
+  const IndexField& field = function.index_pulls[pull];
+  return IndexExpr(weak_from_this(), pull, {field.rows, field.width});
 }
 
 Value Trace::value_of(const Operand& operand) {
@@ -27,11 +33,12 @@ Value Trace::value_of(const Operand& operand) {
     throw MisuseError(function.name + ": uses parameters of two sets; expected one");
   }
   function.parameters = operand.set_;
+  auto& nodes = kind().nodes;
   Node node{.code = Code::parameter, .type = operand.type_, .number = operand.parameter_};
-  const auto known = std::find(function.nodes.begin(), function.nodes.end(), node);
-  if (known != function.nodes.end()) return static_cast<Value>(known - function.nodes.begin());
-  function.nodes.push_back(std::move(node));
-  return static_cast<Value>(function.nodes.size()) - 1;
+  const auto known = std::find(nodes.begin(), nodes.end(), node);
+  if (known != nodes.end()) return static_cast<Value>(known - nodes.begin());
+  nodes.push_back(std::move(node));
+  return static_cast<Value>(nodes.size()) - 1;
 }
 
 std::shared_ptr<Trace> Trace::of(const std::string& what, std::span<const Operand> in,
@@ -66,12 +73,11 @@ void Trace::check_locality(const Operator& op, const Signature& signature, const
   if (!by_rows(op)) {
     refuse("mixes the rows of a batch; expected an operator that is elementwise or rowwise");
   }
-  if (result.rows.counted() || result.rows == Rows::edges()) {
-    refuse("makes " + to_string(result) + " of vertices; expected a row for each");
-  }
+  if (result.rows.counted()) refuse("makes " + to_string(result) + " of vertices; expected a row for each");
   for (std::size_t k = 0; k < signature.in.size(); ++k) {
     const bool whole = op.locality == Locality::rowwise && k < 32 && (op.whole >> k & 1u) != 0;
-    if (whole != signature.in[k].rows.counted()) {
+    const Rows& rows = signature.in[k].rows;
+    if (whole ? !rows.counted() : rows != result.rows) {
       refuse("operand " + std::to_string(k) + " is " + to_string(signature.in[k]) + "; expected " +
              (whole ? "a parameter" : "a value of the vertex"));
     }
@@ -80,21 +86,101 @@ void Trace::check_locality(const Operator& op, const Signature& signature, const
 
 Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
                   const Attributes& attributes) {
-  Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
+  const auto of_edges = [](const auto& operand) { return operand.type().rows == Rows::edges(); };
+  const bool edges =
+      std::any_of(in.begin(), in.end(), of_edges) || std::any_of(indices.begin(), indices.end(), of_edges);
+  std::vector<Operand> operands;
   Signature signature{.attributes = attributes};
-  for (const Operand& operand : in) signature.in.push_back(operand.type());
-  for (const IndexExpr& index : indices) {
-    signature.indices.push_back({Rows::vertices(), index.width()});
-    node.indices.push_back(index.pull_);
+  for (const Operand& operand : in) {
+    const bool handed_on = edges && operand.type().rows == Rows::vertices();
+    operands.push_back(handed_on ? to_children(expr_of(value_of(operand))) : operand);
+    signature.in.push_back(operands.back().type());
   }
+  for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
+  check_locality(op, signature, inferred(op, signature));
+  return add(op, operands, indices, attributes);
+}
+
+Type Trace::inferred(const Operator& op, const Signature& signature) const {
   try {
-    node.type = infer(op, signature);
+    return infer(op, signature);
   } catch (const MisuseError& error) {
     throw MisuseError(function.name + ": " + error.what());
   }
-  check_locality(op, signature, node.type);
-  for (const Operand& operand : in) node.in.push_back(value_of(operand));
+}
+
+Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
+                const Attributes& attributes) {
+  Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
+  Signature signature{.attributes = attributes};
+  for (const Operand& operand : in) {
+    signature.in.push_back(operand.type());
+    node.in.push_back(value_of(operand));
+  }
+  for (const IndexExpr& index : indices) {
+    signature.indices.push_back(index.type());
+    node.indices.push_back(index.pull_);
+  }
+  node.type = inferred(op, signature);
   return expr(std::move(node));
+}
+
+// --- Vertices and edges
+
+namespace {
+
+/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
+template <class Field>
+std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
+  const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
+  const auto number = static_cast<std::size_t>(known - fields.begin());
+  if (known != fields.end()) return number;
+  fields.push_back(field);
+  of_kind.push_back(number);
+  return number;
+}
+
+}  // namespace
+
+/// Both at once, since one is the other's gradient.
+std::size_t Trace::structure(IndexField::Holds holds) {
+  using Holds = IndexField::Holds;
+  auto& fields = function.index_pulls;
+  auto& of_kind = kind().index_pulls;
+  const std::size_t edges =
+      add_field(fields, of_kind, {.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges});
+  const std::size_t consumer =
+      add_field(fields, of_kind, {.name = "(consumer)", .width = 1, .rows = Rows::edges(), .holds = Holds::consumer});
+  return holds == Holds::edges ? edges : consumer;
+}
+
+Expr Trace::to_children(const Expr& x) {
+  if (!kind().any_number()) {
+    throw MisuseError(function.name + ": to_children in a function of arity " + std::to_string(kind().arity) +
+                      "; expected one of any_arity, or a gather by child");
+  }
+  if (x.type().rows == Rows::edges()) return x;
+  if (x.type().rows.counted()) {
+    throw MisuseError(function.name + ": to_children of a parameter; expected a value of the vertex");
+  }
+  const IndexExpr consumer = index_expr(structure(IndexField::Holds::consumer));
+  return add(op::gather_rows, {x}, {&consumer, 1}, {});
+}
+
+Expr Trace::over_children(const Operator& op, const Expr& x) {
+  if (x.type().rows != Rows::edges()) {
+    throw MisuseError(function.name + ": a reduction over children of " + to_string(x.type()) +
+                      "; expected a value of edges");
+  }
+  const IndexExpr edges = index_expr(structure(IndexField::Holds::edges));
+  return add(op, {x}, {&edges, 1}, {});
+}
+
+Expr Trace::share_of_child() {
+  const std::size_t pull = add_field(
+      function.pulls, kind().pulls,
+      {.name = "(share of child)", .width = 1, .rows = Rows::vertices(), .holds = Field::Holds::share_of_child});
+  return expr({.code = Code::pull, .type = {Rows::vertices(), 1}, .number = pull});
 }
 
 }  // namespace ir
@@ -141,5 +227,22 @@ Expr embedding(const Operand& table, const IndexExpr& row) { return apply(op::em
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site) {
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
 }
+
+namespace {
+
+std::shared_ptr<ir::Trace> trace_of(const char* what, const Expr& x) {
+  const Operand operand(x);
+  return ir::Trace::of(what, {&operand, 1}, {});
+}
+
+}  // namespace
+
+Expr sum_children(const Expr& x) { return trace_of("sum_children", x)->over_children(op::segment_sum, x); }
+Expr mean_children(const Expr& x) {
+  const auto trace = trace_of("mean_children", x);
+  const Expr sum = trace->over_children(op::segment_sum, x);
+  return sum * apply(op::spread_columns, {trace->share_of_child()}, {}, op::to_width(x.width()));
+}
+Expr to_children(const Expr& x) { return trace_of("to_children", x)->to_children(x); }
 
 }  // namespace windrow

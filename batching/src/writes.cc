@@ -33,7 +33,10 @@ std::vector<Step> Writes::decide(Step step) {
   std::vector<Step> steps;
   if (cover->clear_first && !cover->begun) {
     const Index width = program_.nodes[step.out.number].type.width;
-    steps.push_back({.does = Step::Does::fill, .node = step.node, .out = {step.out.in, step.out.number, 0, width}});
+    steps.push_back({.does = Step::Does::fill,
+                     .node = step.node,
+                     .out = {step.out.in, step.out.number, 0, width, step.out.rate},
+                     .rate = step.rate});
     std::fill(cover->columns.begin(), cover->columns.end(), 1);
   }
   cover->begun = true;

@@ -91,12 +91,144 @@ struct WideCell {
   }
 };
 
+/// A child-sum Tree-LSTM (Tai, Socher and Manning 2015) whose edges have relations and weights, with a mean beside the
+/// sums.
+struct ChildSumCell {
+  static constexpr std::size_t arity = any_arity;
+  static constexpr Index e = 2, h = 3;
+  Parameter gates, of_sum, forget, of_child, relations, out;
+
+  explicit ChildSumCell(Parameters& p)
+      : gates(p.add("gates", e, 3 * h, Initial::uniform(-1, 1))),
+        of_sum(p.add("of_sum", h, 3 * h, Initial::uniform(-1, 1))),
+        forget(p.add("forget", e, h, Initial::uniform(-1, 1))),
+        of_child(p.add("of_child", h, h, Initial::uniform(-1, 1))),
+        relations(p.add("relations", 3, h, Initial::uniform(-1, 1))),
+        out(p.add("out", h, 1, Initial::uniform(-1, 1))) {}
+
+  void operator()(auto& v) const {
+    const auto h_of = v.state("h", h), c_of = v.state("c", h);
+    const auto x = v.pull("x", e);
+    const auto below = v.each(h_of), memory = v.each(c_of);
+    const auto all = matmul(x, gates) + matmul(sum_children(below), of_sum);
+    const auto relation = embedding(relations, v.pull_edge_index("relation"));
+    const auto keep = sigmoid(matmul(x, forget) + (matmul(below, of_child) + relation));
+    const auto weighed = mean_children(relation * memory + matmul(v.pull_edge("weight", 2), forget));
+    const auto c = sigmoid(slice(all, 0, h)) * tanh(slice(all, h, 2 * h)) + sum_children(keep * memory) + weighed;
+    const auto own = sigmoid(slice(all, 2 * h, 3 * h)) * tanh(c);
+    v.scatter(h_of, own);
+    v.scatter(c_of, c);
+    v.push("h", own);
+    v.push("weighed", weighed);
+    v.loss(square(matmul(own, out)) + row_sum(sum_children(square(below) * keep)));
+  }
+};
+
+/// Vertices of four kinds: words; pairs, which gather both states of the first child and one of the second; sums over
+/// any number of children; and tops, which look at sums alone. They share parameters, inputs and outputs.
+struct Kinds {
+  static constexpr std::size_t arity = any_arity;
+  static constexpr Index e = 2, h = 3;
+  static constexpr std::int32_t word = 0, pair = 1, sum = 2, top = 3;
+  Parameter in, shared, table, out;
+
+  explicit Kinds(Parameters& p)
+      : in(p.add("in", e, h, Initial::uniform(-1, 1))),
+        shared(p.add("shared", h, h, Initial::uniform(-1, 1))),
+        table(p.add("table", 4, h, Initial::uniform(-1, 1))),
+        out(p.add("out", h, 1, Initial::uniform(-1, 1))) {}
+
+  void of_word(auto& v) const {
+    const auto own = tanh(matmul(v.pull("x", e), in) + embedding(table, v.pull_index("kind", Presence::sometimes)));
+    v.scatter(v.state("h", h), own);
+    v.scatter(v.state("c", h), square(own));
+    v.push("own", own);
+    v.loss(square(matmul(own, out)));
+  }
+  void of_pair(auto& v) const {
+    const auto h_of = v.state("h", h), c_of = v.state("c", h);
+    const auto first = v.gather(0, h_of), second = v.gather(1, h_of);
+    const auto own = tanh(matmul(first, shared) + second * v.gather(0, c_of));
+    v.scatter(h_of, own);
+    v.scatter(c_of, 0.5 * first);
+    v.push("own", own);
+  }
+  void of_sum(auto& v) const {
+    const auto h_of = v.state("h", h);
+    const auto below = v.each(h_of);
+    const auto own = tanh(sum_children(tanh(matmul(below, shared))) + matmul(v.pull("x", e), in));
+    v.scatter(h_of, own);
+    v.scatter(v.state("s", 2 * h), concat(own, mean_children(below)));
+    v.push("mean", mean_children(square(below)));
+    v.loss(square(matmul(own, out)));
+  }
+  void of_top(auto& v) const {
+    const auto below = v.gather(0, v.state("s", 2 * h));
+    const auto own = tanh(slice(below, 0, h) * slice(below, h, 2 * h));
+    v.scatter(v.state("h", h), own);
+    v.push("own", own);
+    v.loss(row_sum(own));
+  }
+  void operator()(auto& v) const {
+    switch (v.kind()) {
+      case word:
+        return of_word(v);
+      case pair:
+        return of_pair(v);
+      case sum:
+        return of_sum(v);
+      default:
+        return of_top(v);
+    }
+  }
+
+  VertexFunction function() const {
+    const VertexFunction kinds[] = {
+        {"word", {}, [&](Vertex& v) { of_word(v); }},
+        {"pair", {.arity = 2}, [&](Vertex& v) { of_pair(v); }},
+        {"sum", {.arity = any_arity}, [&](Vertex& v) { of_sum(v); }},
+        {"top", {.arity = 1}, [&](Vertex& v) { of_top(v); }},
+    };
+    return VertexFunction("kinds", {std::begin(kinds), std::end(kinds)});
+  }
+
+  /// Gives each vertex a kind that fits its children.
+  static void give_kinds(GraphData& data) {
+    const std::size_t vertices = data.child_begin.size() - 1;
+    data.kinds.assign(vertices, -1);
+    for (std::size_t given = 0; given < vertices;) {
+      for (std::size_t v = 0; v < vertices; ++v) {
+        const std::int32_t kind = data.kinds[v] >= 0 ? -1 : kind_for(data, v);
+        if (kind < 0) continue;
+        data.kinds[v] = kind;
+        ++given;
+      }
+    }
+  }
+
+ private:
+  /// -1 if its children have none yet.
+  static std::int32_t kind_for(const GraphData& data, std::size_t v) {
+    std::vector<std::int32_t> children;
+    for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data.children[static_cast<std::size_t>(e)];
+      children.push_back(child == no_child ? word : data.kinds[static_cast<std::size_t>(child)]);
+      if (children.back() < 0) return -1;
+    }
+    if (children.empty()) return v % 4 == 0 ? sum : word;
+    const bool pairs = children.size() <= 2 && children[0] <= pair;
+    if (children.size() == 1 && children[0] == sum) return v % 2 == 0 ? top : sum;
+    return pairs && v % 3 != 0 ? pair : sum;
+  }
+};
+
 /// What random_graph() makes.
 enum class Form { trees, any_order, dag };
 
 /// A graph of `vertices` vertices: each has up to `arity` children among those before it, some places empty; of trees,
 /// no child has two consumers. Inputs fit both cells.
 inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form form, std::mt19937& random) {
+  if (arity == any_arity) arity = 6;
   const auto below = [&](std::size_t n) { return random() % n; };
   std::vector<std::int32_t> number(static_cast<std::size_t>(vertices));
   for (std::int32_t v = 0; v < vertices; ++v) number[static_cast<std::size_t>(v)] = v;
@@ -119,6 +251,8 @@ inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form for
   GraphData data;
   for (const char* name : {"word", "label", "kind", "keys"}) data.indices[name];
   data.values["x"];
+  data.edge_indices["relation"];
+  data.edge_values["weight"];
   for (const auto& own : children) {
     data.children.insert(data.children.end(), own.begin(), own.end());
     data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
@@ -130,16 +264,12 @@ inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form for
       data.values["x"].push_back(static_cast<float>(below(2001)) / 1000 - 1);
     }
   }
-  return data;
-}
-
-/// Graphs of several sizes, 0 and 1 among them.
-inline std::vector<GraphData> random_graphs(std::size_t arity, Form form, std::mt19937& random) {
-  std::vector<GraphData> graphs;
-  for (std::int32_t vertices : {1, 9, 0, 23, 2, 1, 14}) {
-    graphs.push_back(random_graph(vertices, arity, form, random));
+  std::mt19937 of_edges(static_cast<unsigned>(vertices));  // so that graphs are the same with and without
+  for (std::size_t edge = 0; edge < data.children.size(); ++edge) {
+    data.edge_indices["relation"].push_back(static_cast<std::int32_t>(of_edges() % 3));
+    for (int k = 0; k < 2; ++k) data.edge_values["weight"].push_back(static_cast<float>(of_edges() % 2001) / 1000 - 1);
   }
-  return graphs;
+  return data;
 }
 
 /// Graphs of a function, with pointers to them.

@@ -1,5 +1,7 @@
 #include "tests/batching/oracle.h"
 
+#include <optional>
+
 namespace windrow::testing {
 
 Row RowOperand::resolve(const Oracle& oracle) const {
@@ -12,21 +14,51 @@ Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initial
   const Oracle* oracle = nullptr;
   for (const RowOperand& operand : in) oracle = operand.oracle() == nullptr ? oracle : operand.oracle();
   for (const OracleIndex& index : indices) oracle = index.oracle;
+  std::optional<Index> edges;
+  std::vector<Row> rows;
+  for (const RowOperand& operand : in) {
+    rows.push_back(operand.resolve(*oracle));
+    if (rows.back().of_edges) edges = rows.back().type.rows.number();
+  }
+  for (const OracleIndex& index : indices) {
+    if (index.of_edges) edges = index.rows;
+  }
   Application application{.signature = {.attributes = attributes}};
   bool absent = false;
-  for (const RowOperand& operand : in) {
-    Row row = operand.resolve(*oracle);
+  std::size_t operand = 0;
+  for (Row& row : rows) {
+    const bool parameter = (in.begin() + operand++)->oracle() == nullptr;
+    if (edges && !row.of_edges && !parameter) row = to_children(row, *edges);
     application.signature.in.push_back(row.type);
     application.in.push_back(std::move(row.values));
   }
   for (const OracleIndex& index : indices) {
     absent |= index.absent;
-    application.signature.indices.push_back({Rows::count(1), static_cast<Index>(index.values.size())});
+    application.signature.indices.push_back(
+        {Rows::count(index.rows), index.rows == 0 ? 1 : static_cast<Index>(index.values.size()) / index.rows});
     application.indices.push_back(index.values);
   }
   const Type type = infer(op, application.signature);
   if (absent) return {oracle, type, std::vector<double>(static_cast<std::size_t>(type.width), 0)};
-  return {oracle, type, evaluate(reference_kernels(), op, application)};
+  return {oracle, type, evaluate(reference_kernels(), op, application), edges.has_value()};
+}
+
+Row to_children(const Row& x, Index children) {
+  Row result{x.oracle, {Rows::count(children), x.type.width}, {}, true};
+  for (Index k = 0; k < children; ++k) result.values.insert(result.values.end(), x.values.begin(), x.values.end());
+  return result;
+}
+
+Row sum_children(const Row& x) {
+  const auto width = static_cast<std::size_t>(x.type.width);
+  Row result{x.oracle, {Rows::count(1), x.type.width}, std::vector<double>(width, 0)};
+  for (std::size_t i = 0; i < x.values.size(); ++i) result.values[i % width] += x.values[i];
+  return result;
+}
+
+Row mean_children(const Row& x) {
+  const Index children = x.type.rows.number();
+  return (children == 0 ? 0 : 1 / static_cast<double>(children)) * sum_children(x);
 }
 
 Row operator+(const Row& x, const RowOperand& y) {
@@ -45,6 +77,50 @@ Row OracleVertex::gather(std::size_t k, const OracleState& state) {
   }
   oracle_.visit(graph_, static_cast<std::size_t>(child));
   return oracle_.states_.at(static_cast<std::size_t>(child)).at(state.name);
+}
+
+std::vector<std::size_t> OracleVertex::edges() const {
+  std::vector<std::size_t> result;
+  for (auto e = graph_.child_begin[vertex_]; e < graph_.child_begin[vertex_ + 1]; ++e) {
+    if (graph_.children[static_cast<std::size_t>(e)] != no_child) result.push_back(static_cast<std::size_t>(e));
+  }
+  return result;
+}
+
+template <class T>
+std::vector<T> OracleVertex::rows_of_edges(const std::vector<T>& all, Index width) const {
+  std::vector<T> result;
+  for (std::size_t e : edges()) {
+    const auto begin = all.begin() + static_cast<Index>(e) * width;
+    result.insert(result.end(), begin, begin + width);
+  }
+  return result;
+}
+
+Row OracleVertex::each(const OracleState& state) {
+  Row result{&oracle_, {Rows::count(static_cast<Index>(edges().size())), state.width}, {}, true};
+  for (std::size_t e : edges()) {
+    const auto child = static_cast<std::size_t>(graph_.children[e]);
+    oracle_.visit(graph_, child);
+    const Row& row = oracle_.states_.at(child).at(state.name);
+    result.values.insert(result.values.end(), row.values.begin(), row.values.end());
+  }
+  return result;
+}
+
+Row OracleVertex::pull_edge(const std::string& name, Index width) {
+  return {&oracle_,
+          {Rows::count(static_cast<Index>(edges().size())), width},
+          [&] {
+            const std::vector<float> rows = rows_of_edges(graph_.edge_values.at(name), width);
+            return std::vector<double>(rows.begin(), rows.end());
+          }(),
+          true};
+}
+
+OracleIndex OracleVertex::pull_edge_index(const std::string& name, Index width) {
+  return {&oracle_, rows_of_edges(graph_.edge_indices.at(name), width), false, static_cast<Index>(edges().size()),
+          true};
 }
 
 void OracleVertex::scatter(const OracleState& state, const Row& value) {
@@ -85,14 +161,20 @@ void Oracle::visit(const GraphData& graph, std::size_t vertex) {
 double Oracle::loss(const std::vector<GraphData>& graphs) {
   loss_ = 0;
   outputs.clear();
+  std::vector<std::map<std::string, std::vector<double>>> pushed;  // by vertex of all graphs
+  std::map<std::string, std::size_t> widths;
   for (const GraphData& graph : graphs) {
     states_.clear();
     pushed_.clear();
     for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) visit(graph, v);
-    for (const auto& [vertex, pushes] : pushed_) {
-      for (const auto& [name, values] : pushes) {
-        outputs[name].insert(outputs[name].end(), values.begin(), values.end());
-      }
+    for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) {
+      for (const auto& [name, values] : pushed.emplace_back(pushed_[v])) widths[name] = values.size();
+    }
+  }
+  for (auto& pushes : pushed) {
+    for (const auto& [name, width] : widths) {
+      pushes[name].resize(width, 0);
+      outputs[name].insert(outputs[name].end(), pushes[name].begin(), pushes[name].end());
     }
   }
   return loss_;

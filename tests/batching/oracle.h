@@ -16,16 +16,19 @@ namespace windrow::testing {
 
 class Oracle;
 
-/// A value of one vertex, or of no vertex.
+/// A value of one vertex, of each of its edges, or of no vertex.
 struct Row {
   const Oracle* oracle;
   Type type;
   std::vector<double> values;
+  bool of_edges = false;
 };
 struct OracleIndex {
   const Oracle* oracle;
   std::vector<std::int32_t> values;
   bool absent;
+  Index rows = 1;
+  bool of_edges = false;
 };
 struct OracleState {
   std::string name;
@@ -49,16 +52,25 @@ class OracleVertex {
  public:
   OracleVertex(Oracle& oracle, const GraphData& graph, std::size_t vertex)
       : oracle_(oracle), graph_(graph), vertex_(vertex) {}
+  std::size_t kind() const { return graph_.kinds.empty() ? 0 : static_cast<std::size_t>(graph_.kinds[vertex_]); }
   OracleState state(const std::string& name, Index width) { return {name, width}; }
   Row gather(std::size_t k, const OracleState& state);
+  Row each(const OracleState& state);
   void scatter(const OracleState& state, const Row& value);
   Row pull(const std::string& name, Index width);
   OracleIndex pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
+  Row pull_edge(const std::string& name, Index width);
+  OracleIndex pull_edge_index(const std::string& name, Index width = 1);
   Row parameter(const Parameter& parameter);
   void push(const std::string& name, const Row& value);
   void loss(const Row& value);
 
  private:
+  /// Places in `children` of those that there are.
+  std::vector<std::size_t> edges() const;
+  template <class T>
+  std::vector<T> rows_of_edges(const std::vector<T>& all, Index width) const;
+
   Oracle& oracle_;
   const GraphData& graph_;
   std::size_t vertex_;
@@ -70,7 +82,7 @@ class Oracle {
   /// Takes the parameters' values as they are.
   Oracle(const Parameters& parameters, Body body);
 
-  /// The sum of the losses; what was pushed is in `outputs`, vertex after vertex.
+  /// The sum of the losses; what was pushed is in `outputs`, vertex after vertex, zeros where nothing was.
   double loss(const std::vector<GraphData>& graphs);
   std::map<std::string, std::vector<double>> outputs;
 
@@ -97,6 +109,9 @@ Row operator+(const Row& x, const RowOperand& y);
 Row operator*(const Row& x, const Row& y);
 Row operator*(double factor, const Row& x);
 Row operator-(const Row& x, const Row& y);
+Row to_children(const Row& x, Index children);
+Row sum_children(const Row& x);
+Row mean_children(const Row& x);
 inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
 inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
 inline Row relu(const Row& x) { return apply(op::relu, {x}); }

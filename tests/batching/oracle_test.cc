@@ -12,15 +12,16 @@
 namespace windrow {
 namespace {
 
+using testing::ChildSumCell;
 using testing::dense;
 using testing::expect_close;
 using testing::Form;
 using testing::Graphs;
+using testing::Kinds;
 using testing::OddCell;
 using testing::Oracle;
 using testing::OracleVertex;
 using testing::random_graph;
-using testing::random_graphs;
 using testing::RandomFunction;
 using testing::TreeLstm;
 using testing::WideCell;
@@ -63,6 +64,19 @@ void check_minibatch(Runner& runner, const Parameters& parameters, Oracle& oracl
 }
 
 template <class Cell>
+VertexFunction function_of(const Cell& cell) {
+  return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+}
+VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
+
+template <class Cell>
+GraphData graph_for(std::int32_t vertices, Form form, std::mt19937& random) {
+  GraphData data = random_graph(vertices, Cell::arity, form, random);
+  if constexpr (std::is_same_v<Cell, Kinds>) Kinds::give_kinds(data);
+  return data;
+}
+
+template <class Cell>
 class EveryCell : public ::testing::Test {
  protected:
   void check(Form form, RunnerOptions options, unsigned seed) {
@@ -72,15 +86,17 @@ class EveryCell : public ::testing::Test {
     const Device host = host_device(engine);
     Parameters parameters(host, seed);
     const Cell cell(parameters);
-    const VertexFunction function("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+    const VertexFunction function = function_of(cell);
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
     for (int minibatch = 0; minibatch < 2; ++minibatch) {
-      check_minibatch(runner, parameters, oracle, function, random_graphs(Cell::arity, form, random));
+      std::vector<GraphData> data;
+      for (std::int32_t vertices : {1, 9, 0, 23, 2, 1, 14}) data.push_back(graph_for<Cell>(vertices, form, random));
+      check_minibatch(runner, parameters, oracle, function, data);
     }
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, ChildSumCell, Kinds>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
@@ -113,11 +129,11 @@ TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   const Device host = host_device(engine);
   Parameters parameters(host, 1);
   const TypeParam cell(parameters);
-  const VertexFunction function("cell", {.arity = TypeParam::arity}, [&](Vertex& v) { cell(v); });
+  const VertexFunction function = function_of(cell);
   Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1});
   Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
   std::vector<GraphData> data;
-  for (int g = 0; g < 40; ++g) data.push_back(random_graph(60, TypeParam::arity, Form::dag, random));
+  for (int g = 0; g < 40; ++g) data.push_back(graph_for<TypeParam>(60, Form::dag, random));
   const Graphs graphs(function, data);
   const double loss = oracle.loss(data);
   const Minibatch result = runner.differentiate(graphs.pointers);

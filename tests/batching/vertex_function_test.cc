@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tests/engine/support.h"
+#include "windrow/batching/graph.h"
 
 namespace windrow {
 namespace {
@@ -38,7 +39,9 @@ TEST_F(Trace, NamesAGatherBeyondTheArity) {
 }
 
 TEST_F(Trace, WantsEachStateScatteredOnceInItsShape) {
-  EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", 3); }), "cell: state 'h' is never scattered; expected once");
+  const VertexFunction without("cell", {}, [](Vertex& v) { v.state("h", 3); });
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { InputGraph(without, {}); }),
+            "cell: state 'h' is never scattered; expected once");
   EXPECT_EQ(said_of([&](Vertex& v) {
               const State h = v.state("h", 3);
               v.scatter(h, v.gather(0, h));
@@ -132,7 +135,7 @@ TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
 TEST_F(Trace, RefusesMoreTypesThanItCanName) {
   EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 32 together; expected 31 at most");
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX}, [](Vertex&) {}); }),
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 4294967295 together; expected 31 at most");
   EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
 }

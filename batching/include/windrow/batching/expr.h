@@ -1,7 +1,7 @@
 // Expressions of one vertex: what the body of a vertex function computes with.
 //
-// An expression stands for a value that each vertex of a batch has, of the width that its type says; nothing is
-// computed while a vertex function is traced. Parameters enter expressions as they are.
+// An expression stands for a value that each vertex of a batch has, or each edge from it to its children, of the width
+// that its type says; nothing is computed while a vertex function is traced. Parameters enter expressions as they are.
 #pragma once
 
 #include <concepts>
@@ -39,16 +39,17 @@ class Expr {
 /// The same for int32 columns that were pulled.
 class IndexExpr {
  public:
-  Index width() const { return width_; }
+  const Type& type() const { return type_; }
+  Index width() const { return type_.width; }
 
  private:
   friend class ir::Trace;
-  IndexExpr(std::weak_ptr<ir::Trace> trace, std::size_t pull, Index width)
-      : trace_(std::move(trace)), pull_(pull), width_(width) {}
+  IndexExpr(std::weak_ptr<ir::Trace> trace, std::size_t pull, Type type)
+      : trace_(std::move(trace)), pull_(pull), type_(type) {}
 
   std::weak_ptr<ir::Trace> trace_;
   std::size_t pull_;
-  Index width_;
+  Type type_;
 };
 
 /// An expression or a parameter.
@@ -69,8 +70,9 @@ class Operand {
 };
 
 /// Any operator, also one's own. It must compute a vertex from that vertex alone: elementwise or rowwise, with whole
-/// operands that are parameters. Throws MisuseError, naming the vertex function, the operator and the shapes, if that
-/// is not so or if they do not fit.
+/// operands that are parameters. Where some operands are of edges, those of the vertex are handed to each of its edges.
+/// Throws MisuseError, naming the vertex function, the operator and the shapes, if that is not so or if they do not
+/// fit.
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
            const Attributes& attributes = {});
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
@@ -105,5 +107,12 @@ Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label);
 Expr embedding(const Operand& table, const IndexExpr& row);
 /// The mask is drawn from three keys a vertex; see op::dropout.
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
+
+// Between a vertex and the edges to its children; see Vertex::each.
+/// The sum over all children, first to last; zero for a vertex without.
+Expr sum_children(const Expr& x);
+Expr mean_children(const Expr& x);
+/// The vertex's value for each of its edges; the same that apply() does by itself.
+Expr to_children(const Expr& x);
 
 }  // namespace windrow

@@ -23,9 +23,15 @@ struct GraphData {
   /// being child 0. One more than there are vertices; {0} for none.
   std::vector<std::int32_t> child_begin = {0};
   std::vector<std::int32_t> children;  ///< vertices, or no_child
-  /// Of each name that the vertex function pulls: the rows of all vertices, one behind the other.
+  /// Of each vertex, which of the functions computes it that the graph's is put together of; empty where all are 0.
+  std::vector<std::int32_t> kinds;
+  /// Of each name that the vertex function pulls: the rows of all vertices, one behind the other. Those of vertices
+  /// whose kind does not pull it are not looked at.
   std::map<std::string, std::vector<std::int32_t>> indices;
   std::map<std::string, std::vector<float>> values;
+  /// The same for edges, with a row for each of `children`.
+  std::map<std::string, std::vector<std::int32_t>> edge_indices;
+  std::map<std::string, std::vector<float>> edge_values;
 };
 
 /// A checked graph with its levels: a vertex is one level above its highest child, a vertex without children on level
@@ -33,8 +39,8 @@ struct GraphData {
 class InputGraph {
  public:
   /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
-  /// the function's arity; and for a missing input or one of the wrong length. `name` is said in errors, also of
-  /// minibatches.
+  /// the function's arity, an unknown kind, or a child of a kind that does not scatter what is gathered; and for a
+  /// missing input or one of the wrong length. `name` is said in errors, also of minibatches.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
@@ -46,27 +52,17 @@ class InputGraph {
  private:
   friend struct Layout;
   friend class Runner;
-  /// Neighbours in the order of types and levels: as many children each, all of one level.
+  /// Neighbours in the order of types and levels: all of one type and level.
   struct Run {
     std::uint32_t type;  // place in types_
     std::int32_t level;
-    std::int32_t begin, end;   // places
-    std::int64_t first_child;  // in children_
+    std::int32_t begin, end;  // places
   };
+  class Loading;
 
   /// Vertices by place, of types that have these numbers.
   void append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const;
   std::string name() const { return name_ ? *name_ : "graph"; }
-  void check_children(const GraphData& data, std::size_t arity);
-  std::vector<std::uint32_t> types_of(const GraphData& data);
-  void find_levels(const GraphData& data);
-  void sort(const GraphData& data, const std::vector<std::uint32_t>& types);
-  template <class T>
-  const std::vector<T>& input(const std::map<std::string, std::vector<T>>& inputs, const std::string& name,
-                              Index width) const;
-  /// Rows of vertices in the order of places.
-  template <class T>
-  std::vector<T> sorted(const std::vector<T>& rows, Index width) const;
 
   std::shared_ptr<const std::string> name_;  // null for none
   std::shared_ptr<const ir::Function> function_;
@@ -74,12 +70,13 @@ class InputGraph {
   std::vector<std::int32_t> level_;  // of each vertex
   // What layouts read, by place: vertices sorted by type, then level, then number.
   std::vector<std::int32_t> vertex_;
-  std::vector<std::uint32_t> types_;  // the distinct types, ascending; see ir.h
+  std::vector<std::uint64_t> types_;  // the distinct types, ascending; see ir.h
   std::vector<std::uint32_t> type_;   // place in types_
   std::vector<Run> runs_;
+  std::vector<std::int32_t> child_begin_;           // in children_
   std::vector<std::int32_t> children_;              // places, consumer by consumer
-  std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull
-  std::vector<std::vector<float>> values_;          // by number of the pull
+  std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull; of places, or of children_
+  std::vector<std::vector<float>> values_;          // by number of the pull; the same
 };
 
 }  // namespace windrow

@@ -111,7 +111,7 @@ class Runner {
   VertexFunction function_;
   Parameters& parameters_;
   RunnerOptions options_;
-  std::vector<std::uint32_t> types_;      // all seen so far, sorted
+  std::vector<std::uint64_t> types_;      // all seen so far, sorted
   std::shared_ptr<const Plan> plans_[2];  // by purpose; null after a new type was seen
   std::optional<ScheduleTable> table_;    // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;

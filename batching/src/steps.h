@@ -1,0 +1,36 @@
+// Steps: the part of planning that says in which steps a value is computed, and in which segments these run.
+#pragma once
+
+#include <vector>
+
+#include "placement.h"
+#include "plan.h"
+
+namespace windrow {
+
+inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges : Rate::vertices; }
+
+/// Of one program. Its places name roots, to be settled when all steps are known.
+class Steps {
+ public:
+  Steps(const ir::Program& program, const Roots& roots, const KernelTable<float>& kernels)
+      : program_(program), roots_(roots), kernels_(kernels) {}
+
+  Place provisional(ir::Value value) const;
+  /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
+  std::vector<Step> of(ir::Value value) const;
+  /// Of values of one vertex type and phase, in ascending order.
+  std::vector<Segment> segments(std::vector<ir::Value> tasks) const;
+
+ private:
+  const ir::Node& node(ir::Value value) const { return program_.at(value); }
+  std::vector<Step> unrated(ir::Value value) const;
+  Step kernel_step(ir::Value value) const;
+  std::vector<Step> copies_into(ir::Value sum) const;
+
+  const ir::Program& program_;
+  const Roots& roots_;
+  const KernelTable<float>& kernels_;
+};
+
+}  // namespace windrow
