@@ -25,6 +25,7 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
       plan_(std::move(plan)),
       layout_(std::move(layout)),
       tensors_(std::move(tensors)),
+      adds_to_(tensors_.size(), 0),
       options_(options) {
   map_memory();
   for (Index g = 0; g < layout_.groups; ++g) {
@@ -206,8 +207,9 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
 // --- What belongs to no vertex, and the end
 
 void Batch::run(const TensorStep& tensor_step) {
-  const Step& step = tensor_step.step;
+  Step step = tensor_step.step;
   const Tensor& tensor = tensors_[step.out.number];
+  if (adds_to(step.out.number)) step.write = Write::add;
   Matrix<float> out = step.write == Write::add ? tensor.view().update() : tensor.view().write();
   out = {out.data + step.out.column, out.rows, step.out.width, out.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
@@ -217,9 +219,8 @@ void Batch::run(const TensorStep& tensor_step) {
   if (options_.batch_rows >= rows || plan_->program.at(step.node).op->locality != Locality::sums_rows) {
     return run_kernel(step, {type, 0, step.rate, {0, rows}}, out);
   }
-  Step part = step;
-  for (Index begin = 0; begin < rows; begin += options_.batch_rows, part.write = Write::add) {
-    run_kernel(part, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
+  for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
+    run_kernel(step, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
   }
 }
 

@@ -76,6 +76,25 @@ class Batch {
   /// Valid after finish().
   double loss() const { return loss_; }
 
+  /// A tensor that comes after the forward computation was pushed. Called before what reads it is pushed.
+  void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
+  /// A gradient of a parameter that adds to what it was. The same.
+  void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
+  bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
+  /// Of each tensor that was given: its rows, and which rows of its gradient it gets from where, once that is known.
+  /// For the thread that calls the runner.
+  struct GivenTensor {
+    Index rows;
+    struct Part {
+      IntTensor of;
+      Tensor rows;
+    };
+    std::vector<Part> gradient = {};
+  };
+  std::vector<GivenTensor> given;
+  /// The gradients were pushed. The same.
+  bool differentiated = false;
+
   /// Somebody was told that the minibatch failed. Written and read by waiting threads.
   std::atomic<bool> failure_told{false};
 
@@ -120,7 +139,9 @@ class Batch {
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
   const Layout layout_;
-  const std::vector<Tensor> tensors_;  // by number in the plan
+  // By number in the plan. Written by the thread that pushes, before the ops that read it.
+  std::vector<Tensor> tensors_;
+  std::vector<char> adds_to_;
   const Options options_;
   std::shared_ptr<Buffer> memory_;
   std::vector<Buffer> groups_;  // without bytes: owners of variables

@@ -10,7 +10,8 @@ namespace {
 /// Reverse-mode differentiation over all nodes of a program (Speelpenning 1980), by the operators' rules.
 class Differentiation {
  public:
-  explicit Differentiation(const Program& program) : program_(program), builder_(*program.function, program.nodes) {
+  Differentiation(const Program& program, const std::vector<std::size_t>& outputs)
+      : program_(program), outputs_(outputs), builder_(*program.function, program.nodes) {
     terms_.resize(program.nodes.size());
     find_what_varies();
   }
@@ -19,6 +20,10 @@ class Differentiation {
     for (std::size_t t = 0; t < program_.types.size(); ++t) {
       for (Value loss : program_.losses[t]) {
         add_term(loss, {builder_.fill(static_cast<int>(t), {Rows::vertices(), 1}, 1), 0});
+      }
+      for (std::size_t output : outputs_) {
+        const Value pushed = program_.pushes[t][output];
+        if (pushed != no_value) add_term(pushed, {gradient_of_output(output, static_cast<int>(t)), 0});
       }
     }
     for (std::size_t i = program_.nodes.size(); i-- > 0;) visit(static_cast<Value>(i));
@@ -32,7 +37,7 @@ class Differentiation {
   /// What depends on parameters or on children; only that needs a gradient.
   void find_what_varies() {
     for (const Node& node : program_.nodes) {
-      bool varies = node.code == Code::parameter || node.code == Code::gather;
+      bool varies = node.code == Code::parameter || node.code == Code::gather || node.code == Code::given;
       for (Value in : node.in) varies |= varies_[at(in)] != 0;
       varies_.push_back(varies ? 1 : 0);
     }
@@ -54,8 +59,8 @@ class Differentiation {
       if (!terms.empty()) finish(Code::send, node, terms);
     } else if (terms.empty()) {
       return;
-    } else if (node.code == Code::parameter) {
-      keep_parameter_gradient(node, terms);
+    } else if (node.code == Code::parameter || node.code == Code::given) {
+      keep_gradient(node, terms);
     } else if (node.code == Code::sum) {
       const Value gradient = builder_.sum(terms, node.type, node.vertex_type);
       for (std::size_t k = 0; k < node.in.size(); ++k) {
@@ -65,6 +70,13 @@ class Differentiation {
     } else if (node.code == Code::apply) {
       differentiate_operator(value, node, builder_.sum(terms, node.type, node.vertex_type));
     }
+  }
+
+  Value gradient_of_output(std::size_t output, int vertex_type) {
+    const Function& f = *program_.function;
+    const Value all = builder_.add(
+        {.code = Code::given, .type = {Rows::count(0), f.outputs[output].width}, .number = f.tensors.size() + output});
+    return builder_.apply(op::gather_rows, {all}, {holding(IndexField::Holds::vertex)}, {}, vertex_type);
   }
 
   /// A node that ends a gradient's way.
@@ -78,18 +90,19 @@ class Differentiation {
   }
 
   /// Terms that a lookup left stay rows; the others are added up.
-  void keep_parameter_gradient(const Node& parameter, const std::vector<Builder::Term>& terms) {
+  void keep_gradient(const Node& of, const std::vector<Builder::Term>& terms) {
     std::vector<Builder::Term> dense;
     for (const Builder::Term& term : terms) {
       const Node& node = builder_.at(term.value);
       const bool lookup = node.is(op::scatter_rows) && builder_.at(node.in[0]).of_vertices();
-      if (lookup && node.type == parameter.type) {
-        program_.rows.push_back({parameter.number, node.indices[0], with_storage(node.in[0])});
+      if (lookup && node.type == of.type) {
+        const auto what = of.code == Code::given ? Program::Rows::Of::tensor : Program::Rows::Of::parameter;
+        program_.rows.push_back({what, of.number, node.indices[0], with_storage(node.in[0])});
       } else {
         dense.push_back(term);
       }
     }
-    if (!dense.empty()) finish(Code::gradient, parameter, dense);
+    if (!dense.empty()) finish(Code::gradient, of, dense);
   }
 
   /// The value, or a copy if it would only be seen where others keep it: an input, or a state.
@@ -161,14 +174,21 @@ class Differentiation {
   /// rowwise. None if the indices hold no such structure.
   std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
     using Holds = IndexField::Holds;
-    if (indices.size() != 1 || holds(indices[0]) == Holds::input) return std::nullopt;
-    const Holds wanted = holds(indices[0]) == Holds::edges ? Holds::consumer : Holds::edges;
+    if (indices.size() != 1) return std::nullopt;
+    if (holds(indices[0]) == Holds::edges) return holding(Holds::consumer);
+    if (holds(indices[0]) == Holds::consumer) return holding(Holds::edges);
+    return std::nullopt;
+  }
+
+  /// The pull that holds that; there is one.
+  std::size_t holding(IndexField::Holds what) const {
     const auto& pulls = program_.function->index_pulls;
-    const auto found = std::find_if(pulls.begin(), pulls.end(), [&](const IndexField& f) { return f.holds == wanted; });
+    const auto found = std::find_if(pulls.begin(), pulls.end(), [&](const IndexField& f) { return f.holds == what; });
     return static_cast<std::size_t>(found - pulls.begin());
   }
 
   Program program_;
+  const std::vector<std::size_t> outputs_;
   Builder builder_;
   std::vector<char> varies_;                       // by node of program_
   std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
@@ -176,12 +196,13 @@ class Differentiation {
 
 }  // namespace
 
-Program differentiate(const Program& program) {
+Program differentiate(const Program& program, const std::vector<std::size_t>& outputs) {
   const auto& kinds = program.function->kinds;
-  if (std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
+  if (outputs.empty() &&
+      std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
     throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
   }
-  return Differentiation(program).run();
+  return Differentiation(program, outputs).run();
 }
 
 }  // namespace windrow::ir

@@ -24,10 +24,11 @@ inline std::size_t at(Value value) { return static_cast<std::size_t>(value); }
 enum class Code : std::uint8_t {
   parameter,  ///< `number` among the parameters
   pull,       ///< `number` among the pulls
-  gather,     ///< state `number` of `child`; in programs: of all it is gathered from, next to each other, or by edges
-  fill,       ///< `constant` everywhere
-  apply,      ///< op, to `in` and the index pulls `indices`
-  sum,        ///< zeros, with in[k] added from column at[k] on
+  given,   ///< a tensor of any number of rows: `number` among the tensors, or behind them among the outputs' gradients
+  gather,  ///< state `number` of `child`; in programs: of all it is gathered from, next to each other, or by edges
+  fill,    ///< `constant` everywhere
+  apply,   ///< op, to `in` and the index pulls `indices`
+  sum,     ///< zeros, with in[k] added from column at[k] on
   // Only in programs:
   scatter,   ///< in[0] handed to the consumers, as state `number`
   incoming,  ///< the gradient of what was scattered as state `number`: the sum of what the consumers send
@@ -53,6 +54,7 @@ struct Node {
   /// It has rows of vertices, or of edges, and thus a vertex type.
   bool of_vertices() const { return !type.rows.counted(); }
   bool of_edges() const { return type.rows == Rows::edges(); }
+  bool is_output_gradient(const struct Function& function) const;
   bool zero() const { return code == Code::fill && constant == 0; }
   /// Columns of another value: it needs no step and no storage.
   bool is_view() const { return is(op::slice) && of_vertices(); }
@@ -71,8 +73,10 @@ struct IndexField {
   Index width;
   Rows rows;
   bool optional = false;
-  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is.
-  enum class Holds : std::uint8_t { input, edges, consumer } holds = Holds::input;
+  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is; or the
+  /// number of the vertex, counted through all graphs, or its row of tensor `tensor`.
+  enum class Holds : std::uint8_t { input, edges, consumer, vertex, row } holds = Holds::input;
+  std::size_t tensor = 0;
 };
 
 /// What is computed for vertices of one kind, as it was traced.
@@ -97,9 +101,14 @@ struct Function {
   std::string name;
   std::uint64_t parameters = 0;  ///< which Parameters it uses; 0 for none
   std::vector<Field> states, pulls, outputs;
+  std::vector<Field> tensors;  ///< that each call is given
   std::vector<IndexField> index_pulls;
   std::vector<Kind> kinds;
 };
+
+inline bool Node::is_output_gradient(const Function& function) const {
+  return code == Code::given && number >= function.tensors.size();
+}
 
 /// One function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
 Function put_together(std::string name, const std::vector<const Function*>& parts);
@@ -151,12 +160,16 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Value value_of(const Operand& operand);
   Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
              const Attributes& attributes);
+  /// Adds what gradients of outputs are found by.
+  void number_vertices();
   /// A row for each edge: that of its consumer.
   Expr to_children(const Expr& x);
   /// By an operator that reduces segments.
   Expr over_children(const Operator& op, const Expr& x);
   /// What each child counts in a mean over children.
   Expr share_of_child();
+  /// The vertex's row of a tensor.
+  Expr row_of(const std::string& tensor, Index width);
   /// The trace that all of them belong to. Throws MisuseError if there is none, or more than one.
   static std::shared_ptr<Trace> of(const std::string& what, std::span<const Operand> in,
                                    std::span<const IndexExpr> indices);

@@ -33,6 +33,7 @@ class Layout::Maker {
   void place_edges();
   void size_columns();
   void place_inputs();
+  void fill_columns();
   void connect();
 
  private:
@@ -44,7 +45,9 @@ class Layout::Maker {
   void place_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row, TypeRows& type) const;
   void place_edges_of_run(const InputGraph& graph, const InputGraph::Run& run, const std::int32_t* row,
                           TypeRows& type) const;
-  void fill_structure(const TypePlan& plan, TypeRows& type) const;
+  /// What a column holds that graphs do not know.
+  void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
+  static void fill_shares(const TypeRows& type, std::vector<float>& to);
   void connect_run(const InputGraph& graph, const InputGraph::Run& run, std::size_t number);
 
   Layout& layout_;
@@ -78,6 +81,7 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.place_edges();
   maker.size_columns();
   maker.place_inputs();
+  maker.fill_columns();
   maker.connect();
   return layout;
 }
@@ -219,32 +223,47 @@ void Layout::Maker::size_columns() {
     };
     size(type.indices, function.index_pulls, plan_.types[t].pulls_indices);
     size(type.values, function.pulls, plan_.types[t].pulls_values);
-    if (plan_.types[t].children == Rate::edges) fill_structure(plan_.types[t], type);
   }
 }
 
-/// What the function sees of edges as such.
-void Layout::Maker::fill_structure(const TypePlan& plan, TypeRows& type) const {
+void Layout::Maker::fill_columns() {
   const ir::Function& function = *plan_.program.function;
-  const auto& begin = type.edge_begin;
-  for (std::size_t i = 0; i < function.index_pulls.size(); ++i) {
-    if (plan.pulls_indices[i] == 0) continue;
-    auto& to = type.indices[i].elements;
-    for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
-      if (function.index_pulls[i].holds == ir::IndexField::Holds::edges) {
-        to[2 * r] = begin[r];
-        to[2 * r + 1] = begin[r + 1];
-      } else if (function.index_pulls[i].holds == ir::IndexField::Holds::consumer) {
-        std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
-      }
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t i = 0; i < type.indices.size(); ++i) {
+      if (type.indices[i].width > 0) fill(function.index_pulls[i], type, type.indices[i].elements);
+    }
+    for (std::size_t i = 0; i < type.values.size(); ++i) {
+      const bool shares = function.pulls[i].holds == ir::Field::Holds::share_of_child;
+      if (type.values[i].width > 0 && shares) fill_shares(type, type.values[i].elements);
     }
   }
-  for (std::size_t i = 0; i < function.pulls.size(); ++i) {
-    if (plan.pulls_values[i] == 0 || function.pulls[i].holds != ir::Field::Holds::share_of_child) continue;
-    for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
-      const std::int32_t children = begin[r + 1] - begin[r];
-      type.values[i].elements[r] = children > 0 ? 1.0f / static_cast<float>(children) : 0;
+}
+
+void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
+  using Holds = ir::IndexField::Holds;
+  const auto& begin = type.edge_begin;
+  if (field.holds == Holds::vertex) to = type.vertex;
+  if (field.holds == Holds::row) {
+    const std::vector<std::int32_t>& row_of = *options_.row_of[field.tensor];
+    for (std::size_t r = 0; r < to.size(); ++r) {
+      const std::int32_t vertex = type.vertex[r];
+      to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
     }
+  }
+  for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
+    if (field.holds == Holds::edges) {
+      to[2 * r] = begin[r];
+      to[2 * r + 1] = begin[r + 1];
+    } else if (field.holds == Holds::consumer) {
+      std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
+    }
+  }
+}
+
+void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    const std::int32_t children = type.edge_begin[r + 1] - type.edge_begin[r];
+    to[r] = children > 0 ? 1.0f / static_cast<float>(children) : 0;
   }
 }
 

@@ -65,6 +65,8 @@ struct LayoutOptions {
   Index groups = 1, group_vertices = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
   const ScheduleTable* table = nullptr;  ///< for policy learned, by the plan's numbers of types
+  /// Of each tensor that the function is given: Given::row_of. May be left out if there are none.
+  std::vector<const std::vector<std::int32_t>*> row_of = {};
 };
 
 struct Layout {

@@ -10,7 +10,7 @@ std::vector<Phase> phases_of(const ir::Program& program) {
   for (std::size_t i = 0; i < n; ++i) {
     const Node& node = program.nodes[i];
     gathered[i] = node.code == Code::gather;
-    incoming[i] = node.code == Code::incoming;
+    incoming[i] = node.code == Code::incoming || node.is_output_gradient(*program.function);
     for (Value in : node.in) {
       gathered[i] |= gathered[at(in)];
       incoming[i] |= incoming[at(in)];

@@ -165,7 +165,10 @@ class Planner {
 
   std::size_t tensor_of(const Node& n) {
     using Is = TensorSpec::Is;
-    const Is is = n.code == Code::parameter ? Is::parameter : n.code == Code::gradient ? Is::gradient : Is::derived;
+    const Is is = n.code == Code::parameter  ? Is::parameter
+                  : n.code == Code::gradient ? Is::gradient
+                  : n.code == Code::given    ? Is::given
+                                             : Is::derived;
     plan_.tensors.push_back({is, is == Is::derived ? 0 : n.number, n.type.rows.number(), n.type.width});
     return plan_.tensors.size() - 1;
   }
@@ -277,7 +280,7 @@ class Planner {
     }
     for (const auto& rows : program().rows) {
       const int t = node(rows.rows).vertex_type;
-      plan_.rows.push_back({rows.parameter, rows.index_pull, t, settled(rows.rows)});
+      plan_.rows.push_back({rows.of, rows.number, rows.index_pull, t, settled(rows.rows)});
       plan_.types[static_cast<std::size_t>(t)].pulls_indices[rows.index_pull] = 1;
     }
   }

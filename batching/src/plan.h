@@ -73,7 +73,8 @@ struct TensorStep {
 };
 
 struct TensorSpec {
-  enum class Is : std::uint8_t { parameter, gradient, derived } is;
+  /// given: `number` is as ir::Code::given says, and rows are as many as it has.
+  enum class Is : std::uint8_t { parameter, gradient, derived, given } is;
   std::size_t number;  ///< of the parameter; 0 for derived
   Index rows, width;
   std::string name = {};  ///< of a parameter
@@ -110,12 +111,14 @@ struct TypePlan {
 struct Plan {
   ir::Program program;
   bool training = false;
+  std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types;
   std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order
   std::vector<TensorStep> before;   ///< made of parameters alone
   std::vector<TensorStep> after;    ///< gradients of parameters
   struct Rows {
-    std::size_t parameter, index_pull;
+    ir::Program::Rows::Of of;
+    std::size_t number, index_pull;
     int vertex_type;
     Place rows;
   };

@@ -14,7 +14,8 @@ struct Program {
   std::vector<std::vector<Value>> losses, pushes;
   /// Rows of a gradient that a lookup left.
   struct Rows {
-    std::size_t parameter;
+    enum class Of : std::uint8_t { parameter, tensor } of;
+    std::size_t number;
     std::size_t index_pull;
     Value rows;
   };
@@ -26,9 +27,9 @@ struct Program {
 /// Without gradients.
 Program specialise(std::shared_ptr<const Function> function, std::vector<VertexType> types);
 
-/// With nodes for the gradients of the sum of all losses. Throws MisuseError for an operator that has none, and if
-/// there is no loss.
-Program differentiate(const Program& program);
+/// With nodes for the gradients of the sum of all losses and of those outputs times what their gradients are given to
+/// be. Throws MisuseError for an operator that has none, and if there is no loss and no such output.
+Program differentiate(const Program& program, const std::vector<std::size_t>& outputs);
 
 /// Drops the nodes that no loss, output or gradient needs.
 void drop_unneeded(Program& program);

@@ -41,21 +41,27 @@ void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
     }
     const Var out = batch_->tensor(step.step.out.number).var();
     // Only the first may clear the poison that is there: that of the others is this minibatch's.
-    accesses.push_back(begun_.insert(step.step.out.number).second ? overwrite(out) : mutate(out));
+    const bool first = begun_.insert(step.step.out.number).second && !batch_->adds_to(step.step.out.number);
+    accesses.push_back(first ? overwrite(out) : mutate(out));
     push(
         batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
   }
 }
 
-void Push::group(Index group) {
+void Push::forward(Index group) {
   const auto batches = static_cast<Index>(batch_->layout().batches[static_cast<std::size_t>(group)].size());
   std::vector<Stage> stages = {{Phase::eager}};
   for (Index batch = 0; batch < batches; ++batch) stages.push_back({Phase::level, batch});
   stages.push_back({Phase::lazy});
   share(group, "forward", stages);
-  if (!batch_->plan().training) return;
-  stages.clear();
-  for (Index batch = batches; batch-- > 0;) stages.push_back({Phase::back_level, batch});
+}
+
+void Push::backward(Index group) {
+  std::vector<Stage> stages;
+  for (auto batch = static_cast<Index>(batch_->layout().batches[static_cast<std::size_t>(group)].size());
+       batch-- > 0;) {
+    stages.push_back({Phase::back_level, batch});
+  }
   stages.push_back({Phase::back_lazy});
   share(group, "backward", stages);
 }
@@ -115,13 +121,22 @@ Index Push::batches_of(Index rows) const {
   return rows / most + (rows % most == 0 ? 0 : 1);
 }
 
-void Push::finish() {
+std::vector<Access> Push::after_groups() const {
   std::vector<Access> accesses = {mutate(batch_->memory())};
   for (Index g = 0; g < batch_->layout().groups; ++g) accesses.push_back(read(batch_->group(g)));
+  return accesses;
+}
+
+void Push::finish() {
+  std::vector<Access> accesses = after_groups();
   for (std::size_t i = 0; i < batch_->plan().tensors.size(); ++i) {
     if (batch_->plan().tensors[i].is == TensorSpec::Is::parameter) accesses.push_back(read(batch_->tensor(i).var()));
   }
   push("loss", accesses, [batch = batch_] { batch->finish(); });
+}
+
+void Push::seal() {
+  push("gradients", after_groups(), [batch = batch_] {});
 }
 
 }  // namespace windrow

@@ -20,9 +20,12 @@ class Push {
   void memory();
   /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
   void before();
-  /// Forward and, in training, backward.
-  void group(Index group);
+  void forward(Index group);
+  void backward(Index group);
+  /// The loss. From here on all that groups wrote stands behind the buffer's variable.
   void finish();
+  /// The same without the loss, for what was written since.
+  void seal();
   /// The gradients of parameters.
   void after();
 
@@ -32,6 +35,7 @@ class Push {
   Index count(Index group, const Stage& stage, std::set<std::size_t>& tensors);
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
   Index batches_of(Index rows) const;
+  std::vector<Access> after_groups() const;
 
   std::shared_ptr<Batch> batch_;
   RunnerStats& stats_;

@@ -23,10 +23,20 @@ class PuttingTogether {
     whole_.parameters = std::max(whole_.parameters, part.parameters);
     const auto states = numbers(whole_.states, part.states, "state");
     const auto pulls = numbers(whole_.pulls, part.pulls, "input");
+    const auto tensors = numbers(whole_.tensors, part.tensors, "tensor");
     const auto index_pulls = numbers(whole_.index_pulls, part.index_pulls, "input");
+    for (std::size_t i = 0; i < index_pulls.size(); ++i) {
+      IndexField& field = whole_.index_pulls[index_pulls[i]];
+      if (field.holds == IndexField::Holds::row) field.tensor = tensors[part.index_pulls[i].tensor];
+    }
     const auto outputs = numbers(whole_.outputs, part.outputs, "output");
     Kind kind = part.kinds[0];
-    for (Node& node : kind.nodes) renumber(node, states, pulls, index_pulls);
+    for (Node& node : kind.nodes) {
+      if (node.code == Code::gather) node.number = states[node.number];
+      if (node.code == Code::pull) node.number = pulls[node.number];
+      if (node.code == Code::given) node.number = tensors[node.number];
+      for (std::size_t& pull : node.indices) pull = index_pulls[pull];
+    }
     for (std::size_t& pull : kind.pulls) pull = pulls[pull];
     for (std::size_t& pull : kind.index_pulls) pull = index_pulls[pull];
     kind.scattered = spread(kind.scattered, states, no_value);
@@ -65,12 +75,6 @@ class PuttingTogether {
       }
     }
     return result;
-  }
-
-  static void renumber(Node& node, const Numbers& states, const Numbers& pulls, const Numbers& index_pulls) {
-    if (node.code == Code::gather) node.number = states[node.number];
-    if (node.code == Code::pull) node.number = pulls[node.number];
-    for (std::size_t& pull : node.indices) pull = index_pulls[pull];
   }
 
   template <class T>

@@ -17,32 +17,6 @@ void require_option(bool holds, const std::string& what) {
 
 }  // namespace
 
-std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
-
-double Minibatch::loss(std::source_location from) const {
-  try {
-    batch_->device().engine->wait({read(batch_->memory())}, from);
-  } catch (const OpError&) {
-    batch_->failure_told = true;
-    throw;
-  }
-  return batch_->loss();
-}
-
-Tensor Minibatch::output(const std::string& name, std::source_location from) const {
-  const ir::Function& function = *batch_->plan().program.function;
-  for (std::size_t p = 0; p < function.outputs.size(); ++p) {
-    if (function.outputs[p].name != name) continue;
-    const Index width = function.outputs[p].width;
-    const Tensor out(batch_->device(), vertices(), width, "output");
-    batch_->device().engine->push([batch = batch_, p, to = out.view()] { batch->collect(p, to.write()); },
-                                  {read(batch_->memory()), overwrite(out.var())},
-                                  {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
-    return out;
-  }
-  throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
-}
-
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
     : device_(device), function_(function), parameters_(parameters), options_(options) {
   const auto given = [](const char* name, std::int64_t value) {
@@ -65,7 +39,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
 
 Runner::~Runner() = default;
 
-const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const InputGraph* const> graphs, Purpose purpose) {
+const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
   std::vector<ir::VertexType> all = types_;
   for (const InputGraph* graph : graphs) {
     for (ir::VertexType type : graph->types_) {
@@ -75,18 +49,18 @@ const std::shared_ptr<const Plan>& Runner::plan_for(std::span<const InputGraph* 
   }
   if (all != types_) {
     types_ = std::move(all);
-    for (auto& plan : plans_) plan = nullptr;
+    plans_.clear();
     table_.reset();
   }
-  auto& plan = plans_[static_cast<std::size_t>(purpose)];
+  auto& plan = plans_[purpose];
   if (!plan) {
-    const bool training = purpose == Purpose::training;
     ir::Program program = ir::specialise(function_.function_, types_);
-    if (training) program = ir::differentiate(program);
-    auto made = std::make_shared<Plan>(make_plan(std::move(program), training, device_.kernels));
+    if (purpose.training) program = ir::differentiate(program, purpose.outputs);
+    auto made = std::make_shared<Plan>(make_plan(std::move(program), purpose.training, device_.kernels));
     for (TensorSpec& spec : made->tensors) {
       if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
     }
+    made->outputs = purpose.outputs;
     plan = std::move(made);
   }
   return plan;
@@ -104,11 +78,42 @@ void Runner::hold_back(std::source_location from) {
   }
 }
 
-std::vector<Tensor> Runner::tensors_of(const Plan& plan) {
+namespace {
+
+/// What a call was given for each tensor that the function pulls.
+std::vector<const Given*> check_given(const ir::Function& function, const GivenTensors& given, Index vertices) {
+  std::vector<const Given*> result;
+  for (const ir::Field& field : function.tensors) {
+    const auto found = given.find(field.name);
+    const std::string tensor = function.name + ": tensor '" + field.name + "'";
+    if (found == given.end()) throw MisuseError(tensor + " is pulled, but was not given");
+    const auto& [rows, row_of] = found->second;
+    if (rows.width() != field.width) {
+      throw MisuseError(tensor + " is " + std::to_string(rows.width()) + " wide; expected " +
+                        std::to_string(field.width));
+    }
+    const Index told = row_of.empty() ? rows.rows() : static_cast<Index>(row_of.size());
+    if (told != vertices) {
+      throw MisuseError(tensor + " has " + (row_of.empty() ? "" : "a row_of for ") + std::to_string(told) +
+                        (row_of.empty() ? " rows" : " vertices") + "; expected " + std::to_string(vertices) +
+                        ", the vertices of the minibatch");
+    }
+    result.push_back(&found->second);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const Given*>& given) {
   std::vector<Tensor> tensors;
   for (const TensorSpec& spec : plan.tensors) {
     if (spec.is == TensorSpec::Is::derived) {
       tensors.push_back(Tensor(device_, spec.rows, spec.width, "derived"));
+      continue;
+    }
+    if (spec.is == TensorSpec::Is::given) {  // gradients of outputs come later
+      tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
       continue;
     }
     Parameters::Entry& entry = parameters_.entries_[spec.number];
@@ -120,12 +125,16 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan) {
   return tensors;
 }
 
-Minibatch Runner::start(std::span<const InputGraph* const> graphs, Purpose purpose, std::source_location from) {
+std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
+                                     std::source_location from) {
+  Index vertices = 0;
   for (const InputGraph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
       throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
     }
+    vertices += graph->vertices();
   }
+  const std::vector<const Given*> given = check_given(*function_.function_, given_tensors, vertices);
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
   if (options_.schedule == SchedulePolicy::learned && !table_) {
@@ -133,32 +142,125 @@ Minibatch Runner::start(std::span<const InputGraph* const> graphs, Purpose purpo
     table_ = ScheduleTable::learn({&example, 1});
   }
   const auto began = std::chrono::steady_clock::now();
-  Layout layout = Layout::make(graphs, *plan,
-                               {.groups = options_.groups,
-                                .group_vertices = options_.group_vertices,
-                                .schedule = options_.schedule,
-                                .table = table_ ? &*table_ : nullptr});
+  LayoutOptions options{.groups = options_.groups,
+                        .group_vertices = options_.group_vertices,
+                        .schedule = options_.schedule,
+                        .table = table_ ? &*table_ : nullptr};
+  for (const Given* one : given) options.row_of.push_back(&one->row_of);
+  Layout layout = Layout::make(graphs, *plan, options);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
-  const auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), tensors_of(*plan),
-                                             Batch::Options{stats_.minibatches, options_.batch_rows});
+  auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), tensors_of(*plan, given),
+                                       Batch::Options{stats_.minibatches, options_.batch_rows});
+  for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   Push push(batch, stats_, from);
   push.memory();
   push.before();
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g);
-  push.finish();
-  if (purpose == Purpose::training) {
-    push.after();
-    set_gradients(*batch, from);
-  }
   ++stats_.minibatches;
   stats_.vertices += batch->layout().vertices;
+  return batch;
+}
+
+Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
+  return Minibatch(forward(graphs, given, {}, from));
+}
+
+Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
+  const auto batch = start(graphs, given, {.training = true}, from);
+  Push push(batch, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) {
+    push.forward(g);
+    push.backward(g);
+  }
+  push.finish();
+  push.after();
+  set_gradients(*batch, from);
   unfinished_.push_back(batch);
   return Minibatch(batch);
 }
 
-void Runner::set_gradients(const Batch& batch, std::source_location from) {
+Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
+                         std::source_location from) {
+  const auto& all = function_.function_->outputs;
+  Purpose purpose{.training = true};
+  for (const std::string& name : outputs) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const ir::Field& field) { return field.name == name; });
+    if (found == all.end()) {
+      throw MisuseError(function_.name() + ": there is no output '" + name + "'; expected one that it pushes");
+    }
+    purpose.outputs.push_back(static_cast<std::size_t>(found - all.begin()));
+  }
+  std::sort(purpose.outputs.begin(), purpose.outputs.end());
+  return Minibatch(forward(graphs, given, purpose, from));
+}
+
+std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+                                       std::source_location from) {
+  const auto batch = start(graphs, given, purpose, from);
+  Push push(batch, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.forward(g);
+  push.finish();
+  unfinished_.push_back(batch);
+  return batch;
+}
+
+void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
+                      Gradients of_parameters, std::source_location from) {
+  const std::shared_ptr<Batch>& batch = minibatch.batch_;
+  const Plan& plan = batch->plan();
+  if (plan.program.function != function_.function_ || !plan.training || batch->differentiated) {
+    throw MisuseError(function_.name() + ": backward() of a minibatch that " +
+                      (batch->differentiated ? "was differentiated" : "this runner did not record"));
+  }
+  take_gradients(*batch, gradients);
+  if (of_parameters == Gradients::add) {
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+      const TensorSpec& spec = plan.tensors[i];
+      if (spec.is == TensorSpec::Is::gradient && parameters_.entries_[spec.number].gradient.all) batch->add_to(i);
+    }
+  } else {
+    for (Parameters::Entry& entry : parameters_.entries_) entry.gradient = {};
+  }
+  Push push(batch, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.backward(g);
+  push.seal();
+  push.after();
+  add_gradients(*batch, from);
+}
+
+/// The gradients of outputs become tensors of the plan.
+void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const {
+  const ir::Function& function = *function_.function_;
+  std::size_t taken = 0;
+  for (std::size_t output : batch.plan().outputs) {
+    const ir::Field& field = function.outputs[output];
+    const auto found = gradients.find(field.name);
+    const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
+    if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
+    const Tensor& tensor = found->second;
+    const Index vertices = batch.layout().vertices;
+    if (tensor.rows() != vertices || tensor.width() != field.width) {
+      throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
+                        to_string({Rows::count(vertices), field.width}));
+    }
+    ++taken;
+    for (std::size_t i = 0; i < batch.plan().tensors.size(); ++i) {
+      const TensorSpec& spec = batch.plan().tensors[i];
+      if (spec.is != TensorSpec::Is::given || spec.number != function.tensors.size() + output) continue;
+      batch.set_tensor(i, tensor);
+    }
+  }
+  if (taken == gradients.size()) return;
+  throw MisuseError(function.name + ": gradients of " + std::to_string(gradients.size()) + " outputs are given; " +
+                    "expected those that record() named, " + std::to_string(taken));
+}
+
+void Runner::set_gradients(Batch& batch, std::source_location from) {
   for (Parameters::Entry& entry : parameters_.entries_) entry.gradient = {};
+  add_gradients(batch, from);
+}
+
+void Runner::add_gradients(Batch& batch, std::source_location from) {
   for (const TensorSpec& spec : batch.plan().tensors) {
     if (spec.is != TensorSpec::Is::gradient) continue;
     Parameters::Entry& entry = parameters_.entries_[spec.number];
@@ -171,22 +273,18 @@ void Runner::set_gradients(const Batch& batch, std::source_location from) {
     const IntTensor of(device_, count, 1, "rows");
     of.set(batch.layout().types[type].indices[rows.index_pull].elements, from);
     ++stats_.ops;
-    parameters_.entries_[rows.parameter].gradient.rows.push_back({of, batch.rows_of(rows)});
+    if (rows.of == ir::Program::Rows::Of::tensor) {
+      batch.given[rows.number].gradient.push_back({of, batch.rows_of(rows)});
+    } else {
+      parameters_.entries_[rows.number].gradient.rows.push_back({of, batch.rows_of(rows)});
+    }
   }
-}
-
-Minibatch Runner::run(std::span<const InputGraph* const> graphs, std::source_location from) {
-  return start(graphs, Purpose::inference, from);
-}
-Minibatch Runner::differentiate(std::span<const InputGraph* const> graphs, std::source_location from) {
-  return start(graphs, Purpose::training, from);
+  batch.differentiated = true;
 }
 
 std::string Runner::describe() const {
   std::string text;
-  for (const auto& plan : plans_) {
-    if (plan) text += to_string(*plan);
-  }
+  for (const auto& [purpose, plan] : plans_) text += to_string(*plan);
   return text;
 }
 

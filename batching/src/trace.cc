@@ -6,6 +6,20 @@
 
 namespace windrow {
 namespace ir {
+namespace {
+
+/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
+template <class Field>
+std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
+  const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
+  const auto number = static_cast<std::size_t>(known - fields.begin());
+  if (known != fields.end()) return number;
+  fields.push_back(field);
+  of_kind.push_back(number);
+  return number;
+}
+
+}  // namespace
 
 Trace::Trace(std::string name, std::size_t arity) {
   function.name = name;
@@ -127,21 +141,6 @@ Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<co
 
 // --- Vertices and edges
 
-namespace {
-
-/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
-template <class Field>
-std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
-  const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
-  const auto number = static_cast<std::size_t>(known - fields.begin());
-  if (known != fields.end()) return number;
-  fields.push_back(field);
-  of_kind.push_back(number);
-  return number;
-}
-
-}  // namespace
-
 /// Both at once, since one is the other's gradient.
 std::size_t Trace::structure(IndexField::Holds holds) {
   using Holds = IndexField::Holds;
@@ -181,6 +180,24 @@ Expr Trace::share_of_child() {
       function.pulls, kind().pulls,
       {.name = "(share of child)", .width = 1, .rows = Rows::vertices(), .holds = Field::Holds::share_of_child});
   return expr({.code = Code::pull, .type = {Rows::vertices(), 1}, .number = pull});
+}
+
+void Trace::number_vertices() {
+  add_field(function.index_pulls, kind().index_pulls,
+            {.name = "(vertex)", .width = 1, .rows = Rows::vertices(), .holds = IndexField::Holds::vertex});
+}
+
+Expr Trace::row_of(const std::string& tensor, Index width) {
+  const std::size_t number = function.tensors.size();
+  function.tensors.push_back({tensor, width, Rows::count(0)});
+  const IndexExpr row = index_expr(add_field(function.index_pulls, kind().index_pulls,
+                                             {.name = "(row of " + tensor + ")",
+                                              .width = 1,
+                                              .rows = Rows::vertices(),
+                                              .holds = IndexField::Holds::row,
+                                              .tensor = number}));
+  const Expr all = expr({.code = Code::given, .type = {Rows::count(0), width}, .number = number});
+  return add(op::gather_rows, {all}, {&row, 1}, {});
 }
 
 }  // namespace ir

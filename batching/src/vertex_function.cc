@@ -115,6 +115,13 @@ Expr Vertex::pull_rows(const std::string& name, const Type& type) {
   return trace_->expr({.code = Code::pull, .type = type, .number = f.pulls.size() - 1});
 }
 
+Expr Vertex::pull_row(const std::string& tensor, Index width) {
+  ir::Function& f = trace_->function;
+  check_width(f, tensor, width);
+  if (named(f.tensors, tensor)) refuse(f, "'" + tensor + "' is pulled twice; expected once");
+  return trace_->row_of(tensor, width);
+}
+
 IndexExpr Vertex::pull_index(const std::string& name, Presence presence, Index width) {
   if (presence == Presence::sometimes && width != 1) {
     refuse(trace_->function, "'" + name + "' may be absent; expected width 1");
@@ -147,6 +154,7 @@ void Vertex::push(const std::string& name, const Expr& value) {
   }
   f.outputs.push_back({name, value.width(), Rows::vertices()});
   trace_->kind().pushes.push_back(trace_->value_of(value));
+  trace_->number_vertices();
 }
 
 void Vertex::loss(const Expr& value) {

@@ -5,6 +5,14 @@
 //   parameters.sgd(0.05);
 //   double loss = minibatch.loss();  // waits
 //
+// A network that is no vertex function meets one by tensors: rows that vertices pull, outputs that they push, and the
+// gradients of both:
+//
+//   windrow::Minibatch minibatch = runner.record(graphs, {{"features", {features}}}, {"score"});
+//   windrow::Tensor gradient = ...;  // of a loss that is computed from minibatch.output("score")
+//   runner.backward(minibatch, {{"score", gradient}});
+//   minibatch.gradient("features");
+//
 // Contract
 //   Order    A minibatch reads parameters, and writes gradients, as of the ops pushed before it. Its own ops wait for
 //            each other only where they must: samples are cut into groups that run side by side.
@@ -19,6 +27,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -50,6 +59,16 @@ struct RunnerOptions {
   std::int64_t batch_rows = INT64_MAX;
 };
 
+/// A tensor for Vertex::pull_row. A handle.
+struct Given {
+  Tensor rows;
+  /// Of each vertex, graph after graph, which row it pulls; those of vertices that pull none are not looked at. Empty:
+  /// the first vertex has the first row, and so on.
+  std::vector<std::int32_t> row_of = {};
+};
+/// By name. What the function does not pull is passed over.
+using GivenTensors = std::map<std::string, Given>;
+
 /// Counted when minibatches are scheduled, not when they run.
 struct RunnerStats {
   std::int64_t minibatches = 0;
@@ -71,6 +90,9 @@ class Minibatch {
   /// where the value is zero for a vertex's type. Pushes the op that collects it. Throws MisuseError for an unknown
   /// name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
+  /// Of a tensor that was given, in its shape. Pushes the ops that add it up. Throws MisuseError for another name, and
+  /// before the minibatch was differentiated.
+  Tensor gradient(const std::string& name, std::source_location from = std::source_location::current()) const;
 
  private:
   friend class Runner;
@@ -88,32 +110,59 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  /// Pushes the computation of losses and outputs. Graphs are looked at during the call only.
-  Minibatch run(std::span<const InputGraph* const> graphs, std::source_location from = std::source_location::current());
+  using Graphs = std::span<const InputGraph* const>;
+  /// Pushes the computation of losses and outputs. Graphs are looked at during the call only. Throws MisuseError for a
+  /// tensor that is pulled and not given, or that has another width, or another number of rows than it needs.
+  Minibatch run(Graphs graphs, const GivenTensors& given = {},
+                std::source_location from = std::source_location::current());
   /// The same, and of the gradients of the loss for all parameters. Throws MisuseError if the function has no loss, or
   /// an operator without a gradient.
-  Minibatch differentiate(std::span<const InputGraph* const> graphs,
+  Minibatch differentiate(Graphs graphs, const GivenTensors& given = {},
                           std::source_location from = std::source_location::current());
+
+  /// The same in two calls, where gradients of outputs come from elsewhere: of those named here. Its memory is kept
+  /// until the last handle to it goes.
+  Minibatch record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
+                   std::source_location from = std::source_location::current());
+  /// Pushes the gradients of the loss, if there is one, and of the outputs times what is given for each that record()
+  /// named. Throws MisuseError if these differ, have other shapes than the outputs, or for a second time.
+  enum class Gradients {
+    set,  ///< those of parameters are this minibatch's
+    add,  ///< it adds to what they were before
+  };
+  void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
+                Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
   RunnerStats stats() const { return stats_; }
   /// What would be computed for the types of vertices seen so far, step by step. For people.
   std::string describe() const;
 
  private:
-  enum class Purpose { inference, training };
-  const std::shared_ptr<const Plan>& plan_for(std::span<const InputGraph* const> graphs, Purpose purpose);
-  Minibatch start(std::span<const InputGraph* const> graphs, Purpose purpose, std::source_location from);
+  /// What a plan is for: inference, or training with gradients of these outputs.
+  struct Purpose {
+    bool training = false;
+    std::vector<std::size_t> outputs = {};
+    friend auto operator<=>(const Purpose&, const Purpose&) = default;
+  };
+  const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
+  /// Pushes what comes before the groups.
+  std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+                               std::source_location from);
+  std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+                                 std::source_location from);
   void hold_back(std::source_location from);
-  std::vector<Tensor> tensors_of(const Plan& plan);
-  void set_gradients(const Batch& batch, std::source_location from);
+  std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given);
+  void take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const;
+  void set_gradients(Batch& batch, std::source_location from);
+  void add_gradients(Batch& batch, std::source_location from);
 
   Device device_;
   VertexFunction function_;
   Parameters& parameters_;
   RunnerOptions options_;
-  std::vector<std::uint64_t> types_;      // all seen so far, sorted
-  std::shared_ptr<const Plan> plans_[2];  // by purpose; null after a new type was seen
-  std::optional<ScheduleTable> table_;    // the same
+  std::vector<std::uint64_t> types_;                      // all seen so far, sorted
+  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen
+  std::optional<ScheduleTable> table_;                    // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;
   RunnerStats stats_;
 };

@@ -85,6 +85,9 @@ class Vertex {
   /// it is zero.
   IndexExpr pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
+  /// The vertex's row of a tensor that each call of the runner is given by that name, such as the output of another
+  /// network; see Given. It has a gradient: Minibatch::gradient.
+  Expr pull_row(const std::string& tensor, Index width);
   /// What the graph's edge inputs hold for each edge. For functions of any arity.
   Expr pull_edge(const std::string& name, Index width);
   IndexExpr pull_edge_index(const std::string& name, Index width = 1);

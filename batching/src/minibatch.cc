@@ -1,0 +1,58 @@
+// What can be asked of a minibatch.
+#include "batch.h"
+#include "ir.h"
+#include "windrow/batching/runner.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+
+std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
+
+double Minibatch::loss(std::source_location from) const {
+  try {
+    batch_->device().engine->wait({read(batch_->memory())}, from);
+  } catch (const OpError&) {
+    batch_->failure_told = true;
+    throw;
+  }
+  return batch_->loss();
+}
+
+Tensor Minibatch::output(const std::string& name, std::source_location from) const {
+  const ir::Function& function = *batch_->plan().program.function;
+  for (std::size_t p = 0; p < function.outputs.size(); ++p) {
+    if (function.outputs[p].name != name) continue;
+    const Index width = function.outputs[p].width;
+    const Tensor out(batch_->device(), vertices(), width, "output");
+    batch_->device().engine->push([batch = batch_, p, to = out.view()] { batch->collect(p, to.write()); },
+                                  {read(batch_->memory()), overwrite(out.var())},
+                                  {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
+    return out;
+  }
+  throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
+}
+
+Tensor Minibatch::gradient(const std::string& name, std::source_location from) const {
+  const Plan& plan = batch_->plan();
+  const ir::Function& function = *plan.program.function;
+  for (std::size_t i = 0; i < function.tensors.size(); ++i) {
+    if (function.tensors[i].name != name) continue;
+    if (!batch_->differentiated)
+      throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
+    const auto& [rows, parts] = batch_->given[i];
+    const Tensor sum(batch_->device(), rows, function.tensors[i].width, "gradient");
+    if (parts.empty()) sum.set(std::vector<float>(static_cast<std::size_t>(rows * sum.width()), 0), from);
+    for (const auto& part : parts) {
+      apply(batch_->device(), op::scatter_rows,
+            {.in = {part.rows},
+             .indices = {part.of},
+             .attributes = op::to_rows(Rows::count(rows)),
+             .write = &part == &parts.front() ? Write::overwrite : Write::add},
+            sum, from);
+    }
+    return sum;
+  }
+  throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");
+}
+
+}  // namespace windrow
