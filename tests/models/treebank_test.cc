@@ -97,16 +97,13 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
   EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }
 
-TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
+TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
   const auto trees = read("(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
-  const Vocabulary vocabulary(trees);
+  const Vocabulary vocabulary = vocabulary_of(trees);
   EXPECT_EQ(vocabulary.size(), 3);
-  EXPECT_NE(vocabulary.number("a"), vocabulary.number("b"));
-  EXPECT_EQ(vocabulary.number("c"), vocabulary.number("never seen"));
-  EXPECT_NE(vocabulary.number("a"), vocabulary.number("c"));
-  EXPECT_EQ(Vocabulary(trees, 1).size(), 4);
-  EXPECT_EQ(Vocabulary(trees, 0).size(), 4);
-  const GraphData input = vocabulary.input(trees[0]);
+  EXPECT_EQ(vocabulary.number("c"), Vocabulary::unknown);
+  EXPECT_EQ(vocabulary_of(trees, 1).size(), 4);
+  const GraphData input = numbered(trees[0], vocabulary);
   EXPECT_EQ(input.indices.at("word"), (std::vector<std::int32_t>{vocabulary.number("a"), vocabulary.number("b"), -1}));
   EXPECT_EQ(input.indices.at("label"), (std::vector<std::int32_t>{2, 2, 2}));
 }
