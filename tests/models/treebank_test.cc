@@ -9,6 +9,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/models/refusal.h"
+
 namespace windrow {
 namespace {
 
@@ -37,12 +39,7 @@ struct BadTree {
 class BadTreebank : public ::testing::TestWithParam<BadTree> {};
 
 TEST_P(BadTreebank, IsRefusedInOneLine) {
-  try {
-    read(GetParam().text);
-    FAIL() << "was read";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), GetParam().error);
-  }
+  EXPECT_EQ(refusal([] { read(GetParam().text); }), GetParam().error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -80,14 +77,7 @@ TEST(Treebank, TakesNoStackForDepth) {
 }
 
 TEST(Treebank, SaysWhichFileCannotBeRead) {
-  const auto error_of = [](const std::filesystem::path& path) -> std::string {
-    try {
-      read_treebank(path);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "was read";
-  };
+  const auto error_of = [](const std::filesystem::path& path) { return refusal([&] { read_treebank(path); }); };
   const std::filesystem::path folder = ::testing::TempDir();
   EXPECT_EQ(error_of(folder / "none.txt"),
             (folder / "none.txt").string() + ": there is no such file; expected a file of trees, one a line");
