@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                       BadText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, which the tree is worth"},
                       BadText{"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
                       BadText{" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
-        BadText{"\xef\xbb\xbf"
+                      BadText{"\xef\xbb\xbf"
                               "x\t1",
                               "1:4: value 'x' before the tab; expected 0 to 9"}));
 
