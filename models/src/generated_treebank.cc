@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
-#include <random>
 
+#include "draws.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow {
@@ -17,7 +16,7 @@ constexpr std::array trees_of_words = {40,  96,  152, 154, 231, 218, 228, 265, 2
                                        40,  24,  24,  20,  18,  11,  3,   8,   8,   4,   4,   3};
 constexpr int fewest_words = 2;
 
-/// The ranks of words, of which the r-th is drawn with probability ~ 1 / (r + 3) (Zipf).
+/// How many words there are.
 constexpr int ranks = 4000;
 
 enum class Kind { neutral, good, bad, negation, emphasis };
@@ -49,14 +48,11 @@ int worth_of(int rank) {
 
 class TreeGenerator {
  public:
-  explicit TreeGenerator(std::uint64_t seed) : random_(seed) {
-    double total = 0;
-    for (int rank = 0; rank < ranks; ++rank) up_to_rank_.push_back(total += 1.0 / (rank + 3));
-  }
+  explicit TreeGenerator(std::uint64_t seed) : draws_(seed) {}
 
   std::string tree() {
     std::string text;
-    leaning_ = 0.4 * (draw() - 0.5);
+    leaning_ = 0.4 * (draws_.share() - 0.5);
     append(words(), text);
     return text;
   }
@@ -67,28 +63,19 @@ class TreeGenerator {
     Kind kind;  // of a single word; else neutral
   };
 
-  /// From 0 to below 1. Not std::uniform_real_distribution, which differs between libraries.
-  double draw() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
-  int draw_below(int n) { return static_cast<int>(draw() * n); }
-
-  int words() {
-    int tree = draw_below(std::accumulate(trees_of_words.begin(), trees_of_words.end(), 0));
-    std::size_t more = 0;
-    while (tree >= trees_of_words[more]) tree -= trees_of_words[more++];
-    return fewest_words + static_cast<int>(more);
-  }
+  int words() { return fewest_words + static_cast<int>(draws_.among(trees_of_words)); }
 
   /// How many of n words are on the left: often one, an article or a verb before its phrase; or all but one, a sentence
   /// and its full stop; else the more rarely the more.
   int left_of(int n) {
     const double one = 0.70 - 0.17 * std::log2(n / 4.0) + leaning_, all_but_one = 0.18;
     if (n == 2) return 1;
-    if (n == 3) return draw() < 0.77 ? 1 : 2;
-    const double where = draw();
+    if (n == 3) return draws_.share() < 0.77 ? 1 : 2;
+    const double where = draws_.share();
     if (where < one) return 1;
     if (where < one + all_but_one) return n - 1;
     // 1/k among 2 ... n - 2, by its integral.
-    const double k = 1.5 * std::pow((n - 1.5) / 1.5, draw());
+    const double k = 1.5 * std::pow((n - 1.5) / 1.5, draws_.share());
     return std::min(static_cast<int>(k + 0.5), n - 2);
   }
 
@@ -97,7 +84,7 @@ class TreeGenerator {
     text += "(_ ";
     Meaning meaning{};
     if (n == 1) {
-      const int rank = draw_rank();
+      const int rank = ranks_.rank(draws_.share());
       meaning = {worth_of(rank), kind_of(rank)};
       text += text_of(rank);
     } else {
@@ -117,13 +104,8 @@ class TreeGenerator {
     return std::clamp(sum, -2, 2);
   }
 
-  int draw_rank() {
-    const double where = draw() * up_to_rank_.back();
-    return static_cast<int>(std::upper_bound(up_to_rank_.begin(), up_to_rank_.end(), where) - up_to_rank_.begin());
-  }
-
-  std::mt19937_64 random_;
-  std::vector<double> up_to_rank_;
+  Draws draws_;
+  const Zipf ranks_{ranks, 3};
   double leaning_ = 0;  // of the tree at hand: some sentences are chains, some are balanced
 };
 

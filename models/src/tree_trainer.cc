@@ -66,7 +66,7 @@ class LossSum {
 TreeTrainer::TreeTrainer(const Device& device, const std::vector<LabelledTree>& trees, TreeTrainerOptions options)
     : device_(device),
       options_(checked(options)),
-      vocabulary_(trees),
+      vocabulary_(vocabulary_of(trees)),
       parameters_(device, options.seed),
       model_(parameters_, {vocabulary_.size(), options.embedding, options.hidden, tree_labels}),
       function_(model_.function()),
@@ -83,7 +83,7 @@ TreeTrainer::Trees TreeTrainer::prepare(const std::vector<LabelledTree>& trees) 
   prepared.graphs_.reserve(trees.size());
   for (const LabelledTree& tree : trees) {
     const std::string name = "tree " + std::to_string(prepared.graphs_.size() + 1);
-    prepared.graphs_.emplace_back(function_, vocabulary_.input(tree), name);
+    prepared.graphs_.emplace_back(function_, numbered(tree, vocabulary_), name);
     prepared.labels_.push_back(tree.graph.indices.at("label"));
   }
   return prepared;

@@ -1,30 +1,17 @@
 #include "windrow/models/treebank.h"
 
 #include <algorithm>
-#include <fstream>
-#include <istream>
+#include <ranges>
+
+#include "lines.h"
 
 namespace windrow {
 namespace {
 
-constexpr std::string_view blanks = " \t\r";
-
-/// What a person sees of a character.
-std::string shown(char c) {
-  if (c > ' ' && c < 127) return std::string("'") + c + "'";
-  if (c == ' ' || c == '\t') return "a blank";
-  static constexpr char digits[] = "0123456789abcdef";
-  const auto byte = static_cast<unsigned char>(c);
-  return std::string("byte 0x") + digits[byte / 16] + digits[byte % 16];
-}
-
 /// Reads one line. Open vertices are kept in a list of its own, so that depth takes no stack.
 class TreeReader {
  public:
-  TreeReader(const std::string& file, std::size_t line_number, std::string_view line)
-      : file_(file), line_number_(line_number), line_(line) {
-    tree_.graph.indices["label"];
-  }
+  explicit TreeReader(const Lines& lines) : lines_(lines), line_(lines.line()) { tree_.graph.indices["label"]; }
 
   LabelledTree read() {
     skip_blanks();
@@ -71,7 +58,7 @@ class TreeReader {
     if (label.empty()) refuse("no label after '('" + wanted);
     if (label.size() != 1 || label[0] < '0' || label[0] >= '0' + tree_labels) {
       at_ = from;
-      refuse("label '" + printable(label) + "'" + wanted);
+      refuse("label " + shown(label) + wanted);
     }
     open_.push_back({label[0] - '0', begin, {}, {}});
   }
@@ -107,17 +94,9 @@ class TreeReader {
     at_ = end;
     return result;
   }
-  static std::string printable(std::string_view text) {
-    std::string result;
-    for (char c : text.substr(0, 20)) result += c > ' ' && c < 127 ? c : '?';
-    return text.size() > 20 ? result + "..." : result;
-  }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw DataError(file_ + ":" + std::to_string(line_number_) + ":" + std::to_string(at_ + 1) + ": " + why);
-  }
+  [[noreturn]] void refuse(const std::string& why) const { lines_.refuse(at_, why); }
 
-  const std::string& file_;
-  const std::size_t line_number_;
+  const Lines& lines_;
   const std::string_view line_;
   std::size_t at_ = 0;
   std::vector<Open> open_;
@@ -127,50 +106,27 @@ class TreeReader {
 }  // namespace
 
 std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& name) {
-  if (!in) throw DataError(name + ": cannot be read; expected a stream in a good state");
+  Lines lines(in, name);
   std::vector<LabelledTree> trees;
-  std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
-    if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.replace(0, 3, "   ");
-    if (line.find_first_not_of(blanks) != std::string::npos) trees.push_back(TreeReader(name, number, line).read());
-  }
-  if (in.bad()) throw DataError(name + ": cannot be read to its end");
-  if (trees.empty()) throw DataError(name + ":1:1: no tree; expected one a line, such as (3 (2 It) (4 works))");
+  while (lines.next_with_text()) trees.push_back(TreeReader(lines).read());
+  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one a line, such as (3 (2 It) (4 works))");
   return trees;
 }
 
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {
-  const auto refuse = [&](const std::string& why) {
-    throw DataError(file.string() + ": " + why + "; expected a file of trees, one a line");
-  };
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) refuse("there is no such file");
-  // Others, such as pipes, might never end.
-  if (!std::filesystem::is_regular_file(file, error)) refuse("is no regular file");
-  std::ifstream in(file);
-  if (!in) refuse("cannot be opened");
+  std::ifstream in = open_text(file, "trees, one a line");
   return read_treebank(in, file.string());
 }
 
-Vocabulary::Vocabulary(const std::vector<LabelledTree>& trees, int at_least) {
-  std::unordered_map<std::string_view, int> seen;
-  for (const LabelledTree& tree : trees) {
-    for (const std::string& word : tree.words) {
-      if (!word.empty() && ++seen[word] == std::max(at_least, 1)) numbers_.emplace(word, size());
-    }
-  }
+Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least) {
+  return Vocabulary(trees | std::views::transform(&LabelledTree::words) | std::views::join, at_least);
 }
 
-std::int32_t Vocabulary::number(std::string_view word) const {
-  const auto found = numbers_.find(std::string(word));
-  return found == numbers_.end() ? unknown : found->second;
-}
-
-GraphData Vocabulary::input(const LabelledTree& tree) const {
+GraphData numbered(const LabelledTree& tree, const Vocabulary& vocabulary) {
   GraphData graph = tree.graph;
   std::vector<std::int32_t>& numbers = graph.indices["word"];
   numbers.clear();
-  for (const std::string& word : tree.words) numbers.push_back(word.empty() ? -1 : number(word));
+  for (const std::string& word : tree.words) numbers.push_back(word.empty() ? -1 : vocabulary.number(word));
   return graph;
 }
 

@@ -9,6 +9,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/models/refusal.h"
+
 namespace windrow {
 namespace {
 
@@ -37,12 +39,7 @@ struct BadTree {
 class BadTreebank : public ::testing::TestWithParam<BadTree> {};
 
 TEST_P(BadTreebank, IsRefusedInOneLine) {
-  try {
-    read(GetParam().text);
-    FAIL() << "was read";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), GetParam().error);
-  }
+  EXPECT_EQ(refusal([] { read(GetParam().text); }), GetParam().error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -80,14 +77,7 @@ TEST(Treebank, TakesNoStackForDepth) {
 }
 
 TEST(Treebank, SaysWhichFileCannotBeRead) {
-  const auto error_of = [](const std::filesystem::path& path) -> std::string {
-    try {
-      read_treebank(path);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "was read";
-  };
+  const auto error_of = [](const std::filesystem::path& path) { return refusal([&] { read_treebank(path); }); };
   const std::filesystem::path folder = ::testing::TempDir();
   EXPECT_EQ(error_of(folder / "none.txt"),
             (folder / "none.txt").string() + ": there is no such file; expected a file of trees, one a line");
@@ -97,16 +87,13 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
   EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }
 
-TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
+TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
   const auto trees = read("(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
-  const Vocabulary vocabulary(trees);
+  const Vocabulary vocabulary = vocabulary_of(trees);
   EXPECT_EQ(vocabulary.size(), 3);
-  EXPECT_NE(vocabulary.number("a"), vocabulary.number("b"));
-  EXPECT_EQ(vocabulary.number("c"), vocabulary.number("never seen"));
-  EXPECT_NE(vocabulary.number("a"), vocabulary.number("c"));
-  EXPECT_EQ(Vocabulary(trees, 1).size(), 4);
-  EXPECT_EQ(Vocabulary(trees, 0).size(), 4);
-  const GraphData input = vocabulary.input(trees[0]);
+  EXPECT_EQ(vocabulary.number("c"), Vocabulary::unknown);
+  EXPECT_EQ(vocabulary_of(trees, 1).size(), 4);
+  const GraphData input = numbered(trees[0], vocabulary);
   EXPECT_EQ(input.indices.at("word"), (std::vector<std::int32_t>{vocabulary.number("a"), vocabulary.number("b"), -1}));
   EXPECT_EQ(input.indices.at("label"), (std::vector<std::int32_t>{2, 2, 2}));
 }

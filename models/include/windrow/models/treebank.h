@@ -10,20 +10,13 @@
 #include <filesystem>
 #include <iosfwd>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "windrow/batching/graph.h"
+#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
-
-/// Data that is not what it should be. One line: the file, where it has them line and column (in bytes, from 1), what
-/// is wrong, what was expected.
-class DataError : public Error {
- public:
-  using Error::Error;
-};
 
 /// Labels are 0 to tree_labels - 1: from very negative over neutral to very positive.
 inline constexpr std::int32_t tree_labels = 5;
@@ -46,22 +39,9 @@ std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 /// each other. The same seed gives the same text.
 std::string generate_treebank(std::size_t trees, std::uint64_t seed);
 
-/// Numbers words. A value; const members from any thread.
-class Vocabulary {
- public:
-  /// The words that are seen `at_least` times in these trees, which counts as 1 if it is less; all others share one
-  /// number, so that something is learned about words that are unknown.
-  explicit Vocabulary(const std::vector<LabelledTree>& trees, int at_least = 2);
-
-  /// How many numbers there are, that of unknown words among them.
-  std::int32_t size() const { return static_cast<std::int32_t>(numbers_.size()) + 1; }
-  std::int32_t number(std::string_view word) const;
-  /// The tree's graph with, as indices, "word": the number at vertices with a word, -1 at others.
-  GraphData input(const LabelledTree& tree) const;
-
- private:
-  static constexpr std::int32_t unknown = 0;
-  std::unordered_map<std::string, std::int32_t> numbers_;
-};
+/// Numbers the words that are seen `at_least` times in these trees.
+Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least = 2);
+/// The tree's graph with, as indices, "word": the number at vertices with a word, -1 at others.
+GraphData numbered(const LabelledTree& tree, const Vocabulary& vocabulary);
 
 }  // namespace windrow

@@ -1,0 +1,210 @@
+// Dependency sentences, read from CoNLL-U, and their graphs.
+#include "windrow/models/conllu.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/models/refusal.h"
+
+namespace windrow {
+namespace {
+
+std::vector<DependencySentence> read(const std::string& text) {
+  std::istringstream in(text);
+  return read_conllu(in, "trees.conllu");
+}
+
+/// A line of a word, or of an empty node.
+std::string line(const std::string& id, const std::string& head, const std::string& deps = "_") {
+  return id + "\tw" + id + "\t_\tX\t_\t_\t" + head + "\tdep\t" + deps + "\t_\n";
+}
+
+/// Words with these heads.
+DependencySentence with_heads(const std::vector<std::int32_t>& heads) {
+  std::string text;
+  for (std::size_t i = 0; i < heads.size(); ++i) text += line(std::to_string(i + 1), std::to_string(heads[i]));
+  return read(text)[0];
+}
+
+using Numbers = std::vector<std::int32_t>;
+
+TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
+  const auto sentences = read(
+      "# sent_id = 1\n"
+      "# text = They ran.\n"
+      "1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
+      "2\tran\trun\tVERB\tVBD\t_\t0\troot\t0:root\tSpaceAfter=No\n"
+      "3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t2:punct|1:nmod:of\t_\n"
+      "\n"
+      "1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_\n");
+  ASSERT_EQ(sentences.size(), 2u);
+  const DependencySentence& sentence = sentences[0];
+  EXPECT_EQ(sentence.forms, (std::vector<std::string>{"They", "ran", "."}));
+  EXPECT_EQ(sentence.tags, (std::vector<std::string>{"PRON", "VERB", "PUNCT"}));
+  EXPECT_EQ(sentence.heads, (Numbers{2, 0, 2}));
+  EXPECT_EQ(sentence.relations, (std::vector<std::string>{"nsubj", "root", "punct"}));
+  EXPECT_EQ(sentence.enhanced,
+            (std::vector<std::vector<Arc>>{{{2, "nsubj"}}, {{0, "root"}}, {{2, "punct"}, {1, "nmod:of"}}}));
+  EXPECT_EQ(sentences[1].enhanced, std::vector<std::vector<Arc>>(1));
+}
+
+TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
+  const auto sentences = read("\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" +
+                              line("1", "0") + "\n# end\n");
+  ASSERT_EQ(sentences.size(), 2u);
+  EXPECT_EQ(sentences[0].forms, std::vector<std::string>{"a"});
+  EXPECT_EQ(sentences[1].forms, std::vector<std::string>{"w1"});
+}
+
+TEST(Conllu, PassesOverRangesSinceTheirWordsFollow) {
+  const std::string range = "\tdon't" + std::string(8, '\t') + "\n";
+  const auto sentences =
+      read(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
+  EXPECT_EQ(sentences[0].forms, (std::vector<std::string>{"w1", "w2", "w3", "w4"}));
+}
+
+TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
+  const auto sentences = read(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
+                              line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
+  const DependencySentence& sentence = sentences[0];
+  EXPECT_EQ(sentence.forms, (std::vector<std::string>{"w1", "w2", "w0.1", "w1.1", "w1.2"}));
+  EXPECT_EQ(sentence.tags.size(), 5u);
+  EXPECT_EQ(sentence.heads, (Numbers{0, 1}));
+  EXPECT_EQ(sentence.enhanced,
+            (std::vector<std::vector<Arc>>{{{0, "root"}}, {{5, "d"}, {3, "e"}}, {{2, "a"}}, {{1, "b"}}, {{4, "c"}}}));
+}
+
+struct BadText {
+  std::string text, error;
+};
+
+class BadConllu : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(BadConllu, IsRefusedInOneLine) {
+  EXPECT_EQ(refusal([] { read(GetParam().text); }), "trees.conllu:" + GetParam().error);
+}
+
+const std::string first = line("1", "0");
+INSTANTIATE_TEST_SUITE_P(
+    All, BadConllu,
+    ::testing::Values(
+        BadText{"", "1:1: no sentence; expected lines of ten fields, in CoNLL-U"},
+        BadText{"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields, in CoNLL-U"},
+        BadText{"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, between tabs"},
+        BadText{"\n1\ta\tb\n", "2:1: 3 fields; expected 10, between tabs"},
+        BadText{"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\t_\n", "1:1: 11 fields; expected 10, between tabs"},
+        BadText{line("2", "0"), "1:1: '2' begins a line; expected 1, the next word"},
+        BadText{first + line("1", "0"), "2:1: '1' begins a line; expected 2, the next word"},
+        BadText{line("x", "0"), "1:1: 'x' begins a line; expected 1, the next word"},
+        BadText{line("", "0"), "1:1: '' begins a line; expected 1, the next word"},
+        BadText{line("99999999999999", "0"), "1:1: '99999999999999' begins a line; expected 1, the next word"},
+        BadText{first + line("1.2", "_"), "2:1: empty node '1.2'; expected 1.1"},
+        BadText{first + line("1.1", "_") + line("1.1", "_"), "3:1: empty node '1.1'; expected 1.2"},
+        BadText{first + line("2.1", "_"), "2:1: empty node '2.1'; expected 1.1"},
+        BadText{first + line("1.x", "_"), "2:1: empty node '1.x'; expected 1.1"},
+        BadText{line("2-3", "_"), "1:1: range '2-3'; expected one that begins with 1, and ends there or later"},
+        BadText{first + line("2-1", "_"), "2:1: range '2-1'; expected one that begins with 2, and ends there or later"},
+        BadText{line("1-2", "_") + first + line("2-3", "_"),
+                "3:1: range '2-3'; expected one that begins with 3, and ends there or later"},
+        BadText{line("1-2", "_") + first, "1:1: a range ends behind the last word, 1"},
+        BadText{line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+        BadText{line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+        BadText{"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected one, or _"},
+        BadText{"1\ta\t_\t\t_\t_\t0\troot\t_\t_\n", "1:7: no part of speech; expected one, or _"},
+        BadText{"1\ta\t_\tX\t_\t_\t0\t\t_\t_\n", "1:15: no relation; expected one, or _"},
+        BadText{line("1", "_"), "1:14: head '_'; expected a word's number, or 0"},
+        BadText{line("1", "-1"), "1:14: head '-1'; expected a word's number, or 0"},
+        BadText{line("1", "1x"), "1:14: head '1x'; expected a word's number, or 0"},
+        BadText{line("1", "7"), "1:14: head 7; expected 0 to 1"},
+        BadText{line("1", "1"), "1:14: word 1 is its own head; expected another"},
+        BadText{first + line("2", "0"), "2:14: a second root; expected one, as is word 1"},
+        BadText{line("1", "2") + line("2", "1"), "1:14: heads go in a circle from word 1; expected a tree"},
+        BadText{first + line("2", "3") + line("3", "4") + line("4", "3"),
+                "3:14: heads go in a circle from word 3; expected a tree"},
+        BadText{line("1", "0", ""), "1:20: enhanced dependency ''; expected such as 4:nsubj, or _ for none"},
+        BadText{line("1", "0", "0:root|x"), "1:27: enhanced dependency 'x'; expected such as 4:nsubj, or _ for none"},
+        BadText{line("1", "0", "0:"), "1:20: enhanced dependency '0:'; expected such as 4:nsubj, or _ for none"},
+        BadText{line("1", "0", "1:a"), "1:20: 1 is its own head; expected another"},
+        BadText{line("1", "0", "9:a"), "1:20: head 9 is in no line; expected a word, or 0"},
+        BadText{line("1", "0", "1.1:a"), "1:20: head 1.1 is in no line; expected a word, or 0"}));
+
+TEST(Conllu, SaysWhichFileCannotBeRead) {
+  const std::filesystem::path none = std::filesystem::path(::testing::TempDir()) / "none.conllu";
+  EXPECT_EQ(refusal([&] { read_conllu(none); }),
+            none.string() + ": there is no such file; expected a file of sentences in CoNLL-U");
+}
+
+TEST(Conllu, TakesNoStackForLongChains) {
+  constexpr int words = 300000;
+  std::string text;
+  for (int i = 1; i <= words; ++i) {
+    const std::string head = std::to_string(i - 1);
+    text += line(std::to_string(i), head, head + ":dep");
+  }
+  const DependencySentence sentence = read(text)[0];
+  EXPECT_TRUE(projective(sentence));
+  EXPECT_EQ(dependency_tree(sentence).children.size(), words - 1u);
+  EXPECT_EQ(enhanced_graph(sentence).children.size(), words - 1u);
+}
+
+TEST(Projective, MeansThatNoTwoDependenciesCross) {
+  EXPECT_TRUE(projective(with_heads({0})));
+  EXPECT_TRUE(projective(with_heads({2, 0, 2, 3})));
+  EXPECT_TRUE(projective(with_heads({2, 5, 2, 3, 0})));
+  EXPECT_FALSE(projective(with_heads({3, 4, 0, 3})));
+  EXPECT_FALSE(projective(with_heads({0, 4, 1, 1, 2})));
+}
+
+TEST(Projective, CountsTheDependencyFromTheRoot) {
+  EXPECT_FALSE(projective(with_heads({3, 0, 2})));  // 1 <- 3 passes over the root's
+}
+
+/// Compares with the definition, pair by pair.
+TEST(Projective, AgreesWithTheDefinitionOnAllTreesOfFiveWords) {
+  int trees = 0, crossed = 0;
+  for (int code = 0; code < 6 * 6 * 6 * 6 * 6; ++code) {
+    DependencySentence sentence;
+    for (int i = 0, rest = code; i < 5; ++i, rest /= 6) sentence.heads.push_back(rest % 6);
+    bool expected = true;
+    for (std::int32_t a = 1; a <= 5; ++a) {
+      for (std::int32_t b = 1; b <= 5; ++b) {
+        const auto [left, right] = std::minmax({a, sentence.heads[static_cast<std::size_t>(a) - 1]});
+        const auto [from, to] = std::minmax({b, sentence.heads[static_cast<std::size_t>(b) - 1]});
+        if (left < from && from < right && right < to) expected = false;
+      }
+    }
+    ++trees;
+    crossed += !expected;
+    ASSERT_EQ(projective(sentence), expected) << "code " << code;
+  }
+  EXPECT_GT(crossed, trees / 10);
+}
+
+TEST(DependencyTree, HasDependentsAsChildrenFromLeftToRight) {
+  const GraphData tree = dependency_tree(with_heads({2, 0, 5, 5, 2}));
+  EXPECT_EQ(tree.child_begin, (Numbers{0, 0, 2, 2, 2, 4}));
+  EXPECT_EQ(tree.children, (Numbers{0, 4, 2, 3}));
+}
+
+TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnce) {
+  const GraphData graph =
+      enhanced_graph(read(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
+                          line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
+  EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
+  EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
+}
+
+TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
+  // The story(1) that comes(2): a clause of the story, of which the story is the subject.
+  const GraphData story = enhanced_graph(read(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
+  EXPECT_EQ(story.child_begin, (Numbers{0, 1, 1}));
+  EXPECT_EQ(story.children, Numbers{1});
+  // Circles that do not hang on the root too.
+  const GraphData apart = enhanced_graph(read(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
+  EXPECT_EQ(apart.child_begin, (Numbers{0, 1, 1, 1}));
+  EXPECT_EQ(apart.children, Numbers{1});
+}
+
+}  // namespace
+}  // namespace windrow

@@ -1,0 +1,96 @@
+// The published data, where WINDROW_DATA names the folder that holds them: their known counts. Data are under terms of
+// their own, so none are here.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <ranges>
+#include <string>
+
+#include "windrow/models/conllu.h"
+#include "windrow/models/sentences.h"
+#include "windrow/models/treebank.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+namespace {
+
+/// Empty if WINDROW_DATA is not set.
+std::filesystem::path file(const char* name) {
+  const char* const folder = std::getenv("WINDROW_DATA");
+  return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder) / name;
+}
+
+/// Why a test of this file has to be skipped; empty if it need not be.
+std::string absence(const char* name) {
+  if (file(name).empty()) return "WINDROW_DATA names no folder with published data";
+  return std::filesystem::exists(file(name)) ? "" : file(name).string() + " does not exist";
+}
+
+TEST(PublishedData, PennTreebankHasItsCounts) {
+  if (const std::string why = absence("ptb/valid.txt"); !why.empty()) GTEST_SKIP() << why;
+  const auto valid = read_sentences(file("ptb/valid.txt"));
+  WordCounts words;
+  std::size_t tokens = 0;
+  for (const std::string& word : valid | std::views::join) words.add(word), ++tokens;
+  EXPECT_EQ(valid.size(), 3370u);
+  EXPECT_EQ(tokens, 70390u);
+  EXPECT_EQ(Vocabulary(words, 1).size(), 6021 + 1);
+}
+
+TEST(PublishedData, WikiNerHasItsCounts) {
+  if (const std::string why = absence("wikiner/all.txt"); !why.empty()) GTEST_SKIP() << why;
+  const auto sentences = read_tagged_sentences(file("wikiner/all.txt"));
+  WordCounts words, tags, letters;
+  std::size_t tokens = 0;
+  for (const TaggedSentence& sentence : sentences) {
+    ASSERT_EQ(sentence.words.size(), sentence.tags.size());
+    tokens += sentence.words.size();
+    for (const std::string& tag : sentence.tags) tags.add(tag);
+    for (const std::string& word : sentence.words) {
+      words.add(word);
+      for (const std::string_view letter : characters(word)) letters.add(letter);
+    }
+  }
+  EXPECT_EQ(sentences.size(), 1696u);
+  EXPECT_EQ(tokens, 39007u);
+  EXPECT_EQ(Vocabulary(words, 1).size(), 8504 + 1);
+  EXPECT_EQ(Vocabulary(words, 5).size(), 1078 + 1);
+  EXPECT_EQ(Vocabulary(tags, 1).size(), 5 + 1);
+  EXPECT_EQ(Vocabulary(letters, 1).size(), 155 + 1);
+}
+
+TEST(PublishedData, EnglishWebTreebankHasItsCounts) {
+  if (const std::string why = absence("ud-ewt/dev.conllu"); !why.empty()) GTEST_SKIP() << why;
+  const auto sentences = read_conllu(file("ud-ewt/dev.conllu"));
+  std::size_t words = 0, empty_nodes = 0, shared = 0, crossed = 0, cut = 0;
+  for (const DependencySentence& sentence : sentences) {
+    words += sentence.heads.size();
+    empty_nodes += sentence.forms.size() - sentence.heads.size();
+    crossed += !projective(sentence);
+    std::size_t arcs = 0;
+    for (const std::vector<Arc>& heads : sentence.enhanced) {
+      shared += heads.size() > 1;
+      for (const Arc& arc : heads) arcs += arc.head != 0;
+    }
+    cut += enhanced_graph(sentence).children.size() < arcs;
+  }
+  EXPECT_EQ(sentences.size(), 2001u);
+  EXPECT_EQ(words, 25147u);
+  EXPECT_EQ(empty_nodes, 4u);
+  EXPECT_EQ(shared, 1141u);
+  EXPECT_EQ(crossed, 31u);
+  EXPECT_EQ(cut, 203u);
+}
+
+TEST(PublishedData, StanfordTreebankHasItsCounts) {
+  if (const std::string why = absence("sst/train.txt"); !why.empty()) GTEST_SKIP() << why;
+  const auto trees = read_treebank(file("sst/train.txt"));
+  std::size_t vertices = 0;
+  for (const LabelledTree& tree : trees) vertices += tree.words.size();
+  EXPECT_EQ(trees.size(), 8544u);
+  EXPECT_EQ(vertices, 318582u);
+}
+
+}  // namespace
+}  // namespace windrow

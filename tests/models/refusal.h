@@ -1,0 +1,20 @@
+// What a reader says of data that it refuses.
+#pragma once
+
+#include <string>
+
+#include "windrow/models/data_error.h"
+
+namespace windrow {
+
+template <class Read>
+std::string refusal(Read read) {
+  try {
+    read();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "was read";
+}
+
+}  // namespace windrow

@@ -1,0 +1,86 @@
+// Plain and tagged sentences, read from text.
+#include "windrow/models/sentences.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/models/refusal.h"
+
+namespace windrow {
+namespace {
+
+std::vector<Sentence> read(const std::string& text) {
+  std::istringstream in(text);
+  return read_sentences(in, "words.txt");
+}
+
+std::vector<TaggedSentence> read_tagged(const std::string& text) {
+  std::istringstream in(text);
+  return read_tagged_sentences(in, "tags.txt");
+}
+
+TEST(Sentences, AreLinesOfWordsBetweenBlanks) {
+  EXPECT_EQ(read(" no it was n't \n<unk>\tN\n"), (std::vector<Sentence>{{"no", "it", "was", "n't"}, {"<unk>", "N"}}));
+}
+
+TEST(Sentences, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
+  EXPECT_EQ(read("\xef\xbb\xbfone\r\n\r\n \t\ntwo words\r"), (std::vector<Sentence>{{"one"}, {"two", "words"}}));
+}
+
+TEST(Sentences, KeepWhateverBytesAWordHas) {
+  const std::string word("\xff\0|\x01", 4);
+  EXPECT_EQ(read("a " + word + "\n"), (std::vector<Sentence>{{"a", word}}));
+}
+
+TEST(Sentences, MayBeLong) {
+  constexpr std::size_t words = 1000000;
+  std::string text;
+  for (std::size_t i = 0; i < words; ++i) text += "a ";
+  EXPECT_EQ(read(text)[0].size(), words);
+  EXPECT_EQ(read(std::string(words, 'a'))[0][0].size(), words);
+}
+
+TEST(Sentences, AreRefusedWhereThereAreNone) {
+  const std::string error = "words.txt:1:1: no sentence; expected one a line, such as no it was n't";
+  EXPECT_EQ(refusal([] { read(""); }), error);
+  EXPECT_EQ(refusal([] { read("\xef\xbb\xbf\n \r\n"); }), error);
+}
+
+TEST(Sentences, SayWhichFileCannotBeRead) {
+  const std::filesystem::path folder = ::testing::TempDir(), none = folder / "none.txt";
+  EXPECT_EQ(refusal([&] { read_sentences(none); }),
+            none.string() + ": there is no such file; expected a file of sentences, one a line");
+  EXPECT_EQ(refusal([&] { read_tagged_sentences(folder); }),
+            folder.string() + ": is no regular file; expected a file of tagged sentences, one a line");
+}
+
+TEST(TaggedSentences, HaveATagBehindTheLastBar) {
+  const auto sentences = read_tagged("in|O Paris|I-LOC\r\n\nParis|NNP|I-LOC");
+  ASSERT_EQ(sentences.size(), 2u);
+  EXPECT_EQ(sentences[0].words, (Sentence{"in", "Paris"}));
+  EXPECT_EQ(sentences[0].tags, (std::vector<std::string>{"O", "I-LOC"}));
+  EXPECT_EQ(sentences[1].words, Sentence{"Paris"});
+  EXPECT_EQ(sentences[1].tags, std::vector<std::string>{"I-LOC"});
+}
+
+TEST(TaggedSentences, MayHaveABarAsAWord) {
+  const auto sentences = read_tagged("||O |a|O");
+  EXPECT_EQ(sentences[0].words, (Sentence{"|", "|a"}));
+  EXPECT_EQ(sentences[0].tags, (std::vector<std::string>{"O", "O"}));
+}
+
+TEST(TaggedSentences, AreRefusedInOneLine) {
+  const auto error = [](const std::string& text) { return refusal([&] { read_tagged(text); }); };
+  EXPECT_EQ(error(" \n"), "tags.txt:1:1: no sentence; expected one a line, such as in|O Paris|I-LOC");
+  EXPECT_EQ(error("a|O\n  b|O c"), "tags.txt:2:7: 'c' has no tag; expected word|TAG");
+  EXPECT_EQ(error("\xef\xbb\xbf"
+                  "a|O b|"),
+            "tags.txt:1:8: 'b|' has no tag; expected word|TAG");
+  EXPECT_EQ(error("|O"), "tags.txt:1:1: '|O' has no word; expected word|TAG");
+  EXPECT_EQ(error("|"), "tags.txt:1:1: '|' has no word; expected word|TAG");
+  EXPECT_EQ(error("Zo\xc3\xab"), "tags.txt:1:1: 'Zo?\?' has no tag; expected word|TAG");
+}
+
+}  // namespace
+}  // namespace windrow
