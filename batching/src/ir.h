@@ -121,6 +121,9 @@ inline bool by_rows(const Operator& op) {
   return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
 }
 
+/// Throws MisuseError for an operator that cannot compute vertices so, or edges.
+void check_locality(const Operator& op, const Signature& signature, const Type& result);
+
 /// The type of a vertex: its kind; then a bit for each child it has, or one for whether it has any; then one for each
 /// optional index it has.
 using VertexType = std::uint64_t;
@@ -175,8 +178,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
                                    std::span<const IndexExpr> indices);
 
  private:
-  void check_locality(const Operator& op, const Signature& signature, const Type& result) const;
-  Type inferred(const Operator& op, const Signature& signature) const;
+  using Check = void(const Operator& op, const Signature& signature, const Type& result);
+  Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
   Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
            const Attributes& attributes);
   /// The pull of indices that hold the structure itself.

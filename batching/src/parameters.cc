@@ -58,6 +58,11 @@ const Parameters::Entry& Parameters::entry(const Parameter& parameter) const {
   return entries_[parameter.number_];
 }
 
+std::int32_t Parameters::number_of(const Parameter& parameter) const {
+  entry(parameter);
+  return static_cast<std::int32_t>(parameter.number_);
+}
+
 const std::string& Parameters::name(const Parameter& parameter) const { return entry(parameter).name; }
 const Tensor& Parameters::value(const Parameter& parameter) const { return entry(parameter).value; }
 const Gradient& Parameters::gradient(const Parameter& parameter) const { return entry(parameter).gradient; }

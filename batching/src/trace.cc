@@ -72,10 +72,8 @@ std::shared_ptr<Trace> Trace::of(const std::string& what, std::span<const Operan
   return found;
 }
 
-void Trace::check_locality(const Operator& op, const Signature& signature, const Type& result) const {
-  const auto refuse = [&](const std::string& why) {
-    throw MisuseError(function.name + ": " + std::string(op.name.text()) + ": " + why);
-  };
+void check_locality(const Operator& op, const Signature& signature, const Type& result) {
+  const auto refuse = [&](const std::string& why) { throw MisuseError(std::string(op.name.text()) + ": " + why); };
   const bool of_vertices =
       !signature.indices.empty() ||
       std::any_of(signature.in.begin(), signature.in.end(), [](const Type& type) { return !type.rows.counted(); });
@@ -111,13 +109,15 @@ Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<con
     signature.in.push_back(operands.back().type());
   }
   for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
-  check_locality(op, signature, inferred(op, signature));
+  inferred(op, signature, check_locality);
   return add(op, operands, indices, attributes);
 }
 
-Type Trace::inferred(const Operator& op, const Signature& signature) const {
+Type Trace::inferred(const Operator& op, const Signature& signature, Check* check) const {
   try {
-    return infer(op, signature);
+    const Type type = infer(op, signature);
+    if (check != nullptr) check(op, signature, type);
+    return type;
   } catch (const MisuseError& error) {
     throw MisuseError(function.name + ": " + error.what());
   }

@@ -12,6 +12,10 @@
 
 namespace windrow {
 
+namespace lazy {
+class Record;
+}
+
 /// What a parameter holds at first. A value.
 struct Initial {
   enum class Draw { uniform, normal } draw;
@@ -81,6 +85,7 @@ class Parameters {
 
  private:
   friend class Runner;
+  friend class lazy::Record;
   struct Entry {
     std::string name;
     Tensor value;
@@ -88,6 +93,8 @@ class Parameters {
     Gradient gradient;
   };
   const Entry& entry(const Parameter& parameter) const;
+  /// Throws MisuseError for a parameter of another set.
+  std::int32_t number_of(const Parameter& parameter) const;
 
   Device device_;
   const std::uint64_t id_;

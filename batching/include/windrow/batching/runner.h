@@ -44,6 +44,9 @@ namespace windrow {
 
 class Batch;
 struct Plan;
+namespace lazy {
+class Epochs;
+}
 
 struct RunnerOptions {
   /// Unfinished minibatches that a call leaves behind it, itself among them; 1 or more. Each holds its memory.
@@ -96,6 +99,7 @@ class Minibatch {
 
  private:
   friend class Runner;
+  friend class lazy::Epochs;
   explicit Minibatch(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
 
   std::shared_ptr<Batch> batch_;

@@ -1,0 +1,189 @@
+// Lazy expressions: operations of single instances are recorded as they are written, and computed in batches when a
+// value is asked for. Start here for programs that make their graphs as they go.
+//
+//   windrow::LazyGraph graph(host, parameters);
+//   std::vector<windrow::LazyExpr> losses;
+//   for (const Sentence& sentence : minibatch) {
+//     windrow::LazyExpr h = graph.input({0, 0, 0});
+//     for (int word : sentence) h = tanh(matmul(concat(embedding(words, graph.index(word)), h), w) + b);
+//     losses.push_back(softmax_cross_entropy(matmul(h, out), graph.index(sentence.label)));
+//   }
+//   graph.backward(losses);  // computed here, all at once
+//   parameters.sgd(0.1);
+//   graph.clear();
+//
+// After DyNet (Neubig et al. 2017). An operation waits for a batch of such that have the same key: operator, constants,
+// parameters and widths. But operations that programs write together are computed together: what is recorded in the
+// same way again and again, such as a cell, becomes a vertex function, so that all that vertex functions have is theirs
+// too. There is no other executor behind lazy expressions.
+//
+// Contract
+//   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
+//            More can be recorded after that.
+//   Numbers  As for Runner. How operations are batched may change the order of sums.
+//   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
+//            operation poisons what was computed with it; who asks for a value of it gets OpError.
+//   Memory   Values are kept while a handle names them or a later expression needs them, until clear().
+//   Threads  One at a time for a graph and its expressions.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "windrow/batching/expr.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+namespace lazy {
+class Record;
+}
+
+/// A handle to a value, a row of numbers, of an instance. It may outlive its graph, and is of no use then.
+class LazyExpr {
+ public:
+  LazyExpr(const LazyExpr& other);
+  LazyExpr(LazyExpr&& other) noexcept;
+  LazyExpr& operator=(LazyExpr other) noexcept;
+  ~LazyExpr();
+
+  Index width() const;
+  /// Waits for it. Throws OpError if what it is computed from failed.
+  std::vector<float> value(std::source_location from = std::source_location::current()) const;
+  /// The same of width 1.
+  float scalar(std::source_location from = std::source_location::current()) const;
+
+ private:
+  friend class lazy::Record;
+  friend class LazyGraph;
+  friend class LazyOperand;
+  LazyExpr(lazy::Record* record, std::int32_t node);
+
+  lazy::Record* record_;  // null after a move
+  std::int32_t node_;
+  std::uint32_t minibatch_;  // how often the graph had been cleared
+};
+
+/// Numbers that operators look something up by: a row of a table, a label. A value.
+class LazyIndex {
+ public:
+  static constexpr std::size_t widest = 4;
+
+ private:
+  friend class lazy::Record;
+  friend class LazyGraph;
+  LazyIndex() = default;
+
+  std::array<std::int32_t, widest> values_{};
+  std::uint32_t width_ = 0;
+  lazy::Record* record_ = nullptr;  // for embedding(), which has no other operand to know its graph by
+};
+
+/// An expression or a parameter.
+class LazyOperand {
+ public:
+  LazyOperand(const LazyExpr& expr) : expr_(&expr) {}
+  LazyOperand(const Parameter& parameter) : parameter_(&parameter) {}
+  bool is_parameter() const { return parameter_ != nullptr; }
+
+ private:
+  friend class lazy::Record;
+  const LazyExpr* expr_ = nullptr;
+  const Parameter* parameter_ = nullptr;
+};
+
+struct LazyOptions {
+  /// Training keeps what backward() needs; inference does not, and is faster.
+  enum class For : std::uint8_t { training, inference } use = For::training;
+  /// Policy serial computes one expression after the other, by the same kernels.
+  SchedulePolicy schedule = SchedulePolicy::agenda;
+};
+
+/// Counted since the graph was made.
+struct LazyStats {
+  std::int64_t expressions = 0;  ///< recorded and computed
+  std::int64_t vertices = 0;     ///< what they were put together to
+  std::int64_t kinds = 0;        ///< ways of putting together that were found
+  std::int64_t flushes = 0;
+  std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
+  RunnerStats runner;
+};
+
+/// An owner; must end before the engine of its device and the parameters.
+class LazyGraph {
+ public:
+  LazyGraph(const Device& device, Parameters& parameters, LazyOptions options = {});
+  ~LazyGraph();
+  LazyGraph(const LazyGraph&) = delete;
+  LazyGraph& operator=(const LazyGraph&) = delete;
+
+  LazyExpr input(std::span<const float> values);
+  LazyExpr input(std::initializer_list<float> values) { return input(std::span(values.begin(), values.size())); }
+  LazyIndex index(std::int32_t value);
+  /// Throws MisuseError for more than LazyIndex::widest values.
+  LazyIndex index(std::span<const std::int32_t> values);
+
+  /// Computes all that is recorded. Returns when it is pushed.
+  void flush(std::source_location from = std::source_location::current());
+  /// Pushes the gradients, for all parameters, of the sum of the losses, which have width 1. Throws MisuseError without
+  /// a loss, for a second time before clear(), and if made for inference.
+  void backward(std::span<const LazyExpr> losses, std::source_location from = std::source_location::current());
+  /// Forgets all expressions, but not what was learned about batching them.
+  void clear();
+
+  LazyStats stats() const;
+  /// What kinds of vertices were found, and what is computed for them. For people.
+  std::string describe() const;
+
+ private:
+  lazy::Record* record_;
+};
+
+/// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
+/// an index among its operands. Throws MisuseError, naming the operator and the shapes, if they do not fit.
+LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
+               const Attributes& attributes = {});
+LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},
+               const Attributes& attributes = {});
+
+// The operators of operators.h by their names, as in expr.h.
+LazyExpr operator+(const LazyExpr& x, const LazyOperand& y);
+LazyExpr operator-(const LazyExpr& x, const LazyExpr& y);
+LazyExpr operator*(const LazyExpr& x, const LazyExpr& y);
+LazyExpr operator/(const LazyExpr& x, const LazyExpr& y);
+LazyExpr operator-(const LazyExpr& x);
+LazyExpr operator*(double factor, const LazyExpr& x);
+LazyExpr maximum(const LazyExpr& x, const LazyExpr& y);
+LazyExpr tanh(const LazyExpr& x);
+LazyExpr sigmoid(const LazyExpr& x);
+LazyExpr relu(const LazyExpr& x);
+LazyExpr exp(const LazyExpr& x);
+LazyExpr log(const LazyExpr& x);
+LazyExpr square(const LazyExpr& x);
+LazyExpr matmul(const LazyExpr& x, const Parameter& w);
+/// matmul(x, w) + b.
+LazyExpr affine(const LazyExpr& x, const Parameter& w, const Parameter& b);
+LazyExpr concat(std::span<const LazyOperand> parts);
+template <std::same_as<LazyExpr>... Parts>
+requires(sizeof...(Parts) > 0) LazyExpr concat(const Parts&... parts) {
+  const LazyOperand operands[] = {parts...};
+  return concat(std::span<const LazyOperand>(operands));
+}
+/// Columns [begin, end).
+LazyExpr slice(const LazyExpr& x, Index begin, Index end);
+LazyExpr row_sum(const LazyExpr& x);
+LazyExpr softmax(const LazyExpr& x);
+LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label);
+LazyExpr embedding(const Parameter& table, const LazyIndex& row);
+LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site);
+/// Of one width, one or more.
+LazyExpr sum(std::span<const LazyExpr> terms);
+LazyExpr mean(std::span<const LazyExpr> terms);
+
+}  // namespace windrow

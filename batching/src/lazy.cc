@@ -1,0 +1,99 @@
+// Lazy graphs, and the operators of lazy expressions.
+#include "windrow/batching/lazy.h"
+
+#include "lazy_epochs.h"
+#include "lazy_record.h"
+
+namespace windrow {
+
+LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
+    : record_(new lazy::Record(device, parameters, options)) {}
+LazyGraph::~LazyGraph() {
+  record_->close();
+  record_->release();
+}
+
+LazyExpr LazyGraph::input(std::span<const float> values) { return record_->add_input(values); }
+LazyIndex LazyGraph::index(std::int32_t value) { return record_->index({&value, 1}); }
+LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
+void LazyGraph::flush(std::source_location from) { record_->epochs().flush(from); }
+void LazyGraph::backward(std::span<const LazyExpr> losses, std::source_location from) {
+  std::vector<lazy::NodeId> nodes;
+  for (const LazyExpr& loss : losses) nodes.push_back(record_->checked(loss, "backward"));
+  record_->epochs().backward(nodes, from);
+}
+void LazyGraph::clear() { record_->clear(); }
+LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
+std::string LazyGraph::describe() const { return record_->epochs().describe(); }
+
+std::vector<float> LazyExpr::value(std::source_location from) const {
+  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
+  const lazy::NodeId node = record_->checked(*this, "value");
+  return record_->epochs().value(node, from);
+}
+
+float LazyExpr::scalar(std::source_location from) const {
+  if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");
+  return value(from)[0];
+}
+
+LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+               const Attributes& attributes) {
+  return lazy::Record::apply(op, in, indices, attributes);
+}
+LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices,
+               const Attributes& attributes) {
+  return apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()), attributes);
+}
+
+LazyExpr operator+(const LazyExpr& x, const LazyOperand& y) {
+  return apply(y.is_parameter() ? op::add_bias : op::add, {x, y});
+}
+LazyExpr operator-(const LazyExpr& x, const LazyExpr& y) { return apply(op::sub, {x, y}); }
+LazyExpr operator*(const LazyExpr& x, const LazyExpr& y) { return apply(op::mul, {x, y}); }
+LazyExpr operator/(const LazyExpr& x, const LazyExpr& y) { return apply(op::div, {x, y}); }
+LazyExpr operator-(const LazyExpr& x) { return apply(op::neg, {x}); }
+LazyExpr operator*(double factor, const LazyExpr& x) { return apply(op::scale, {x}, {}, op::scaled_by(factor)); }
+LazyExpr maximum(const LazyExpr& x, const LazyExpr& y) { return apply(op::maximum, {x, y}); }
+LazyExpr tanh(const LazyExpr& x) { return apply(op::tanh, {x}); }
+LazyExpr sigmoid(const LazyExpr& x) { return apply(op::sigmoid, {x}); }
+LazyExpr relu(const LazyExpr& x) { return apply(op::relu, {x}); }
+LazyExpr exp(const LazyExpr& x) { return apply(op::exp, {x}); }
+LazyExpr log(const LazyExpr& x) { return apply(op::log, {x}); }
+LazyExpr square(const LazyExpr& x) { return apply(op::square, {x}); }
+LazyExpr matmul(const LazyExpr& x, const Parameter& w) { return apply(op::matmul, {x, w}); }
+LazyExpr affine(const LazyExpr& x, const Parameter& w, const Parameter& b) { return matmul(x, w) + b; }
+LazyExpr slice(const LazyExpr& x, Index begin, Index end) { return apply(op::slice, {x}, {}, op::columns(begin, end)); }
+LazyExpr row_sum(const LazyExpr& x) { return apply(op::row_sum, {x}); }
+LazyExpr softmax(const LazyExpr& x) { return apply(op::softmax, {x}); }
+LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label) {
+  return apply(op::softmax_cross_entropy, {logits}, {label});
+}
+LazyExpr embedding(const Parameter& table, const LazyIndex& row) { return apply(op::embedding, {table}, {row}); }
+LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
+}
+
+/// Many parts are joined in pieces, so that no vertex has more children than it may.
+LazyExpr concat(std::span<const LazyOperand> parts) {
+  constexpr std::size_t most = 16;
+  if (parts.size() <= most) return apply(op::concat, parts);
+  std::vector<LazyExpr> pieces;
+  for (std::size_t begin = 0; begin < parts.size(); begin += most) {
+    pieces.push_back(apply(op::concat, parts.subspan(begin, std::min(most, parts.size() - begin))));
+  }
+  const std::vector<LazyOperand> operands(pieces.begin(), pieces.end());
+  return concat(operands);
+}
+
+/// By halves: as many levels as the number of terms has digits.
+LazyExpr sum(std::span<const LazyExpr> terms) {
+  if (terms.empty()) throw MisuseError("sum of no expressions; expected one or more");
+  if (terms.size() == 1) return terms[0];
+  const std::size_t half = terms.size() / 2;
+  return sum(terms.first(half)) + sum(terms.subspan(half));
+}
+
+LazyExpr mean(std::span<const LazyExpr> terms) { return (1 / static_cast<double>(terms.size())) * sum(terms); }
+
+}  // namespace windrow

@@ -1,0 +1,223 @@
+#include "lazy_record.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "ir.h"
+#include "lazy_epochs.h"
+
+namespace windrow::lazy {
+namespace {
+
+/// Tests set it before they record.
+std::atomic<bool> all_collide{false};
+
+void mix(std::size_t& hash, std::size_t more) { hash = (hash ^ more) * 0x9e3779b97f4a7c15u; }
+
+}  // namespace
+
+void Keys::collide(bool all_hashes_equal) { all_collide = all_hashes_equal; }
+
+std::size_t Keys::hash_of(const Key& key) {
+  if (all_collide.load(std::memory_order_relaxed)) return 0;
+  std::size_t hash = std::hash<const void*>()(key.op);
+  for (Index size : key.attributes.sizes) mix(hash, static_cast<std::size_t>(size));
+  for (double value : key.attributes.values) mix(hash, std::hash<double>()(value));
+  for (std::int32_t operand : key.operands) mix(hash, static_cast<std::size_t>(operand));
+  for (Index width : key.widths) mix(hash, static_cast<std::size_t>(width));
+  for (Index width : key.index_widths) mix(hash, static_cast<std::size_t>(width));
+  return hash ^ hash >> 32;
+}
+
+Record::Record(const Device& device, Parameters& parameters, LazyOptions options)
+    : parameters_(parameters), epochs_(std::make_unique<Epochs>(*this, device, parameters, options)) {}
+
+Record::~Record() = default;
+
+void Record::release() {
+  if (--uses_ == 0) delete this;
+}
+
+void Record::close() {
+  clear();
+  closed_ = true;
+  epochs_.reset();
+}
+
+void Record::clear() {
+  nodes_.clear();
+  operands_.clear();
+  indices_.clear();
+  inputs_.clear();
+  handles_.clear();
+  first_pending_ = 0;
+  run_of_.clear();
+  run_begins_.clear();
+  outside_.clear();
+  ++minibatch_;
+  epochs_->clear();
+}
+
+void Record::start_next_epoch() {
+  first_pending_ = size();
+  run_of_.clear();
+  run_begins_.clear();
+  outside_.clear();
+}
+
+NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
+  if (expr.record_ != this || closed_) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  if (expr.minibatch_ != minibatch_) {
+    throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
+  }
+  return expr.node_;
+}
+
+NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_t data) {
+  if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
+    throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
+  }
+  const std::uint32_t number = keys_.number(key, [&] { return infer_width(key); });
+  const NodeId id = size();
+  nodes_.push_back({number, static_cast<std::int32_t>(operands_.size()), data});
+  operands_.insert(operands_.end(), operands.begin(), operands.end());
+  handles_.push_back(0);
+  join_run(id, operands);
+  return id;
+}
+
+/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
+/// or with what the run computes with anyway. So a run needs nothing that needs it.
+void Record::join_run(NodeId id, std::span<const NodeId> operands) {
+  constexpr std::size_t most_outside = 16;
+  const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
+  bool inside = false, foreign = current < 0;
+  for (NodeId operand : operands) {
+    if (operand < first_pending_) continue;  // already computed: it is given
+    const std::int32_t run = run_of_[at(operand - first_pending_)];
+    inside |= run == current;
+    foreign |= run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end();
+  }
+  const bool knows_others = !inside && !foreign && !operands.empty() && !outside_.empty();
+  if (!foreign && (inside || knows_others) && outside_.size() <= most_outside) {
+    run_of_.push_back(current);
+    return;
+  }
+  outside_.clear();
+  for (NodeId operand : operands) {
+    if (operand >= first_pending_) outside_.push_back(run_of_[at(operand - first_pending_)]);
+  }
+  run_begins_.push_back(id);
+  run_of_.push_back(current + 1);
+}
+
+Index Record::infer_width(const Key& key) const {
+  if (key.op == nullptr) return key.attributes.sizes[0];
+  Signature shapes{.attributes = key.attributes};
+  auto width = key.widths.begin();
+  for (std::int32_t operand : key.operands) {
+    shapes.in.push_back(operand == Key::expression ? Type{Rows::vertices(), *width++}
+                                                   : parameters_[at(operand)].type());
+  }
+  for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
+  const Type type = infer(*key.op, shapes);
+  ir::check_locality(*key.op, shapes, type);
+  return type.width;
+}
+
+LazyExpr Record::add_input(std::span<const float> values) {
+  scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
+  const auto data = static_cast<std::int32_t>(inputs_.size());
+  if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
+  const NodeId id = add(scratch_, {}, data);
+  inputs_.insert(inputs_.end(), values.begin(), values.end());
+  return handle(id);
+}
+
+LazyIndex Record::index(std::span<const std::int32_t> values) {
+  if (values.size() > LazyIndex::widest) {
+    throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +
+                      std::to_string(LazyIndex::widest));
+  }
+  LazyIndex result;
+  std::copy(values.begin(), values.end(), result.values_.begin());
+  result.width_ = static_cast<std::uint32_t>(values.size());
+  result.record_ = this;
+  return result;
+}
+
+LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+                       const Attributes& attributes) {
+  Record* record = nullptr;
+  for (const LazyOperand& operand : in) record = operand.expr_ != nullptr ? operand.expr_->record_ : record;
+  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_ : record;
+  const std::string_view what = op.name.text();
+  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
+  Key& key = record->scratch_;
+  key.op = &op;
+  key.attributes = attributes;
+  key.operands.clear();
+  key.widths.clear();
+  key.index_widths.clear();
+  record->scratch_operands_.clear();
+  for (const LazyOperand& operand : in) {
+    if (operand.expr_ != nullptr) {
+      const NodeId id = record->checked(*operand.expr_, what);
+      key.operands.push_back(Key::expression);
+      key.widths.push_back(record->width(id));
+      record->scratch_operands_.push_back(id);
+    } else {
+      key.operands.push_back(record->parameters_.number_of(*operand.parameter_));
+    }
+  }
+  for (const LazyIndex& index : indices) {
+    if (index.record_ != record) throw MisuseError(std::string(what) + ": an index of another lazy graph");
+    key.index_widths.push_back(index.width_);
+  }
+  const auto data = static_cast<std::int32_t>(record->indices_.size());
+  const NodeId id = record->add(key, record->scratch_operands_, data);
+  for (const LazyIndex& index : indices) {
+    record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+  }
+  return record->handle(id);
+}
+
+}  // namespace windrow::lazy
+
+namespace windrow {
+
+LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
+    : record_(record), node_(node), minibatch_(record->minibatch_) {
+  record_->retain();
+  ++record_->handles_[lazy::at(node_)];
+}
+
+LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
+  if (record_ == nullptr) return;
+  record_->retain();
+  if (minibatch_ == record_->minibatch_) ++record_->handles_[lazy::at(node_)];
+}
+
+LazyExpr::LazyExpr(LazyExpr&& other) noexcept
+    : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
+
+LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
+  std::swap(record_, other.record_);
+  std::swap(node_, other.node_);
+  std::swap(minibatch_, other.minibatch_);
+  return *this;
+}
+
+LazyExpr::~LazyExpr() {
+  if (record_ == nullptr) return;
+  if (minibatch_ == record_->minibatch_) --record_->handles_[lazy::at(node_)];
+  record_->release();
+}
+
+Index LazyExpr::width() const {
+  if (record_ == nullptr) throw MisuseError("width: an expression that was moved from");
+  return record_->width(record_->checked(*this, "width"));
+}
+
+}  // namespace windrow

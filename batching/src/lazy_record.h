@@ -1,0 +1,135 @@
+// What lazy expressions leave behind as they are written: nodes, one behind the other, each after its operands.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "windrow/batching/lazy.h"
+
+namespace windrow::lazy {
+
+using NodeId = std::int32_t;
+inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
+
+/// The key of an operation: two with one key, applied to the values of two instances, can be a batch.
+struct Key {
+  const Operator* op = nullptr;  ///< null for an input
+  Attributes attributes = {};
+  /// Of each operand: the number of the parameter it is, or expression.
+  std::vector<std::int32_t> operands = {};
+  static constexpr std::int32_t expression = -1;
+  std::vector<Index> widths = {};        ///< of the operands that are expressions
+  std::vector<Index> index_widths = {};  ///< of index operands
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+/// Keys by number. They are found by a hash, and compared.
+class Keys {
+ public:
+  /// Adds it if it is new, with its result's width, which `width_of` is asked for.
+  template <class WidthOf>
+  std::uint32_t number(const Key& key, WidthOf width_of) {
+    const std::size_t hash = hash_of(key);
+    const auto [first, last] = by_hash_.equal_range(hash);
+    for (auto known = first; known != last; ++known) {
+      if (all_[known->second].key == key) return known->second;
+    }
+    all_.push_back({key, width_of()});
+    const auto added = static_cast<std::uint32_t>(all_.size() - 1);
+    by_hash_.emplace(hash, added);
+    return added;
+  }
+  const Key& operator[](std::uint32_t number) const { return all_[number].key; }
+  Index width(std::uint32_t number) const { return all_[number].width; }
+
+  /// For tests: gives every key this hash.
+  static void collide(bool all_hashes_equal);
+
+ private:
+  static std::size_t hash_of(const Key& key);
+
+  struct Entry {
+    Key key;
+    Index width;
+  };
+  std::vector<Entry> all_;
+  std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
+};
+
+class Epochs;
+
+/// Nodes and handles of one graph. Ends with its graph and the last handle.
+class Record {
+ public:
+  Record(const Device& device, Parameters& parameters, LazyOptions options);
+  ~Record();
+  void retain() { ++uses_; }
+  void release();
+  /// The graph is gone: handles find nothing any more.
+  void close();
+
+  struct Node {
+    std::uint32_t key;
+    std::int32_t operands;  ///< where they begin in operands()
+    std::int32_t data;      ///< where its indices begin in indices(), or its values in inputs()
+  };
+  NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
+  const Node& node(NodeId id) const { return nodes_[at(id)]; }
+  const Key& key(NodeId id) const { return keys_[node(id).key]; }
+  Index width(NodeId id) const { return keys_.width(node(id).key); }
+  /// Its operands that are expressions.
+  std::span<const NodeId> operands(NodeId id) const {
+    return {operands_.data() + node(id).operands, key(id).widths.size()};
+  }
+  const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
+  const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
+  /// A handle names it.
+  bool named(NodeId id) const { return handles_[at(id)] > 0; }
+  const Keys& keys() const { return keys_; }
+  /// Where runs begin, in ascending order, from the first node that is not computed yet on; see Runs.
+  const std::vector<NodeId>& run_begins() const { return run_begins_; }
+  NodeId first_pending() const { return first_pending_; }
+  void start_next_epoch();
+
+  LazyExpr add_input(std::span<const float> values);
+  LazyIndex index(std::span<const std::int32_t> values);
+  static LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+                        const Attributes& attributes);
+  void clear();
+
+  Epochs& epochs() { return *epochs_; }
+  std::uint32_t minibatch() const { return minibatch_; }
+  /// Throws MisuseError for one of another graph, or from before clear().
+  NodeId checked(const LazyExpr& expr, std::string_view what) const;
+
+ private:
+  friend class windrow::LazyExpr;
+  NodeId add(const Key& key, std::span<const NodeId> operands, std::int32_t data);
+  void join_run(NodeId id, std::span<const NodeId> operands);
+  Index infer_width(const Key& key) const;
+  LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+
+  std::int64_t uses_ = 1;
+  std::uint32_t minibatch_ = 0;
+  bool closed_ = false;
+  Parameters& parameters_;
+  Keys keys_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> operands_;
+  std::vector<std::int32_t> indices_;
+  std::vector<float> inputs_;
+  std::vector<std::int32_t> handles_;  // by node: how many name it
+  // Runs: which one each node is in, from 0 for the first of those that are not computed.
+  NodeId first_pending_ = 0;
+  std::vector<std::int32_t> run_of_;   // by node, from first_pending_ on
+  std::vector<NodeId> run_begins_;     // the same runs
+  std::vector<std::int32_t> outside_;  // runs that the last one has operands of
+  std::unique_ptr<Epochs> epochs_;
+  Key scratch_;  // so that an application allocates nothing
+  std::vector<NodeId> scratch_operands_;
+};
+
+}  // namespace windrow::lazy

@@ -1,0 +1,155 @@
+#include "lazy_runs.h"
+
+#include <algorithm>
+
+namespace windrow::lazy {
+namespace {
+
+/// So often must a pair of patterns be seen before it is put together, and a pattern before it counts as a way of
+/// computing of its own where there are many.
+constexpr int often = 4;
+/// The most nodes of a vertex, and values from outside when it is put together.
+constexpr NodeId most_nodes = 256;
+constexpr std::int32_t most_outside = 24;
+/// More patterns than these are only kept if they are seen often: each costs a plan.
+constexpr std::size_t many = 64;
+
+bool small_enough(const Run& one, const Run& next) {
+  const std::int32_t outside = one.outside_end - one.outside + next.outside_end - next.outside;
+  return one.nodes() + next.nodes() <= most_nodes && outside <= most_outside;
+}
+
+std::size_t hash_of(std::span<const std::uint32_t> list) {
+  std::size_t hash = list.size();
+  for (std::uint32_t number : list) hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace
+
+std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
+  const std::size_t hash = hash_of(list);
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto known = first; known != last; ++known) {
+    const auto other = (*this)[known->second];
+    if (std::equal(list.begin(), list.end(), other.begin(), other.end())) return known->second;
+  }
+  elements_.insert(elements_.end(), list.begin(), list.end());
+  begin_.push_back(elements_.size());
+  const auto added = static_cast<std::uint32_t>(begin_.size() - 2);
+  by_hash_.emplace(hash, added);
+  return added;
+}
+
+std::span<const std::uint32_t> Lists::operator[](std::uint32_t number) const {
+  return {elements_.data() + begin_[number], begin_[number + 1] - begin_[number]};
+}
+
+void Runs::find(NodeId first) {
+  first_ = first;
+  runs_.clear();
+  outside_.clear();
+  const auto& begins = record_.run_begins();
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    add(begins[i], i + 1 < begins.size() ? begins[i + 1] : record_.size());
+    join_known();
+  }
+  while (learn()) {
+    before_.swap(runs_);
+    runs_.clear();
+    outside_.clear();
+    for (const Run& run : before_) {
+      add(run.begin, run.end);
+      join_known();
+    }
+  }
+  split_what_is_rare();
+  run_of_.resize(at(record_.size() - first));
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    std::fill(run_of_.begin() + (runs_[i].begin - first), run_of_.begin() + (runs_[i].end - first),
+              static_cast<std::int32_t>(i));
+  }
+}
+
+/// Nodes [begin, end) as the last run.
+void Runs::add(NodeId begin, NodeId end) {
+  Run run{begin, end, 0, static_cast<std::int32_t>(outside_.size()), 0};
+  scratch_.clear();
+  for (NodeId id = begin; id < end; ++id) {
+    scratch_.push_back(record_.node(id).key);
+    for (NodeId operand : record_.operands(id)) {
+      if (operand >= begin) {
+        scratch_.push_back(Patterns::encode({Operand::Is::inside, static_cast<std::uint32_t>(id - operand)}));
+        continue;
+      }
+      const auto of_run = outside_.begin() + run.outside;
+      const auto known = std::find(of_run, outside_.end(), operand);
+      const auto place = static_cast<std::uint32_t>(known - of_run);
+      if (known == outside_.end()) outside_.push_back(operand);
+      scratch_.push_back(Patterns::encode({operand < first_ ? Operand::Is::given : Operand::Is::gathered, place}));
+    }
+  }
+  run.outside_end = static_cast<std::int32_t>(outside_.size());
+  run.pattern = patterns_.number(scratch_);
+  runs_.push_back(run);
+}
+
+void Runs::pop() {
+  outside_.resize(at(runs_.back().outside));
+  runs_.pop_back();
+}
+
+/// Puts the last runs together as long as that is known to be right.
+void Runs::join_known() {
+  while (runs_.size() > 1) {
+    const Run last = runs_.back(), other = runs_[runs_.size() - 2];
+    if (!small_enough(other, last) || together_.count(pair(other.pattern, last.pattern)) == 0) return;
+    pop();
+    pop();
+    add(other.begin, last.end);
+  }
+}
+
+bool Runs::depends(const Run& run, const Run& on) const {
+  const auto values = outside(run);
+  return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
+}
+
+/// Looks for two patterns that come only one behind the other. False if there are none that are new.
+bool Runs::learn() {
+  std::unordered_map<std::uint32_t, int> count;
+  std::unordered_map<Pair, int> pairs;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    ++count[runs_[i].pattern];
+    if (i == 0) continue;
+    const Run &run = runs_[i], &other = runs_[i - 1];
+    const bool related = depends(run, other) || other.outside == other.outside_end || run.outside == run.outside_end;
+    if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
+  }
+  bool found = false;
+  for (const auto& [both, times] : pairs) {
+    const auto one = static_cast<std::uint32_t>(both >> 32), other = static_cast<std::uint32_t>(both);
+    if (one == other || times < often || count[one] != times || count[other] != times) continue;
+    found |= together_.insert(both).second;
+  }
+  return found;
+}
+
+/// Where there are many patterns, nodes of those that are rare are computed one by one, so that they meet others.
+void Runs::split_what_is_rare() {
+  std::unordered_map<std::uint32_t, int> count;
+  for (const Run& run : runs_) ++count[run.pattern];
+  if (count.size() <= many) return;
+  before_.swap(runs_);
+  runs_.clear();
+  outside_.clear();
+  for (const Run& run : before_) {
+    if (count[run.pattern] >= often) {
+      add(run.begin, run.end);
+      continue;
+    }
+    for (NodeId id = run.begin; id < run.end; ++id) add(id, id + 1);
+  }
+}
+
+}  // namespace windrow::lazy
