@@ -1,0 +1,62 @@
+// The reference kernels of softmax, losses and dropout.
+#include <algorithm>
+#include <cmath>
+
+#include "reference.h"
+#include "windrow/ops/operators.h"
+#include "windrow/ops/philox.h"
+
+namespace windrow::reference {
+namespace {
+
+/// log(sum of exp) of a row.
+double log_sum_exp(const double* x, Index n) {
+  const double top = *std::max_element(x, x + n);
+  double sum = 0;
+  for (Index c = 0; c < n; ++c) sum += std::exp(x[c] - top);
+  return top + std::log(sum);
+}
+
+}  // namespace
+
+void add_losses(KernelTable<double>& table) {
+  table.add(op::softmax, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double* x = k.in[0].row(r);
+      return std::exp(x[c] - log_sum_exp(x, k.in[0].width));
+    });
+  });
+  table.add(op::softmax_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double *y = k.in[0].row(r), *g = k.in[1].row(r);
+      return y[c] * (g[c] - dot(y, 1, g, 1, k.in[0].width));
+    });
+  });
+  table.add(op::softmax_cross_entropy, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const Index label = checked_label(k.indices[0], r, k.in[0].width);
+      const double* x = k.in[0].row(r);
+      return label < 0 ? 0.0 : log_sum_exp(x, k.in[0].width) - x[label];
+    });
+  });
+  table.add(op::softmax_cross_entropy_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const Index label = checked_label(k.indices[0], r, k.in[0].width);
+      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
+      return label < 0 ? 0.0 : g * (std::exp(x[c] - log_sum_exp(x, k.in[0].width)) - (c == label ? 1 : 0));
+    });
+  });
+  table.add(op::dropout, [](const Call& k) {
+    const double rate = k.attributes.values[0];
+    const auto [seed, site] = k.attributes.sizes;
+    const PhiloxKey key = philox_key(static_cast<std::uint64_t>(seed));
+    each(k, [&, site = site](Index r, Index c) {
+      PhiloxCounter counter = {static_cast<std::uint32_t>(site * 65536 + c / 4)};
+      for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
+      const bool dropped = unit_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]) < rate;
+      return dropped ? 0.0 : k.in[0].row(r)[c] / (1 - rate);
+    });
+  });
+}
+
+}  // namespace windrow::reference
