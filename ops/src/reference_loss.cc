@@ -48,9 +48,9 @@ void add_losses(KernelTable<double>& table) {
   });
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
-    const auto [seed, site] = k.attributes.sizes;
+    const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];
     const PhiloxKey key = philox_key(static_cast<std::uint64_t>(seed));
-    each(k, [&, site = site](Index r, Index c) {
+    each(k, [&](Index r, Index c) {
       PhiloxCounter counter = {static_cast<std::uint32_t>(site * 65536 + c / 4)};
       for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
       const bool dropped = unit_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]) < rate;

@@ -27,7 +27,7 @@ Type infer_concat(const Operator& op, const Signature& s) {
   return result;
 }
 Type infer_slice(const Operator& op, const Signature& s) {
-  const auto [begin, end] = s.attributes.sizes;
+  const Index begin = s.attributes.sizes[0], end = s.attributes.sizes[1];
   if (begin < 0 || end < begin || s.in[0].width < end) {
     throw shape_error(op, s,
                       "columns [" + std::to_string(begin) + ", " + std::to_string(end) + ") among those there are");
@@ -35,7 +35,7 @@ Type infer_slice(const Operator& op, const Signature& s) {
   return {s.in[0].rows, end - begin};
 }
 Type infer_place(const Operator& op, const Signature& s) {
-  const auto [begin, width] = s.attributes.sizes;
+  const Index begin = s.attributes.sizes[0], width = s.attributes.sizes[1];
   if (begin < 0 || width < begin || width - begin < s.in[0].width) {
     throw shape_error(
         op, s,
