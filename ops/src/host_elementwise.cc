@@ -26,6 +26,9 @@ void div(const HostCall& k) {
 void maximum(const HostCall& k) {
   map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y); });
 }
+void minimum(const HostCall& k) {
+  map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(y, x), y, x), y); });
+}
 void neg(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Neg(x); });
 }
@@ -51,6 +54,18 @@ void log(const HostCall& k) {
 void square(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, x); });
 }
+void sqrt(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return hn::Sqrt(x); });
+}
+void abs(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return hn::Abs(x); });
+}
+void softplus(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR {
+    const V above = hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x);
+    return hn::Add(above, hn::Log1p(d, exp_of(hn::Neg(hn::Abs(x)))));
+  });
+}
 void tanh_gradient(const HostCall& k) {
   map<2>(k, [](V y, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(y, y, constant(1))); });
 }
@@ -62,6 +77,18 @@ void relu_gradient(const HostCall& k) {
 }
 void square_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(hn::Add(x, x), g); });
+}
+void sqrt_gradient(const HostCall& k) {
+  map<2>(k, [](V y, V g) HWY_ATTR { return hn::Div(g, hn::Add(y, y)); });
+}
+void abs_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR {
+    const V none = hn::Mul(x, constant(0));  // a NaN stays one
+    return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::IfThenElse(hn::Lt(x, constant(0)), hn::Neg(g), none));
+  });
+}
+void softplus_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(x)); });
 }
 void div_gradient(const HostCall& k) {
   map<3>(k, [](V quotient, V y, V g) HWY_ATTR { return hn::Neg(hn::Div(hn::Mul(g, quotient), y)); });
@@ -95,8 +122,9 @@ namespace windrow {
 // The kernels, each named like its operator.
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                                            \
-  X(add) X(sub) X(mul) X(div) X(maximum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log) X(square)           \
-  X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient) X(div_gradient) X(maximum_gradient)        \
+  X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log)          \
+  X(square) X(sqrt) X(abs) X(softplus) X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient)       \
+  X(sqrt_gradient) X(abs_gradient) X(softplus_gradient) X(div_gradient) X(maximum_gradient)                           \
   X(maximum_gradient_strict) X(sgd)
 // clang-format on
 

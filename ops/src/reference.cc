@@ -31,6 +31,8 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::div, [](const Call& k) { binary(k, [](double x, double y) { return x / y; }); });
   table.add(op::maximum,
             [](const Call& k) { binary(k, [](double x, double y) { return x < y || std::isnan(y) ? y : x; }); });
+  table.add(op::minimum,
+            [](const Call& k) { binary(k, [](double x, double y) { return y < x || std::isnan(y) ? y : x; }); });
   table.add(op::neg, [](const Call& k) { unary(k, [](double x) { return -x; }); });
   table.add(op::scale, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] * x; }); });
   table.add(op::tanh, [](const Call& k) { unary(k, [](double x) { return std::tanh(x); }); });
@@ -39,10 +41,21 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::exp, [](const Call& k) { unary(k, [](double x) { return std::exp(x); }); });
   table.add(op::log, [](const Call& k) { unary(k, [](double x) { return std::log(x); }); });
   table.add(op::square, [](const Call& k) { unary(k, [](double x) { return x * x; }); });
+  table.add(op::sqrt, [](const Call& k) { unary(k, [](double x) { return std::sqrt(x); }); });
+  table.add(op::abs, [](const Call& k) { unary(k, [](double x) { return std::abs(x); }); });
+  table.add(op::softplus, [](const Call& k) {
+    unary(k, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); });
+  });
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });
   table.add(op::square_gradient, [](const Call& k) { binary(k, [](double x, double g) { return 2 * x * g; }); });
+  table.add(op::sqrt_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g / (2 * y); }); });
+  table.add(op::abs_gradient, [](const Call& k) {
+    binary(k, [](double x, double g) { return x > 0 ? g : x < 0 ? -g : 0; });
+  });
+  table.add(op::softplus_gradient,
+            [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(-x)); }); });
   table.add(op::div_gradient,
             [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
   table.add(op::maximum_gradient,

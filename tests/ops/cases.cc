@@ -107,6 +107,7 @@ const std::map<std::string, Make>& makes() {
          m.positive_operand(counted(m.rows, m.width));
        }},
       {"maximum", elementwise(2)},
+      {"minimum", elementwise(2)},
       {"neg", elementwise(1)},
       {"scale",
        [](Maker& m) {
@@ -119,10 +120,20 @@ const std::map<std::string, Make>& makes() {
       {"exp", elementwise(1)},
       {"log", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
       {"square", elementwise(1)},
+      {"sqrt", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
+      {"abs", elementwise(1)},
+      {"softplus", elementwise(1)},
       {"tanh_gradient", elementwise(2)},
       {"sigmoid_gradient", elementwise(2)},
       {"relu_gradient", elementwise(2)},
       {"square_gradient", elementwise(2)},
+      {"sqrt_gradient",
+       [](Maker& m) {
+         m.positive_operand(counted(m.rows, m.width));
+         m.operand(counted(m.rows, m.width));
+       }},
+      {"abs_gradient", elementwise(2)},
+      {"softplus_gradient", elementwise(2)},
       {"div_gradient",
        [](Maker& m) {
          m.operand(counted(m.rows, m.width));

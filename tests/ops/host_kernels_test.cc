@@ -58,6 +58,10 @@ TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
       op::exp, -87.3, 88.722, [](double x) { return std::exp(x); }, relative);
   sweep(
       op::exp, 88.7, 88.7228, [](double x) { return std::exp(x); }, relative);
+  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+  sweep(op::softplus, -87, 100, softplus, relative);
+  sweep(
+      op::sqrt, 1e-6, 1e9, [](double x) { return std::sqrt(x); }, relative);
   const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-6) << x; };
   sweep(
       op::log, 1e-6, 10, [](double x) { return std::log(x); }, absolute);
@@ -93,6 +97,8 @@ TEST(HostKernels, ReachInfinityWhereFloatsDo) {
   EXPECT_EQ(host_value(op::tanh, {inf}), 1);
   EXPECT_EQ(host_value(op::tanh, {-inf}), -1);
   EXPECT_EQ(host_value(op::sigmoid, {-inf}), 0);
+  EXPECT_EQ(host_value(op::softplus, {inf}), inf);
+  EXPECT_EQ(host_value(op::softplus, {-inf}), 0);
 }
 
 TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
@@ -112,6 +118,7 @@ TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
 
 TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
   EXPECT_EQ(host_value(op::relu_gradient, {0, 5}), 0);
+  EXPECT_EQ(host_value(op::abs_gradient, {0, 5}), 0);
   EXPECT_EQ(host_value(op::maximum_gradient, {1, 1, 5}), 5);
   EXPECT_EQ(host_value(op::maximum_gradient_strict, {1, 1, 5}), 0);
   const Application ties{{.in = {{Rows::count(4), 1}, {Rows::count(1), 1}}, .indices = {{Rows::count(1), 2}}},

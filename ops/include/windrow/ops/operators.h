@@ -19,6 +19,7 @@ extern const Operator sub;      ///< x - y
 extern const Operator mul;      ///< x * y
 extern const Operator div;      ///< x / y
 extern const Operator maximum;  ///< the larger, or NaN if one is; where equal, the gradient goes to x
+extern const Operator minimum;  ///< the smaller, or NaN if one is; where equal, the gradient goes to x
 extern const Operator neg;      ///< -x
 extern const Operator scale;    ///< factor * x; scaled_by
 extern const Operator tanh;     ///< error at most 4e-7, within [-1, 1]
@@ -27,12 +28,19 @@ extern const Operator relu;     ///< max(x, 0); at 0 the gradient is 0
 extern const Operator exp;      ///< error at most 1e-6 of the value, where that is a normal float
 extern const Operator log;      ///< natural; -inf at 0, NaN below
 extern const Operator square;   ///< x * x
+extern const Operator sqrt;     ///< NaN below 0
+extern const Operator abs;      ///< at 0 the gradient is 0
+/// log(1 + exp(x)), error at most 1e-6 of the value, where that is a normal float. It is -log(sigmoid(-x)) for all x.
+extern const Operator softplus;
 
 // Their gradients, where these are no other operator of the list. `g` is the gradient of the result.
 extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
 extern const Operator sigmoid_gradient;         ///< result, g: g * result * (1 - result)
 extern const Operator relu_gradient;            ///< result, g: 0 where the result is 0, else g
 extern const Operator square_gradient;          ///< x, g: 2 * x * g
+extern const Operator sqrt_gradient;            ///< result, g: g / (2 * result)
+extern const Operator abs_gradient;             ///< x, g: g above 0, -g below, else 0
+extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x)
 extern const Operator div_gradient;             ///< result, y, g: -g * result / y
 extern const Operator maximum_gradient;         ///< x, y, g: g unless x < y, then 0
 extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, else 0
