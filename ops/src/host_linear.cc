@@ -84,14 +84,6 @@ void column_sum(const HostCall& call) {
   for (Index r = 0; r < x.rows; ++r) add_scaled(call.out.data, x.row(r), x.width, 1);
 }
 
-void row_sum(const HostCall& call) {
-  each(call, [x = call.in[0]](Index r, Index) {
-    float sum = 0;
-    for (Index c = 0; c < x.width; ++c) sum += x.row(r)[c];
-    return sum;
-  });
-}
-
 }  // namespace
 
 void add_host_linear(KernelTable<float>& table) {
@@ -101,7 +93,6 @@ void add_host_linear(KernelTable<float>& table) {
   table.add(op::transpose, transpose);
   table.add(op::add_bias, add_bias);
   table.add(op::column_sum, column_sum);
-  table.add(op::row_sum, row_sum);
   table.add(op::spread_rows,
             [](const HostCall& k) { each(k, [from = k.in[0].data](Index, Index c) { return from[c]; }); });
   table.add(op::spread_columns,

@@ -72,37 +72,55 @@ HWY_INLINE V log_of(V x) {
   return hn::IfThenElse(hn::Eq(x, inf), inf, domain);
 }
 
-/// A part of a row that is shorter than a vector is worked on in a copy.
-struct Tail {
-  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)] = {};
-  V load(const float* from, Index n) {
-    std::copy_n(from, n, lanes);
-    return hn::Load(d, lanes);
+/// The end of a row, which is shorter than a vector. Where the machine can load and store single lanes it does;
+/// elsewhere the end is worked on in a copy.
+class Tail {
+ public:
+  explicit Tail(Index n) : n_(static_cast<std::size_t>(n)) {}
+  /// The lanes beyond the end hold `pad`.
+  HWY_INLINE V load(const float* from, float pad = 0) {
+    if constexpr (single_lanes) {
+      const auto within = hn::FirstN(d, n_);
+      return hn::IfThenElse(within, hn::MaskedLoad(within, d, from), hn::Set(d, pad));
+    }
+    hn::Store(hn::Set(d, pad), d, lanes_);
+    std::copy_n(from, n_, lanes_);
+    return hn::Load(d, lanes_);
   }
-  void store(V v, float* to, Index n) {
-    hn::Store(v, d, lanes);
-    std::copy_n(lanes, n, to);
+  HWY_INLINE void store(V v, float* to) {
+    if constexpr (single_lanes) return hn::BlendedStore(v, hn::FirstN(d, n_), d, to);
+    hn::Store(v, d, lanes_);
+    std::copy_n(lanes_, n_, to);
   }
+
+ private:
+  static constexpr bool single_lanes = HWY_MEM_OPS_MIGHT_FAULT == 0;
+  const std::size_t n_;
+  HWY_ALIGN float lanes_[HWY_MAX_BYTES / sizeof(float)];
 };
+
+/// f(so_far, in[0], in[1], ...), of the vectors that `load` makes of them.
+template <std::size_t N, class F, class Load>
+HWY_INLINE V call_with(F f, V so_far, const std::array<const float*, N>& in, Load load) {
+  if constexpr (N == 0) return f(so_far);
+  if constexpr (N == 1) return f(so_far, load(in[0]));
+  if constexpr (N == 2) return f(so_far, load(in[0]), load(in[1]));
+  if constexpr (N == 3) return f(so_far, load(in[0]), load(in[1]), load(in[2]));
+}
 
 /// out = f(out, in...) for a row of n elements. `f` gets the old result and the operands as vectors.
 template <std::size_t N, class F>
 HWY_INLINE void map_row(float* out, const std::array<const float*, N>& in, Index n, F f) {
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   Index i = 0;
-  const auto apply = [&](V old, auto load) HWY_ATTR {
-    if constexpr (N == 1) return f(old, load(in[0]));
-    if constexpr (N == 2) return f(old, load(in[0]), load(in[1]));
-    if constexpr (N == 3) return f(old, load(in[0]), load(in[1]), load(in[2]));
-  };
   for (; i + lanes <= n; i += lanes) {
     const auto load = [&](const float* from) HWY_ATTR { return hn::LoadU(d, from + i); };
-    hn::StoreU(apply(hn::LoadU(d, out + i), load), d, out + i);
+    hn::StoreU(call_with(f, load(out), in, load), d, out + i);
   }
   if (i == n) return;
-  Tail tail;
-  const auto load = [&](const float* from) HWY_ATTR { return tail.load(from + i, n - i); };
-  tail.store(apply(tail.load(out + i, n - i), load), out + i, n - i);
+  Tail tail(n - i);
+  const auto load = [&](const float* from) HWY_ATTR { return tail.load(from + i); };
+  tail.store(call_with(f, load(out), in, load), out + i);
 }
 
 /// out = f(in...), or out += f(in...), for a row of n elements.
@@ -135,19 +153,39 @@ void map(const HostCall& call, F f) {
                         HWY_ATTR { write_row(call.write, out, in, n, f); });
 }
 
-/// Gathers `f` of each vector of a row; lanes beyond its end hold `pad`.
-template <class F>
-HWY_INLINE V fold_row(const float* x, Index n, V start, float pad, F f) {
+/// so_far = f(so_far, in...) for each vector of a row of n elements. Lanes beyond its end hold `pad`.
+template <std::size_t N, class F>
+HWY_INLINE V fold_row(const std::array<const float*, N>& in, Index n, V so_far, float pad, F f) {
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   Index i = 0;
-  for (; i + lanes <= n; i += lanes) start = f(start, hn::LoadU(d, x + i));
-  if (i == n) return start;
-  Tail tail;
-  std::fill(std::begin(tail.lanes), std::end(tail.lanes), pad);
-  return f(start, tail.load(x + i, n - i));
+  for (; i + lanes <= n; i += lanes) {
+    so_far = call_with(f, so_far, in, [&](const float* from) HWY_ATTR { return hn::LoadU(d, from + i); });
+  }
+  if (i == n) return so_far;
+  Tail tail(n - i);
+  return call_with(f, so_far, in, [&](const float* from) HWY_ATTR { return tail.load(from + i, pad); });
 }
 
 HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+
+HWY_INLINE float row_sum_of(const float* x, Index n) {
+  return sum_of(fold_row<1>({x}, n, hn::Zero(d), 0, [](V so_far, V v) HWY_ATTR { return hn::Add(so_far, v); }));
+}
+
+HWY_INLINE float row_dot_of(const float* x, const float* y, Index n) {
+  return sum_of(
+      fold_row<2>({x, y}, n, hn::Zero(d), 0, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); }));
+}
+
+/// Writes value(r) to the only element of each row of the result.
+template <class Value>
+HWY_INLINE void write_scalars(const HostCall& k, Value value) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const float v = value(r);
+    float& out = *k.out.row(r);
+    out = k.write == Write::add ? out + v : v;
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace windrow

@@ -100,6 +100,11 @@ void add_linear(KernelTable<double>& table) {
       return sum;
     });
   });
+  table.add(op::row_dot, [](const Call& k) {
+    each(k, [&](Index r, Index) { return dot(k.in[0].row(r), 1, k.in[1].row(r), 1, k.in[0].width); });
+  });
+  table.add(op::mul_columns,
+            [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] * k.in[1].row(r)[0]; }); });
   table.add(op::spread_rows, [](const Call& k) { each(k, [&](Index, Index c) { return k.in[0].row(0)[c]; }); });
   table.add(op::spread_columns, [](const Call& k) { each(k, [&](Index r, Index) { return k.in[0].row(r)[0]; }); });
 }

@@ -1,6 +1,7 @@
 // The reference kernels of softmax, losses and dropout.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "reference.h"
 #include "windrow/ops/operators.h"
@@ -31,6 +32,26 @@ void add_losses(KernelTable<double>& table) {
       const double *y = k.in[0].row(r), *g = k.in[1].row(r);
       return y[c] * (g[c] - dot(y, 1, g, 1, k.in[0].width));
     });
+  });
+  table.add(op::log_softmax, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] - log_sum_exp(k.in[0].row(r), k.in[0].width); });
+  });
+  table.add(op::log_softmax_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double *y = k.in[0].row(r), *g = k.in[1].row(r);
+      return g[c] - std::exp(y[c]) * std::accumulate(g, g + k.in[1].width, 0.0);
+    });
+  });
+  table.add(op::squared_distance, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const double *x = k.in[0].row(r), *y = k.in[1].row(r);
+      double sum = 0;
+      for (Index c = 0; c < k.in[0].width; ++c) sum += (x[c] - y[c]) * (x[c] - y[c]);
+      return sum;
+    });
+  });
+  table.add(op::squared_distance_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return 2 * (k.in[0].row(r)[c] - k.in[1].row(r)[c]) * k.in[2].row(r)[0]; });
   });
   table.add(op::softmax_cross_entropy, [](const Call& k) {
     each(k, [&](Index r, Index) {

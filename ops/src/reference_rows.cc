@@ -75,10 +75,40 @@ void add_segments(KernelTable<double>& table) {
   });
 }
 
+/// The column of the first that is NaN, or of the first maximum.
+Index top_of(const double* x, Index width) {
+  Index top = 0;
+  for (Index c = 1; c < width; ++c) {
+    if (!std::isnan(x[top]) && !(x[c] <= x[top])) top = c;
+  }
+  return top;
+}
+
+void add_choices(KernelTable<double>& table) {
+  table.add(op::pick, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const Index c = checked_label(k.indices[0], r, k.in[0].width);
+      return c < 0 ? 0.0 : k.in[0].row(r)[c];
+    });
+  });
+  table.add(op::pick_gradient, [](const Call& k) {
+    each(k,
+         [&](Index r, Index c) { return c == checked_label(k.indices[0], r, k.out.width) ? k.in[0].row(r)[0] : 0.0; });
+  });
+  table.add(op::row_max, [](const Call& k) {
+    const Index width = k.in[0].width;
+    each(k, [&](Index r, Index) { return width == 0 ? 0.0 : k.in[0].row(r)[top_of(k.in[0].row(r), width)]; });
+  });
+  table.add(op::row_max_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return c == top_of(k.in[0].row(r), k.out.width) ? k.in[1].row(r)[0] : 0.0; });
+  });
+}
+
 }  // namespace
 
 void add_rows(KernelTable<double>& table) {
   add_segments(table);
+  add_choices(table);
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
   table.add(op::scatter_rows, [](const Call& k) {

@@ -66,6 +66,14 @@ Make elementwise(int operands) {
   };
 }
 
+/// So many operands of one shape, then one of width 1.
+Make with_scalars(int operands) {
+  return [operands](Maker& m) {
+    elementwise(operands)(m);
+    m.operand(counted(m.rows, 1));
+  };
+}
+
 void make_gather(Maker& m) {
   const Index table = m.number(1, 9);
   m.operand(counted(table, m.width));
@@ -171,6 +179,8 @@ const std::map<std::string, Make>& makes() {
        }},
       {"column_sum", elementwise(1)},
       {"row_sum", elementwise(1)},
+      {"row_dot", elementwise(2)},
+      {"mul_columns", with_scalars(1)},
       {"spread_rows",
        [](Maker& m) {
          m.operand(counted(1, m.width));
@@ -205,6 +215,19 @@ const std::map<std::string, Make>& makes() {
          const Index begin = m.number(0, 20);
          m.made.signature.attributes = op::at_column(begin, begin + m.width + m.number(0, 20));
        }},
+      {"pick",
+       [](Maker& m) {
+         elementwise(1)(m);
+         make_labels(m);
+       }},
+      {"pick_gradient",
+       [](Maker& m) {
+         m.operand(counted(m.rows, 1));
+         make_labels(m);
+         m.made.signature.attributes = op::to_width(m.width);
+       }},
+      {"row_max", elementwise(1)},
+      {"row_max_gradient", with_scalars(1)},
       {"segment_sum", make_segments},
       {"segment_mean", make_segments},
       {"segment_max", make_segments},
@@ -217,6 +240,10 @@ const std::map<std::string, Make>& makes() {
        }},
       {"softmax", elementwise(1)},
       {"softmax_gradient", elementwise(2)},
+      {"log_softmax", elementwise(1)},
+      {"log_softmax_gradient", elementwise(2)},
+      {"squared_distance", elementwise(2)},
+      {"squared_distance_gradient", with_scalars(2)},
       {"softmax_cross_entropy",
        [](Maker& m) {
          elementwise(1)(m);
@@ -224,8 +251,7 @@ const std::map<std::string, Make>& makes() {
        }},
       {"softmax_cross_entropy_gradient",
        [](Maker& m) {
-         elementwise(1)(m);
-         m.operand(counted(m.rows, 1));
+         with_scalars(1)(m);
          make_labels(m);
        }},
       {"dropout",

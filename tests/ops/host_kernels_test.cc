@@ -84,6 +84,11 @@ TEST(HostKernels, PassNotANumberOn) {
   EXPECT_EQ(host_value(op::relu_gradient, {nan, 5}), 5);
   Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, nan, 2}}, {{0, 3}}};
   EXPECT_TRUE(std::isnan(run_host(op::segment_max, c, {0}, Write::overwrite, 1)[0]));
+  for (Index at = 0; at < 40; ++at) {
+    Application row{{.in = {{Rows::count(1), 40}}}, {Values(40, 1.0)}};
+    row.in[0][static_cast<std::size_t>(at)] = nan;
+    EXPECT_TRUE(std::isnan(run_host(op::row_max, row, {0}, Write::overwrite, 1)[0])) << at;
+  }
 }
 
 TEST(HostKernels, ReachInfinityWhereFloatsDo) {
@@ -104,12 +109,15 @@ TEST(HostKernels, ReachInfinityWhereFloatsDo) {
 TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
   const Application c{{.in = {{Rows::count(2), 2}}, .indices = {{Rows::count(2), 1}}}, {{1000, 0, 1000, 0}}, {{0, 1}}};
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7, 7}, Write::overwrite, 1), (Values{0, 1000}));
+  const Application logits{{.in = {{Rows::count(1), 2}}}, {{1000, 0}}};
+  EXPECT_EQ(run_host(op::log_softmax, logits, {7, 7}, Write::overwrite, 1), (Values{0, -1000}));
 }
 
 TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Application c{{.in = {{Rows::count(1), 2}}, .indices = {{Rows::count(1), 1}}}, {{nan, 1}}, {{-1}}};
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7}, Write::overwrite, 1), (Values{0}));
+  EXPECT_EQ(run_host(op::pick, c, {7}, Write::overwrite, 1), (Values{0}));
   c.signature.in.push_back({Rows::count(1), 1});
   c.in.push_back({1});
   EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
@@ -125,6 +133,8 @@ TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
                          {{1, 3, 3, 2}, {5}},
                          {{0, 4}}};
   EXPECT_EQ(run_host(op::segment_max_gradient, ties, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+  const Application row{{.in = {{Rows::count(1), 4}, {Rows::count(1), 1}}}, {{1, 3, 3, 2}, {5}}};
+  EXPECT_EQ(run_host(op::row_max_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
 }
 
 /// The text of the error that host and reference kernels both throw.
@@ -148,8 +158,9 @@ TEST(Indices, OutOfRangeAreNamed) {
   }
   for (const std::int32_t bad : {-2, 3}) {
     const Application c{{.in = {{Rows::count(1), 3}}, .indices = {{Rows::count(1), 1}}}, {{1, 2, 3}}, {{bad}}};
-    EXPECT_EQ(text_of_both(op::softmax_cross_entropy, c),
-              "index " + std::to_string(bad) + " at row 0; expected -1 to 2");
+    const std::string expected = "index " + std::to_string(bad) + " at row 0; expected -1 to 2";
+    EXPECT_EQ(text_of_both(op::softmax_cross_entropy, c), expected);
+    EXPECT_EQ(text_of_both(op::pick, c), expected);
   }
   const Application none{{.in = {{Rows::count(0), 1}}, .indices = {{Rows::count(1), 1}}}, {{}}, {{0}}};
   EXPECT_EQ(text_of_both(op::gather_rows, none), "index 0 at row 0; expected none, since there is nothing to index");

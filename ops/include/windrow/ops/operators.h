@@ -53,6 +53,8 @@ extern const Operator transpose;       ///< k x m -> m x k, of a parameter
 extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: y added to each row
 extern const Operator column_sum;      ///< n x w -> 1 x w
 extern const Operator row_sum;         ///< n x w -> n x 1
+extern const Operator row_dot;         ///< n x w, n x w -> n x 1: the sum of the products of each row
+extern const Operator mul_columns;     ///< n x w, n x 1 -> n x w: each row times its element of y
 extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; to_rows
 extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
 
@@ -63,6 +65,13 @@ extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: row r of x adde
 extern const Operator concat;        ///< n x w1, n x w2, ... -> n x (w1 + w2 + ...)
 extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end), a part of a split; columns
 extern const Operator place;         ///< n x w -> n x width: x from column begin on, zeros elsewhere; at_column
+
+// One of each row.
+/// n x w; n x 1 -> n x 1: element i[r] of row r. 0 where i is -1, as a label of softmax_cross_entropy may be.
+extern const Operator pick;
+extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: zeros, but g at i[r]; to_width
+extern const Operator row_max;           ///< n x w -> n x 1: NaN if a row has it; 0 if it has no element
+extern const Operator row_max_gradient;  ///< x, g of n x 1: to the first that is the maximum
 
 // Segments: m x w; n x 2 -> n x w. Row r of the result reduces the rows [i[r][0], i[r][1]) of x, first to last. An
 // empty segment gives zeros.
@@ -76,8 +85,12 @@ extern const Operator segment_spread_mean;   ///< the same, divided by the segme
 extern const Operator segment_max_gradient;  ///< x of segment_max, g: to the first row that has the maximum
 
 // Losses and what belongs to them.
-extern const Operator softmax;           ///< n x w -> n x w, over each row
-extern const Operator softmax_gradient;  ///< result, g
+extern const Operator softmax;                    ///< n x w -> n x w, over each row
+extern const Operator softmax_gradient;           ///< result, g
+extern const Operator log_softmax;                ///< log(softmax(x)), natural
+extern const Operator log_softmax_gradient;       ///< result, g: g - exp(result) * sum of g
+extern const Operator squared_distance;           ///< n x w, n x w -> n x 1: the sum of (x - y)^2 over each row
+extern const Operator squared_distance_gradient;  ///< x, y, g of n x 1: 2 * (x - y) * g
 /// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural. 0 where the label i is -1, whatever x is there.
 extern const Operator softmax_cross_entropy;
 extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
