@@ -29,11 +29,6 @@ Type infer_add_bias(const Operator& op, const Signature& s) {
 }
 Type infer_column_sum(const Operator&, const Signature& s) { return {Rows::count(1), s.in[0].width}; }
 Type infer_row_sum(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
-Type infer_row_dot(const Operator& op, const Signature& s) { return {same_shape(op, s).rows, 1}; }
-Type infer_mul_columns(const Operator& op, const Signature& s) {
-  require(s.in[1] == Type{s.in[0].rows, 1}, op, s, "a second of width 1, with a row for each of the first");
-  return s.in[0];
-}
 Type infer_spread_rows(const Operator& op, const Signature& s) {
   require(s.in[0].rows == Rows::count(1), op, s, "one row");
   return {s.attributes.rows, s.in[0].width};
@@ -59,12 +54,6 @@ Terms of_column_sum(const Signature& s) {
 }
 Terms of_row_sum(const Signature& s) {
   return {GradientTerm{&spread_columns, {gradient()}, {}, to_width(s.in[0].width)}};
-}
-Terms of_row_dot(const Signature&) {
-  return {GradientTerm{&mul_columns, {y(), gradient()}}, GradientTerm{&mul_columns, {x(), gradient()}}};
-}
-Terms of_mul_columns(const Signature&) {
-  return {GradientTerm{&mul_columns, {gradient(), y()}}, GradientTerm{&row_dot, {gradient(), x()}}};
 }
 Terms of_spread_rows(const Signature&) { return {GradientTerm{&column_sum, {gradient()}}}; }
 Terms of_spread_columns(const Signature&) { return {GradientTerm{&row_sum, {gradient()}}}; }
@@ -106,18 +95,6 @@ constinit const Operator column_sum{.name = "column_sum",
                                     .zero = 0b1};
 constinit const Operator row_sum{
     .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise, .zero = 0b1};
-constinit const Operator row_dot{.name = "row_dot",
-                                 .inputs = 2,
-                                 .infer = infer_row_dot,
-                                 .gradients = of_row_dot,
-                                 .locality = Locality::rowwise,
-                                 .zero = 0b11};
-constinit const Operator mul_columns{.name = "mul_columns",
-                                     .inputs = 2,
-                                     .infer = infer_mul_columns,
-                                     .gradients = of_mul_columns,
-                                     .locality = Locality::rowwise,
-                                     .zero = 0b11};
 constinit const Operator spread_rows{.name = "spread_rows",
                                      .infer = infer_spread_rows,
                                      .gradients = of_spread_rows,

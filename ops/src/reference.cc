@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "products.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
@@ -100,19 +101,50 @@ void add_linear(KernelTable<double>& table) {
       return sum;
     });
   });
+  table.add(op::spread_rows, [](const Call& k) { each(k, [&](Index, Index c) { return k.in[0].row(0)[c]; }); });
+  table.add(op::spread_columns, [](const Call& k) { each(k, [&](Index r, Index) { return k.in[0].row(r)[0]; }); });
+}
+
+/// Where element (row, column) of a matrix is that is so wide, or of which the transposed is.
+struct Place {
+  Index row_step, column_step;
+};
+Place as_it_is(Index width) { return {width, 1}; }
+Place transposed(Index width) { return {1, width}; }
+
+void product_each(const Call& k, Place x, Place y) {
+  const auto [rows, inner, columns] = product_sizes(k.attributes);
+  each(k, [&, inner = inner, columns = columns](Index r, Index c) {
+    return dot(k.in[0].row(r) + c / columns * x.row_step, x.column_step, k.in[1].row(r) + c % columns * y.column_step,
+               y.row_step, inner);
+  });
+}
+
+void add_products(KernelTable<double>& table) {
   table.add(op::row_dot, [](const Call& k) {
     each(k, [&](Index r, Index) { return dot(k.in[0].row(r), 1, k.in[1].row(r), 1, k.in[0].width); });
   });
   table.add(op::mul_columns,
             [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] * k.in[1].row(r)[0]; }); });
-  table.add(op::spread_rows, [](const Call& k) { each(k, [&](Index, Index c) { return k.in[0].row(0)[c]; }); });
-  table.add(op::spread_columns, [](const Call& k) { each(k, [&](Index r, Index) { return k.in[0].row(r)[0]; }); });
+  table.add(op::matmul_each, [](const Call& k) {
+    const ProductSizes s = product_sizes(k.attributes);
+    product_each(k, as_it_is(s.inner), as_it_is(s.columns));
+  });
+  table.add(op::matmul_each_nt, [](const Call& k) {
+    const ProductSizes s = product_sizes(k.attributes);
+    product_each(k, as_it_is(s.inner), transposed(s.inner));
+  });
+  table.add(op::matmul_each_tn, [](const Call& k) {
+    const ProductSizes s = product_sizes(k.attributes);
+    product_each(k, transposed(s.rows), as_it_is(s.columns));
+  });
 }
 
 KernelTable<double> make_reference() {
   KernelTable<double> table;
   add_elementwise(table);
   add_linear(table);
+  add_products(table);
   add_rows(table);
   add_losses(table);
   return table;

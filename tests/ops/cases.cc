@@ -74,6 +74,13 @@ Make with_scalars(int operands) {
   };
 }
 
+void product_of_rows(Maker& m) {
+  const Index rows = m.number(0, 6), inner = m.number(0, 9), columns = m.number(0, 6);
+  m.operand(counted(m.rows, rows * inner));
+  m.operand(counted(m.rows, inner * columns));
+  m.made.signature.attributes = op::product_of(rows, inner, columns);
+}
+
 void make_gather(Maker& m) {
   const Index table = m.number(1, 9);
   m.operand(counted(table, m.width));
@@ -181,6 +188,9 @@ const std::map<std::string, Make>& makes() {
       {"row_sum", elementwise(1)},
       {"row_dot", elementwise(2)},
       {"mul_columns", with_scalars(1)},
+      {"matmul_each", product_of_rows},
+      {"matmul_each_nt", product_of_rows},
+      {"matmul_each_tn", product_of_rows},
       {"spread_rows",
        [](Maker& m) {
          m.operand(counted(1, m.width));

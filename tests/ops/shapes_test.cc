@@ -44,6 +44,12 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
   EXPECT_EQ(text(op::dropout,
                  {.in = {counted(1, 262'145)}, .indices = {counted(1, 3)}, .attributes = op::dropout_by(0.5, 1, 1)}),
             "dropout: operands 1 x 262145, indices 1 x 3; expected a width of at most 262144");
+  EXPECT_EQ(text(op::pick_gradient, {.in = {counted(2, 3)}, .indices = {counted(2, 1)}, .attributes = op::to_width(3)}),
+            "pick_gradient: operands 2 x 3, indices 2 x 1; expected a width of 1");
+  EXPECT_EQ(text(op::mul_columns, {.in = {counted(2, 3), counted(1, 3)}}),
+            "mul_columns: operands 2 x 3, 1 x 3; expected a second of width 1, with a row for each of the first");
+  EXPECT_EQ(text(op::matmul_each, {.in = {counted(2, 6), counted(2, 6)}, .attributes = op::product_of(2, 3, 4)}),
+            "matmul_each: operands 2 x 6, 2 x 6; expected 2 x 6 and 2 x 12");
   constexpr Operator blank{.name = "blank"};
   EXPECT_EQ(text(blank, {.in = {counted(1, 1)}}), "blank: operands 1 x 1; expected an operator with a rule for types");
   EXPECT_EQ(text(op::concat, {}), "concat: operands ; expected one operand or more");
@@ -76,6 +82,7 @@ TEST(Shapes, AttributesThatWereForgottenAreNamed) {
 TEST(Shapes, AttributesOutOfRangeAreNamed) {
   EXPECT_EQ(error_of<MisuseError>([] { Rows::count(-1); }), "rows: -1; expected 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::to_width(-1); }), "to_width: -1; expected 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { op::product_of(1, -1, 1); }), "product_of: -1; expected 0 to 16777216");
   const Signature far{.in = {counted(1, 1)}, .attributes = op::at_column(5, std::numeric_limits<Index>::min())};
   EXPECT_NE(error_of<MisuseError>([&] { infer(op::place, far); }).find("a width of -9223372036854775808"),
             std::string::npos);

@@ -53,10 +53,16 @@ extern const Operator transpose;       ///< k x m -> m x k, of a parameter
 extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: y added to each row
 extern const Operator column_sum;      ///< n x w -> 1 x w
 extern const Operator row_sum;         ///< n x w -> n x 1
-extern const Operator row_dot;         ///< n x w, n x w -> n x 1: the sum of the products of each row
-extern const Operator mul_columns;     ///< n x w, n x 1 -> n x w: each row times its element of y
 extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; to_rows
 extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
+
+// Products of rows with rows.
+extern const Operator row_dot;      ///< n x w, n x w -> n x 1: the sum of the products of each row
+extern const Operator mul_columns;  ///< n x w, n x 1 -> n x w: each row times its element of y
+/// n x (r * k), n x (k * m) -> n x (r * m): each row of x and of y holds a matrix, row-major, and the result's row
+/// holds their product; product_of(r, k, m). With _nt the matrix in y is m x k, and transposed before; with _tn that in
+/// x is k x r. They are each other's gradients.
+extern const Operator matmul_each, matmul_each_nt, matmul_each_tn;
 
 // Rows and columns moved.
 extern const Operator gather_rows;   ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
@@ -109,6 +115,8 @@ Attributes to_rows(Rows rows);
 Attributes to_width(Index width);
 Attributes columns(Index begin, Index end);
 Attributes at_column(Index begin, Index width);
+/// Of rows x inner times inner x columns. Throws MisuseError for a size below 0 or above 2^24.
+Attributes product_of(Index rows, Index inner, Index columns);
 /// Throws MisuseError unless 0 <= rate < 1 and site < 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
 Attributes at_rate(double rate, double decay = 0);
