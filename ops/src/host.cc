@@ -6,6 +6,7 @@ const KernelTable<float>& host_kernels() {
   static const KernelTable<float> table = [] {
     KernelTable<float> made;
     add_host_elementwise(made);
+    add_host_images(made);
     add_host_linear(made);
     add_host_rows(made);
     add_host_rowwise(made);

@@ -11,6 +11,7 @@ namespace windrow {
 using HostCall = KernelCall<float>;
 
 void add_host_elementwise(KernelTable<float>& table);
+void add_host_images(KernelTable<float>& table);
 void add_host_linear(KernelTable<float>& table);
 void add_host_rows(KernelTable<float>& table);
 void add_host_rowwise(KernelTable<float>& table);
@@ -23,5 +24,11 @@ inline void zero_unless_adding(const HostCall& call) {
 
 /// to += factor * from, n elements, by SIMD.
 void add_scaled(float* to, const float* from, Index n, float factor);
+
+/// to = the larger of to and from, or NaN if one is. They may overlap where `from` is the further one.
+void take_larger(float* to, const float* from, Index n);
+
+/// The sum of n elements.
+float sum_row(const float* x, Index n);
 
 }  // namespace windrow

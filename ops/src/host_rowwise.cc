@@ -71,6 +71,13 @@ void row_max_gradient(const HostCall& k) {
   }
 }
 
+void take_larger(float* to, const float* from, Index n) {
+  map_row<1>(to, {from}, n,
+             [](V old, V x) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, old), hn::IsNaN(x)), x, old); });
+}
+
+float sum_row(const float* x, Index n) { return row_sum_of(x, n); }
+
 using DU = hn::ScalableTag<std::uint32_t>;
 using VU = hn::Vec<DU>;
 constexpr DU du;
@@ -180,6 +187,11 @@ namespace windrow {
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)
+HWY_EXPORT(take_larger);
+HWY_EXPORT(sum_row);
+
+void take_larger(float* to, const float* from, Index n) { HWY_DYNAMIC_DISPATCH(take_larger)(to, from, n); }
+float sum_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(sum_row)(x, n); }
 
 void add_host_rowwise(KernelTable<float>& table) {
 #define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });

@@ -146,6 +146,7 @@ KernelTable<double> make_reference() {
   add_linear(table);
   add_products(table);
   add_rows(table);
+  add_images(table);
   add_losses(table);
   return table;
 }

@@ -37,6 +37,7 @@ inline double dot(const double* x, Index x_step, const double* y, Index y_step, 
 }
 
 void add_rows(KernelTable<double>& table);
+void add_images(KernelTable<double>& table);
 void add_losses(KernelTable<double>& table);
 
 }  // namespace windrow::reference

@@ -81,6 +81,21 @@ void product_of_rows(Maker& m) {
   m.made.signature.attributes = op::product_of(rows, inner, columns);
 }
 
+/// Also windows as large as the image and larger, where padding lets them.
+op::Window2d random_window(Maker& m) {
+  op::Window2d w{.channels = m.number(1, 3),
+                 .height = m.number(1, 7),
+                 .width = m.number(1, 7),
+                 .window_height = m.number(1, 4),
+                 .window_width = m.number(1, 4),
+                 .stride = m.number(1, 3)};
+  w.padding = m.number(0, std::min(w.window_height, w.window_width) - 1);
+  w.window_height = std::min(w.window_height, w.height + 2 * w.padding);
+  w.window_width = std::min(w.window_width, w.width + 2 * w.padding);
+  m.made.signature.attributes = op::sliding(w);
+  return w;
+}
+
 void make_gather(Maker& m) {
   const Index table = m.number(1, 9);
   m.operand(counted(table, m.width));
@@ -238,6 +253,44 @@ const std::map<std::string, Make>& makes() {
        }},
       {"row_max", elementwise(1)},
       {"row_max_gradient", with_scalars(1)},
+      {"conv2d",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.number(0, 4), w.window()));
+       }},
+      {"conv2d_data_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         const Index filters = m.number(0, 4);
+         m.operand(counted(m.rows, filters * w.positions()));
+         m.operand(counted(filters, w.window()));
+       }},
+      {"conv2d_filter_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.rows, m.number(0, 4) * w.positions()));
+       }},
+      {"max_pool2d", [](Maker& m) { m.operand(counted(m.rows, random_window(m).image())); }},
+      {"max_pool2d_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.rows, w.channels * w.positions()));
+       }},
+      {"add_channel_bias",
+       [](Maker& m) {
+         const Index channels = m.number(1, 5);
+         m.operand(counted(m.rows, channels * m.width));
+         m.operand(counted(1, channels));
+       }},
+      {"add_channel_bias_gradient",
+       [](Maker& m) {
+         const Index channels = m.number(1, 5);
+         m.operand(counted(m.rows, channels * m.width));
+         m.made.signature.attributes = op::to_width(channels);
+       }},
       {"segment_sum", make_segments},
       {"segment_mean", make_segments},
       {"segment_max", make_segments},

@@ -133,8 +133,31 @@ TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
                          {{1, 3, 3, 2}, {5}},
                          {{0, 4}}};
   EXPECT_EQ(run_host(op::segment_max_gradient, ties, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
-  const Application row{{.in = {{Rows::count(1), 4}, {Rows::count(1), 1}}}, {{1, 3, 3, 2}, {5}}};
+  Application row{{.in = {{Rows::count(1), 4}, {Rows::count(1), 1}}}, {{1, 3, 3, 2}, {5}}};
   EXPECT_EQ(run_host(op::row_max_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+  row.signature.attributes =
+      op::sliding({.channels = 1, .height = 2, .width = 2, .window_height = 2, .window_width = 2});
+  EXPECT_EQ(run_host(op::max_pool2d_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+}
+
+TEST(Images, AreConvolvedAsTheBooksSay) {
+  const Attributes places =
+      op::sliding({.channels = 1, .height = 3, .width = 3, .window_height = 2, .window_width = 2});
+  const Application c{{.in = {{Rows::count(1), 9}, {Rows::count(1), 4}}, .attributes = places},
+                      {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 10, 100, 1000}}};
+  EXPECT_EQ(run_host(op::conv2d, c, Values(4), Write::overwrite, 1), (Values{5421, 6532, 8754, 9865}));
+  const Application image{{.in = {c.signature.in[0]}, .attributes = places}, {c.in[0]}};
+  EXPECT_EQ(run_host(op::max_pool2d, image, Values(4), Write::overwrite, 1), (Values{5, 6, 8, 9}));
+}
+
+TEST(Images, ArePooledWithoutTheirPadding) {
+  const op::Window2d window{
+      .channels = 1, .height = 2, .width = 2, .window_height = 2, .window_width = 2, .stride = 2, .padding = 1};
+  const double inf = std::numeric_limits<double>::infinity();
+  Application c{{.in = {{Rows::count(1), 4}}, .attributes = op::sliding(window)}, {{-1, -inf, -3, -4}}};
+  EXPECT_EQ(run_host(op::max_pool2d, c, Values(4), Write::overwrite, 1), (Values{-1, -inf, -3, -4}));
+  c.in[0][2] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(run_host(op::max_pool2d, c, Values(4), Write::overwrite, 1)[2]));
 }
 
 /// The text of the error that host and reference kernels both throw.

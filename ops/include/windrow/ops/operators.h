@@ -79,6 +79,19 @@ extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: zeros,
 extern const Operator row_max;           ///< n x w -> n x 1: NaN if a row has it; 0 if it has no element
 extern const Operator row_max_gradient;  ///< x, g of n x 1: to the first that is the maximum
 
+// Images: a row holds `channels` planes of height x width, row-major. A Window2d slides over them.
+/// Images, and filters of f x (channels * window) -> n x (f * positions): in each place the sum of products with each
+/// filter, not mirrored, zeros around the image; sliding.
+extern const Operator conv2d;
+extern const Operator conv2d_data_gradient;    ///< g, filters -> images; sliding
+extern const Operator conv2d_filter_gradient;  ///< images, g -> filters, the sum over all rows; sliding
+/// Images -> n x (channels * positions): the maximum of each place of each plane, NaN if one is. What is around the
+/// image does not count; sliding.
+extern const Operator max_pool2d;
+extern const Operator max_pool2d_gradient;  ///< images, g: to the first of each window that is the maximum; sliding
+extern const Operator add_channel_bias;     ///< n x (c * p), 1 x c -> n x (c * p): y[c] added to p columns each
+extern const Operator add_channel_bias_gradient;  ///< g: n x (c * p) -> 1 x c, the sum over rows and columns; to_width
+
 // Segments: m x w; n x 2 -> n x w. Row r of the result reduces the rows [i[r][0], i[r][1]) of x, first to last. An
 // empty segment gives zeros.
 extern const Operator segment_sum;
@@ -109,6 +122,24 @@ extern const Operator dropout;
 extern const Operator sgd;       ///< elementwise: result -= rate * (x + decay * result); at_rate
 extern const Operator sgd_rows;  ///< n x w; n x 1 -> m x w: row i[r] -= rate * row r of x, first to last; rows_at_rate
 
+/// A window and the images that it slides over.
+struct Window2d {
+  Index channels, height, width;      ///< of the images
+  Index window_height, window_width;  ///< of the window, which covers all channels of a conv2d, and one of a max_pool2d
+  Index stride = 1;                   ///< in both directions
+  Index padding = 0;                  ///< rows and columns on each side of the image that the window reaches into
+
+  Index positions_down() const { return (height + 2 * padding - window_height) / stride + 1; }
+  Index positions_across() const { return (width + 2 * padding - window_width) / stride + 1; }
+  Index positions() const { return positions_down() * positions_across(); }
+  /// Elements.
+  Index image() const { return channels * height * width; }
+  Index window() const { return channels * window_height * window_width; }
+};
+
+/// Throws MisuseError unless sizes and stride are 1 to 65536, the padding is smaller than the window, and the window
+/// not larger than the image with its padding.
+Attributes sliding(const Window2d& window);
 Attributes scaled_by(double factor);
 Attributes to_rows(Rows rows);
 /// Throws MisuseError for a negative width.
