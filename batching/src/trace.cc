@@ -142,4 +142,36 @@ Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t se
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
 }
 
+Expr minimum(const Operand& x, const Operand& y) { return apply(op::minimum, {x, y}); }
+Expr sqrt(const Expr& x) { return apply(op::sqrt, {x}); }
+Expr abs(const Expr& x) { return apply(op::abs, {x}); }
+Expr softplus(const Expr& x) { return apply(op::softplus, {x}); }
+Expr log_softmax(const Expr& x) { return apply(op::log_softmax, {x}); }
+Expr pick(const Expr& x, const IndexExpr& column) { return apply(op::pick, {x}, {column}); }
+Expr mean(const Expr& x) {
+  if (x.width() == 0) throw MisuseError("mean: operand " + to_string(x.type()) + "; expected a column or more");
+  return 1 / static_cast<double>(x.width()) * row_sum(x);
+}
+Expr row_max(const Expr& x) { return apply(op::row_max, {x}); }
+Expr row_dot(const Expr& x, const Expr& y) { return apply(op::row_dot, {x, y}); }
+Expr squared_distance(const Expr& x, const Expr& y) { return apply(op::squared_distance, {x, y}); }
+Expr mul_columns(const Expr& x, const Expr& factor) { return apply(op::mul_columns, {x, factor}); }
+static Attributes product_of(const Expr& x, const Expr& y, Index rows) {
+  const Index inner = rows > 0 ? x.width() / rows : 0;
+  return op::product_of(rows, inner, inner > 0 ? y.width() / inner : 0);
+}
+Expr matmul_each(const Expr& x, const Expr& y, Index rows) {
+  return apply(op::matmul_each, {x, y}, {}, product_of(x, y, rows));
+}
+Expr matmul_each_nt(const Expr& x, const Expr& y, Index rows) {
+  return apply(op::matmul_each_nt, {x, y}, {}, product_of(x, y, rows));
+}
+Expr conv2d(const Expr& images, const Operand& filters, const op::Window2d& window) {
+  return apply(op::conv2d, {images, filters}, {}, op::sliding(window));
+}
+Expr max_pool2d(const Expr& images, const op::Window2d& window) {
+  return apply(op::max_pool2d, {images}, {}, op::sliding(window));
+}
+Expr add_channel_bias(const Expr& images, const Operand& bias) { return apply(op::add_channel_bias, {images, bias}); }
+
 }  // namespace windrow

@@ -7,6 +7,7 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/random_function.h"
+#include "tests/batching/seeing_cell.h"
 #include "tests/ops/cases.h"
 
 namespace windrow {
@@ -22,6 +23,7 @@ using testing::OracleVertex;
 using testing::random_graph;
 using testing::random_graphs;
 using testing::RandomFunction;
+using testing::SeeingCell;
 using testing::TreeLstm;
 using testing::WideCell;
 
@@ -80,7 +82,7 @@ class EveryCell : public ::testing::Test {
     }
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
