@@ -19,106 +19,140 @@ namespace {
 using op::Window2d;
 using As = Factor::As;
 
+/// One image after the other, with its padding around it.
+class Padded {
+ public:
+  /// How many elements beyond the last may be read.
+  static constexpr Index slack = 8;
+
+  Padded(const Window2d& w, float padding)
+      : w_(w),
+        height_(w.height + 2 * w.padding),
+        width_(w.width + 2 * w.padding),
+        elements_(static_cast<std::size_t>(w.channels * height_ * width_ + slack), padding) {}
+
+  /// Makes all elements `value`, those of the padding too.
+  void fill(float value) { std::fill(elements_.begin(), elements_.end(), value); }
+  void take(const float* image) {
+    each_line([&](float* line, Index at) { std::copy_n(image + at, w_.width, line); });
+  }
+  void add_to(float* image) {
+    each_line([&](const float* line, Index at) { add_scaled(image + at, line, w_.width, 1); });
+  }
+
+  /// Where the line of the image begins that the window's line r covers at position y down; of channel c.
+  float* line(Index c, Index y, Index r) { return elements_.data() + (c * height_ + y * w_.stride + r) * width_; }
+
+  /// Each element becomes the larger of itself and the one so much further. That also happens across the ends of lines
+  /// and planes, to elements at which no window begins.
+  void take_larger_one(Index right, Index down) {
+    const Index by = down * width_ + right;
+    take_larger(elements_.data(), elements_.data() + by, static_cast<Index>(elements_.size()) - by);
+  }
+
+ private:
+  /// Calls f(line, where it begins in an image) for each line of an image, without its padding.
+  template <class F>
+  void each_line(F f) {
+    Index at = 0;
+    for (Index c = 0; c < w_.channels; ++c) {
+      float* line = elements_.data() + (c * height_ + w_.padding) * width_ + w_.padding;
+      for (Index y = 0; y < w_.height; ++y, at += w_.width, line += width_) f(line, at);
+    }
+  }
+
+  const Window2d w_;
+  const Index height_, width_;  // with padding
+  std::vector<float> elements_;
+};
+
 /// Rows [begin, end) of the positions of a window.
 struct Strip {
   Index begin, end;
 };
 
-/// ceil(x / y), or 0 if that is negative; y > 0.
-Index positive_ceil(Index x, Index y) { return x <= 0 ? 0 : (x + y - 1) / y; }
-
 /// What the windows of a strip cover: a column for each position, a row for each place in the window. Owns the memory
-/// for one strip, which is cut so that large images take no more than small ones.
+/// for one image and one strip, which is cut so that large images take no more than small ones.
 class Columns {
  public:
   explicit Columns(const Window2d& w)
-      : w_(w),
-        height_(std::clamp<Index>(strip_elements / (w.window() * w.positions_across()), 1, w.positions_down())),
+      : image(w, 0),
+        w_(w),
+        across_(w.positions_across()),
+        height_(std::clamp<Index>(strip_elements / (w.window() * across_), 1, w.positions_down())),
         elements_(std::make_unique_for_overwrite<float[]>(
-            static_cast<std::size_t>(w.window() * height_ * w.positions_across()))) {}
+            static_cast<std::size_t>(w.window() * height_ * across_ + Padded::slack))) {}
 
   /// Calls f(strip) for strips that cover all positions, cut by the shape alone.
   template <class F>
   void each_strip(F f) const {
-    for (Index y = 0; y < w_.positions_down(); y += height_) f(Strip{y, std::min(y + height_, w_.positions_down())});
+    const Index down = w_.positions_down();
+    for (Index y = 0; y < down; y += height_) f(Strip{y, std::min(y + height_, down)});
   }
 
   Matrix<float> matrix(Strip strip) const {
-    const Index width = (strip.end - strip.begin) * w_.positions_across();
+    const Index width = (strip.end - strip.begin) * across_;
     return {elements_.get(), w_.window(), width, width};
   }
   /// The part of a row of results, or of their gradients, that belongs to the strip: a row for each filter.
   template <class T>
   Matrix<T> part(T* row, Index filters, Strip strip) const {
-    return {row + strip.begin * w_.positions_across(), filters, (strip.end - strip.begin) * w_.positions_across(),
-            w_.positions()};
+    return {row + strip.begin * across_, filters, (strip.end - strip.begin) * across_, w_.positions()};
   }
 
-  Matrix<const float> unfold(const float* image, Strip strip) const {
-    each_line(strip, [&](float* line, const Run& run) {
-      std::fill(line, line + run.begin, 0.0f);
-      if (w_.stride == 1) {
-        std::copy_n(image + run.from, run.end - run.begin, line + run.begin);
+  /// The strip of the image.
+  Matrix<const float> unfold(Strip strip) {
+    each_line(strip, [&](float* line, const float* from) {
+      if (w_.stride == 1) {  // by whole slacks: what is too much, the next line covers
+        for (Index i = 0; i < across_; i += Padded::slack) std::copy_n(from + i, Padded::slack, line + i);
       } else {
-        for (Index i = run.begin; i < run.end; ++i) line[i] = image[run.from + (i - run.begin) * w_.stride];
+        for (Index i = 0; i < across_; ++i) line[i] = from[i * w_.stride];
       }
-      std::fill(line + run.end, line + w_.positions_across(), 0.0f);
     });
     return matrix(strip);
   }
 
-  /// Adds each element to where unfold() would take it from.
-  void fold(Strip strip, float* image) const {
-    each_line(strip, [&](const float* line, const Run& run) {
-      float* to = image + run.from;
+  /// Adds each element to where unfold() takes it from.
+  void fold(Strip strip) {
+    each_line(strip, [&](const float* line, float* to) {
       if (w_.stride == 1) {
-        for (Index i = run.begin; i < run.end; ++i) to[i - run.begin] += line[i];
+        for (Index i = 0; i < across_; ++i) to[i] += line[i];
       } else {
-        for (Index i = run.begin; i < run.end; ++i) to[(i - run.begin) * w_.stride] += line[i];
+        for (Index i = 0; i < across_; ++i) to[i * w_.stride] += line[i];
       }
     });
   }
 
+  Padded image;
+
  private:
   static constexpr Index strip_elements = Index{1} << 18;  // a megabyte; half or four times that is as fast
 
-  /// Of a line of positions, those that meet the image: the first at its element `from`, each a stride further.
-  struct Run {
-    Index begin, end, from;
-  };
-
-  /// The run of place (y, s) of the windows; y is the row of the image, which may be outside.
-  Run run_of(Index c, Index y, Index s) const {
-    if (y < 0 || y >= w_.height) return {0, 0, 0};
-    const Index end = std::min(positive_ceil(w_.width + w_.padding - s, w_.stride), w_.positions_across());
-    const Index begin = std::min(positive_ceil(w_.padding - s, w_.stride), end);
-    return {begin, end, (c * w_.height + y) * w_.width + begin * w_.stride + s - w_.padding};
-  }
-
-  /// Calls f(line, run) for each line of positions in the strip and each place in the window.
+  /// Calls f(line, place in the image) for each place in the window and each line of positions in the strip.
   template <class F>
-  void each_line(Strip strip, F f) const {
+  void each_line(Strip strip, F f) {
     float* line = elements_.get();
-    for (Index place = 0; place < w_.window(); ++place) {
-      const Index s = place % w_.window_width, r = place / w_.window_width % w_.window_height;
-      const Index c = place / (w_.window_width * w_.window_height);
-      for (Index y = strip.begin; y < strip.end; ++y, line += w_.positions_across()) {
-        f(line, run_of(c, y * w_.stride + r - w_.padding, s));
+    for (Index c = 0; c < w_.channels; ++c) {
+      for (Index r = 0; r < w_.window_height; ++r) {
+        for (Index s = 0; s < w_.window_width; ++s) {
+          for (Index y = strip.begin; y < strip.end; ++y, line += across_) f(line, image.line(c, y, r) + s);
+        }
       }
     }
   }
 
   const Window2d w_;
-  const Index height_;  // of a strip
+  const Index across_, height_;  // of a strip
   const std::unique_ptr<float[]> elements_;
 };
 
 void conv2d(const HostCall& k) {
-  const Columns columns(window_of(k.attributes));
+  Columns columns(window_of(k.attributes));
   for (Index r = 0; r < k.out.rows; ++r) {
+    columns.image.take(k.in[0].row(r));
     columns.each_strip([&](Strip strip) {
       multiply({.x = {k.in[1]},
-                .y = {columns.unfold(k.in[0].row(r), strip)},
+                .y = {columns.unfold(strip)},
                 .out = columns.part(k.out.row(r), k.in[1].rows, strip),
                 .write = k.write});
     });
@@ -127,78 +161,57 @@ void conv2d(const HostCall& k) {
 
 void conv2d_data_gradient(const HostCall& k) {
   zero_unless_adding(k);
-  const Columns columns(window_of(k.attributes));
+  Columns columns(window_of(k.attributes));
   for (Index r = 0; r < k.out.rows; ++r) {
+    columns.image.fill(0);
     columns.each_strip([&](Strip strip) {
       multiply({.x = {k.in[1], As::transposed},
                 .y = {columns.part(k.in[0].row(r), k.in[1].rows, strip)},
                 .out = columns.matrix(strip)});
-      columns.fold(strip, k.out.row(r));
+      columns.fold(strip);
     });
+    columns.image.add_to(k.out.row(r));
   }
 }
 
 void conv2d_filter_gradient(const HostCall& k) {
   zero_unless_adding(k);
-  const Columns columns(window_of(k.attributes));
+  Columns columns(window_of(k.attributes));
   for (Index r = 0; r < k.in[0].rows; ++r) {
+    columns.image.take(k.in[0].row(r));
     columns.each_strip([&](Strip strip) {
       multiply({.x = {columns.part(k.in[1].row(r), k.out.rows, strip)},
-                .y = {columns.unfold(k.in[0].row(r), strip), As::transposed},
+                .y = {columns.unfold(strip), As::transposed},
                 .out = k.out,
                 .write = Write::add});
     });
   }
 }
 
-/// Images one after the other, each brought to the maxima of its windows.
-class Pool {
- public:
-  explicit Pool(const Window2d& w)
-      : w_(w),
-        height_(w.height + 2 * w.padding),
-        width_(w.width + 2 * w.padding),
-        padded_(static_cast<std::size_t>(w.channels * height_ * width_)) {}
-
-  void run(const float* image, float* out, Write write) {
-    fill(image);
-    for (Index s = 1; s < w_.window_width; ++s) take_following(1);
-    for (Index r = 1; r < w_.window_height; ++r) take_following(width_);
-    for (Index c = 0; c < w_.channels; ++c) {
-      for (Index y = 0; y < w_.positions_down(); ++y, out += w_.positions_across()) {
-        const float* line = padded_.data() + (c * height_ + y * w_.stride) * width_;
-        for (Index x = 0; x < w_.positions_across(); ++x) {
-          out[x] = line[x * w_.stride] + (write == Write::add ? out[x] : 0);
-        }
-      }
-    }
+/// out = every stride-th element, n in all, or out += them.
+void put_each(float* out, const float* from, Index n, Index stride, Write write) {
+  if (write == Write::add) {
+    for (Index i = 0; i < n; ++i) out[i] += from[i * stride];
+  } else {
+    for (Index i = 0; i < n; ++i) out[i] = from[i * stride];
   }
-
- private:
-  void fill(const float* image) {
-    if (w_.padding > 0) std::fill(padded_.begin(), padded_.end(), -std::numeric_limits<float>::infinity());
-    for (Index c = 0; c < w_.channels; ++c) {
-      for (Index y = 0; y < w_.height; ++y, image += w_.width) {
-        std::copy_n(image, w_.width, padded_.data() + (c * height_ + y + w_.padding) * width_ + w_.padding);
-      }
-    }
-  }
-
-  /// Each element becomes the larger of itself and the one so much further. That also happens across the ends of lines
-  /// and planes, to elements at which no window begins.
-  void take_following(Index by) {
-    const Index n = static_cast<Index>(padded_.size()) - by;
-    take_larger(padded_.data(), padded_.data() + by, n);
-  }
-
-  const Window2d w_;
-  const Index height_, width_;  // with padding
-  std::vector<float> padded_;
-};
+}
 
 void max_pool2d(const HostCall& k) {
-  Pool pool(window_of(k.attributes));
-  for (Index r = 0; r < k.out.rows; ++r) pool.run(k.in[0].row(r), k.out.row(r), k.write);
+  const Window2d w = window_of(k.attributes);
+  const Index down = w.positions_down(), across = w.positions_across();
+  constexpr float nothing = -std::numeric_limits<float>::infinity();
+  Padded image(w, nothing);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    if (w.padding > 0) image.fill(nothing);  // the maxima reach into it
+    image.take(k.in[0].row(r));
+    for (Index i = 1; i < w.window_width; ++i) image.take_larger_one(1, 0);
+    for (Index i = 1; i < w.window_height; ++i) image.take_larger_one(0, 1);
+    float* out = k.out.row(r);
+    for (Index c = 0; c < w.channels; ++c) {
+      for (Index y = 0; y < down; ++y, out += across) put_each(out, image.line(c, y, 0), across, w.stride, k.write);
+    }
+  }
 }
 
 /// The place in a plane of the first NaN, or of the first maximum, of the window at a position. Without branches, which
