@@ -214,8 +214,7 @@ void max_pool2d(const HostCall& k) {
   }
 }
 
-/// The place in a plane of the first NaN, or of the first maximum, of the window at a position. Without branches, which
-/// would be mispredicted as often as not.
+/// The place in a plane of the first NaN, or of the first maximum, of the window at a position.
 Index first_maximum(const Window2d& w, const float* plane, Index down, Index across) {
   const Index top = down * w.stride - w.padding, left = across * w.stride - w.padding;
   const Index first_x = std::max<Index>(left, 0), last_x = std::min(left + w.window_width, w.width);
@@ -224,7 +223,7 @@ Index first_maximum(const Window2d& w, const float* plane, Index down, Index acr
   for (Index y = std::max<Index>(top, 0); y < std::min(top + w.window_height, w.height); ++y) {
     for (Index at = y * w.width + first_x; at < y * w.width + last_x; ++at) {
       const float value = plane[at];
-      const bool better = (value > largest) | (std::isnan(value) & !std::isnan(largest));
+      const bool better = !(value <= largest) && !std::isnan(largest);
       best = better ? at : best;
       largest = better ? value : largest;
     }
