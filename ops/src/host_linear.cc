@@ -31,19 +31,6 @@ void matmul_each(const HostCall& k) {
   }
 }
 
-/// out(r, c) = value(r, c), or is increased by it.
-template <class Value>
-void each(const HostCall& call, Value value) {
-  for (Index r = 0; r < call.out.rows; ++r) {
-    float* to = call.out.row(r);
-    if (call.write == Write::add) {
-      for (Index c = 0; c < call.out.width; ++c) to[c] += value(r, c);
-    } else {
-      for (Index c = 0; c < call.out.width; ++c) to[c] = value(r, c);
-    }
-  }
-}
-
 void transpose(const HostCall& call) {
   // By tiles, so that neither side leaves the cache line it is in.
   constexpr Index tile = 16;
@@ -58,10 +45,6 @@ void transpose(const HostCall& call) {
       }
     }
   }
-}
-
-void add_bias(const HostCall& call) {
-  each(call, [x = call.in[0], bias = call.in[1].row(0)](Index r, Index c) { return x.row(r)[c] + bias[c]; });
 }
 
 void column_sum(const HostCall& call) {
@@ -80,12 +63,7 @@ void add_host_linear(KernelTable<float>& table) {
   table.add(op::matmul_each_nt, matmul_each<As::it_is, As::transposed>);
   table.add(op::matmul_each_tn, matmul_each<As::transposed, As::it_is>);
   table.add(op::transpose, transpose);
-  table.add(op::add_bias, add_bias);
   table.add(op::column_sum, column_sum);
-  table.add(op::spread_rows,
-            [](const HostCall& k) { each(k, [from = k.in[0].data](Index, Index c) { return from[c]; }); });
-  table.add(op::spread_columns,
-            [](const HostCall& k) { each(k, [x = k.in[0]](Index r, Index) { return *x.row(r); }); });
 }
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Host kernels that reduce or scale single rows, and dropout, by Highway.
+// Host kernels that reduce, scale or fill single rows, and dropout, by Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "host_rowwise.cc"
 #include "hwy/foreach_target.h"
@@ -27,6 +27,26 @@ void mul_columns(const HostCall& k) {
     const V factor = hn::Set(d, *k.in[1].row(r));
     write_row<1>(k.write, k.out.row(r), {k.in[0].row(r)}, k.out.width,
                  [=](V v) HWY_ATTR { return hn::Mul(v, factor); });
+  }
+}
+
+void add_bias(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    write_row<2>(k.write, k.out.row(r), {k.in[0].row(r), k.in[1].data}, k.out.width,
+                 [](V x, V bias) HWY_ATTR { return hn::Add(x, bias); });
+  }
+}
+
+void spread_rows(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    write_row<1>(k.write, k.out.row(r), {k.in[0].data}, k.out.width, [](V x) HWY_ATTR { return x; });
+  }
+}
+
+void spread_columns(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const V x = hn::Set(d, *k.in[0].row(r));
+    write_row<0>(k.write, k.out.row(r), {}, k.out.width, [=]() HWY_ATTR { return x; });
   }
 }
 
@@ -181,7 +201,7 @@ namespace windrow {
 // The kernels, each named like its operator.
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                     \
-  X(row_sum) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
+  X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
   X(row_max_gradient) X(dropout)
 // clang-format on
 
