@@ -74,6 +74,36 @@ LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uin
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
 }
 
+LazyExpr minimum(const LazyExpr& x, const LazyExpr& y) { return apply(op::minimum, {x, y}); }
+LazyExpr sqrt(const LazyExpr& x) { return apply(op::sqrt, {x}); }
+LazyExpr abs(const LazyExpr& x) { return apply(op::abs, {x}); }
+LazyExpr softplus(const LazyExpr& x) { return apply(op::softplus, {x}); }
+LazyExpr log_softmax(const LazyExpr& x) { return apply(op::log_softmax, {x}); }
+LazyExpr pick(const LazyExpr& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}); }
+LazyExpr mean(const LazyExpr& x) {
+  if (x.width() == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
+  return 1 / static_cast<double>(x.width()) * row_sum(x);
+}
+LazyExpr row_max(const LazyExpr& x) { return apply(op::row_max, {x}); }
+LazyExpr row_dot(const LazyExpr& x, const LazyExpr& y) { return apply(op::row_dot, {x, y}); }
+LazyExpr squared_distance(const LazyExpr& x, const LazyExpr& y) { return apply(op::squared_distance, {x, y}); }
+LazyExpr mul_columns(const LazyExpr& x, const LazyExpr& factor) { return apply(op::mul_columns, {x, factor}); }
+LazyExpr matmul_each(const LazyExpr& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each, {x, y}, {}, op::product_by_widths(rows, x.width(), y.width()));
+}
+LazyExpr matmul_each_nt(const LazyExpr& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each_nt, {x, y}, {}, op::product_by_widths(rows, x.width(), y.width()));
+}
+LazyExpr conv2d(const LazyExpr& images, const Parameter& filters, const op::Window2d& window) {
+  return apply(op::conv2d, {images, filters}, {}, op::sliding(window));
+}
+LazyExpr max_pool2d(const LazyExpr& images, const op::Window2d& window) {
+  return apply(op::max_pool2d, {images}, {}, op::sliding(window));
+}
+LazyExpr add_channel_bias(const LazyExpr& images, const Parameter& bias) {
+  return apply(op::add_channel_bias, {images, bias});
+}
+
 /// Many parts are joined in pieces, so that no vertex has more children than it may.
 LazyExpr concat(std::span<const LazyOperand> parts) {
   constexpr std::size_t most = 16;

@@ -17,6 +17,11 @@ Terms of_maximum(const Signature&) {
   return {GradientTerm{&maximum_gradient, {x(), y(), gradient()}},
           GradientTerm{&maximum_gradient_strict, {y(), x(), gradient()}}};
 }
+// Of what is larger when the operands trade places.
+Terms of_minimum(const Signature&) {
+  return {GradientTerm{&maximum_gradient, {y(), x(), gradient()}},
+          GradientTerm{&maximum_gradient_strict, {x(), y(), gradient()}}};
+}
 Terms of_neg(const Signature&) { return {GradientTerm{&neg, {gradient()}}}; }
 Terms of_scale(const Signature& s) { return {GradientTerm{&scale, {gradient()}, {}, s.attributes}}; }
 Terms of_tanh(const Signature&) { return {GradientTerm{&tanh_gradient, {result(), gradient()}}}; }
@@ -25,6 +30,9 @@ Terms of_relu(const Signature&) { return {GradientTerm{&relu_gradient, {result()
 Terms of_exp(const Signature&) { return {GradientTerm{&mul, {result(), gradient()}}}; }
 Terms of_log(const Signature&) { return {GradientTerm{&div, {gradient(), x()}}}; }
 Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(), gradient()}}}; }
+Terms of_sqrt(const Signature&) { return {GradientTerm{&sqrt_gradient, {result(), gradient()}}}; }
+Terms of_abs(const Signature&) { return {GradientTerm{&abs_gradient, {x(), gradient()}}}; }
+Terms of_softplus(const Signature&) { return {GradientTerm{&softplus_gradient, {x(), gradient()}}}; }
 
 }  // namespace
 
@@ -46,6 +54,7 @@ constinit const Operator sub = elementwise("sub", 2, 0, of_sub);
 constinit const Operator mul = elementwise("mul", 2, 0b11, of_mul);
 constinit const Operator div = elementwise("div", 2, 0, of_div);
 constinit const Operator maximum = elementwise("maximum", 2, 0, of_maximum);
+constinit const Operator minimum = elementwise("minimum", 2, 0, of_minimum);
 constinit const Operator neg = elementwise("neg", 1, 0b1, of_neg);
 constinit const Operator scale = elementwise("scale", 1, 0b1, of_scale, "scaled_by");
 constinit const Operator tanh = elementwise("tanh", 1, 0b1, of_tanh);
@@ -54,10 +63,16 @@ constinit const Operator relu = elementwise("relu", 1, 0b1, of_relu);
 constinit const Operator exp = elementwise("exp", 1, 0, of_exp);
 constinit const Operator log = elementwise("log", 1, 0, of_log);
 constinit const Operator square = elementwise("square", 1, 0b1, of_square);
+constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, of_sqrt);
+constinit const Operator abs = elementwise("abs", 1, 0b1, of_abs);
+constinit const Operator softplus = elementwise("softplus", 1, 0, of_softplus);
 constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10);
 constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11);
 constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11);
 constinit const Operator square_gradient = elementwise("square_gradient", 2, 0b11);
+constinit const Operator sqrt_gradient = elementwise("sqrt_gradient", 2, 0);
+constinit const Operator abs_gradient = elementwise("abs_gradient", 2, 0b11);
+constinit const Operator softplus_gradient = elementwise("softplus_gradient", 2, 0b10);
 constinit const Operator div_gradient = elementwise("div_gradient", 3, 0);
 constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100);
 constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100);

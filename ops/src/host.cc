@@ -6,8 +6,11 @@ const KernelTable<float>& host_kernels() {
   static const KernelTable<float> table = [] {
     KernelTable<float> made;
     add_host_elementwise(made);
+    add_host_images(made);
     add_host_linear(made);
     add_host_rows(made);
+    add_host_rowwise(made);
+    add_host_softmax(made);
     return made;
   }();
   return table;

@@ -11,8 +11,11 @@ namespace windrow {
 using HostCall = KernelCall<float>;
 
 void add_host_elementwise(KernelTable<float>& table);
+void add_host_images(KernelTable<float>& table);
 void add_host_linear(KernelTable<float>& table);
 void add_host_rows(KernelTable<float>& table);
+void add_host_rowwise(KernelTable<float>& table);
+void add_host_softmax(KernelTable<float>& table);
 
 inline void zero_unless_adding(const HostCall& call) {
   if (call.write == Write::add) return;
@@ -21,5 +24,11 @@ inline void zero_unless_adding(const HostCall& call) {
 
 /// to += factor * from, n elements, by SIMD.
 void add_scaled(float* to, const float* from, Index n, float factor);
+
+/// to = the larger of to and from, or NaN if one is. They may overlap where `from` is the further one.
+void take_larger(float* to, const float* from, Index n);
+
+/// The sum of n elements.
+float sum_row(const float* x, Index n);
 
 }  // namespace windrow

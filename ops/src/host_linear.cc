@@ -1,60 +1,33 @@
 // Host kernels of the linear operators: matrix products by oneDNN, the rest by loops.
-#include <dnnl.h>
-
 #include <algorithm>
-#include <string>
 
 #include "host.h"
+#include "host_product.h"
+#include "products.h"
 #include "windrow/ops/operators.h"
-
-// Of the OpenMP runtime that oneDNN brings, libgomp, whichever compiler's omp.h may be at hand.
-extern "C" int omp_get_max_threads();
-extern "C" void omp_set_num_threads(int);
 
 namespace windrow {
 namespace {
 
-/// Keeps OpenMP to the calling thread: the engine's workers are what runs in parallel. Cheap: a thread-local number.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+using As = Factor::As;
 
- private:
-  const int before_;
-};
+/// A row's matrix of so many rows.
+Matrix<const float> matrix_of(const float* row, Index rows, Index width) { return {row, rows, width, width}; }
 
-/// What dnnl_sgemm asks of strides, also of matrices with one row or none.
-dnnl_dim_t leading(Matrix<const float> x) { return std::max<Index>({x.stride, x.width, 1}); }
-
-/// out = x y, either transposed by 'T' or not by 'N'; `inner` is the width of x as it enters the product.
-void product(const HostCall& call, char x_as, char y_as, Index inner) {
-  const Matrix<const float> x = call.in[0], y = call.in[1];
-  const Matrix<float> out = call.out;
-  if (out.rows == 0 || out.width == 0) return;
-  const float beta = call.write == Write::add ? 1.0f : 0.0f;
-  if (inner == 0) {  // dnnl_sgemm would leave the result as it is
-    zero_unless_adding(call);
-    return;
-  }
-  const OneThread one_thread;
-  const dnnl_status_t status = dnnl_sgemm(x_as, y_as, out.rows, out.width, inner, 1.0f, x.data, leading(x), y.data,
-                                          leading(y), beta, out.data, leading(out));
-  if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
+template <As x_as, As y_as>
+void matmul(const HostCall& k) {
+  multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
 }
 
-/// out(r, c) = value(r, c), or is increased by it.
-template <class Value>
-void each(const HostCall& call, Value value) {
-  for (Index r = 0; r < call.out.rows; ++r) {
-    float* to = call.out.row(r);
-    if (call.write == Write::add) {
-      for (Index c = 0; c < call.out.width; ++c) to[c] += value(r, c);
-    } else {
-      for (Index c = 0; c < call.out.width; ++c) to[c] = value(r, c);
-    }
+/// A call of oneDNN a row: 0.1 us and more. Loops win below 500 flops or so, where neither takes long.
+template <As x_as, As y_as>
+void matmul_each(const HostCall& k) {
+  const auto [rows, inner, columns] = product_sizes(k.attributes);
+  const bool x_is = x_as == As::it_is, y_is = y_as == As::it_is;
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto x = matrix_of(k.in[0].row(r), x_is ? rows : inner, x_is ? inner : rows);
+    const auto y = matrix_of(k.in[1].row(r), y_is ? inner : columns, y_is ? columns : inner);
+    multiply({{x, x_as}, {y, y_as}, {k.out.row(r), rows, columns, columns}, k.write});
   }
 }
 
@@ -74,38 +47,23 @@ void transpose(const HostCall& call) {
   }
 }
 
-void add_bias(const HostCall& call) {
-  each(call, [x = call.in[0], bias = call.in[1].row(0)](Index r, Index c) { return x.row(r)[c] + bias[c]; });
-}
-
 void column_sum(const HostCall& call) {
   zero_unless_adding(call);
   const Matrix<const float> x = call.in[0];
   for (Index r = 0; r < x.rows; ++r) add_scaled(call.out.data, x.row(r), x.width, 1);
 }
 
-void row_sum(const HostCall& call) {
-  each(call, [x = call.in[0]](Index r, Index) {
-    float sum = 0;
-    for (Index c = 0; c < x.width; ++c) sum += x.row(r)[c];
-    return sum;
-  });
-}
-
 }  // namespace
 
 void add_host_linear(KernelTable<float>& table) {
-  table.add(op::matmul, [](const HostCall& k) { product(k, 'N', 'N', k.in[0].width); });
-  table.add(op::matmul_nt, [](const HostCall& k) { product(k, 'N', 'T', k.in[0].width); });
-  table.add(op::matmul_tn, [](const HostCall& k) { product(k, 'T', 'N', k.in[0].rows); });
+  table.add(op::matmul, matmul<As::it_is, As::it_is>);
+  table.add(op::matmul_nt, matmul<As::it_is, As::transposed>);
+  table.add(op::matmul_tn, matmul<As::transposed, As::it_is>);
+  table.add(op::matmul_each, matmul_each<As::it_is, As::it_is>);
+  table.add(op::matmul_each_nt, matmul_each<As::it_is, As::transposed>);
+  table.add(op::matmul_each_tn, matmul_each<As::transposed, As::it_is>);
   table.add(op::transpose, transpose);
-  table.add(op::add_bias, add_bias);
   table.add(op::column_sum, column_sum);
-  table.add(op::row_sum, row_sum);
-  table.add(op::spread_rows,
-            [](const HostCall& k) { each(k, [from = k.in[0].data](Index, Index c) { return from[c]; }); });
-  table.add(op::spread_columns,
-            [](const HostCall& k) { each(k, [x = k.in[0]](Index r, Index) { return *x.row(r); }); });
 }
 
 }  // namespace windrow

@@ -1,8 +1,7 @@
-// Host kernels that move rows and columns, reduce segments, and drop out.
+// Host kernels that move rows and columns, and reduce segments.
 #include <algorithm>
 #include <cmath>
 
-#include "dropout.h"
 #include "host.h"
 #include "windrow/ops/operators.h"
 
@@ -103,18 +102,20 @@ void segment_spread(const HostCall& k, Share share) {
   }
 }
 
-void dropout(const HostCall& k) {
-  const double rate = k.attributes.values[0];
-  const auto kept = static_cast<float>(1 / (1 - rate));
+void pick(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
-    for (Index block = 0; block * 4 < k.out.width; ++block) {
-      const PhiloxCounter words = dropout_words(k.attributes, k.indices[0].row(r), block);
-      for (Index c = block * 4; c < std::min(block * 4 + 4, k.out.width); ++c) {
-        const float value = unit_uniform(words[c % 4]) < rate ? 0 : kept * k.in[0].row(r)[c];
-        float& out = k.out.row(r)[c];
-        out = k.write == Write::add ? out + value : value;
-      }
-    }
+    const Index c = checked_label(k.indices[0], r, k.in[0].width);
+    const float value = c < 0 ? 0 : k.in[0].row(r)[c];
+    float& out = *k.out.row(r);
+    out = k.write == Write::add ? out + value : value;
+  }
+}
+
+void pick_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const Index c = checked_label(k.indices[0], r, k.out.width);
+    if (c >= 0) k.out.row(r)[c] += *k.in[0].row(r);
   }
 }
 
@@ -137,7 +138,8 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::segment_max_gradient, segment_max_gradient);
   table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, Share::mean); });
-  table.add(op::dropout, dropout);
+  table.add(op::pick, pick);
+  table.add(op::pick_gradient, pick_gradient);
 }
 
 }  // namespace windrow

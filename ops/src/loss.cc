@@ -16,6 +16,13 @@ Type infer_cross_entropy_gradient(const Operator& op, const Signature& s) {
   require(s.in[1] == infer_cross_entropy(op, s), op, s, "logits, and a gradient of width 1 for each row");
   return s.in[0];
 }
+Type infer_squared_distance(const Operator& op, const Signature& s) { return {same_shape(op, s).rows, 1}; }
+Type infer_squared_distance_gradient(const Operator& op, const Signature& s) {
+  const Type& type = s.in[0];
+  require(s.in[1] == type && s.in[2] == Type{type.rows, 1}, op, s,
+          "two of one shape, and a gradient of width 1 for each row");
+  return type;
+}
 Type infer_dropout(const Operator& op, const Signature& s) {
   require_index(3, op, s);
   require(s.in[0].width <= dropout_width_limit, op, s, "a width of at most 262144");
@@ -23,6 +30,11 @@ Type infer_dropout(const Operator& op, const Signature& s) {
 }
 
 Terms of_softmax(const Signature&) { return {GradientTerm{&softmax_gradient, {result(), gradient()}}}; }
+Terms of_log_softmax(const Signature&) { return {GradientTerm{&log_softmax_gradient, {result(), gradient()}}}; }
+Terms of_squared_distance(const Signature&) {
+  return {GradientTerm{&squared_distance_gradient, {x(), y(), gradient()}},
+          GradientTerm{&squared_distance_gradient, {y(), x(), gradient()}}};
+}
 Terms of_cross_entropy(const Signature&) {
   return {GradientTerm{&softmax_cross_entropy_gradient, {x(), gradient()}, {0}}};
 }
@@ -34,6 +46,20 @@ constinit const Operator softmax{
     .name = "softmax", .infer = same_shape, .gradients = of_softmax, .locality = Locality::rowwise};
 constinit const Operator softmax_gradient{
     .name = "softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise, .zero = 0b11};
+constinit const Operator log_softmax{
+    .name = "log_softmax", .infer = same_shape, .gradients = of_log_softmax, .locality = Locality::rowwise};
+constinit const Operator log_softmax_gradient{
+    .name = "log_softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise, .zero = 0b10};
+constinit const Operator squared_distance{.name = "squared_distance",
+                                          .inputs = 2,
+                                          .infer = infer_squared_distance,
+                                          .gradients = of_squared_distance,
+                                          .locality = Locality::rowwise};
+constinit const Operator squared_distance_gradient{.name = "squared_distance_gradient",
+                                                   .inputs = 3,
+                                                   .infer = infer_squared_distance_gradient,
+                                                   .locality = Locality::rowwise,
+                                                   .zero = 0b100};
 constinit const Operator softmax_cross_entropy{.name = "softmax_cross_entropy",
                                                .index_inputs = 1,
                                                .infer = infer_cross_entropy,

@@ -27,7 +27,7 @@ Type infer_concat(const Operator& op, const Signature& s) {
   return result;
 }
 Type infer_slice(const Operator& op, const Signature& s) {
-  const auto [begin, end] = s.attributes.sizes;
+  const Index begin = s.attributes.sizes[0], end = s.attributes.sizes[1];
   if (begin < 0 || end < begin || s.in[0].width < end) {
     throw shape_error(op, s,
                       "columns [" + std::to_string(begin) + ", " + std::to_string(end) + ") among those there are");
@@ -35,13 +35,27 @@ Type infer_slice(const Operator& op, const Signature& s) {
   return {s.in[0].rows, end - begin};
 }
 Type infer_place(const Operator& op, const Signature& s) {
-  const auto [begin, width] = s.attributes.sizes;
+  const Index begin = s.attributes.sizes[0], width = s.attributes.sizes[1];
   if (begin < 0 || width < begin || width - begin < s.in[0].width) {
     throw shape_error(
         op, s,
         "that it fits into a width of " + std::to_string(width) + " from column " + std::to_string(begin) + " on");
   }
   return {s.in[0].rows, width};
+}
+Type infer_pick(const Operator& op, const Signature& s) {
+  require_index(1, op, s);
+  return {s.in[0].rows, 1};
+}
+Type infer_pick_gradient(const Operator& op, const Signature& s) {
+  require_index(1, op, s);
+  require(s.in[0].width == 1, op, s, "a width of 1");
+  return {s.in[0].rows, s.attributes.sizes[0]};
+}
+Type infer_row_max(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
+Type infer_row_max_gradient(const Operator& op, const Signature& s) {
+  require(s.in[1] == infer_row_max(op, s), op, s, "an operand, then a gradient of width 1 for each row");
+  return s.in[0];
 }
 Type infer_segments(const Operator& op, const Signature& s) {
   require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
@@ -73,6 +87,8 @@ Terms of_place(const Signature& s) {
   const Index begin = s.attributes.sizes[0];
   return {GradientTerm{&slice, {gradient()}, {}, columns(begin, begin + s.in[0].width)}};
 }
+Terms of_pick(const Signature& s) { return {GradientTerm{&pick_gradient, {gradient()}, {0}, to_width(s.in[0].width)}}; }
+Terms of_row_max(const Signature&) { return {GradientTerm{&row_max_gradient, {x(), gradient()}}}; }
 Terms of_segment_sum(const Signature& s) {
   return {GradientTerm{&segment_spread, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
@@ -123,6 +139,26 @@ constinit const Operator place{.name = "place",
                                .locality = Locality::rowwise,
                                .zero = 0b1,
                                .attributes = "at_column"};
+
+constinit const Operator pick{.name = "pick",
+                              .index_inputs = 1,
+                              .infer = infer_pick,
+                              .gradients = of_pick,
+                              .locality = Locality::rowwise,
+                              .zero = 0b1};
+constinit const Operator pick_gradient{.name = "pick_gradient",
+                                       .index_inputs = 1,
+                                       .infer = infer_pick_gradient,
+                                       .locality = Locality::rowwise,
+                                       .zero = 0b1,
+                                       .attributes = "to_width"};
+constinit const Operator row_max{
+    .name = "row_max", .infer = infer_row_max, .gradients = of_row_max, .locality = Locality::rowwise, .zero = 0b1};
+constinit const Operator row_max_gradient{.name = "row_max_gradient",
+                                          .inputs = 2,
+                                          .infer = infer_row_max_gradient,
+                                          .locality = Locality::rowwise,
+                                          .zero = 0b10};
 
 /// A reduction of the rows of each segment.
 static consteval Operator reduction(OpName name, Terms (*gradients)(const Signature&)) {

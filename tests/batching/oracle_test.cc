@@ -7,6 +7,7 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/random_function.h"
+#include "tests/batching/seeing_cell.h"
 #include "tests/ops/cases.h"
 
 namespace windrow {
@@ -23,6 +24,7 @@ using testing::Oracle;
 using testing::OracleVertex;
 using testing::random_graph;
 using testing::RandomFunction;
+using testing::SeeingCell;
 using testing::TreeLstm;
 using testing::WideCell;
 
@@ -96,7 +98,7 @@ class EveryCell : public ::testing::Test {
     }
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, ChildSumCell, Kinds>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, ChildSumCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {

@@ -66,6 +66,36 @@ Make elementwise(int operands) {
   };
 }
 
+/// So many operands of one shape, then one of width 1.
+Make with_scalars(int operands) {
+  return [operands](Maker& m) {
+    elementwise(operands)(m);
+    m.operand(counted(m.rows, 1));
+  };
+}
+
+void product_of_rows(Maker& m) {
+  const Index rows = m.number(0, 6), inner = m.number(0, 9), columns = m.number(0, 6);
+  m.operand(counted(m.rows, rows * inner));
+  m.operand(counted(m.rows, inner * columns));
+  m.made.signature.attributes = op::product_of(rows, inner, columns);
+}
+
+/// Also windows as large as the image and larger, where padding lets them.
+op::Window2d random_window(Maker& m) {
+  op::Window2d w{.channels = m.number(1, 3),
+                 .height = m.number(1, 7),
+                 .width = m.number(1, 7),
+                 .window_height = m.number(1, 4),
+                 .window_width = m.number(1, 4),
+                 .stride = m.number(1, 3)};
+  w.padding = m.number(0, std::min(w.window_height, w.window_width) - 1);
+  w.window_height = std::min(w.window_height, w.height + 2 * w.padding);
+  w.window_width = std::min(w.window_width, w.width + 2 * w.padding);
+  m.made.signature.attributes = op::sliding(w);
+  return w;
+}
+
 void make_gather(Maker& m) {
   const Index table = m.number(1, 9);
   m.operand(counted(table, m.width));
@@ -107,6 +137,7 @@ const std::map<std::string, Make>& makes() {
          m.positive_operand(counted(m.rows, m.width));
        }},
       {"maximum", elementwise(2)},
+      {"minimum", elementwise(2)},
       {"neg", elementwise(1)},
       {"scale",
        [](Maker& m) {
@@ -119,10 +150,20 @@ const std::map<std::string, Make>& makes() {
       {"exp", elementwise(1)},
       {"log", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
       {"square", elementwise(1)},
+      {"sqrt", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
+      {"abs", elementwise(1)},
+      {"softplus", elementwise(1)},
       {"tanh_gradient", elementwise(2)},
       {"sigmoid_gradient", elementwise(2)},
       {"relu_gradient", elementwise(2)},
       {"square_gradient", elementwise(2)},
+      {"sqrt_gradient",
+       [](Maker& m) {
+         m.positive_operand(counted(m.rows, m.width));
+         m.operand(counted(m.rows, m.width));
+       }},
+      {"abs_gradient", elementwise(2)},
+      {"softplus_gradient", elementwise(2)},
       {"div_gradient",
        [](Maker& m) {
          m.operand(counted(m.rows, m.width));
@@ -160,6 +201,11 @@ const std::map<std::string, Make>& makes() {
        }},
       {"column_sum", elementwise(1)},
       {"row_sum", elementwise(1)},
+      {"row_dot", elementwise(2)},
+      {"mul_columns", with_scalars(1)},
+      {"matmul_each", product_of_rows},
+      {"matmul_each_nt", product_of_rows},
+      {"matmul_each_tn", product_of_rows},
       {"spread_rows",
        [](Maker& m) {
          m.operand(counted(1, m.width));
@@ -194,6 +240,57 @@ const std::map<std::string, Make>& makes() {
          const Index begin = m.number(0, 20);
          m.made.signature.attributes = op::at_column(begin, begin + m.width + m.number(0, 20));
        }},
+      {"pick",
+       [](Maker& m) {
+         elementwise(1)(m);
+         make_labels(m);
+       }},
+      {"pick_gradient",
+       [](Maker& m) {
+         m.operand(counted(m.rows, 1));
+         make_labels(m);
+         m.made.signature.attributes = op::to_width(m.width);
+       }},
+      {"row_max", elementwise(1)},
+      {"row_max_gradient", with_scalars(1)},
+      {"conv2d",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.number(0, 4), w.window()));
+       }},
+      {"conv2d_data_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         const Index filters = m.number(0, 4);
+         m.operand(counted(m.rows, filters * w.positions()));
+         m.operand(counted(filters, w.window()));
+       }},
+      {"conv2d_filter_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.rows, m.number(0, 4) * w.positions()));
+       }},
+      {"max_pool2d", [](Maker& m) { m.operand(counted(m.rows, random_window(m).image())); }},
+      {"max_pool2d_gradient",
+       [](Maker& m) {
+         const op::Window2d w = random_window(m);
+         m.operand(counted(m.rows, w.image()));
+         m.operand(counted(m.rows, w.channels * w.positions()));
+       }},
+      {"add_channel_bias",
+       [](Maker& m) {
+         const Index channels = m.number(1, 5);
+         m.operand(counted(m.rows, channels * m.width));
+         m.operand(counted(1, channels));
+       }},
+      {"add_channel_bias_gradient",
+       [](Maker& m) {
+         const Index channels = m.number(1, 5);
+         m.operand(counted(m.rows, channels * m.width));
+         m.made.signature.attributes = op::to_width(channels);
+       }},
       {"segment_sum", make_segments},
       {"segment_mean", make_segments},
       {"segment_max", make_segments},
@@ -206,6 +303,10 @@ const std::map<std::string, Make>& makes() {
        }},
       {"softmax", elementwise(1)},
       {"softmax_gradient", elementwise(2)},
+      {"log_softmax", elementwise(1)},
+      {"log_softmax_gradient", elementwise(2)},
+      {"squared_distance", elementwise(2)},
+      {"squared_distance_gradient", with_scalars(2)},
       {"softmax_cross_entropy",
        [](Maker& m) {
          elementwise(1)(m);
@@ -213,8 +314,7 @@ const std::map<std::string, Make>& makes() {
        }},
       {"softmax_cross_entropy_gradient",
        [](Maker& m) {
-         elementwise(1)(m);
-         m.operand(counted(m.rows, 1));
+         with_scalars(1)(m);
          make_labels(m);
        }},
       {"dropout",

@@ -58,6 +58,10 @@ TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
       op::exp, -87.3, 88.722, [](double x) { return std::exp(x); }, relative);
   sweep(
       op::exp, 88.7, 88.7228, [](double x) { return std::exp(x); }, relative);
+  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+  sweep(op::softplus, -87, 100, softplus, relative);
+  sweep(
+      op::sqrt, 1e-6, 1e9, [](double x) { return std::sqrt(x); }, relative);
   const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-6) << x; };
   sweep(
       op::log, 1e-6, 10, [](double x) { return std::log(x); }, absolute);
@@ -80,6 +84,11 @@ TEST(HostKernels, PassNotANumberOn) {
   EXPECT_EQ(host_value(op::relu_gradient, {nan, 5}), 5);
   Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, nan, 2}}, {{0, 3}}};
   EXPECT_TRUE(std::isnan(run_host(op::segment_max, c, {0}, Write::overwrite, 1)[0]));
+  for (Index at = 0; at < 40; ++at) {
+    Application row{{.in = {{Rows::count(1), 40}}}, {Values(40, 1.0)}};
+    row.in[0][static_cast<std::size_t>(at)] = nan;
+    EXPECT_TRUE(std::isnan(run_host(op::row_max, row, {0}, Write::overwrite, 1)[0])) << at;
+  }
 }
 
 TEST(HostKernels, ReachInfinityWhereFloatsDo) {
@@ -93,17 +102,22 @@ TEST(HostKernels, ReachInfinityWhereFloatsDo) {
   EXPECT_EQ(host_value(op::tanh, {inf}), 1);
   EXPECT_EQ(host_value(op::tanh, {-inf}), -1);
   EXPECT_EQ(host_value(op::sigmoid, {-inf}), 0);
+  EXPECT_EQ(host_value(op::softplus, {inf}), inf);
+  EXPECT_EQ(host_value(op::softplus, {-inf}), 0);
 }
 
 TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
   const Application c{{.in = {{Rows::count(2), 2}}, .indices = {{Rows::count(2), 1}}}, {{1000, 0, 1000, 0}}, {{0, 1}}};
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7, 7}, Write::overwrite, 1), (Values{0, 1000}));
+  const Application logits{{.in = {{Rows::count(1), 2}}}, {{1000, 0}}};
+  EXPECT_EQ(run_host(op::log_softmax, logits, {7, 7}, Write::overwrite, 1), (Values{0, -1000}));
 }
 
 TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Application c{{.in = {{Rows::count(1), 2}}, .indices = {{Rows::count(1), 1}}}, {{nan, 1}}, {{-1}}};
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7}, Write::overwrite, 1), (Values{0}));
+  EXPECT_EQ(run_host(op::pick, c, {7}, Write::overwrite, 1), (Values{0}));
   c.signature.in.push_back({Rows::count(1), 1});
   c.in.push_back({1});
   EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
@@ -112,12 +126,38 @@ TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
 
 TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
   EXPECT_EQ(host_value(op::relu_gradient, {0, 5}), 0);
+  EXPECT_EQ(host_value(op::abs_gradient, {0, 5}), 0);
   EXPECT_EQ(host_value(op::maximum_gradient, {1, 1, 5}), 5);
   EXPECT_EQ(host_value(op::maximum_gradient_strict, {1, 1, 5}), 0);
   const Application ties{{.in = {{Rows::count(4), 1}, {Rows::count(1), 1}}, .indices = {{Rows::count(1), 2}}},
                          {{1, 3, 3, 2}, {5}},
                          {{0, 4}}};
   EXPECT_EQ(run_host(op::segment_max_gradient, ties, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+  Application row{{.in = {{Rows::count(1), 4}, {Rows::count(1), 1}}}, {{1, 3, 3, 2}, {5}}};
+  EXPECT_EQ(run_host(op::row_max_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+  row.signature.attributes =
+      op::sliding({.channels = 1, .height = 2, .width = 2, .window_height = 2, .window_width = 2});
+  EXPECT_EQ(run_host(op::max_pool2d_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+}
+
+TEST(Images, AreConvolvedAsTheBooksSay) {
+  const Attributes places =
+      op::sliding({.channels = 1, .height = 3, .width = 3, .window_height = 2, .window_width = 2});
+  const Application c{{.in = {{Rows::count(1), 9}, {Rows::count(1), 4}}, .attributes = places},
+                      {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 10, 100, 1000}}};
+  EXPECT_EQ(run_host(op::conv2d, c, Values(4), Write::overwrite, 1), (Values{5421, 6532, 8754, 9865}));
+  const Application image{{.in = {c.signature.in[0]}, .attributes = places}, {c.in[0]}};
+  EXPECT_EQ(run_host(op::max_pool2d, image, Values(4), Write::overwrite, 1), (Values{5, 6, 8, 9}));
+}
+
+TEST(Images, ArePooledWithoutTheirPadding) {
+  const op::Window2d window{
+      .channels = 1, .height = 2, .width = 2, .window_height = 2, .window_width = 2, .stride = 2, .padding = 1};
+  const double inf = std::numeric_limits<double>::infinity();
+  Application c{{.in = {{Rows::count(1), 4}}, .attributes = op::sliding(window)}, {{-1, -inf, -3, -4}}};
+  EXPECT_EQ(run_host(op::max_pool2d, c, Values(4), Write::overwrite, 1), (Values{-1, -inf, -3, -4}));
+  c.in[0][2] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(run_host(op::max_pool2d, c, Values(4), Write::overwrite, 1)[2]));
 }
 
 /// The text of the error that host and reference kernels both throw.
@@ -141,8 +181,9 @@ TEST(Indices, OutOfRangeAreNamed) {
   }
   for (const std::int32_t bad : {-2, 3}) {
     const Application c{{.in = {{Rows::count(1), 3}}, .indices = {{Rows::count(1), 1}}}, {{1, 2, 3}}, {{bad}}};
-    EXPECT_EQ(text_of_both(op::softmax_cross_entropy, c),
-              "index " + std::to_string(bad) + " at row 0; expected -1 to 2");
+    const std::string expected = "index " + std::to_string(bad) + " at row 0; expected -1 to 2";
+    EXPECT_EQ(text_of_both(op::softmax_cross_entropy, c), expected);
+    EXPECT_EQ(text_of_both(op::pick, c), expected);
   }
   const Application none{{.in = {{Rows::count(0), 1}}, .indices = {{Rows::count(1), 1}}}, {{}}, {{0}}};
   EXPECT_EQ(text_of_both(op::gather_rows, none), "index 0 at row 0; expected none, since there is nothing to index");

@@ -44,6 +44,24 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
   EXPECT_EQ(text(op::dropout,
                  {.in = {counted(1, 262'145)}, .indices = {counted(1, 3)}, .attributes = op::dropout_by(0.5, 1, 1)}),
             "dropout: operands 1 x 262145, indices 1 x 3; expected a width of at most 262144");
+  EXPECT_EQ(text(op::pick_gradient, {.in = {counted(2, 3)}, .indices = {counted(2, 1)}, .attributes = op::to_width(3)}),
+            "pick_gradient: operands 2 x 3, indices 2 x 1; expected a width of 1");
+  EXPECT_EQ(text(op::mul_columns, {.in = {counted(2, 3), counted(1, 3)}}),
+            "mul_columns: operands 2 x 3, 1 x 3; expected a second of width 1, with a row for each of the first");
+  EXPECT_EQ(text(op::matmul_each, {.in = {counted(2, 6), counted(2, 6)}, .attributes = op::product_of(2, 3, 4)}),
+            "matmul_each: operands 2 x 6, 2 x 6; expected 2 x 6 and 2 x 12");
+  const Attributes places =
+      op::sliding({.channels = 2, .height = 3, .width = 3, .window_height = 2, .window_width = 2});
+  EXPECT_EQ(text(op::conv2d, {.in = {counted(5, 9), counted(4, 8)}, .attributes = places}),
+            "conv2d: operands 5 x 9, 4 x 8; expected a width of 18 of operand 0");
+  EXPECT_EQ(text(op::conv2d, {.in = {counted(5, 18), {Rows::vertices(), 8}}, .attributes = places}),
+            "conv2d: operands 5 x 18, vertices x 8; expected a parameter as filters");
+  EXPECT_EQ(text(op::conv2d_filter_gradient, {.in = {counted(5, 18), counted(5, 7)}, .attributes = places}),
+            "conv2d_filter_gradient: operands 5 x 18, 5 x 7; expected a multiple of 4 as width of operand 1");
+  EXPECT_EQ(
+      text(op::add_channel_bias, {.in = {counted(5, 7), counted(1, 2)}}),
+      "add_channel_bias: operands 5 x 7, 1 x 2; expected a second of one row, with an element for each channel of "
+      "the first");
   constexpr Operator blank{.name = "blank"};
   EXPECT_EQ(text(blank, {.in = {counted(1, 1)}}), "blank: operands 1 x 1; expected an operator with a rule for types");
   EXPECT_EQ(text(op::concat, {}), "concat: operands ; expected one operand or more");
@@ -53,6 +71,10 @@ TEST(Shapes, OfABatchNeedNoNumberOfRows) {
   const Type vertices{Rows::vertices(), 4}, edges{Rows::edges(), 4};
   EXPECT_EQ(infer(op::matmul, {.in = {vertices, counted(4, 6)}}), (Type{Rows::vertices(), 6}));
   EXPECT_EQ(infer(op::matmul_tn, {.in = {vertices, vertices}}), counted(4, 4));
+  const Attributes places =
+      op::sliding({.channels = 1, .height = 2, .width = 2, .window_height = 2, .window_width = 2});
+  EXPECT_EQ(infer(op::conv2d, {.in = {vertices, counted(6, 4)}, .attributes = places}), (Type{Rows::vertices(), 6}));
+  EXPECT_EQ(infer(op::conv2d_filter_gradient, {.in = {vertices, vertices}, .attributes = places}), counted(4, 4));
   EXPECT_EQ(infer(op::embedding, {.in = {counted(9, 4)}, .indices = {{Rows::vertices(), 1}}}), vertices);
   EXPECT_EQ(infer(op::segment_sum, {.in = {edges}, .indices = {{Rows::vertices(), 2}}}), vertices);
   const auto spread = op::to_rows(Rows::edges());
@@ -76,6 +98,14 @@ TEST(Shapes, AttributesThatWereForgottenAreNamed) {
 TEST(Shapes, AttributesOutOfRangeAreNamed) {
   EXPECT_EQ(error_of<MisuseError>([] { Rows::count(-1); }), "rows: -1; expected 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::to_width(-1); }), "to_width: -1; expected 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { op::product_of(1, -1, 1); }), "product_of: -1; expected 0 to 16777216");
+  const auto sliding = [](const op::Window2d& w) { return error_of<MisuseError>([&] { op::sliding(w); }); };
+  EXPECT_EQ(sliding({.channels = 1, .height = 3, .width = 0, .window_height = 1, .window_width = 1}),
+            "sliding: a size or stride of 0; expected 1 to 65536");
+  EXPECT_EQ(sliding({.channels = 1, .height = 3, .width = 3, .window_height = 2, .window_width = 4}),
+            "sliding: a window larger than the image with its padding; expected one that fits");
+  EXPECT_EQ(sliding({.channels = 1, .height = 3, .width = 3, .window_height = 2, .window_width = 2, .padding = 2}),
+            "sliding: a padding of 2; expected less than the window");
   const Signature far{.in = {counted(1, 1)}, .attributes = op::at_column(5, std::numeric_limits<Index>::min())};
   EXPECT_NE(error_of<MisuseError>([&] { infer(op::place, far); }).find("a width of -9223372036854775808"),
             std::string::npos);

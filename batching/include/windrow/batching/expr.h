@@ -108,6 +108,25 @@ Expr embedding(const Operand& table, const IndexExpr& row);
 /// The mask is drawn from three keys a vertex; see op::dropout.
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
 
+Expr minimum(const Operand& x, const Operand& y);
+Expr sqrt(const Expr& x);
+Expr abs(const Expr& x);
+Expr softplus(const Expr& x);
+Expr log_softmax(const Expr& x);
+Expr pick(const Expr& x, const IndexExpr& column);
+/// Of the columns, of which there must be some.
+Expr mean(const Expr& x);
+Expr row_max(const Expr& x);
+Expr row_dot(const Expr& x, const Expr& y);
+Expr squared_distance(const Expr& x, const Expr& y);
+Expr mul_columns(const Expr& x, const Expr& factor);
+/// The matrices in x have so many rows; the other sizes follow from the widths.
+Expr matmul_each(const Expr& x, const Expr& y, Index rows);
+Expr matmul_each_nt(const Expr& x, const Expr& y, Index rows);
+Expr conv2d(const Expr& images, const Operand& filters, const op::Window2d& window);
+Expr max_pool2d(const Expr& images, const op::Window2d& window);
+Expr add_channel_bias(const Expr& images, const Operand& bias);
+
 // Between a vertex and the edges to its children; see Vertex::each.
 /// The sum over all children, first to last; zero for a vertex without.
 Expr sum_children(const Expr& x);

@@ -182,6 +182,26 @@ LazyExpr softmax(const LazyExpr& x);
 LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label);
 LazyExpr embedding(const Parameter& table, const LazyIndex& row);
 LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site);
+LazyExpr minimum(const LazyExpr& x, const LazyExpr& y);
+LazyExpr sqrt(const LazyExpr& x);
+LazyExpr abs(const LazyExpr& x);
+LazyExpr softplus(const LazyExpr& x);
+LazyExpr log_softmax(const LazyExpr& x);
+LazyExpr pick(const LazyExpr& x, const LazyIndex& column);
+/// Of the columns, of which there must be some.
+LazyExpr mean(const LazyExpr& x);
+LazyExpr row_max(const LazyExpr& x);
+LazyExpr row_dot(const LazyExpr& x, const LazyExpr& y);
+LazyExpr squared_distance(const LazyExpr& x, const LazyExpr& y);
+LazyExpr mul_columns(const LazyExpr& x, const LazyExpr& factor);
+/// A product whose operands are both expressions: of the matrices in x and y, row by row, those in x with so many rows;
+/// the other sizes follow from the widths.
+LazyExpr matmul_each(const LazyExpr& x, const LazyExpr& y, Index rows);
+LazyExpr matmul_each_nt(const LazyExpr& x, const LazyExpr& y, Index rows);
+LazyExpr conv2d(const LazyExpr& images, const Parameter& filters, const op::Window2d& window);
+LazyExpr max_pool2d(const LazyExpr& images, const op::Window2d& window);
+LazyExpr add_channel_bias(const LazyExpr& images, const Parameter& bias);
+
 /// Of one width, one or more.
 LazyExpr sum(std::span<const LazyExpr> terms);
 LazyExpr mean(std::span<const LazyExpr> terms);

@@ -53,7 +53,7 @@ std::string to_string(const Type& type);
 struct Attributes {
   std::string_view made_by;      ///< a literal; empty for none
   Rows rows = Rows::vertices();  ///< of the result, where the operands do not tell
-  std::array<Index, 2> sizes{};
+  std::array<Index, 8> sizes{};
   std::array<double, 2> values{};
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };

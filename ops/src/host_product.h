@@ -1,0 +1,26 @@
+// Matrix products by oneDNN, for the host kernels that are made of them.
+#pragma once
+
+#include "windrow/ops/kernel.h"
+
+namespace windrow {
+
+/// A matrix as it enters a product.
+struct Factor {
+  enum class As : char { it_is = 'N', transposed = 'T' };
+  Matrix<const float> matrix;
+  As as = As::it_is;
+
+  Index width() const { return as == As::it_is ? matrix.width : matrix.rows; }
+};
+
+struct Product {
+  Factor x, y;
+  Matrix<float> out;
+  Write write = Write::overwrite;
+};
+
+/// out = x y, or out += x y, on the calling thread. Shapes fit.
+void multiply(const Product& product);
+
+}  // namespace windrow

@@ -1,0 +1,222 @@
+// Host kernels that reduce, scale or fill single rows, and dropout, by Highway.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "host_rowwise.cc"
+#include "hwy/foreach_target.h"
+// foreach_target.h comes first.
+#include <algorithm>
+#include <cmath>
+
+#include "dropout.h"
+#include "host_simd.h"
+#include "windrow/ops/operators.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace windrow {
+namespace HWY_NAMESPACE {
+
+void row_sum(const HostCall& k) {
+  write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR { return row_sum_of(x.row(r), x.width); });
+}
+
+void row_dot(const HostCall& k) {
+  write_scalars(k, [x = k.in[0], y = k.in[1]](Index r) HWY_ATTR { return row_dot_of(x.row(r), y.row(r), x.width); });
+}
+
+void mul_columns(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const V factor = hn::Set(d, *k.in[1].row(r));
+    write_row<1>(k.write, k.out.row(r), {k.in[0].row(r)}, k.out.width,
+                 [=](V v) HWY_ATTR { return hn::Mul(v, factor); });
+  }
+}
+
+void add_bias(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    write_row<2>(k.write, k.out.row(r), {k.in[0].row(r), k.in[1].data}, k.out.width,
+                 [](V x, V bias) HWY_ATTR { return hn::Add(x, bias); });
+  }
+}
+
+void spread_rows(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    write_row<1>(k.write, k.out.row(r), {k.in[0].data}, k.out.width, [](V x) HWY_ATTR { return x; });
+  }
+}
+
+void spread_columns(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const V x = hn::Set(d, *k.in[0].row(r));
+    write_row<0>(k.write, k.out.row(r), {}, k.out.width, [=]() HWY_ATTR { return x; });
+  }
+}
+
+void squared_distance(const HostCall& k) {
+  const auto add_square = [](V so_far, V x, V y) HWY_ATTR {
+    const V difference = hn::Sub(x, y);
+    return hn::MulAdd(difference, difference, so_far);
+  };
+  write_scalars(k, [&, x = k.in[0], y = k.in[1]](Index r) HWY_ATTR {
+    return sum_of(fold_row<2>({x.row(r), y.row(r)}, x.width, hn::Zero(d), 0, add_square));
+  });
+}
+
+void squared_distance_gradient(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const V factor = hn::Set(d, 2 * *k.in[2].row(r));
+    write_row<2>(k.write, k.out.row(r), {k.in[0].row(r), k.in[1].row(r)}, k.out.width,
+                 [=](V x, V y) HWY_ATTR { return hn::Mul(factor, hn::Sub(x, y)); });
+  }
+}
+
+/// NaN if a NaN is among them; 0 if there are none.
+HWY_INLINE float maximum_of(const float* x, Index n) {
+  if (n == 0) return 0;
+  const V tops = fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, [](V so_far, V v) HWY_ATTR {
+    return hn::IfThenElse(hn::Or(hn::Gt(v, so_far), hn::IsNaN(v)), v, so_far);
+  });
+  const bool counts = hn::AllFalse(d, hn::IsNaN(tops));
+  return counts ? hn::GetLane(hn::MaxOfLanes(d, tops)) : std::numeric_limits<float>::quiet_NaN();
+}
+
+void row_max(const HostCall& k) {
+  write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR { return maximum_of(x.row(r), x.width); });
+}
+
+void row_max_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows && k.out.width > 0; ++r) {
+    const float *x = k.in[0].row(r), top = maximum_of(x, k.out.width);
+    const auto is_top = [top](float v) { return std::isnan(top) ? std::isnan(v) : v == top; };
+    k.out.row(r)[std::find_if(x, x + k.out.width, is_top) - x] += *k.in[1].row(r);
+  }
+}
+
+void take_larger(float* to, const float* from, Index n) {
+  map_row<1>(to, {from}, n,
+             [](V old, V x) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, old), hn::IsNaN(x)), x, old); });
+}
+
+float sum_row(const float* x, Index n) { return row_sum_of(x, n); }
+
+using DU = hn::ScalableTag<std::uint32_t>;
+using VU = hn::Vec<DU>;
+constexpr DU du;
+
+/// The upper halves of the products of x with a number that all lanes have.
+HWY_INLINE VU upper_product(VU x, VU all) {
+#if HWY_TARGET == HWY_SCALAR  // vectors of one lane, which has no half
+  return hn::Set(du, static_cast<std::uint32_t>(std::uint64_t{hn::GetLane(x)} * hn::GetLane(all) >> 32));
+#else
+  const hn::Repartition<std::uint64_t, DU> wide;
+  const auto odd = hn::MulEven(hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(wide, x))), all);
+  return hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(hn::MulEven(x, all))));
+#endif
+}
+
+/// philox() of a counter in each lane.
+struct Counters {
+  VU c0, c1, c2, c3;
+  HWY_INLINE void mix(PhiloxKey key) {
+    const VU a = hn::Set(du, 0xD2511F53u), b = hn::Set(du, 0xCD9E8D57u);
+    for (int round = 0; round < 10; ++round) {
+      const VU low_a = hn::Mul(a, c0), low_b = hn::Mul(b, c2);
+      const VU upper_a = upper_product(c0, a), upper_b = upper_product(c2, b);
+      c0 = hn::Xor(hn::Xor(upper_b, c1), hn::Set(du, key[0]));
+      c2 = hn::Xor(hn::Xor(upper_a, c3), hn::Set(du, key[1]));
+      c1 = low_b;
+      c3 = low_a;
+      key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+    }
+  }
+};
+
+/// A block of four columns, which share a counter.
+struct Block {
+  Index row, number;
+};
+
+/// The factors of as many blocks as there are lanes, row after row, so that narrow rows fill the lanes too.
+class DropoutFactors {
+ public:
+  explicit DropoutFactors(const HostCall& k)
+      : keys_(k.indices[0]),
+        blocks_((k.out.width + 3) / 4),
+        site_(static_cast<std::uint32_t>(k.attributes.sizes[1]) << 16),
+        key_(philox_key(static_cast<std::uint64_t>(k.attributes.sizes[0]))),
+        rate_(k.attributes.values[0]) {}
+
+  /// Draws those from `at` on, and gives the block behind the last of them.
+  Block draw(Block at) {
+    HWY_ALIGN std::uint32_t words[4][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
+    for (std::size_t lane = 0; lane < hn::Lanes(du) && at.row < keys_.rows; ++lane) {
+      words[0][lane] = site_ | static_cast<std::uint32_t>(at.number);
+      for (int i = 0; i < 3; ++i) words[i + 1][lane] = static_cast<std::uint32_t>(keys_.row(at.row)[i]);
+      at = at.number + 1 < blocks_ ? Block{at.row, at.number + 1} : Block{at.row + 1, 0};
+    }
+    Counters c{hn::Load(du, words[0]), hn::Load(du, words[1]), hn::Load(du, words[2]), hn::Load(du, words[3])};
+    c.mix(key_);
+    hn::StoreInterleaved4(factor(c.c0), factor(c.c1), factor(c.c2), factor(c.c3), d, factors);
+    return at;
+  }
+
+  HWY_ALIGN float factors[4 * HWY_MAX_BYTES / sizeof(float)];
+
+ private:
+  HWY_INLINE V factor(VU word) const {
+    const auto dropped = hn::Lt(hn::ShiftRight<8>(word), hn::Set(du, dropout_threshold(rate_)));
+    return hn::IfThenZeroElse(hn::RebindMask(d, dropped), constant(1 / (1 - rate_)));
+  }
+
+  const Indices keys_;
+  const Index blocks_;
+  const std::uint32_t site_;
+  const PhiloxKey key_;
+  const double rate_;
+};
+
+void dropout(const HostCall& k) {
+  if (k.out.width == 0) return;
+  const auto apply = [](V x, V f) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(f, hn::Zero(d)), hn::Mul(x, f)); };
+  DropoutFactors drawn(k);
+  Block end;
+  for (Block at{0, 0}; at.row < k.out.rows; at = end) {
+    end = drawn.draw(at);
+    const float* factor = drawn.factors;
+    for (Index row = at.row; row < k.out.rows && row <= end.row; ++row) {
+      const Index begin = row == at.row ? 4 * at.number : 0;
+      const Index n = (row == end.row ? 4 * end.number : k.out.width) - begin;
+      write_row<2>(k.write, k.out.row(row) + begin, {k.in[0].row(row) + begin, factor}, n, apply);
+      factor += (n + 3) / 4 * 4;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace windrow
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace windrow {
+
+// The kernels, each named like its operator.
+// clang-format off
+#define WINDROW_KERNELS(X)                                                                     \
+  X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
+  X(row_max_gradient) X(dropout)
+// clang-format on
+
+#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
+WINDROW_KERNELS(WINDROW_EXPORT)
+HWY_EXPORT(take_larger);
+HWY_EXPORT(sum_row);
+
+void take_larger(float* to, const float* from, Index n) { HWY_DYNAMIC_DISPATCH(take_larger)(to, from, n); }
+float sum_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(sum_row)(x, n); }
+
+void add_host_rowwise(KernelTable<float>& table) {
+#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
+  WINDROW_KERNELS(WINDROW_ADD)
+}
+
+}  // namespace windrow
+#endif  // HWY_ONCE

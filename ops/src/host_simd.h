@@ -1,0 +1,193 @@
+// What the host kernels by Highway share: functions of vectors, and loops over rows. Compiled anew for each instruction
+// set, so it is included again and again: after hwy/foreach_target.h, in files that are compiled so themselves.
+//
+// Each lane computes what every other would, so that a result depends neither on the place of an element nor on how the
+// rows are cut into calls.
+#if defined(WINDROW_HOST_SIMD_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef WINDROW_HOST_SIMD_H
+#undef WINDROW_HOST_SIMD_H
+#else
+#define WINDROW_HOST_SIMD_H
+#endif
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "host.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace windrow {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+
+HWY_INLINE V constant(double value) { return hn::Set(d, static_cast<float>(value)); }
+
+/// x within [-limit, limit]. In this order of operands a NaN passes.
+HWY_INLINE V clamp(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
+
+// tanh(x) = x P(x^2) / Q(x^2), the best such quotient of degrees 5 and 3 for the relative error on |x| <= 9.02, beyond
+// which tanh is 1 in float; rounding may lead past 1. scripts/fit-tanh prints the coefficients and the error.
+HWY_INLINE V tanh_of(V x) {
+  x = clamp(x, 9.02);
+  const V t = hn::Mul(x, x);
+  V p = constant(1.8165796081173373e-11);
+  p = hn::MulAdd(p, t, constant(-1.2745329571964948e-08));
+  p = hn::MulAdd(p, t, constant(9.255700545888745e-06));
+  p = hn::MulAdd(p, t, constant(0.00291947973277609));
+  p = hn::MulAdd(p, t, constant(0.12918037389101003));
+  p = hn::MulAdd(p, t, constant(0.9999999402229584));
+  V q = constant(0.00022792280815272622);
+  q = hn::MulAdd(q, t, constant(0.02375792428420774));
+  q = hn::MulAdd(q, t, constant(0.4625132050027441));
+  q = hn::MulAdd(q, t, constant(1));
+  return clamp(hn::Div(hn::Mul(x, p), q), 1);
+}
+
+HWY_INLINE V sigmoid_of(V x) {
+  const V half = constant(0.5);
+  return hn::MulAdd(half, tanh_of(hn::Mul(half, x)), half);
+}
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// Highway's are for the arguments between; the rest is ours.
+HWY_INLINE V exp_of(V x) {
+  const V y = hn::Exp(d, hn::Min(constant(88.722832), hn::Max(constant(-104), x)));
+  const V large = hn::IfThenElse(hn::Gt(x, constant(88.722832)), hn::Set(d, infinity), y);
+  return hn::IfThenElse(hn::Eq(x, x), large, x);
+}
+
+HWY_INLINE V log_of(V x) {
+  const V zero = hn::Zero(d), inf = hn::Set(d, infinity);
+  const V y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), hn::Log(d, x));
+  const V domain = hn::IfThenElse(hn::Ge(x, zero), y, hn::Set(d, std::numeric_limits<float>::quiet_NaN()));
+  return hn::IfThenElse(hn::Eq(x, inf), inf, domain);
+}
+
+/// The end of a row, which is shorter than a vector. Where the machine can load and store single lanes it does;
+/// elsewhere the end is worked on in a copy.
+class Tail {
+ public:
+  explicit Tail(Index n) : n_(static_cast<std::size_t>(n)) {}
+  /// The lanes beyond the end hold `pad`.
+  HWY_INLINE V load(const float* from, float pad = 0) {
+    if constexpr (single_lanes) {
+      const auto within = hn::FirstN(d, n_);
+      return hn::IfThenElse(within, hn::MaskedLoad(within, d, from), hn::Set(d, pad));
+    }
+    hn::Store(hn::Set(d, pad), d, lanes_);
+    std::copy_n(from, n_, lanes_);
+    return hn::Load(d, lanes_);
+  }
+  HWY_INLINE void store(V v, float* to) {
+    if constexpr (single_lanes) return hn::BlendedStore(v, hn::FirstN(d, n_), d, to);
+    hn::Store(v, d, lanes_);
+    std::copy_n(lanes_, n_, to);
+  }
+
+ private:
+  static constexpr bool single_lanes = HWY_MEM_OPS_MIGHT_FAULT == 0;
+  const std::size_t n_;
+  HWY_ALIGN float lanes_[HWY_MAX_BYTES / sizeof(float)];
+};
+
+/// f(so_far, in[0], in[1], ...), of the vectors that `load` makes of them.
+template <std::size_t N, class F, class Load>
+HWY_INLINE V call_with(F f, V so_far, const std::array<const float*, N>& in, Load load) {
+  if constexpr (N == 0) return f(so_far);
+  if constexpr (N == 1) return f(so_far, load(in[0]));
+  if constexpr (N == 2) return f(so_far, load(in[0]), load(in[1]));
+  if constexpr (N == 3) return f(so_far, load(in[0]), load(in[1]), load(in[2]));
+}
+
+/// out = f(out, in...) for a row of n elements. `f` gets the old result and the operands as vectors.
+template <std::size_t N, class F>
+HWY_INLINE void map_row(float* out, const std::array<const float*, N>& in, Index n, F f) {
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto load = [&](const float* from) HWY_ATTR { return hn::LoadU(d, from + i); };
+    hn::StoreU(call_with(f, load(out), in, load), d, out + i);
+  }
+  if (i == n) return;
+  Tail tail(n - i);
+  const auto load = [&](const float* from) HWY_ATTR { return tail.load(from + i); };
+  tail.store(call_with(f, load(out), in, load), out + i);
+}
+
+/// out = f(in...), or out += f(in...), for a row of n elements.
+template <std::size_t N, class F>
+HWY_INLINE void write_row(Write write, float* out, const std::array<const float*, N>& in, Index n, F f) {
+  if (write == Write::add) {
+    map_row(out, in, n, [&](V old, auto... x) HWY_ATTR { return hn::Add(old, f(x...)); });
+  } else {
+    map_row(out, in, n, [&](V, auto... x) HWY_ATTR { return f(x...); });
+  }
+}
+
+/// Calls row(out, in, n) for each row, or once for all if they lie one behind the other everywhere.
+template <std::size_t N, class Row>
+HWY_INLINE void each_row(const HostCall& call, Row row) {
+  if (call.out.rows == 0 || call.out.width == 0) return;
+  bool dense = call.out.dense();
+  for (const auto& in : call.in) dense = dense && in.dense();
+  const Index rows = dense ? 1 : call.out.rows, width = dense ? call.out.rows * call.out.width : call.out.width;
+  std::array<const float*, N> in;
+  for (Index r = 0; r < rows; ++r) {
+    for (std::size_t k = 0; k < N; ++k) in[k] = call.in[k].row(r);
+    row(call.out.row(r), in, width);
+  }
+}
+
+template <std::size_t N, class F>
+void map(const HostCall& call, F f) {
+  each_row<N>(call, [&](float* out, const std::array<const float*, N>& in, Index n)
+                        HWY_ATTR { write_row(call.write, out, in, n, f); });
+}
+
+/// so_far = f(so_far, in...) for each vector of a row of n elements. Lanes beyond its end hold `pad`.
+template <std::size_t N, class F>
+HWY_INLINE V fold_row(const std::array<const float*, N>& in, Index n, V so_far, float pad, F f) {
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    so_far = call_with(f, so_far, in, [&](const float* from) HWY_ATTR { return hn::LoadU(d, from + i); });
+  }
+  if (i == n) return so_far;
+  Tail tail(n - i);
+  return call_with(f, so_far, in, [&](const float* from) HWY_ATTR { return tail.load(from + i, pad); });
+}
+
+HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+
+HWY_INLINE float row_sum_of(const float* x, Index n) {
+  return sum_of(fold_row<1>({x}, n, hn::Zero(d), 0, [](V so_far, V v) HWY_ATTR { return hn::Add(so_far, v); }));
+}
+
+HWY_INLINE float row_dot_of(const float* x, const float* y, Index n) {
+  return sum_of(
+      fold_row<2>({x, y}, n, hn::Zero(d), 0, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); }));
+}
+
+/// Writes value(r) to the only element of each row of the result.
+template <class Value>
+HWY_INLINE void write_scalars(const HostCall& k, Value value) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const float v = value(r);
+    float& out = *k.out.row(r);
+    out = k.write == Write::add ? out + v : v;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace windrow
+HWY_AFTER_NAMESPACE();
+#endif  // once for each instruction set

@@ -1,0 +1,43 @@
+// What the reference kernels share, and the families they come in.
+#pragma once
+
+#include <algorithm>
+
+#include "checks.h"
+#include "windrow/ops/kernel.h"
+
+namespace windrow::reference {
+
+using Call = KernelCall<double>;
+using In = Matrix<const double>;
+using Out = Matrix<double>;
+
+inline void zero_unless_adding(const Call& call) {
+  if (call.write == Write::add) return;
+  for (Index r = 0; r < call.out.rows; ++r) std::fill_n(call.out.row(r), call.out.width, 0.0);
+}
+
+/// out(r, c) += value(r, c) for each element. The value is taken before the result changes, which may be an operand.
+template <class Value>
+void each(const Call& call, Value value) {
+  for (Index r = 0; r < call.out.rows; ++r) {
+    for (Index c = 0; c < call.out.width; ++c) {
+      const double v = value(r, c);
+      double& to = call.out.row(r)[c];
+      to = call.write == Write::add ? to + v : v;
+    }
+  }
+}
+
+/// The sum of x[i * x_step] * y[i * y_step].
+inline double dot(const double* x, Index x_step, const double* y, Index y_step, Index n) {
+  double sum = 0;
+  for (Index i = 0; i < n; ++i) sum += x[i * x_step] * y[i * y_step];
+  return sum;
+}
+
+void add_rows(KernelTable<double>& table);
+void add_images(KernelTable<double>& table);
+void add_losses(KernelTable<double>& table);
+
+}  // namespace windrow::reference

@@ -1,0 +1,83 @@
+// The reference kernels of softmax, losses and dropout.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "reference.h"
+#include "windrow/ops/operators.h"
+#include "windrow/ops/philox.h"
+
+namespace windrow::reference {
+namespace {
+
+/// log(sum of exp) of a row.
+double log_sum_exp(const double* x, Index n) {
+  const double top = *std::max_element(x, x + n);
+  double sum = 0;
+  for (Index c = 0; c < n; ++c) sum += std::exp(x[c] - top);
+  return top + std::log(sum);
+}
+
+}  // namespace
+
+void add_losses(KernelTable<double>& table) {
+  table.add(op::softmax, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double* x = k.in[0].row(r);
+      return std::exp(x[c] - log_sum_exp(x, k.in[0].width));
+    });
+  });
+  table.add(op::softmax_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double *y = k.in[0].row(r), *g = k.in[1].row(r);
+      return y[c] * (g[c] - dot(y, 1, g, 1, k.in[0].width));
+    });
+  });
+  table.add(op::log_softmax, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] - log_sum_exp(k.in[0].row(r), k.in[0].width); });
+  });
+  table.add(op::log_softmax_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double *y = k.in[0].row(r), *g = k.in[1].row(r);
+      return g[c] - std::exp(y[c]) * std::accumulate(g, g + k.in[1].width, 0.0);
+    });
+  });
+  table.add(op::squared_distance, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const double *x = k.in[0].row(r), *y = k.in[1].row(r);
+      double sum = 0;
+      for (Index c = 0; c < k.in[0].width; ++c) sum += (x[c] - y[c]) * (x[c] - y[c]);
+      return sum;
+    });
+  });
+  table.add(op::squared_distance_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return 2 * (k.in[0].row(r)[c] - k.in[1].row(r)[c]) * k.in[2].row(r)[0]; });
+  });
+  table.add(op::softmax_cross_entropy, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const Index label = checked_label(k.indices[0], r, k.in[0].width);
+      const double* x = k.in[0].row(r);
+      return label < 0 ? 0.0 : log_sum_exp(x, k.in[0].width) - x[label];
+    });
+  });
+  table.add(op::softmax_cross_entropy_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const Index label = checked_label(k.indices[0], r, k.in[0].width);
+      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
+      return label < 0 ? 0.0 : g * (std::exp(x[c] - log_sum_exp(x, k.in[0].width)) - (c == label ? 1 : 0));
+    });
+  });
+  table.add(op::dropout, [](const Call& k) {
+    const double rate = k.attributes.values[0];
+    const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];
+    const PhiloxKey key = philox_key(static_cast<std::uint64_t>(seed));
+    each(k, [&](Index r, Index c) {
+      PhiloxCounter counter = {static_cast<std::uint32_t>(site * 65536 + c / 4)};
+      for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
+      const bool dropped = unit_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]) < rate;
+      return dropped ? 0.0 : k.in[0].row(r)[c] / (1 - rate);
+    });
+  });
+}
+
+}  // namespace windrow::reference

@@ -1,0 +1,137 @@
+// The reference kernels that move rows and columns, and reduce segments.
+#include <algorithm>
+#include <cmath>
+
+#include "reference.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::reference {
+namespace {
+
+void gather(const Call& k) {
+  each(k, [&](Index r, Index c) { return k.in[0].row(checked_row(k.indices[0], r, k.in[0].rows))[c]; });
+}
+
+void scatter(const Call& k, double factor) {
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    double* to = k.out.row(checked_row(k.indices[0], r, k.out.rows));
+    for (Index c = 0; c < k.out.width; ++c) to[c] += factor * k.in[0].row(r)[c];
+  }
+}
+
+/// out(r, c) += reduce(column c of x, begin and end of segment r).
+template <class Reduce>
+void segments(const Call& k, Reduce reduce) {
+  each(k, [&](Index r, Index c) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+    return first == last ? 0.0 : reduce(k.in[0], c, first, last);
+  });
+}
+
+double sum_of(In x, Index c, Index first, Index last) {
+  double sum = 0;
+  for (Index r = first; r < last; ++r) sum += x.row(r)[c];
+  return sum;
+}
+
+double maximum_of(In x, Index c, Index first, Index last) {
+  double top = x.row(first)[c];
+  for (Index r = first; r < last; ++r) top = std::isnan(top) || x.row(r)[c] <= top ? top : x.row(r)[c];
+  return top;
+}
+
+enum class Share { whole, mean };
+
+void spread(const Call& k, Share share) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
+    for (Index to = first; to < last; ++to) {
+      const double parts = share == Share::mean ? static_cast<double>(last - first) : 1;
+      for (Index c = 0; c < k.out.width; ++c) k.out.row(to)[c] += k.in[0].row(r)[c] / parts;
+    }
+  }
+}
+
+void add_segments(KernelTable<double>& table) {
+  table.add(op::segment_sum, [](const Call& k) { segments(k, sum_of); });
+  table.add(op::segment_mean, [](const Call& k) {
+    segments(k, [](In x, Index c, Index b, Index e) { return sum_of(x, c, b, e) / static_cast<double>(e - b); });
+  });
+  table.add(op::segment_max, [](const Call& k) { segments(k, maximum_of); });
+  table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
+  table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
+  table.add(op::segment_max_gradient, [](const Call& k) {
+    zero_unless_adding(k);
+    for (Index r = 0; r < k.in[1].rows; ++r) {
+      const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+      for (Index c = 0; c < k.out.width && first < last; ++c) {
+        Index to = first;
+        const double top = maximum_of(k.in[0], c, first, last);
+        while (std::isnan(top) ? !std::isnan(k.in[0].row(to)[c]) : k.in[0].row(to)[c] != top) ++to;
+        k.out.row(to)[c] += k.in[1].row(r)[c];
+      }
+    }
+  });
+}
+
+/// The column of the first that is NaN, or of the first maximum.
+Index top_of(const double* x, Index width) {
+  Index top = 0;
+  for (Index c = 1; c < width; ++c) {
+    if (!std::isnan(x[top]) && !(x[c] <= x[top])) top = c;
+  }
+  return top;
+}
+
+void add_choices(KernelTable<double>& table) {
+  table.add(op::pick, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      const Index c = checked_label(k.indices[0], r, k.in[0].width);
+      return c < 0 ? 0.0 : k.in[0].row(r)[c];
+    });
+  });
+  table.add(op::pick_gradient, [](const Call& k) {
+    each(k,
+         [&](Index r, Index c) { return c == checked_label(k.indices[0], r, k.out.width) ? k.in[0].row(r)[0] : 0.0; });
+  });
+  table.add(op::row_max, [](const Call& k) {
+    const Index width = k.in[0].width;
+    each(k, [&](Index r, Index) { return width == 0 ? 0.0 : k.in[0].row(r)[top_of(k.in[0].row(r), width)]; });
+  });
+  table.add(op::row_max_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return c == top_of(k.in[0].row(r), k.out.width) ? k.in[1].row(r)[0] : 0.0; });
+  });
+}
+
+}  // namespace
+
+void add_rows(KernelTable<double>& table) {
+  add_segments(table);
+  add_choices(table);
+  table.add(op::gather_rows, gather);
+  table.add(op::embedding, gather);
+  table.add(op::scatter_rows, [](const Call& k) {
+    zero_unless_adding(k);
+    scatter(k, 1);
+  });
+  table.add(op::sgd_rows, [](const Call& k) { scatter(k, -k.attributes.values[0]); });
+  table.add(op::concat, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      std::size_t part = 0;
+      while (c >= k.in[part].width) c -= k.in[part++].width;
+      return k.in[part].row(r)[c];
+    });
+  });
+  table.add(op::slice, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return k.in[0].row(r)[k.attributes.sizes[0] + c]; });
+  });
+  table.add(op::place, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const Index from = c - k.attributes.sizes[0];
+      return 0 <= from && from < k.in[0].width ? k.in[0].row(r)[from] : 0.0;
+    });
+  });
+}
+
+}  // namespace windrow::reference
