@@ -130,9 +130,9 @@ void Layout::Maker::schedule() {
 void Layout::Maker::schedule_by_level() {
   Index levels = 0;
   for (const InputGraph* graph : graphs_) levels = std::max<Index>(levels, graph->levels());
-  const auto types = static_cast<Index>(layout_.types.size());
+  const auto type_count = static_cast<Index>(layout_.types.size());
   const auto cell = [&](Index group, Index level, Index type) {
-    return static_cast<std::size_t>((group * levels + level) * types + type);
+    return static_cast<std::size_t>((group * levels + level) * type_count + type);
   };
   std::vector<Index> next(cell(layout_.groups, 0, 0), 0);  // first how many rows, then which is the next
   each_run([&](const InputGraph&, const InputGraph::Run& run, std::size_t g, std::uint32_t t) {
@@ -142,7 +142,7 @@ void Layout::Maker::schedule_by_level() {
     std::vector<Index> first;  // by type
     for (const TypeRows& type : layout_.types) first.push_back(type.begin[static_cast<std::size_t>(group)]);
     for (Index level = 0; level < levels; ++level) {
-      for (Index type = 0; type < types; ++type) {
+      for (Index type = 0; type < type_count; ++type) {
         const Index rows = std::exchange(next[cell(group, level, type)], first[static_cast<std::size_t>(type)]);
         if (rows == 0) continue;
         const Index begin = first[static_cast<std::size_t>(type)];

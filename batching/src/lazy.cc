@@ -32,6 +32,11 @@ std::vector<float> LazyExpr::value(std::source_location from) const {
   return record_->epochs().value(node, from);
 }
 
+bool LazyExpr::computed() const {
+  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
+  return record_->checked(*this, "value") < record_->first_pending();
+}
+
 float LazyExpr::scalar(std::source_location from) const {
   if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");
   return value(from)[0];

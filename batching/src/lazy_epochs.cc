@@ -33,18 +33,40 @@ void Epochs::lower() {
   }
 }
 
-GraphData Epochs::graph() const {
-  GraphData data{.child_begin = child_begin_, .children = children_, .kinds = kind_of_};
+/// Where to cut the vertices into graphs without an edge between them, so that these can run side by side.
+std::vector<std::int32_t> Epochs::cuts() const {
+  constexpr std::int32_t least = 128;  // vertices of a graph
+  const auto vertices = static_cast<std::int32_t>(kind_of_.size());
+  std::vector<std::int32_t> cuts = {vertices};
+  std::int32_t lowest = vertices;  // that one from here on needs
+  for (std::int32_t v = vertices; v-- > 0;) {
+    for (std::int32_t e = child_begin_[at(v)]; e < child_begin_[at(v) + 1]; ++e) {
+      lowest = std::min(lowest, children_[at(e)]);
+    }
+    if (lowest >= v && v >= least && cuts.back() - v >= least) cuts.push_back(v);
+  }
+  cuts.push_back(0);
+  std::reverse(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
+  const auto vertices = static_cast<std::size_t>(end - begin);
+  GraphData data{.kinds = {kind_of_.begin() + begin, kind_of_.begin() + end}};
+  const std::int32_t first_edge = child_begin_[at(begin)], last_edge = child_begin_[at(end)];
+  for (std::int32_t v = begin; v < end; ++v) data.child_begin.push_back(child_begin_[at(v) + 1] - first_edge);
+  for (std::int32_t e = first_edge; e < last_edge; ++e) data.children.push_back(children_[at(e)] - begin);
   std::vector<std::vector<std::int32_t>*> columns;
   for (std::int32_t i = 0; i < kinds_.indices().size(); ++i) {
     const Columns::Column& column = kinds_.indices()[i];
     columns.push_back(&data.indices[column.name]);
-    columns.back()->resize(kind_of_.size() * static_cast<std::size_t>(column.width));
+    columns.back()->resize(vertices * static_cast<std::size_t>(column.width));
   }
-  for (std::size_t v = 0; v < kind_of_.size(); ++v) {
-    for (const Kinds::IndexOperand& index : kinds_[kind_of_[v]].indices) {
+  for (std::size_t v = 0; v < vertices; ++v) {
+    for (const Kinds::IndexOperand& index : kinds_[data.kinds[v]].indices) {
       const auto width = static_cast<std::size_t>(kinds_.indices()[index.column].width);
-      const std::int32_t* from = record_.indices(runs_.runs()[v].begin + index.node) + index.at;
+      const Run& run = runs_.runs()[v + static_cast<std::size_t>(begin)];
+      const std::int32_t* from = record_.indices(run.begin + index.node) + index.at;
       std::copy_n(from, width, columns[at(index.column)]->begin() + static_cast<std::ptrdiff_t>(v * width));
     }
   }
@@ -135,12 +157,15 @@ void Epochs::flush(std::source_location from) {
     const std::string& name = kinds_.given()[column].name;
     given.emplace(name, give(column, std::move(wanted[at(column)]), epoch.given[name], from));
   }
-  const InputGraph input(*function_, graph());
+  const std::vector<std::int32_t> parts = cuts();
+  std::vector<InputGraph> inputs;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) inputs.emplace_back(*function_, graph(parts[i], parts[i + 1]));
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
   stats_.expressions += record_.size() - record_.first_pending();
   stats_.vertices += epoch.vertices;
   ++stats_.flushes;
-  const InputGraph* const graphs[] = {&input};
+  std::vector<const InputGraph*> graphs;
+  for (const InputGraph& input : inputs) graphs.push_back(&input);
   if (options_.use == LazyOptions::For::inference) {
     epoch.minibatch = runner_->run(graphs, given, from);
   } else {

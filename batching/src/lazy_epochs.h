@@ -64,7 +64,9 @@ class Epochs {
   };
 
   void lower();
-  GraphData graph() const;
+  /// Vertices [begin, end), which have no edges to others.
+  GraphData graph(std::int32_t begin, std::int32_t end) const;
+  std::vector<std::int32_t> cuts() const;
   Given give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks, std::source_location from);
   std::vector<std::vector<Wanted>> find_given() const;
   void name_outputs(Epoch& epoch, std::int32_t number);

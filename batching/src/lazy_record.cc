@@ -55,6 +55,7 @@ void Record::clear() {
   run_of_.clear();
   run_begins_.clear();
   outside_.clear();
+  suspended.clear();
   ++minibatch_;
   epochs_->clear();
 }
@@ -92,15 +93,14 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   constexpr std::size_t most_outside = 16;
   const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
-  bool inside = false, foreign = current < 0;
+  bool related = false, foreign = std::exchange(cut_, false) || outside_.size() > most_outside;
   for (NodeId operand : operands) {
     if (operand < first_pending_) continue;  // already computed: it is given
     const std::int32_t run = run_of_[at(operand - first_pending_)];
-    inside |= run == current;
     foreign |= run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end();
+    related = true;
   }
-  const bool knows_others = !inside && !foreign && !operands.empty() && !outside_.empty();
-  if (!foreign && (inside || knows_others) && outside_.size() <= most_outside) {
+  if (related && !foreign) {
     run_of_.push_back(current);
     return;
   }

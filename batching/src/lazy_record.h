@@ -1,6 +1,7 @@
 // What lazy expressions leave behind as they are written: nodes, one behind the other, each after its operands.
 #pragma once
 
+#include <coroutine>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -93,6 +94,10 @@ class Record {
   const std::vector<NodeId>& run_begins() const { return run_begins_; }
   NodeId first_pending() const { return first_pending_; }
   void start_next_epoch();
+  /// What is recorded next is not written together with what was recorded last.
+  void cut() { cut_ = true; }
+  /// Instances that wait for the next flush.
+  std::vector<std::coroutine_handle<>> suspended;
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);
@@ -127,6 +132,7 @@ class Record {
   std::vector<std::int32_t> run_of_;   // by node, from first_pending_ on
   std::vector<NodeId> run_begins_;     // the same runs
   std::vector<std::int32_t> outside_;  // runs that the last one has operands of
+  bool cut_ = false;                   // the next node begins a run
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // so that an application allocates nothing
   std::vector<NodeId> scratch_operands_;

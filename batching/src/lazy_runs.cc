@@ -115,6 +115,11 @@ bool Runs::depends(const Run& run, const Run& on) const {
   return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
 }
 
+bool Runs::gathers(const Run& run) const {
+  const auto values = outside(run);
+  return std::any_of(values.begin(), values.end(), [&](NodeId node) { return node >= first_; });
+}
+
 /// Looks for two patterns that come only one behind the other. False if there are none that are new.
 bool Runs::learn() {
   std::unordered_map<std::uint32_t, int> count;
@@ -123,7 +128,7 @@ bool Runs::learn() {
     ++count[runs_[i].pattern];
     if (i == 0) continue;
     const Run &run = runs_[i], &other = runs_[i - 1];
-    const bool related = depends(run, other) || other.outside == other.outside_end || run.outside == run.outside_end;
+    const bool related = depends(run, other) || !gathers(other) || !gathers(run);
     if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
   }
   bool found = false;

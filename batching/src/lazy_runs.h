@@ -78,6 +78,7 @@ class Runs {
   bool learn();
   void split_what_is_rare();
   bool depends(const Run& run, const Run& on) const;
+  bool gathers(const Run& run) const;
 
   const Record& record_;
   NodeId first_ = 0;

@@ -29,6 +29,7 @@
 
 #include <array>
 #include <concepts>
+#include <coroutine>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -41,9 +42,11 @@
 
 namespace windrow {
 
+class LazyGraph;
 namespace lazy {
 class Record;
-}
+void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+}  // namespace lazy
 
 /// A handle to a value, a row of numbers, of an instance. It may outlive its graph, and is of no use then.
 class LazyExpr {
@@ -63,7 +66,10 @@ class LazyExpr {
   friend class lazy::Record;
   friend class LazyGraph;
   friend class LazyOperand;
+  friend class LazyValue;
   LazyExpr(lazy::Record* record, std::int32_t node);
+  /// Its value is there, or under way.
+  bool computed() const;
 
   lazy::Record* record_;  // null after a move
   std::int32_t node_;
@@ -142,6 +148,7 @@ class LazyGraph {
   std::string describe() const;
 
  private:
+  friend void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
   lazy::Record* record_;
 };
 

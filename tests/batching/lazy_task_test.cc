@@ -1,0 +1,121 @@
+// Instances as coroutines: what they compute, how they batch, and how they end.
+#include "windrow/batching/lazy_task.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+
+/// Halves its state until it is small, and as often as that: a length that depends on values.
+LazyTask<int> halve(LazyGraph& graph, Parameter half, float from) {
+  LazyExpr x = graph.input({from});
+  int steps = 0;
+  while ((co_await value(x))[0] > 1) {
+    x = matmul(x, half);
+    ++steps;
+  }
+  co_return steps;
+}
+
+LazyTask<LazyExpr> doubled(LazyExpr x) {
+  const std::vector<float> before = co_await value(x);
+  co_return before[0] > 3 ? x : x + x;
+}
+LazyTask<std::string> with_others(LazyGraph& graph, float from) {
+  const LazyExpr x = graph.input({from});
+  const LazyExpr once = co_await doubled(x);
+  const LazyExpr twice = co_await doubled(once);
+  const std::vector<float> result = co_await value(twice);
+  co_return std::to_string(result[0]).substr(0, 4);
+}
+
+LazyTask<> failing(LazyGraph& graph, Parameter table, std::int32_t row, std::vector<int>& ended) {
+  const LazyExpr x = embedding(table, graph.index(row));
+  co_await value(x);
+  ended.push_back(row);
+}
+
+class Tasks : public ::testing::Test {
+ protected:
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter half = parameters.add("half", 1, 1, Initial::constant(0.5f));
+  LazyGraph graph{host, parameters};
+};
+
+TEST_F(Tasks, GoOnTogetherEachForAsLongAsItMust) {
+  std::vector<LazyTask<int>> tasks;
+  std::vector<int> expected;
+  for (int i = 0; i < 100; ++i) {
+    tasks.push_back(halve(graph, half, static_cast<float>(1 << (i % 7))));
+    expected.push_back(i % 7);
+  }
+  EXPECT_EQ(run(graph, std::move(tasks)), expected);
+  EXPECT_EQ(graph.stats().flushes, 7);
+  EXPECT_EQ(graph.stats().kinds, 2);  // the input, and the step
+}
+
+TEST_F(Tasks, WaitForEachOther) {
+  std::vector<LazyTask<std::string>> tasks;
+  for (float from : {1.0f, 2.0f, 4.0f}) tasks.push_back(with_others(graph, from));
+  EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<std::string>{"4.00", "4.00", "4.00"}));
+}
+
+TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
+  const auto power = [](LazyGraph& g, Parameter w, int n, std::vector<LazyExpr>& losses) -> LazyTask<> {
+    LazyExpr x = g.input({1});
+    for (int i = 0; i < n; ++i) {
+      x = matmul(x, w);
+      co_await value(x);
+    }
+    losses.push_back(x);
+  };
+  std::vector<LazyExpr> losses;
+  std::vector<LazyTask<>> tasks;
+  double expected = 0;  // d/dw of the sum of w^n
+  for (int n = 1; n <= 6; ++n) {
+    tasks.push_back(power(graph, half, n, losses));
+    expected += n * std::pow(0.5, n - 1);
+  }
+  run(graph, std::move(tasks));
+  graph.backward(losses);
+  EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
+}
+
+TEST_F(Tasks, FailTogetherAndAreToldOnce) {
+  const Parameter table = parameters.add("table", 3, 2, Initial::zeros());
+  std::vector<int> ended;
+  std::vector<LazyTask<>> tasks;
+  for (std::int32_t row : {0, 9, 2}) tasks.push_back(failing(graph, table, row, ended));
+  EXPECT_THROW(run(graph, std::move(tasks)), OpError);
+  EXPECT_TRUE(ended.empty());  // a minibatch fails as a whole
+}
+
+TEST_F(Tasks, MayBeDroppedBeforeTheyRun) {
+  std::vector<LazyTask<int>> tasks;
+  tasks.push_back(halve(graph, half, 4));
+  tasks.clear();
+  EXPECT_TRUE(run(graph, std::move(tasks)).empty());
+}
+
+TEST_F(Tasks, DoNotWaitForWhatIsThere) {
+  const LazyExpr x = graph.input({3});
+  x.value();
+  const auto look = [](LazyExpr of) -> LazyTask<float> { co_return (co_await value(of))[0]; };
+  std::vector<LazyTask<float>> tasks;
+  tasks.push_back(look(x));
+  EXPECT_EQ(run(graph, std::move(tasks)), std::vector<float>{3});
+  EXPECT_EQ(graph.stats().flushes, 1);
+}
+
+}  // namespace
+}  // namespace windrow
