@@ -140,7 +140,7 @@ void Batch::each_kept(const Keepers& keepers, std::size_t state, const Tile& til
     visit(row - tile.rows.begin, data_ + keeping.offset + slot.row * keeping.stride + keeping.kept->column[slot.child]);
   };
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
-    const Slot slot = here.slot[static_cast<std::size_t>(r)];
+    const Slot slot = layout_.slot(tile.type, r);
     if (slot.row >= 0) look(r, slot);
   }
   const TypeRows::Further first{static_cast<std::int32_t>(tile.rows.begin)};

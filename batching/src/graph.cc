@@ -1,6 +1,7 @@
 #include "windrow/batching/graph.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -32,7 +33,8 @@ class InputGraph::Loading {
   void find_types();
   void find_levels();
   void sort();
-  void sort_inputs();
+  /// Throws MisuseError for missing inputs.
+  void pack();
 
  private:
   [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
@@ -46,15 +48,19 @@ class InputGraph::Loading {
   const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
                               const std::map<std::string, std::vector<T>>& edges, const Field& field,
                               bool needed) const;
-  /// Rows of vertices in the order of places, or rows of edges in that of their consumers' places.
-  template <class T>
-  std::vector<T> sorted(const std::vector<T>& rows, Index width, bool of_edges) const;
+  /// Packs rows of vertices in the order of places, or rows of edges in that of their consumers' places.
+  template <class T, class Field>
+  void pack_column(std::size_t column, const std::vector<T>* rows, const Field& field);
+  void pack_columns();
 
   InputGraph& graph_;
   const GraphData& data_;
   const ir::Function& function_;
-  std::vector<char> has_kind_;        // whether any vertex is of it
-  std::vector<std::uint32_t> types_;  // of each vertex: place in the graph's
+  std::vector<char> has_kind_;  // whether any vertex is of it
+  std::vector<ir::VertexType> distinct_;
+  std::vector<std::int32_t> types_;   // of each vertex: place in distinct_
+  std::vector<std::int32_t> vertex_;  // by place
+  std::vector<Run> runs_;
 };
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
@@ -67,7 +73,7 @@ InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, st
   loading.find_levels();
   loading.find_types();
   loading.sort();
-  loading.sort_inputs();
+  loading.pack();
 }
 
 void InputGraph::Loading::find_kinds() {
@@ -100,12 +106,12 @@ void InputGraph::Loading::check_children() const {
   }
   for (std::int32_t v = 0; v < vertices(); ++v) {
     const auto first = begin[static_cast<std::size_t>(v)], last = begin[static_cast<std::size_t>(v) + 1];
-    const std::string vertex = "vertex " + number(v);
-    if (last < first) refuse(vertex + ": its children end before they begin; expected child_begin to ascend");
-    if (last > begin.back()) refuse(vertex + ": its children end behind the last; expected child_begin to ascend");
+    const auto vertex = [&] { return "vertex " + number(v); };
+    if (last < first) refuse(vertex() + ": its children end before they begin; expected child_begin to ascend");
+    if (last > begin.back()) refuse(vertex() + ": its children end behind the last; expected child_begin to ascend");
     const ir::Kind& kind = kind_of(static_cast<std::size_t>(v));
     if (!kind.any_number() && static_cast<std::size_t>(last - first) > kind.arity) {
-      refuse(vertex + " has " + number(last - first) + " children; expected at most " +
+      refuse(vertex() + " has " + number(last - first) + " children; expected at most " +
              number(static_cast<std::int64_t>(kind.arity)) + ", the arity of " + kind.name);
     }
     for (auto e = first; e < last; ++e) check_child(v, e);
@@ -153,13 +159,12 @@ void InputGraph::Loading::find_types() {
       ++bit;
     }
   }
-  auto& distinct = graph_.types_;
-  distinct = types;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  distinct_ = types;
+  std::sort(distinct_.begin(), distinct_.end());
+  distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
   for (const ir::VertexType type : types) {
     types_.push_back(
-        static_cast<std::uint32_t>(std::lower_bound(distinct.begin(), distinct.end(), type) - distinct.begin()));
+        static_cast<std::int32_t>(std::lower_bound(distinct_.begin(), distinct_.end(), type) - distinct_.begin()));
   }
 }
 
@@ -181,48 +186,6 @@ const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std
            " x " + number(field.width));
   }
   return &found->second;
-}
-
-template <class T>
-std::vector<T> InputGraph::Loading::sorted(const std::vector<T>& rows, Index width, bool of_edges) const {
-  std::vector<T> result;
-  result.reserve(rows.size());
-  const auto take = [&](std::int64_t row) {
-    result.insert(result.end(), rows.begin() + row * width, rows.begin() + (row + 1) * width);
-  };
-  for (std::int32_t v : graph_.vertex_) {
-    if (!of_edges) {
-      take(v);
-      continue;
-    }
-    for (auto e = data_.child_begin[static_cast<std::size_t>(v)];
-         e < data_.child_begin[static_cast<std::size_t>(v) + 1]; ++e) {
-      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
-    }
-  }
-  return result;
-}
-
-void InputGraph::Loading::sort_inputs() {
-  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
-  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
-    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
-    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
-  }
-  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i) {
-    const ir::IndexField& field = function_.index_pulls[i];
-    auto& column = graph_.indices_.emplace_back();
-    if (field.holds != ir::IndexField::Holds::input) continue;
-    const auto* rows = input(data_.indices, data_.edge_indices, field, needs_index[i] != 0);
-    if (rows != nullptr) column = sorted(*rows, field.width, field.rows == Rows::edges());
-  }
-  for (std::size_t i = 0; i < function_.pulls.size(); ++i) {
-    const ir::Field& field = function_.pulls[i];
-    auto& column = graph_.values_.emplace_back();
-    if (field.holds != ir::Field::Holds::input) continue;
-    const auto* rows = input(data_.values, data_.edge_values, field, needs_value[i] != 0);
-    if (rows != nullptr) column = sorted(*rows, field.width, field.rows == Rows::edges());
-  }
 }
 
 void InputGraph::Loading::find_levels() {
@@ -277,35 +240,100 @@ void InputGraph::Loading::sort() {
   const auto key = [&](std::int32_t v) {
     return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
   };
-  auto& vertex = graph_.vertex_;
-  vertex.resize(graph_.level_.size());
-  std::iota(vertex.begin(), vertex.end(), 0);
-  std::stable_sort(vertex.begin(), vertex.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
-  std::vector<std::int32_t> place(vertex.size());
-  for (std::size_t i = 0; i < vertex.size(); ++i)
-    place[static_cast<std::size_t>(vertex[i])] = static_cast<std::int32_t>(i);
-  graph_.child_begin_.push_back(0);
-  for (std::size_t i = 0; i < vertex.size(); ++i) {
-    const auto v = static_cast<std::size_t>(vertex[i]);
-    graph_.type_.push_back(types_[v]);
-    if (i == 0 || key(vertex[i]) != key(vertex[i - 1])) {
-      const auto here = static_cast<std::int32_t>(i);
-      graph_.runs_.push_back({types_[v], graph_.level_[v], here, here});
-    }
-    ++graph_.runs_.back().end;
-    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
-      if (child != no_child) graph_.children_.push_back(place[static_cast<std::size_t>(child)]);
-    }
-    graph_.child_begin_.push_back(static_cast<std::int32_t>(graph_.children_.size()));
+  vertex_.resize(graph_.level_.size());
+  std::iota(vertex_.begin(), vertex_.end(), 0);
+  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    const auto here = static_cast<std::int32_t>(i);
+    const auto [type, level] = key(vertex_[i]);
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) runs_.push_back({type, level, here, here});
+    ++runs_.back().end;
   }
 }
 
-void InputGraph::append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const {
+void InputGraph::Loading::pack() {
+  auto& block = graph_.block_;
+  graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
+  graph_.types_ = static_cast<std::int32_t>(distinct_.size());
+  graph_.runs_ = static_cast<std::int32_t>(runs_.size());
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * runs_.size() +
+                4 * vertex_.size() + data_.children.size());
+  block.assign(static_cast<std::size_t>(graph_.columns_), -1);
+  for (const ir::VertexType type : distinct_) {
+    block.push_back(static_cast<std::int32_t>(type));
+    block.push_back(static_cast<std::int32_t>(type >> 32));
+  }
+  for (const Run& run : runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  std::vector<std::int32_t> place(vertex_.size()), children;
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
+  }
+  block.push_back(0);
+  for (const std::int32_t vertex : vertex_) {
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child != no_child) children.push_back(place[static_cast<std::size_t>(child)]);
+    }
+    block.push_back(static_cast<std::int32_t>(children.size()));
+  }
+  graph_.edges_ = static_cast<std::int32_t>(children.size());
+  block.insert(block.end(), children.begin(), children.end());
+  block.insert(block.end(), vertex_.begin(), vertex_.end());
+  pack_columns();
+}
+
+void InputGraph::Loading::pack_columns() {
+  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
+    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
+  }
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i, ++column) {
+    const ir::IndexField& field = function_.index_pulls[i];
+    if (field.holds != ir::IndexField::Holds::input) continue;
+    pack_column(column, input(data_.indices, data_.edge_indices, field, needs_index[i] != 0), field);
+  }
+  for (std::size_t i = 0; i < function_.pulls.size(); ++i, ++column) {
+    const ir::Field& field = function_.pulls[i];
+    if (field.holds != ir::Field::Holds::input) continue;
+    pack_column(column, input(data_.values, data_.edge_values, field, needs_value[i] != 0), field);
+  }
+}
+
+template <class T, class Field>
+void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
+  if (rows == nullptr) return;
+  auto& block = graph_.block_;
+  if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
+  block[column] = static_cast<std::int32_t>(block.size());
+  const auto take = [&](std::int64_t row) {
+    for (std::int64_t i = row * field.width; i < (row + 1) * field.width; ++i) {
+      block.push_back(std::bit_cast<std::int32_t>((*rows)[static_cast<std::size_t>(i)]));
+    }
+  };
+  for (const std::int32_t vertex : vertex_) {
+    if (field.rows != Rows::edges()) {
+      take(vertex);
+      continue;
+    }
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
+    }
+  }
+}
+
+void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
   const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
-  for (const std::uint32_t type : type_) graph.type.push_back(static_cast<std::int32_t>(type_numbers[type]));
-  for (std::size_t i = 1; i < child_begin_.size(); ++i) graph.child_begin.push_back(first_edge + child_begin_[i]);
-  for (const std::int32_t child : children_) graph.children.push_back(base + child);
+  for (std::int32_t r = 0; r < runs_; ++r) {
+    const Run of = run(r);
+    graph.type.insert(graph.type.end(), static_cast<std::size_t>(of.end - of.begin),
+                      static_cast<std::int32_t>(type_numbers[of.type]));
+  }
+  for (std::int32_t i = 1; i <= vertices(); ++i) graph.child_begin.push_back(first_edge + child_begin()[i]);
+  for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + children()[e]);
 }
 
 }  // namespace windrow

@@ -26,14 +26,13 @@ struct Slot {
 };
 
 struct TypeRows {
+  Index first = 0;  ///< of its rows, among those of all types
   Index rows = 0, edges = 0;
   /// The first row of each group; the number of rows at the end.
   std::vector<Index> begin;
   /// Of vertices with any number of children, the first edge of each row; the number of edges at the end.
   std::vector<std::int32_t> edge_begin;
-  /// Of each row: the slot of the edge to its consumer.
-  std::vector<Slot> slot;
-  /// Further consumers: row and slot, in ascending order.
+  /// Further consumers than Layout::slot tells: row and slot, in ascending order.
   struct Further {
     std::int32_t row;
     Slot slot;
@@ -50,10 +49,6 @@ struct TypeRows {
     std::vector<T> elements;
 
     const T* row(Index row) const { return elements.data() + row * width; }
-    /// Takes rows [first, last) of an input of that width.
-    void copy(Index row, const std::vector<T>& from, Index first, Index last) {
-      std::copy(from.begin() + first * width, from.begin() + last * width, elements.begin() + row * width);
-    }
   };
   std::vector<Column<std::int32_t>> indices;  // by number of the pull
   std::vector<Column<float>> values;
@@ -78,6 +73,7 @@ struct Layout {
 
   Index groups = 0, vertices = 0;
   std::vector<TypeRows> types;                            // as in the plan
+  std::vector<Slot> slots;                                // of each row of all types: of the edge to its consumer
   std::vector<std::vector<Batch>> batches;                // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
@@ -86,6 +82,7 @@ struct Layout {
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
 
+  Slot slot(std::size_t type, Index row) const { return slots[static_cast<std::size_t>(types[type].first + row)]; }
   /// How many rows of that rate a type has.
   Index count(std::size_t type, Rate rate) const {
     return rate == Rate::vertices ? types[type].rows : types[type].edges;

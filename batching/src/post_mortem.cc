@@ -109,7 +109,7 @@ std::vector<std::vector<char>> Batch::below(VertexRow top) const {
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     reached.emplace_back(static_cast<std::size_t>(type.rows), 0);
-    for (Index r = 0; r < type.rows; ++r) producer.insert({type.slot[static_cast<std::size_t>(r)], {t, r}});
+    for (Index r = 0; r < type.rows; ++r) producer.insert({layout_.slot(t, r), {t, r}});
     for (const TypeRows::Further& more : type.further) producer.insert({more.slot, {t, more.row}});
   }
   std::vector<VertexRow> open = {top};

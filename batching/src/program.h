@@ -1,6 +1,8 @@
 // Programs: a vertex function specialised for the types of vertices there are, with its gradients.
 #pragma once
 
+#include <algorithm>
+
 #include "ir.h"
 
 namespace windrow::ir {
@@ -21,6 +23,9 @@ struct Program {
   };
   std::vector<Rows> rows;
 
+  std::uint32_t number_of(VertexType type) const {
+    return static_cast<std::uint32_t>(std::lower_bound(types.begin(), types.end(), type) - types.begin());
+  }
   const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };
 

@@ -42,7 +42,8 @@ Runner::~Runner() = default;
 const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
   std::vector<ir::VertexType> all = types_;
   for (const InputGraph* graph : graphs) {
-    for (ir::VertexType type : graph->types_) {
+    for (std::int32_t t = 0; t < graph->types_; ++t) {
+      const ir::VertexType type = graph->type(t);
       const auto place = std::lower_bound(all.begin(), all.end(), type);
       if (place == all.end() || *place != type) all.insert(place, type);
     }

@@ -47,36 +47,49 @@ class InputGraph {
   std::int32_t levels() const { return levels_; }
   /// `vertex` is less than vertices().
   std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
-  std::int64_t edges() const { return static_cast<std::int64_t>(children_.size()); }
+  std::int64_t edges() const { return edges_; }
 
  private:
   friend struct Layout;
   friend class Runner;
   /// Neighbours in the order of types and levels: all of one type and level.
   struct Run {
-    std::uint32_t type;  // place in types_
+    std::int32_t type;  // place among the graph's types
     std::int32_t level;
     std::int32_t begin, end;  // places
   };
   class Loading;
 
   /// Vertices by place, of types that have these numbers.
-  void append_to(TypedGraph& graph, std::span<const std::uint32_t> type_numbers) const;
+  void append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const;
   std::string name() const { return name_ ? *name_ : "graph"; }
+
+  std::uint64_t type(std::int32_t number) const {  // see ir.h
+    const std::int32_t* halves = block_.data() + columns_ + 2 * number;
+    return static_cast<std::uint64_t>(halves[1]) << 32 | static_cast<std::uint32_t>(halves[0]);
+  }
+  Run run(std::int32_t number) const {
+    const std::int32_t* of = block_.data() + columns_ + 2 * types_ + 4 * number;
+    return {of[0], of[1], of[2], of[3]};
+  }
+  const std::int32_t* child_begin() const { return block_.data() + columns_ + 2 * types_ + 4 * runs_; }  // by place
+  const std::int32_t* children() const { return child_begin() + vertices() + 1; }                        // places
+  const std::int32_t* vertex() const { return children() + edges_; }                                     // by place
+  /// Index inputs by the number of their pull, then the others' bits; of places, or of children(). Null for none.
+  const std::int32_t* column(std::size_t number) const {
+    const std::int32_t begin = block_[number];
+    return begin < 0 ? nullptr : block_.data() + begin;
+  }
 
   std::shared_ptr<const std::string> name_;  // null for none
   std::shared_ptr<const ir::Function> function_;
   std::int32_t levels_ = 0;
   std::vector<std::int32_t> level_;  // of each vertex
-  // What layouts read, by place: vertices sorted by type, then level, then number.
-  std::vector<std::int32_t> vertex_;
-  std::vector<std::uint64_t> types_;  // the distinct types, ascending; see ir.h
-  std::vector<std::uint32_t> type_;   // place in types_
-  std::vector<Run> runs_;
-  std::vector<std::int32_t> child_begin_;           // in children_
-  std::vector<std::int32_t> children_;              // places, consumer by consumer
-  std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull; of places, or of children_
-  std::vector<std::vector<float>> values_;          // by number of the pull; the same
+  // What layouts read lies in one block, so that a graph that was not looked at for long is fetched at once: where
+  // columns begin; the distinct types, ascending; runs; children in CSR; vertices; columns. All by place: vertices
+  // sorted by type, then level, then number.
+  std::int32_t columns_ = 0, types_ = 0, runs_ = 0, edges_ = 0;
+  std::vector<std::int32_t> block_;
 };
 
 }  // namespace windrow
