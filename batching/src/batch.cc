@@ -69,7 +69,17 @@ void Batch::map_memory() {
                                      OpName("minibatch"));
 }
 
-void Batch::take_memory() { data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched()); }
+void Batch::take_memory() {
+  data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
+  if (plan_->program.specialised) return;
+  // Nobody scatters to the places of children that are not there.
+  for (const auto& by_type : states_) {
+    for (std::size_t t = 0; t < by_type.size(); ++t) {
+      if (by_type[t].kept == nullptr) continue;
+      std::fill_n(data_ + by_type[t].offset, layout_.count(t, plan_->types[t].children) * by_type[t].stride, 0.0f);
+    }
+  }
+}
 
 Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) const {
   if (!stage.scheduled()) return {layout_.begin(type, group), layout_.begin(type, group + 1)};
@@ -216,11 +226,23 @@ void Batch::run(const TensorStep& tensor_step) {
   if (tensor_step.vertex_type < 0) return run_kernel(step, {0, 0, step.rate, {0, 0}}, out);
   const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
   const Index rows = layout_.count(type, step.rate);
-  if (options_.batch_rows >= rows || plan_->program.at(step.node).op->locality != Locality::sums_rows) {
+  const bool parts = plan_->program.at(step.node).op->locality == Locality::sums_rows;
+  if (!parts || (options_.batch_rows >= rows && plan_->lazy)) {
     return run_kernel(step, {type, 0, step.rate, {0, rows}}, out);
   }
-  for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
-    run_kernel(step, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
+  if (options_.batch_rows < rows) {
+    for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
+      run_kernel(step, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
+    }
+    return;
+  }
+  if (rows == 0) run_kernel(step, {type, 0, step.rate, {0, 0}}, out);
+  for (const auto& batches : layout_.batches) {
+    for (const Layout::Batch& batch : batches) {
+      if (batch.type != type) continue;
+      run_kernel(step, {type, 0, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
+      step.write = Write::add;
+    }
   }
 }
 

@@ -142,6 +142,11 @@ inline bool has_index(const Function& function, VertexType type, std::size_t pul
   }
   return (type >> bit & 1u) != 0;
 }
+/// The same with all the children it may have; of any arity, the same.
+inline VertexType with_all_children(const Function& function, VertexType type) {
+  const Kind& kind = kind_of(function, type);
+  return kind.any_number() ? type : type | ((VertexType{1} << kind.arity) - 1);
+}
 /// Which children it has.
 inline std::uint32_t children(const Function& function, VertexType type) {
   const std::size_t bits = kind_of(function, type).child_bits();

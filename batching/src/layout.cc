@@ -92,7 +92,7 @@ void Layout::Maker::size_columns() {
     TypeRows& type = layout_.types[t];
     type.vertex.resize(static_cast<std::size_t>(type.rows));
     TypeView& view = views_.emplace_back();
-    view = {ir::children(function, plan_.program.types[t]), static_cast<std::int32_t>(type.first), type.vertex.data()};
+    view = {static_cast<std::int32_t>(type.first), type.vertex.data()};
     std::size_t number = 0;  // in graphs
     const auto size = [&](auto& columns, const auto& fields, const std::vector<char>& read) {
       for (std::size_t i = 0; i < fields.size(); ++i, ++number) {
@@ -159,7 +159,7 @@ void Layout::Maker::place() {
     each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
       place_run(g, run, views_[t]);
       if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
-      if (views_[t].children != 0) connect_run(g, run, t);
+      connect_run(g, run, t);
     });
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
@@ -212,9 +212,10 @@ void Layout::Maker::connect(std::int32_t producer, Slot slot) {
 void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
   const std::int32_t *const row_of = rows_of(graph), *child = graphs_[graph]->children();
   child += graphs_[graph]->child_begin()[run.begin];
+  const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
   for (std::int32_t place = run.begin; place < run.end; ++place) {
     Slot slot{row_of[place] - views_[t].first, static_cast<std::uint16_t>(t)};
-    for (std::uint32_t left = views_[t].children; left != 0; left &= left - 1, ++child) {
+    for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
       slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
       connect(row_of[*child], slot);
     }

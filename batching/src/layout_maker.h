@@ -62,7 +62,6 @@ class Layout::Maker {
     std::int32_t* elements;  // whose bits may be those of floats
   };
   struct TypeView {
-    std::uint32_t children;  // which ones it has
     std::int32_t first;
     std::int32_t* vertex;
     std::vector<Active> of_vertices, of_edges;

@@ -4,7 +4,7 @@ namespace windrow {
 
 using ir::at, ir::Code, ir::Node, ir::Value;
 
-std::vector<Phase> phases_of(const ir::Program& program) {
+std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options) {
   const std::size_t n = program.nodes.size();
   std::vector<char> gathered(n, 0), incoming(n, 0), scattered(n, 0), sent(n, 0);
   for (std::size_t i = 0; i < n; ++i) {
@@ -25,12 +25,12 @@ std::vector<Phase> phases_of(const ir::Program& program) {
       sent[at(in)] |= sent[i];
     }
   }
-  std::vector<Phase> phases(n, Phase::eager);
+  std::vector<Phase> phases(n, options.eager ? Phase::eager : Phase::level);
   for (std::size_t i = 0; i < n; ++i) {
     if (incoming[i]) {
-      phases[i] = sent[i] ? Phase::back_level : Phase::back_lazy;
+      phases[i] = sent[i] || !options.lazy ? Phase::back_level : Phase::back_lazy;
     } else if (gathered[i]) {
-      phases[i] = scattered[i] ? Phase::level : Phase::lazy;
+      phases[i] = scattered[i] || !options.lazy ? Phase::level : Phase::lazy;
     }
   }
   return phases;

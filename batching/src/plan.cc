@@ -20,11 +20,11 @@ constexpr Index tile_bytes = 96 * 1024;
 
 class Planner {
  public:
-  Planner(Program program, bool training, const KernelTable<float>& kernels)
-      : plan_{.program = std::move(program), .training = training},
-        phases_(phases_of(plan_.program)),
+  Planner(Program program, const PlanOptions& options, const KernelTable<float>& kernels)
+      : plan_{.program = std::move(program), .training = options.training, .lazy = options.lazy},
+        phases_(phases_of(plan_.program, options)),
         roots_(plan_.program),
-        steps_(plan_.program, roots_, kernels) {}
+        steps_(plan_.program, roots_, kernels, options.fusion ? Steps::Fusion::tiles : Steps::Fusion::none) {}
 
   Plan run() {
     if (program().types.size() > UINT16_MAX) {
@@ -295,8 +295,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(Program program, bool training, const KernelTable<float>& kernels) {
-  return Planner(std::move(program), training, kernels).run();
+Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
+  return Planner(std::move(program), options, kernels).run();
 }
 
 }  // namespace windrow

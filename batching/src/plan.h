@@ -108,9 +108,15 @@ struct TypePlan {
   std::vector<char> pulls_values, pulls_indices;  ///< by number: whether anything reads it
 };
 
+struct PlanOptions {
+  bool training = false;
+  bool eager = true, lazy = true, fusion = true;  ///< see Optimisations
+};
+
 struct Plan {
   ir::Program program;
   bool training = false;
+  bool lazy = true;                       ///< else gradients of parameters are added up batch by batch
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types;
   std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order
@@ -131,7 +137,7 @@ inline Index aligned(Index elements) {
 }
 
 /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
-Plan make_plan(ir::Program program, bool training, const KernelTable<float>& kernels);
+Plan make_plan(ir::Program program, const PlanOptions& options, const KernelTable<float>& kernels);
 
 /// For people.
 std::string to_string(const Plan& plan);

@@ -11,6 +11,7 @@ namespace windrow::ir {
 struct Program {
   std::shared_ptr<const Function> function;
   std::vector<VertexType> types;  // sorted
+  bool specialised = true;        // else a vertex is computed as if it had all children; those it lacks are zero
   std::vector<Node> nodes;        // all of them needed; operands before what uses them
   /// Of each vertex type, by number in the function.
   std::vector<std::vector<Value>> losses, pushes;
@@ -23,14 +24,17 @@ struct Program {
   };
   std::vector<Rows> rows;
 
+  /// The type that vertices of that type are computed as.
+  VertexType computed_as(VertexType type) const { return specialised ? type : with_all_children(*function, type); }
   std::uint32_t number_of(VertexType type) const {
-    return static_cast<std::uint32_t>(std::lower_bound(types.begin(), types.end(), type) - types.begin());
+    return static_cast<std::uint32_t>(std::lower_bound(types.begin(), types.end(), computed_as(type)) - types.begin());
   }
   const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };
 
-/// Without gradients.
-Program specialise(std::shared_ptr<const Function> function, std::vector<VertexType> types);
+enum class Specialise { yes, no };
+/// For the types that those given are computed as. Without gradients.
+Program specialise(std::shared_ptr<const Function> function, const std::vector<VertexType>& types, Specialise how);
 
 /// With nodes for the gradients of the sum of all losses and of those outputs times what their gradients are given to
 /// be. Throws MisuseError for an operator that has none, and if there is no loss and no such output.

@@ -55,9 +55,12 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
   }
   auto& plan = plans_[purpose];
   if (!plan) {
-    ir::Program program = ir::specialise(function_.function_, types_);
+    const Optimisations& on = options_.optimisations;
+    ir::Program program =
+        ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
     if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-    auto made = std::make_shared<Plan>(make_plan(std::move(program), purpose.training, device_.kernels));
+    const PlanOptions options{.training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion};
+    auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
     for (TensorSpec& spec : made->tensors) {
       if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
     }

@@ -1,4 +1,6 @@
 // A vertex function for each type of vertex there is.
+#include <algorithm>
+
 #include "builder.h"
 #include "program.h"
 
@@ -77,8 +79,11 @@ class Specialisation {
 
 }  // namespace
 
-Program specialise(std::shared_ptr<const Function> function, std::vector<VertexType> types) {
-  Program program{.function = std::move(function), .types = std::move(types)};
+Program specialise(std::shared_ptr<const Function> function, const std::vector<VertexType>& types, Specialise how) {
+  Program program{.function = std::move(function), .specialised = how == Specialise::yes};
+  for (const VertexType type : types) program.types.push_back(program.computed_as(type));
+  std::sort(program.types.begin(), program.types.end());
+  program.types.erase(std::unique(program.types.begin(), program.types.end()), program.types.end());
   Builder builder(*program.function);
   for (std::size_t t = 0; t < program.types.size(); ++t) {
     Specialisation(program, builder, static_cast<int>(t));

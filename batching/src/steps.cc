@@ -1,6 +1,7 @@
 #include "steps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "windrow/ops/operators.h"
 
@@ -103,7 +104,7 @@ std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   std::vector<Segment> segments;
   for (std::size_t turn = 0; !tasks.empty(); ++turn) {
     const auto [tiled, rate] = kinds[turn % std::size(kinds)];
-    Segment segment{.tiled = tiled, .rate = rate};
+    Segment segment{.tiled = tiled && fusion_ == Fusion::tiles, .rate = rate};
     std::vector<Value> left;  // ascending, as the tasks are
     for (Value task : tasks) {
       const Node& n = node(task);
@@ -112,6 +113,9 @@ std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
       if (!ready || heavy(program_, n) == tiled || rate_of(n) != rate) {
         left.push_back(task);
         continue;
+      }
+      if (fusion_ == Fusion::none && !segment.steps.empty()) {
+        segments.push_back(std::exchange(segment, {.tiled = false, .rate = rate}));
       }
       for (Step& step : of(task)) segment.steps.push_back(std::move(step));
     }

@@ -13,8 +13,9 @@ inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges
 /// Of one program. Its places name roots, to be settled when all steps are known.
 class Steps {
  public:
-  Steps(const ir::Program& program, const Roots& roots, const KernelTable<float>& kernels)
-      : program_(program), roots_(roots), kernels_(kernels) {}
+  enum class Fusion { tiles, none };
+  Steps(const ir::Program& program, const Roots& roots, const KernelTable<float>& kernels, Fusion fusion)
+      : program_(program), roots_(roots), kernels_(kernels), fusion_(fusion) {}
 
   Place provisional(ir::Value value) const;
   /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
@@ -31,6 +32,7 @@ class Steps {
   const ir::Program& program_;
   const Roots& roots_;
   const KernelTable<float>& kernels_;
+  const Fusion fusion_;
 };
 
 }  // namespace windrow

@@ -125,6 +125,19 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   }
 }
 
+TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
+  this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.specialisation = false}}, first_seed());
+  this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
+  this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.lazy = false}}, first_seed() + 2);
+  this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
+  this->check(Form::any_order,
+              {.groups = 2,
+               .group_vertices = 10,
+               .schedule = SchedulePolicy::agenda,
+               .optimisations = {.specialisation = false, .eager = false, .lazy = false, .fusion = false}},
+              first_seed() + 4);
+}
+
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   std::mt19937 random(first_seed());
   Engine engine({.policy = Policy::chaos, .workers = 3});
@@ -159,6 +172,8 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
                           .group_vertices = static_cast<Index>(1 + random() % 9)};
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
+    const auto on = [&] { return random() % 4 > 0; };
+    options.optimisations = {.specialisation = on(), .eager = on(), .lazy = on(), .fusion = on()};
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

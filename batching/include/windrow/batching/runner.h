@@ -48,6 +48,16 @@ namespace lazy {
 class Epochs;
 }
 
+/// What a runner does beyond computing batch after batch. Each can be left out, to see what it brings; results are the
+/// same to rounding.
+struct Optimisations {
+  bool specialisation = true;  ///< what is zero since a vertex lacks a child is not computed
+  bool eager = true;           ///< what depends on no child is computed first, for all vertices of a group at once
+  bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
+                               ///< parameters over all vertices
+  bool fusion = true;          ///< small steps run one after the other over tiles of rows that stay in the cache
+};
+
 struct RunnerOptions {
   /// Unfinished minibatches that a call leaves behind it, itself among them; 1 or more. Each holds its memory.
   int ahead = 2;
@@ -60,6 +70,7 @@ struct RunnerOptions {
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
+  Optimisations optimisations = {};
 };
 
 /// A tensor for Vertex::pull_row. A handle.
