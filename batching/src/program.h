@@ -36,6 +36,10 @@ enum class Specialise { yes, no };
 /// For the types that those given are computed as. Without gradients.
 Program specialise(std::shared_ptr<const Function> function, const std::vector<VertexType>& types, Specialise how);
 
+/// The same with fewer products: those of one value with several parameters become one, by the parameters side by side;
+/// and so do sums of them, such as the gates of an LSTM that each add a product of the input and one of the state.
+Program pack_products(const Program& program);
+
 /// With nodes for the gradients of the sum of all losses and of those outputs times what their gradients are given to
 /// be. Throws MisuseError for an operator that has none, and if there is no loss and no such output.
 Program differentiate(const Program& program, const std::vector<std::size_t>& outputs);

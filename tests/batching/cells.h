@@ -91,6 +91,45 @@ struct WideCell {
   }
 };
 
+/// An LSTM along first children, whose gates are written one by one; and products of one value that are no gates.
+struct GatesCell {
+  static constexpr std::size_t arity = 2;
+  static constexpr Index in = 2, h = 3;
+  Parameter wi, wf, wo, wc, ui, uf, uo, uc, b, left, right;
+
+  explicit GatesCell(Parameters& p)
+      : wi(add(p, "wi", in, h)),
+        wf(add(p, "wf", in, h)),
+        wo(add(p, "wo", in, h)),
+        wc(add(p, "wc", in, h)),
+        ui(add(p, "ui", h, h)),
+        uf(add(p, "uf", h, h)),
+        uo(add(p, "uo", h, h)),
+        uc(add(p, "uc", h, h)),
+        b(add(p, "b", 1, h)),
+        left(add(p, "left", h, 2)),
+        right(add(p, "right", h, 1)) {}
+
+  void operator()(auto& v) const {
+    const auto h_of = v.state("h", h), c_of = v.state("c", h);
+    const auto x = v.pull("x", in);
+    const auto before = v.gather(0, h_of);
+    const auto gate = [&](const Parameter& w, const Parameter& u) { return matmul(x, w) + matmul(before, u); };
+    const auto c = sigmoid(gate(wf, uf) + b) * v.gather(0, c_of) + sigmoid(gate(wi, ui)) * tanh(gate(wc, uc));
+    const auto own = sigmoid(gate(wo, uo)) * tanh(c) + 0.1 * v.gather(1, h_of);
+    v.scatter(h_of, own);
+    v.scatter(c_of, c);
+    const auto one = matmul(own, left), other = matmul(own, right);
+    v.push("one", one);
+    v.loss(square(other) + row_sum(one));
+  }
+
+ private:
+  static Parameter add(Parameters& p, const char* name, Index rows, Index width) {
+    return p.add(name, rows, width, Initial::uniform(-1, 1));
+  }
+};
+
 /// A child-sum Tree-LSTM (Tai, Socher and Manning 2015) whose edges have relations and weights, with a mean beside the
 /// sums.
 struct ChildSumCell {

@@ -17,6 +17,7 @@ using testing::ChildSumCell;
 using testing::dense;
 using testing::expect_close;
 using testing::Form;
+using testing::GatesCell;
 using testing::Graphs;
 using testing::Kinds;
 using testing::OddCell;
@@ -98,7 +99,7 @@ class EveryCell : public ::testing::Test {
     }
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, ChildSumCell, Kinds, SeeingCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, GatesCell, ChildSumCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
@@ -126,16 +127,19 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.specialisation = false}}, first_seed());
+  this->check(Form::dag,
+              {.groups = 2, .group_vertices = 10, .optimisations = {.specialisation = false, .packing = false}},
+              first_seed());
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
-  this->check(Form::any_order,
-              {.groups = 2,
-               .group_vertices = 10,
-               .schedule = SchedulePolicy::agenda,
-               .optimisations = {.specialisation = false, .eager = false, .lazy = false, .fusion = false}},
-              first_seed() + 4);
+  this->check(
+      Form::any_order,
+      {.groups = 2,
+       .group_vertices = 10,
+       .schedule = SchedulePolicy::agenda,
+       .optimisations = {.specialisation = false, .packing = false, .eager = false, .lazy = false, .fusion = false}},
+      first_seed() + 4);
 }
 
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
@@ -173,7 +177,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };
-    options.optimisations = {.specialisation = on(), .eager = on(), .lazy = on(), .fusion = on()};
+    options.optimisations = {.specialisation = on(), .packing = on(), .eager = on(), .lazy = on(), .fusion = on()};
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

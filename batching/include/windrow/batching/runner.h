@@ -52,6 +52,7 @@ class Epochs;
 /// same to rounding.
 struct Optimisations {
   bool specialisation = true;  ///< what is zero since a vertex lacks a child is not computed
+  bool packing = true;         ///< products of one value with several parameters, such as gates, become one
   bool eager = true;           ///< what depends on no child is computed first, for all vertices of a group at once
   bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
                                ///< parameters over all vertices

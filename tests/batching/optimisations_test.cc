@@ -1,0 +1,66 @@
+// What each optimisation saves, in counts that no clock is needed for.
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+
+namespace windrow {
+namespace {
+
+using testing::Form;
+using testing::GatesCell;
+using testing::Graphs;
+using testing::random_graph;
+using testing::TreeLstm;
+
+/// Of a minibatch of trees with and without.
+template <class Cell>
+class Counts {
+ public:
+  RunnerStats of(const Optimisations& optimisations) {
+    Runner runner(host_, function_, parameters_, {.optimisations = optimisations});
+    runner.differentiate(graphs_.pointers).loss();
+    return runner.stats();
+  }
+
+ private:
+  static std::vector<GraphData> data() {
+    std::mt19937 random(1);
+    std::vector<GraphData> graphs;
+    for (int i = 0; i < 10; ++i) graphs.push_back(random_graph(20, Cell::arity, Form::trees, random));
+    return graphs;
+  }
+  Engine engine_;
+  Device host_ = host_device(engine_);
+  Parameters parameters_{host_, 1};
+  Cell cell_{parameters_};
+  VertexFunction function_{"cell", {.arity = Cell::arity}, [&](Vertex& v) { cell_(v); }};
+  Graphs graphs_{function_, data()};
+};
+
+TEST(Optimisations, PackingMakesOneProductOfSeveral) {
+  Counts<GatesCell> counts;
+  const RunnerStats with = counts.of({}), without = counts.of({.packing = false});
+  EXPECT_EQ(with.multiply_flops, without.multiply_flops);
+  EXPECT_LT(with.kernels, without.kernels);
+}
+
+TEST(Optimisations, SpecialisationMultipliesNoStatesThatAreNotThere) {
+  Counts<TreeLstm> counts;
+  EXPECT_LT(counts.of({}).multiply_flops,
+            0.8 * static_cast<double>(counts.of({.specialisation = false}).multiply_flops));
+}
+
+TEST(Optimisations, EagerAndLazyBatchingNeedFewerBatches) {
+  Counts<TreeLstm> counts;
+  const RunnerStats with = counts.of({});
+  EXPECT_LT(with.batches, counts.of({.eager = false}).batches);
+  EXPECT_LT(with.batches, counts.of({.lazy = false}).batches);
+}
+
+TEST(Optimisations, FusionRunsManyStepsAtATime) {
+  Counts<TreeLstm> counts;
+  EXPECT_LT(counts.of({}).batches, 0.5 * static_cast<double>(counts.of({.fusion = false}).batches));
+}
+
+}  // namespace
+}  // namespace windrow
