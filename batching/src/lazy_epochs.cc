@@ -126,6 +126,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<
 
 /// What handles name must be found again.
 void Epochs::name_outputs(Epoch& epoch, std::int32_t number) {
+  while (!places_.empty() && places_.back().first >= runs_.first()) places_.pop_back();  // of a flush that threw
   for (NodeId node = runs_.first(); node < record_.size(); ++node) {
     if (!record_.named(node)) continue;
     const std::int32_t vertex = runs_.run_of(node);

@@ -320,6 +320,27 @@ TEST_F(Lazy, FailsWithTheVertexThatIsToBlame) {
       << said;
 }
 
+/// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
+TEST_F(Lazy, FindsItsValuesAfterAFlushThatThrew) {
+  const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));
+  std::vector<LazyExpr> items;
+  const auto add = [&](int count, std::int32_t word) {
+    for (int i = 0; i < count; ++i) {
+      const LazyExpr twice = 2.0 * graph.input({static_cast<float>(items.size())});
+      items.push_back(twice * embedding(words, graph.index(word)));
+    }
+  };
+  for (std::int32_t word : {7, 0}) {  // 7 fails, which is told as soon as it must be waited for
+    add(3, word);
+    graph.flush();
+    items.clear();
+  }
+  add(3, 0);
+  EXPECT_THROW(graph.flush(), OpError);
+  add(1, 0);
+  for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
+}
+
 TEST_F(Lazy, AddsUpManyTermsAndJoinsManyParts) {
   std::vector<LazyExpr> terms;
   for (int i = 0; i < 1000; ++i) terms.push_back(graph.input({static_cast<float>(i)}));
