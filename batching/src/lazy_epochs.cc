@@ -210,9 +210,10 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
   if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
   for (NodeId loss : losses) {
-    if (record_.width(loss) != 1) {
-      throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
-    }
+    if (record_.width(loss) == 1) continue;
+    throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
+  }
+  for (NodeId loss : losses) {
     const Place& place = place_of(loss);
     epochs_[at(place.epoch)].outputs.at(place.output).losses[place.vertex] += 1;
   }

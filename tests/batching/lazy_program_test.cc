@@ -286,6 +286,14 @@ TEST_F(Lazy, TellsWhatDoesNotFit) {
   EXPECT_EQ(said_of([&] { x.scalar(); }), "scalar of an expression of width 2; expected 1");
 }
 
+TEST_F(Lazy, NotesNoLossOfABackwardThatIsRefused) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr loss = matmul(graph.input({2}), u), wide = graph.input({1, 2});
+  EXPECT_THROW(graph.backward(std::array{loss, wide}), MisuseError);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, u)[0], 2);
+}
+
 TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
   const LazyExpr x = graph.input({1, 2});
   LazyGraph other(host, parameters, {.use = LazyOptions::For::inference});
