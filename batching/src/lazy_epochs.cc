@@ -167,7 +167,7 @@ void Epochs::flush(std::source_location from) {
   ++stats_.flushes;
   std::vector<const InputGraph*> graphs;
   for (const InputGraph& input : inputs) graphs.push_back(&input);
-  if (options_.use == LazyOptions::For::inference) {
+  if (options_.use == LazyOptions::For::inference || epoch.outputs.empty()) {  // without outputs, nothing comes back
     epoch.minibatch = runner_->run(graphs, given, from);
   } else {
     std::vector<std::string> outputs;

@@ -294,6 +294,15 @@ TEST_F(Lazy, NotesNoLossOfABackwardThatIsRefused) {
   EXPECT_EQ(dense(parameters, u)[0], 2);
 }
 
+TEST_F(Lazy, FlushesWhatNoHandleNames) {
+  graph.input({1, 2});
+  graph.flush();
+  const LazyExpr x = row_sum(graph.input({1, 2}));
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), 3);
+  EXPECT_EQ(graph.stats().flushes, 2);
+}
+
 TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
   const LazyExpr x = graph.input({1, 2});
   LazyGraph other(host, parameters, {.use = LazyOptions::For::inference});
