@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "batch.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {
@@ -197,7 +198,14 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
   const Place& place = place_of(node);
   const Tensor& tensor = tensor_of(place, from);
   Output& output = epochs_[at(place.epoch)].outputs.at(place.output);
-  if (!output.values) output.values = tensor.get(from);
+  try {
+    if (!output.values) output.values = tensor.get(from);
+  } catch (const OpError&) {  // of this epoch, or of one that it was given rows of
+    for (std::int32_t number = 0; number <= place.epoch; ++number) {
+      epochs_[at(number)].minibatch.batch_->failure_told = true;
+    }
+    throw;
+  }
   const auto begin = output.values->begin() + place.vertex * output.width;
   return {begin, begin + output.width};
 }

@@ -98,6 +98,12 @@ TEST_F(Tasks, FailTogetherAndAreToldOnce) {
   for (std::int32_t row : {0, 9, 2}) tasks.push_back(failing(graph, table, row, ended));
   EXPECT_THROW(run(graph, std::move(tasks)), OpError);
   EXPECT_TRUE(ended.empty());  // a minibatch fails as a whole
+  graph.clear();
+  for (int time = 0; time < 3; ++time) {
+    tasks.clear();
+    tasks.push_back(failing(graph, table, 1, ended));
+    EXPECT_NO_THROW(run(graph, std::move(tasks)));
+  }
 }
 
 TEST_F(Tasks, MayBeDroppedBeforeTheyRun) {
