@@ -34,10 +34,12 @@ std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
     const auto other = (*this)[known->second];
     if (std::equal(list.begin(), list.end(), other.begin(), other.end())) return known->second;
   }
+  const auto added = static_cast<std::uint32_t>(size());
+  make_room(elements_, list.size());
+  make_room(begin_, 1);
+  by_hash_.emplace(hash, added);  // the last that may throw
   elements_.insert(elements_.end(), list.begin(), list.end());
   begin_.push_back(elements_.size());
-  const auto added = static_cast<std::uint32_t>(begin_.size() - 2);
-  by_hash_.emplace(hash, added);
   return added;
 }
 
