@@ -191,6 +191,7 @@ Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::ve
     purpose.outputs.push_back(static_cast<std::size_t>(found - all.begin()));
   }
   std::sort(purpose.outputs.begin(), purpose.outputs.end());
+  purpose.outputs.erase(std::unique(purpose.outputs.begin(), purpose.outputs.end()), purpose.outputs.end());
   return Minibatch(forward(graphs, given, purpose, from));
 }
 

@@ -161,6 +161,19 @@ TEST(Outputs, AddToGradientsOrSetThem) {
   for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
 }
 
+TEST(Outputs, MayBeNamedTwice) {
+  Networks s;
+  Runner runner(s.host, s.without_head, s.parameters);
+  const Graphs graphs(s.without_head, s.data);
+  const Tensor x = s.tensor(s.inputs(), Cell::in);
+  const Tensor ones = s.tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
+  const auto gradient = [&](const std::vector<std::string>& outputs) {
+    runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, outputs), {{"h", ones}});
+    return dense(s.parameters, s.cell.w);
+  };
+  EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
+}
+
 TEST(Outside, TellsWhatDoesNotFit) {
   Networks s;
   Runner runner(s.host, s.without_head, s.parameters);
