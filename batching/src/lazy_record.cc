@@ -178,6 +178,10 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
       key.operands.push_back(record->parameters_.number_of(*operand.parameter_));
     }
   }
+  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
+                      std::to_string(ir::type_bits - 1) + " at most");
+  }
   for (const LazyIndex& index : indices) {
     if (index.record_ != record) throw MisuseError(std::string(what) + ": an index of another lazy graph");
     key.index_widths.push_back(index.width_);

@@ -154,7 +154,8 @@ class LazyGraph {
 };
 
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
-/// an index among its operands. Throws MisuseError, naming the operator and the shapes, if they do not fit.
+/// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
+/// do not fit.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},
