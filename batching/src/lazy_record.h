@@ -16,6 +16,9 @@ namespace windrow::lazy {
 using NodeId = std::int32_t;
 inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
+/// The most nodes of a run: what a kind costs to plan grows faster than they.
+inline constexpr NodeId most_nodes = 256;
+
 /// So that adding so many more needs no memory.
 template <class T>
 void make_room(std::vector<T>& list, std::size_t more) {

@@ -8,8 +8,7 @@ namespace {
 /// So often must a pair of patterns be seen before it is put together, and a pattern before it counts as a way of
 /// computing of its own where there are many.
 constexpr int often = 4;
-/// The most nodes of a vertex, and values from outside when it is put together.
-constexpr NodeId most_nodes = 256;
+/// The most values from outside of a vertex that is put together.
 constexpr std::int32_t most_outside = 24;
 /// More patterns than these are only kept if they are seen often: each costs a plan.
 constexpr std::size_t many = 64;

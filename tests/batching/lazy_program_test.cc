@@ -381,6 +381,19 @@ TEST_F(Lazy, ComputesALongChain) {
   EXPECT_EQ(x.scalar(), length);
 }
 
+/// One that computes with nothing but itself and values from before.
+TEST_F(Lazy, ComputesALongChainOfOnePiece) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr one = graph.input({1});
+  graph.flush();
+  LazyExpr x = one;
+  constexpr int length = 20'000;
+  for (int i = 1; i < length; ++i) x = matmul(x, u) + one;
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), length);
+  EXPECT_LT(graph.stats().kinds, 5);
+}
+
 /// A program that looks at its own values as it goes.
 TEST_F(Lazy, GoesOnBehindAValue) {
   LazyExpr x = graph.input({0.5f, 0.25f});
