@@ -52,18 +52,16 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
     plans_.clear();
     table_.reset();
   }
-  auto& plan = plans_[purpose];
-  if (!plan) {
-    ir::Program program = ir::specialise(function_.function_, types_);
-    if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-    auto made = std::make_shared<Plan>(make_plan(std::move(program), purpose.training, device_.kernels));
-    for (TensorSpec& spec : made->tensors) {
-      if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
-    }
-    made->outputs = purpose.outputs;
-    plan = std::move(made);
+  const auto known = plans_.find(purpose);
+  if (known != plans_.end()) return known->second;
+  ir::Program program = ir::specialise(function_.function_, types_);
+  if (purpose.training) program = ir::differentiate(program, purpose.outputs);
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), purpose.training, device_.kernels));
+  for (TensorSpec& spec : made->tensors) {
+    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
   }
-  return plan;
+  made->outputs = purpose.outputs;
+  return plans_.emplace(purpose, std::move(made)).first->second;
 }
 
 void Runner::hold_back(std::source_location from) {

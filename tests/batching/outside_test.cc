@@ -201,6 +201,7 @@ TEST(Outside, TellsWhatDoesNotFit) {
               runner.differentiate(graphs.pointers, {{"rows", {x}}});
             }),
             "without_head: has no loss; expected one to differentiate");
+  EXPECT_EQ(runner.describe(), "");
   const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
   EXPECT_EQ(said([&] { recorded.gradient("rows"); }), "without_head: 'rows' has no gradient before backward()");
   EXPECT_EQ(said([&] { runner.backward(recorded, {}); }),
