@@ -61,6 +61,8 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
   }
   made->outputs = purpose.outputs;
+  constexpr std::size_t most_plans = 32;  // a lazy program may name other outputs each time
+  if (plans_.size() >= most_plans) plans_.clear();
   return plans_.emplace(purpose, std::move(made)).first->second;
 }
 

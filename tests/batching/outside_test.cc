@@ -174,6 +174,32 @@ TEST(Outputs, MayBeNamedTwice) {
   EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
 }
 
+TEST(Outputs, MayBeOtherOnesEachTimeWithoutEnd) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
+  const Parameter w = parameters.add("w", 1, 1, Initial::constant(1));
+  const VertexFunction function("many", {}, [&](Vertex& v) {
+    const Expr x = matmul(v.pull("x", 1), w);
+    for (const std::string& name : names) v.push(name, tanh(x));
+  });
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {1};
+  const Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  std::size_t first = 0;
+  for (unsigned some = 1; some < 128; ++some) {
+    std::vector<std::string> outputs;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if ((some >> i & 1u) != 0) outputs.push_back(names[i]);
+    }
+    runner.record(graphs.pointers, {}, outputs);
+    if (some == 1) first = runner.describe().size();
+  }
+  EXPECT_LT(runner.describe().size(), 64 * first);
+}
+
 TEST(Outside, TellsWhatDoesNotFit) {
   Networks s;
   Runner runner(s.host, s.without_head, s.parameters);
