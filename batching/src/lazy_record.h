@@ -108,6 +108,7 @@ class Record {
   void cut() { cut_ = true; }
   /// Instances that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
+  int running = 0;  ///< calls of resume_all() under way, one inside the other
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);
