@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "batch.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {
@@ -126,6 +127,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<
 
 /// What handles name must be found again.
 void Epochs::name_outputs(Epoch& epoch, std::int32_t number) {
+  while (!places_.empty() && places_.back().first >= runs_.first()) places_.pop_back();  // of a flush that threw
   for (NodeId node = runs_.first(); node < record_.size(); ++node) {
     if (!record_.named(node)) continue;
     const std::int32_t vertex = runs_.run_of(node);
@@ -166,7 +168,7 @@ void Epochs::flush(std::source_location from) {
   ++stats_.flushes;
   std::vector<const InputGraph*> graphs;
   for (const InputGraph& input : inputs) graphs.push_back(&input);
-  if (options_.use == LazyOptions::For::inference) {
+  if (options_.use == LazyOptions::For::inference || epoch.outputs.empty()) {  // without outputs, nothing comes back
     epoch.minibatch = runner_->run(graphs, given, from);
   } else {
     std::vector<std::string> outputs;
@@ -196,7 +198,14 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
   const Place& place = place_of(node);
   const Tensor& tensor = tensor_of(place, from);
   Output& output = epochs_[at(place.epoch)].outputs.at(place.output);
-  if (!output.values) output.values = tensor.get(from);
+  try {
+    if (!output.values) output.values = tensor.get(from);
+  } catch (const OpError&) {  // of this epoch, or of one that it was given rows of
+    for (std::int32_t number = 0; number <= place.epoch; ++number) {
+      epochs_[at(number)].minibatch.batch_->failure_told = true;
+    }
+    throw;
+  }
   const auto begin = output.values->begin() + place.vertex * output.width;
   return {begin, begin + output.width};
 }
@@ -209,9 +218,10 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
   if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
   for (NodeId loss : losses) {
-    if (record_.width(loss) != 1) {
-      throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
-    }
+    if (record_.width(loss) == 1) continue;
+    throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
+  }
+  for (NodeId loss : losses) {
     const Place& place = place_of(loss);
     epochs_[at(place.epoch)].outputs.at(place.output).losses[place.vertex] += 1;
   }

@@ -5,9 +5,13 @@
 namespace windrow::lazy {
 
 std::int32_t Columns::id(Index width, std::int32_t number) {
-  const auto [found, added] = ids_.emplace(std::pair(width, number), size());
-  if (added) all_.push_back({name_ + std::to_string(width) + "." + std::to_string(number), width});
-  return found->second;
+  const auto known = ids_.find({width, number});
+  if (known != ids_.end()) return known->second;
+  Column column{name_ + std::to_string(width) + "." + std::to_string(number), width};
+  make_room(all_, 1);
+  ids_.emplace(std::pair(width, number), size());  // the last that may throw
+  all_.push_back(std::move(column));
+  return size() - 1;
 }
 
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
@@ -46,9 +50,11 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
 
 /// By the key in scratch_.
 KindId Kinds::find_or_add(const Run& run) {
+  make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
-  if (kind == size()) {
-    kinds_.push_back(make(run));
+  if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // one for each key, whatever throws
+  if (kinds_[at(kind)].state.empty()) {
+    kinds_[at(kind)] = make(run);
     ++version_;
   }
   return kind;
@@ -105,13 +111,13 @@ bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, cons
   ++version_;
   if (b < 0) {
     if (a < 0) {
-      a = static_cast<std::int32_t>(states_.size());
       states_.push_back({outside.width, {}});
+      a = static_cast<std::int32_t>(states_.size()) - 1;
     } else if (has(a, producer.kind)) {
       return false;
     }
-    b = a;
     states_[at(a)].nodes.push_back(producer);
+    b = a;
     return true;
   }
   if (a < 0) {
@@ -226,7 +232,10 @@ class Body {
 VertexFunction Kinds::function_of(KindId number) const {
   const Kind& kind = kinds_[at(number)];
   const VertexFunction::Shape shape{.arity = static_cast<std::size_t>(kind.children)};
+  const bool finished = !kind.state.empty() && std::all_of(kind.outside.begin(), kind.outside.end(),
+                                                           [](auto& value) { return value.given || value.state >= 0; });
   return VertexFunction("kind " + std::to_string(number), shape, [&](Vertex& v) {
+    if (!finished) return;  // where something threw; no vertex is of it
     Body(*this, kind, record_.keys(), parameters_, v).compute(runs_.patterns()[kind.pattern]);
   });
 }

@@ -80,7 +80,13 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
   const std::uint32_t number = keys_.number(key, [&] { return infer_width(key); });
-  const NodeId id = size();
+  make_room(nodes_, 1);
+  make_room(operands_, operands.size());
+  make_room(handles_, 1);
+  make_room(run_of_, 1);
+  make_room(run_begins_, 1);
+  make_room(outside_, operands.size());
+  const NodeId id = size();  // from here on nothing throws: there is a node, with all that it has, or none
   nodes_.push_back({number, static_cast<std::int32_t>(operands_.size()), data});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   handles_.push_back(0);
@@ -93,7 +99,8 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   constexpr std::size_t most_outside = 16;
   const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
-  bool related = false, foreign = std::exchange(cut_, false) || outside_.size() > most_outside;
+  const bool full = current >= 0 && id - run_begins_.back() >= most_nodes;
+  bool related = false, foreign = std::exchange(cut_, false) || full || outside_.size() > most_outside;
   for (NodeId operand : operands) {
     if (operand < first_pending_) continue;  // already computed: it is given
     const std::int32_t run = run_of_[at(operand - first_pending_)];
@@ -130,6 +137,7 @@ LazyExpr Record::add_input(std::span<const float> values) {
   scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
   const auto data = static_cast<std::int32_t>(inputs_.size());
   if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
+  make_room(inputs_, values.size());
   const NodeId id = add(scratch_, {}, data);
   inputs_.insert(inputs_.end(), values.begin(), values.end());
   return handle(id);
@@ -171,10 +179,15 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
       key.operands.push_back(record->parameters_.number_of(*operand.parameter_));
     }
   }
+  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
+                      std::to_string(ir::type_bits - 1) + " at most");
+  }
   for (const LazyIndex& index : indices) {
     if (index.record_ != record) throw MisuseError(std::string(what) + ": an index of another lazy graph");
     key.index_widths.push_back(index.width_);
   }
+  make_room(record->indices_, indices.size() * LazyIndex::widest);
   const auto data = static_cast<std::int32_t>(record->indices_.size());
   const NodeId id = record->add(key, record->scratch_operands_, data);
   for (const LazyIndex& index : indices) {

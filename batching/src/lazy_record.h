@@ -1,6 +1,7 @@
 // What lazy expressions leave behind as they are written: nodes, one behind the other, each after its operands.
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 #include <memory>
 #include <span>
@@ -14,6 +15,15 @@ namespace windrow::lazy {
 
 using NodeId = std::int32_t;
 inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
+
+/// The most nodes of a run: what a kind costs to plan grows faster than they.
+inline constexpr NodeId most_nodes = 256;
+
+/// So that adding so many more needs no memory.
+template <class T>
+void make_room(std::vector<T>& list, std::size_t more) {
+  if (list.capacity() - list.size() < more) list.reserve(std::max(2 * list.size(), list.size() + more));
+}
 
 /// The key of an operation: two with one key, applied to the values of two instances, can be a batch.
 struct Key {
@@ -98,6 +108,7 @@ class Record {
   void cut() { cut_ = true; }
   /// Instances that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
+  int running = 0;  ///< calls of resume_all() under way, one inside the other
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);

@@ -8,8 +8,7 @@ namespace {
 /// So often must a pair of patterns be seen before it is put together, and a pattern before it counts as a way of
 /// computing of its own where there are many.
 constexpr int often = 4;
-/// The most nodes of a vertex, and values from outside when it is put together.
-constexpr NodeId most_nodes = 256;
+/// The most values from outside of a vertex that is put together.
 constexpr std::int32_t most_outside = 24;
 /// More patterns than these are only kept if they are seen often: each costs a plan.
 constexpr std::size_t many = 64;
@@ -34,10 +33,12 @@ std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
     const auto other = (*this)[known->second];
     if (std::equal(list.begin(), list.end(), other.begin(), other.end())) return known->second;
   }
+  const auto added = static_cast<std::uint32_t>(size());
+  make_room(elements_, list.size());
+  make_room(begin_, 1);
+  by_hash_.emplace(hash, added);  // the last that may throw
   elements_.insert(elements_.end(), list.begin(), list.end());
   begin_.push_back(elements_.size());
-  const auto added = static_cast<std::uint32_t>(begin_.size() - 2);
-  by_hash_.emplace(hash, added);
   return added;
 }
 

@@ -1,5 +1,7 @@
 #include "windrow/batching/lazy_task.h"
 
+#include <algorithm>
+
 #include "lazy_epochs.h"
 #include "lazy_record.h"
 
@@ -7,10 +9,23 @@ namespace windrow {
 
 bool LazyValue::await_ready() const { return expr_.computed(); }
 
-void LazyValue::await_suspend(std::coroutine_handle<> task) { expr_.record_->suspended.push_back(task); }
+void LazyValue::await_suspend(std::coroutine_handle<> task) {
+  if (expr_.record_->running == 0) {
+    throw MisuseError("a task waits for an expression of another lazy graph than it runs with; expected the same");
+  }
+  expr_.record_->suspended.push_back(task);
+}
 
 void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks) {
   Record& record = *graph.record_;
+  for (const std::coroutine_handle<> task : tasks) {
+    if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
+  }
+  struct Running {
+    int& count;
+    explicit Running(int& of) : count(of) { ++count; }
+    ~Running() { --count; }
+  } running(record.running);
   std::vector<std::coroutine_handle<>> ready = tasks;
   while (!ready.empty()) {
     for (const std::coroutine_handle<> task : ready) {
@@ -21,6 +36,8 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
     if (!ready.empty()) record.epochs().flush(std::source_location::current());
   }
   record.cut();
+  if (std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); })) return;
+  throw MisuseError("run: a task still waits for what was cleared; expected clear() when all have ended");
 }
 
 }  // namespace windrow

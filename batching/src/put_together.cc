@@ -6,6 +6,11 @@
 namespace windrow::ir {
 namespace {
 
+std::string shape_of(const Field& field) { return to_string({field.rows, field.width}); }
+std::string shape_of(const IndexField& field) {
+  return to_string({field.rows, field.width}) + (field.optional ? ", of some vertices," : "");
+}
+
 bool fit(const Field& a, const Field& b) { return a.width == b.width && a.rows == b.rows && a.holds == b.holds; }
 bool fit(const IndexField& a, const IndexField& b) {
   return a.width == b.width && a.rows == b.rows && a.holds == b.holds && a.optional == b.optional;
@@ -70,8 +75,8 @@ class PuttingTogether {
       if (known == all.end()) {
         all.push_back(field);
       } else if (!fit(*known, field)) {
-        refuse(std::string(what) + " '" + field.name + "' is " + to_string({known->rows, known->width}) +
-               " in one kind and " + to_string({field.rows, field.width}) + " in another; expected one of a kind");
+        refuse(std::string(what) + " '" + field.name + "' is " + shape_of(*known) + " in one kind and " +
+               shape_of(field) + " in another; expected one of a kind");
       }
     }
     return result;

@@ -53,22 +53,22 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
     plans_.clear();
     table_.reset();
   }
-  auto& plan = plans_[purpose];
-  if (!plan) {
-    const Optimisations& on = options_.optimisations;
-    ir::Program program =
-        ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
-    if (on.packing) program = ir::pack_products(program);
-    if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-    const PlanOptions options{.training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion};
-    auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
-    for (TensorSpec& spec : made->tensors) {
-      if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
-    }
-    made->outputs = purpose.outputs;
-    plan = std::move(made);
+  const auto known = plans_.find(purpose);
+  if (known != plans_.end()) return known->second;
+  const Optimisations& on = options_.optimisations;
+  ir::Program program =
+      ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
+  if (on.packing) program = ir::pack_products(program);
+  if (purpose.training) program = ir::differentiate(program, purpose.outputs);
+  const PlanOptions options{.training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion};
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
+  for (TensorSpec& spec : made->tensors) {
+    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
   }
-  return plan;
+  made->outputs = purpose.outputs;
+  constexpr std::size_t most_plans = 32;  // a lazy program may name other outputs each time
+  if (plans_.size() >= most_plans) plans_.clear();
+  return plans_.emplace(purpose, std::move(made)).first->second;
 }
 
 void Runner::hold_back(std::source_location from) {
@@ -196,6 +196,7 @@ Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::ve
     purpose.outputs.push_back(static_cast<std::size_t>(found - all.begin()));
   }
   std::sort(purpose.outputs.begin(), purpose.outputs.end());
+  purpose.outputs.erase(std::unique(purpose.outputs.begin(), purpose.outputs.end()), purpose.outputs.end());
   return Minibatch(forward(graphs, given, purpose, from));
 }
 

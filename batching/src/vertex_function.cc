@@ -24,6 +24,12 @@ void check_width(const ir::Function& function, const std::string& name, Index wi
   }
 }
 
+/// Names in brackets are those of what is filled in for a graph.
+void check_input(const ir::Function& function, const std::string& name, Index width) {
+  check_width(function, name, width);
+  if (name.starts_with('(')) refuse(function, "an input named '" + name + "'; expected a name without a bracket first");
+}
+
 /// A type of vertex has a bit for each child and for each optional index.
 void check_types(const ir::Function& function) {
   const ir::Kind& kind = function.kinds[0];
@@ -108,7 +114,7 @@ Expr Vertex::pull_edge(const std::string& name, Index width) {
 
 Expr Vertex::pull_rows(const std::string& name, const Type& type) {
   ir::Function& f = trace_->function;
-  check_width(f, name, type.width);
+  check_input(f, name, type.width);
   if (named(f.pulls, name)) refuse(f, "'" + name + "' is pulled twice; expected once");
   trace_->kind().pulls.push_back(f.pulls.size());
   f.pulls.push_back({name, type.width, type.rows});
@@ -136,7 +142,7 @@ IndexExpr Vertex::pull_edge_index(const std::string& name, Index width) {
 
 IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Presence presence) {
   ir::Function& f = trace_->function;
-  check_width(f, name, type.width);
+  check_input(f, name, type.width);
   if (named(f.index_pulls, name)) refuse(f, "'" + name + "' is pulled twice; expected once");
   trace_->kind().index_pulls.push_back(f.index_pulls.size());
   f.index_pulls.push_back({name, type.width, type.rows, presence == Presence::sometimes});

@@ -36,6 +36,12 @@ TEST(Kinds, RefuseWhatDoesNotFitTogether) {
             "all: state 'h' is vertices x 2 in one kind and vertices x 3 in another; expected one of a kind");
   EXPECT_EQ(said_of({maker("g", 2), maker("h", 3)}),
             "all: input 'x' is vertices x 2 in one kind and vertices x 3 in another; expected one of a kind");
+  const auto looker = [](Presence presence) {
+    return VertexFunction("look", {}, [&](Vertex& v) { v.pull_index("i", presence); });
+  };
+  EXPECT_EQ(said_of({looker(Presence::always), looker(Presence::sometimes)}),
+            "all: input 'i' is vertices x 1 in one kind and vertices x 1, of some vertices, in another; "
+            "expected one of a kind");
 }
 
 class KindsOfGraphs : public ::testing::Test {

@@ -283,7 +283,26 @@ TEST_F(Lazy, TellsWhatDoesNotFit) {
   EXPECT_EQ(said_of([&] { graph.backward({}); }), "backward() of no loss; expected one or more");
   EXPECT_EQ(said_of([&] { graph.backward(std::array{x}); }), "backward(): a loss of width 2; expected 1");
   EXPECT_EQ(said_of([&] { sum({}); }), "sum of no expressions; expected one or more");
+  EXPECT_EQ(said_of([&] { apply(op::concat, std::vector<LazyOperand>(32, x), {}); }),
+            "concat of 32 expressions; expected 31 at most");
   EXPECT_EQ(said_of([&] { x.scalar(); }), "scalar of an expression of width 2; expected 1");
+}
+
+TEST_F(Lazy, NotesNoLossOfABackwardThatIsRefused) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr loss = matmul(graph.input({2}), u), wide = graph.input({1, 2});
+  EXPECT_THROW(graph.backward(std::array{loss, wide}), MisuseError);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, u)[0], 2);
+}
+
+TEST_F(Lazy, FlushesWhatNoHandleNames) {
+  graph.input({1, 2});
+  graph.flush();
+  const LazyExpr x = row_sum(graph.input({1, 2}));
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), 3);
+  EXPECT_EQ(graph.stats().flushes, 2);
 }
 
 TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
@@ -320,6 +339,27 @@ TEST_F(Lazy, FailsWithTheVertexThatIsToBlame) {
       << said;
 }
 
+/// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
+TEST_F(Lazy, FindsItsValuesAfterAFlushThatThrew) {
+  const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));
+  std::vector<LazyExpr> items;
+  const auto add = [&](int count, std::int32_t word) {
+    for (int i = 0; i < count; ++i) {
+      const LazyExpr twice = 2.0 * graph.input({static_cast<float>(items.size())});
+      items.push_back(twice * embedding(words, graph.index(word)));
+    }
+  };
+  for (std::int32_t word : {7, 0}) {  // 7 fails, which is told as soon as it must be waited for
+    add(3, word);
+    graph.flush();
+    items.clear();
+  }
+  add(3, 0);
+  EXPECT_THROW(graph.flush(), OpError);
+  add(1, 0);
+  for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
+}
+
 TEST_F(Lazy, AddsUpManyTermsAndJoinsManyParts) {
   std::vector<LazyExpr> terms;
   for (int i = 0; i < 1000; ++i) terms.push_back(graph.input({static_cast<float>(i)}));
@@ -339,6 +379,19 @@ TEST_F(Lazy, ComputesALongChain) {
   for (int i = 0; i < length; ++i) x = matmul(x, u) + one;
   graph.backward(std::array{x});
   EXPECT_EQ(x.scalar(), length);
+}
+
+/// One that computes with nothing but itself and values from before.
+TEST_F(Lazy, ComputesALongChainOfOnePiece) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr one = graph.input({1});
+  graph.flush();
+  LazyExpr x = one;
+  constexpr int length = 20'000;
+  for (int i = 1; i < length; ++i) x = matmul(x, u) + one;
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), length);
+  EXPECT_LT(graph.stats().kinds, 5);
 }
 
 /// A program that looks at its own values as it goes.

@@ -98,6 +98,32 @@ TEST_F(Tasks, FailTogetherAndAreToldOnce) {
   for (std::int32_t row : {0, 9, 2}) tasks.push_back(failing(graph, table, row, ended));
   EXPECT_THROW(run(graph, std::move(tasks)), OpError);
   EXPECT_TRUE(ended.empty());  // a minibatch fails as a whole
+  graph.clear();
+  for (int time = 0; time < 3; ++time) {
+    tasks.clear();
+    tasks.push_back(failing(graph, table, 1, ended));
+    EXPECT_NO_THROW(run(graph, std::move(tasks)));
+  }
+}
+
+TEST_F(Tasks, TellWhatWouldNeverGoOn) {
+  const auto said = [&](auto... task) {
+    std::vector<LazyTask<int>> tasks;
+    (tasks.push_back(std::move(task)()), ...);
+    return testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); });
+  };
+  LazyGraph other(host, parameters);
+  EXPECT_EQ(said([&] { return halve(other, half, 4); }),
+            "a task waits for an expression of another lazy graph than it runs with; expected the same");
+  const auto clearing = [](LazyGraph& g) -> LazyTask<int> {
+    g.clear();
+    co_return 1;
+  };
+  EXPECT_EQ(said([&] { return halve(graph, half, 4); }, [&] { return clearing(graph); }),
+            "run: a task still waits for what was cleared; expected clear() when all have ended");
+  LazyTask<int> first = halve(graph, half, 4);
+  const LazyTask<int> second = std::move(first);
+  EXPECT_EQ(said([&] { return std::move(first); }), "run: a task that was moved from; expected one that has not begun");
 }
 
 TEST_F(Tasks, MayBeDroppedBeforeTheyRun) {

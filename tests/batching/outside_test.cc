@@ -161,6 +161,45 @@ TEST(Outputs, AddToGradientsOrSetThem) {
   for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
 }
 
+TEST(Outputs, MayBeNamedTwice) {
+  Networks s;
+  Runner runner(s.host, s.without_head, s.parameters);
+  const Graphs graphs(s.without_head, s.data);
+  const Tensor x = s.tensor(s.inputs(), Cell::in);
+  const Tensor ones = s.tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
+  const auto gradient = [&](const std::vector<std::string>& outputs) {
+    runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, outputs), {{"h", ones}});
+    return dense(s.parameters, s.cell.w);
+  };
+  EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
+}
+
+TEST(Outputs, MayBeOtherOnesEachTimeWithoutEnd) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
+  const Parameter w = parameters.add("w", 1, 1, Initial::constant(1));
+  const VertexFunction function("many", {}, [&](Vertex& v) {
+    const Expr x = matmul(v.pull("x", 1), w);
+    for (const std::string& name : names) v.push(name, tanh(x));
+  });
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {1};
+  const Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  std::size_t first = 0;
+  for (unsigned some = 1; some < 128; ++some) {
+    std::vector<std::string> outputs;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if ((some >> i & 1u) != 0) outputs.push_back(names[i]);
+    }
+    runner.record(graphs.pointers, {}, outputs);
+    if (some == 1) first = runner.describe().size();
+  }
+  EXPECT_LT(runner.describe().size(), 64 * first);
+}
+
 TEST(Outside, TellsWhatDoesNotFit) {
   Networks s;
   Runner runner(s.host, s.without_head, s.parameters);
@@ -188,6 +227,7 @@ TEST(Outside, TellsWhatDoesNotFit) {
               runner.differentiate(graphs.pointers, {{"rows", {x}}});
             }),
             "without_head: has no loss; expected one to differentiate");
+  EXPECT_EQ(runner.describe(), "");
   const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
   EXPECT_EQ(said([&] { recorded.gradient("rows"); }), "without_head: 'rows' has no gradient before backward()");
   EXPECT_EQ(said([&] { runner.backward(recorded, {}); }),

@@ -54,6 +54,11 @@ TEST_F(Trace, WantsEachStateScatteredOnceInItsShape) {
             "cell: state 'h' is declared twice; expected once");
 }
 
+TEST_F(Trace, KeepsNamesInBracketsForItself) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("(vertex)"); }),
+            "cell: an input named '(vertex)'; expected a name without a bracket first");
+}
+
 TEST_F(Trace, WantsEachNameOnce) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3), v.pull("x", 3); }), "cell: 'x' is pulled twice; expected once");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i"), v.pull_index("i"); }),

@@ -96,6 +96,12 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment) {
 }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return faults::allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return faults::allocate(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { faults::release(memory); }
 void operator delete[](void* memory) noexcept { faults::release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { faults::release(memory); }

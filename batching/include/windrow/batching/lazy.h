@@ -22,7 +22,8 @@
 //            More can be recorded after that.
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
-//            operation poisons what was computed with it; who asks for a value of it gets OpError.
+//            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
+//            later flush throws it, and what that was to compute waits for the next.
 //   Memory   Values are kept while a handle names them or a later expression needs them, until clear().
 //   Threads  One at a time for a graph and its expressions.
 #pragma once
@@ -153,7 +154,8 @@ class LazyGraph {
 };
 
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
-/// an index among its operands. Throws MisuseError, naming the operator and the shapes, if they do not fit.
+/// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
+/// do not fit.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},

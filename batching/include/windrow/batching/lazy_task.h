@@ -20,7 +20,8 @@
 //
 // Contract
 //   Errors   What a task throws, OpError from a failed value among it, ends that task; run() throws the first of them
-//            in the order of the tasks when all have ended.
+//            in the order of the tasks when all have ended. MisuseError for a task that waits for a value of another
+//            graph, that was moved from, or whose graph was cleared while it waited.
 //   Threads  One at a time, as for the graph.
 #pragma once
 

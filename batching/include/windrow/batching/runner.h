@@ -177,7 +177,7 @@ class Runner {
   Parameters& parameters_;
   RunnerOptions options_;
   std::vector<std::uint64_t> types_;                      // all seen so far, sorted
-  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen
+  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
   std::optional<ScheduleTable> table_;                    // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;
   RunnerStats stats_;
