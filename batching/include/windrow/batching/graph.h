@@ -52,6 +52,7 @@ class InputGraph {
  private:
   friend struct Layout;
   friend class Runner;
+  friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
   /// Neighbours in the order of types and levels: all of one type and level.
   struct Run {
     std::uint32_t type;  // place in types_
@@ -78,5 +79,9 @@ class InputGraph {
   std::vector<std::vector<std::int32_t>> indices_;  // by number of the index pull; of places, or of children_
   std::vector<std::vector<float>> values_;          // by number of the pull; the same
 };
+
+/// Graphs of one function in minibatches of so many, one or more, as schedules see them: of the types that a runner
+/// tells apart once it has seen all of them.
+std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// The binary Tree-LSTM as a vertex function. Start here.
+// The binary Tree-LSTM as a vertex function, which is where to see how a model is written.
 //
 // A leaf's gates see its word, an inner vertex's gates see both children, and each forget gate its own child; a
 // classifier at every vertex. After Tai, Socher and Manning 2015, whose forget gates see both children; so built it is

@@ -1,0 +1,151 @@
+// Every workload at a small size: that it learns, the same whatever runs it, and does the work that its formula says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
+#include "windrow/models/workload.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::parameters_of;
+using testing::TextFolder;
+
+/// A workload at a size for tests, and what it must come to: the figure of its score after so many passes.
+struct Case {
+  const char* name;
+  WorkloadOptions options;
+  const char* figure;
+  double at_least;  ///< at most, of perplexity
+  int passes;
+  TrainerOptions training = {.batch = 16};
+  /// Whether the formula counts all products there are.
+  bool counts_all = true;
+};
+
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name << " " << value.options.cell; }
+
+class EveryWorkload : public ::testing::TestWithParam<Case> {
+ protected:
+  struct Trained {
+    std::vector<std::vector<float>> parameters;
+    std::vector<double> losses;
+    friend bool operator==(const Trained&, const Trained&) = default;
+  };
+
+  /// After two passes over a few samples.
+  static Trained train(const EngineOptions& engine_options, TrainerOptions training = {.batch = 16},
+                       Trainer::Batching batching = Trainer::Batching::batched) {
+    Engine engine(engine_options);
+    WorkloadOptions options = GetParam().options;
+    options.samples = 40;
+    Workload workload = make_workload(GetParam().name, host_device(engine), options);
+    Trainer trainer(host_device(engine), workload, training);
+    Trained result;
+    for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(40, batching).loss);
+    result.parameters = parameters_of(workload);
+    return result;
+  }
+
+  static double value_of(const std::vector<Figure>& figures, const std::string& name) {
+    for (const Figure& figure : figures) {
+      if (figure.name == name) return figure.value;
+    }
+    ADD_FAILURE() << "no figure " << name;
+    return NAN;
+  }
+};
+
+TEST_P(EveryWorkload, GivesTheSameBitsWhateverTheWorkersAndThePolicy) {
+  const Trained one = train({.policy = Policy::pool, .workers = 1});
+  EXPECT_TRUE(train({.policy = Policy::pool, .workers = 2}) == one);
+  EXPECT_TRUE(train({.policy = Policy::serial, .workers = 1}) == one);
+  EXPECT_TRUE(train({.policy = Policy::chaos, .workers = 3}) == one);
+}
+
+TEST_P(EveryWorkload, LearnsTheSameUnbatchedAndByEverySchedule) {
+  const Trained batched = train({});
+  const auto expect_near = [&](const Trained& other) {
+    for (std::size_t i = 0; i < batched.losses.size(); ++i) {
+      EXPECT_NEAR(batched.losses[i], other.losses[i], 1e-4 * std::abs(batched.losses[i]));
+    }
+  };
+  expect_near(train({}, {.batch = 16}, Trainer::Batching::unbatched));
+  expect_near(train({}, {.batch = 16, .schedule = SchedulePolicy::agenda}));
+}
+
+TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
+  Engine engine;
+  WorkloadOptions options = GetParam().options;
+  options.samples = 40;
+  Workload workload = make_workload(GetParam().name, host_device(engine), options);
+  Trainer trainer(host_device(engine), workload, {.batch = 16});
+  const Trainer::Pass pass = trainer.train();
+  const auto done = static_cast<double>(trainer.stats().multiply_flops);
+  if (GetParam().counts_all) {
+    EXPECT_DOUBLE_EQ(done, 3 * pass.flops);
+  } else {
+    EXPECT_GE(done, 3 * pass.flops);
+    EXPECT_LE(done, 3 * 1.1 * pass.flops);
+  }
+}
+
+TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
+  Engine engine;
+  Workload workload = make_workload(GetParam().name, host_device(engine), GetParam().options);
+  Trainer trainer(host_device(engine), workload, GetParam().training);
+  const double before = value_of(trainer.evaluate(), GetParam().figure);
+  const double first = trainer.train().loss;
+  double last = first;
+  for (int pass = 1; pass < GetParam().passes; ++pass) last = trainer.train().loss;
+  EXPECT_LT(last, first);
+  const double after = value_of(trainer.evaluate(), GetParam().figure);
+  ::testing::Test::RecordProperty("before", std::to_string(before));
+  ::testing::Test::RecordProperty("after", std::to_string(after));
+  if (GetParam().at_least > 1) {
+    EXPECT_LT(after, GetParam().at_least);
+    EXPECT_GT(before, GetParam().at_least);
+  } else {
+    EXPECT_GT(after, GetParam().at_least);
+    EXPECT_LT(before, GetParam().at_least);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryWorkload,
+                         ::testing::Values(Case{
+                             .name = "tree-lstm",
+                             .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+                             .figure = "all-node accuracy",
+                             .at_least = 0.7,
+                             .passes = 12,
+                             .training = {.batch = 16, .rate = 0.2}}),
+                         [](const auto& one) {
+                           std::string name =
+                               one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+std::string refusal_of(const char* name, const WorkloadOptions& options) {
+  return error_of<MisuseError>([&] {
+    Engine engine;
+    make_workload(name, host_device(engine), options);
+  });
+}
+
+TEST(Workloads, RefuseWhatTheyDoNotHave) {
+  EXPECT_TRUE(refusal_of("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"leaves", 3}}}),
+            "tree-lstm: has no size 'leaves'; expected hidden, embedding");
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"embedding", 0}}}), "tree-lstm: embedding 0; expected 1 to 16777216");
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
+            "tree-lstm: hidden 33554432; expected 1 to 16777216");
+  EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
+}
+
+}  // namespace
+}  // namespace windrow
