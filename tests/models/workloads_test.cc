@@ -115,20 +115,26 @@ TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryWorkload,
-                         ::testing::Values(Case{
-                             .name = "tree-lstm",
-                             .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
-                             .figure = "all-node accuracy",
-                             .at_least = 0.7,
-                             .passes = 12,
-                             .training = {.batch = 16, .rate = 0.2}}),
-                         [](const auto& one) {
-                           std::string name =
-                               one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, EveryWorkload,
+    ::testing::Values(
+        Case{.name = "tree-lstm",
+             .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+             .figure = "all-node accuracy",
+             .at_least = 0.7,
+             .passes = 12,
+             .training = {.batch = 16, .rate = 0.2}},
+        Case{.name = "tree-lstm",
+             .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
+             .figure = "all-node accuracy",
+             .at_least = 0.65,
+             .passes = 12,
+             .training = {.batch = 16, .rate = 0.2}}),
+    [](const auto& one) {
+      std::string name = one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 std::string refusal_of(const char* name, const WorkloadOptions& options) {
   return error_of<MisuseError>([&] {

@@ -1,0 +1,67 @@
+// The networks of the workloads against the oracle: losses, outputs and gradients, which their bodies are run for once
+// more, in double precision.
+#include <gtest/gtest.h>
+
+#include "tests/batching/check_minibatch.h"
+#include "windrow/models/child_sum_tree_lstm.h"
+
+namespace windrow {
+namespace {
+
+using testing::check_minibatch;
+using testing::Form;
+using testing::Oracle;
+using testing::OracleVertex;
+using testing::random_graph;
+
+/// A network with what it needs. Its function is of one kind, or tells kinds apart by a second argument.
+template <class Network>
+struct Checked {
+  template <class... Sizes>
+  explicit Checked(const Sizes&... sizes) : network(parameters, sizes...) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) draw(parameters.value(parameters[i]));
+  }
+
+  void check(const std::vector<GraphData>& data) {
+    const VertexFunction function = network.function();
+    Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 10});
+    Oracle oracle(parameters, [&](OracleVertex& v) {
+      if constexpr (requires { network(v); }) {
+        network(v);
+      } else {
+        network(v, v.kind());
+      }
+    });
+    check_minibatch(runner, parameters, oracle, function, data);
+  }
+
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 3};
+  Network network;
+
+ private:
+  /// Values that cannot be missed, where networks start with small ones or none.
+  static void draw(const Tensor& value) {
+    std::mt19937 random(static_cast<unsigned>(value.width()));
+    std::vector<float> values;
+    for (Index i = 0; i < value.rows() * value.width(); ++i) {
+      values.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+    }
+    value.set(values);
+  }
+};
+
+TEST(ChildSumTreeLstm, ComputesWhatTheOracleDoes) {
+  std::mt19937 random(1);
+  Checked<ChildSumTreeLstm> network(TreeLstmSizes{7, 3, 4, 5});
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) {
+    data.push_back(random_graph(vertices, any_arity, Form::trees, random));
+    data.push_back(random_graph(vertices, any_arity, Form::dag, random));
+  }
+  network.check(data);
+}
+
+}  // namespace
+}  // namespace windrow
