@@ -62,7 +62,7 @@ class Contestant {
     }
     for (const WorkloadSize& size : workload_.kind->sizes) {
       const auto given = options_.workload.sizes.find(size.name);
-      const Index value = given == options_.workload.sizes.end() ? size.published : given->second;
+      const Index value = given == options_.workload.sizes.end() ? size.preset : given->second;
       record.add(size.name, static_cast<std::int64_t>(value));
     }
     record.add("batch", static_cast<std::int64_t>(options_.trainer.batch));

@@ -38,8 +38,8 @@ std::string all_about() {
   for (const WorkloadKind& kind : workload_kinds()) {
     text += "  " + kind.name + ": " + kind.about + "\n     ";
     for (const std::string& file : kind.files) text += " " + file;
-    text += ";";
-    for (const WorkloadSize& size : kind.sizes) text += " --" + size.name + " " + std::to_string(size.published);
+    text += kind.files.empty() ? " generated;" : ";";
+    for (const WorkloadSize& size : kind.sizes) text += " --" + size.name + " " + std::to_string(size.preset);
     text += " --samples " + std::to_string(kind.samples);
     for (const std::string& cell : kind.cells) text += (cell == kind.cells.front() ? " --cell " : " or ") + cell;
     text += "\n";

@@ -1,6 +1,7 @@
 // What makers of workloads share: their data, part by part, and samples made of them.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -19,13 +20,9 @@ struct Parts {
 /// The files of these parts in the folder; one of them if there is one file for both.
 std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder);
 
-/// As many generated as `samples` says of each part, from two seeds.
-template <class Read, class Generate>
-auto generate_parts(const WorkloadOptions& options, Read read, Generate generate) {
-  const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
-    std::istringstream text(generate(samples, seed));
-    return read(text, name);
-  };
+/// From two seeds. `part` makes so many samples of a seed, and is told what to call them in errors.
+template <class Part>
+auto generate_parts(const WorkloadOptions& options, Part part) {
   const std::size_t unseen = std::max<std::size_t>(options.samples / 8, 1);
   Parts<typename decltype(part(0, 0, ""))::value_type> parts;
   parts.training = part(options.samples, 2 * options.seed, "generated for training");
@@ -37,9 +34,13 @@ auto generate_parts(const WorkloadOptions& options, Read read, Generate generate
 /// and a seed.
 template <class Read, class Generate>
 auto parts_of(const WorkloadKind& kind, const WorkloadOptions& options, Read read, Generate generate) {
-  if (options.data.empty()) return generate_parts(options, read, generate);
+  const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
+    std::istringstream text(generate(samples, seed));
+    return read(text, name);
+  };
+  if (options.data.empty()) return generate_parts(options, part);
   const std::vector<std::filesystem::path> files = files_of(kind, options.data);
-  decltype(generate_parts(options, read, generate)) parts;
+  decltype(generate_parts(options, part)) parts;
   if (files.size() > 1) {
     parts.training = read(files[0]);
     parts.unseen = read(files[1]);
@@ -65,6 +66,11 @@ void add_samples(Workload& workload, const Parts<T>& parts, DraftOf draft_of) {
   for (const T& one : parts.unseen) add_sample(workload.unseen, workload, draft_of(one));
 }
 
-Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
+// Sizes that several kinds have.
+inline WorkloadSize hidden(Index preset) { return {"hidden", "Width of the states", preset}; }
+inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the words", preset}; }
+
+// What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.
+WorkloadKind tree_lstm_kind();
 
 }  // namespace windrow

@@ -46,8 +46,6 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e a leaf, 16 h^2 an inner vertex, 10 h a vertex"};
 }
 
-}  // namespace
-
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_treebank(from...); };
   const Parts<LabelledTree> trees = parts_of(kind, options, read, generate_treebank);
@@ -63,6 +61,21 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });
   return workload;
+}
+
+}  // namespace
+
+WorkloadKind tree_lstm_kind() {
+  return {.name = "tree-lstm",
+          .about = "labels the vertices of binary trees (Tai et al. 2015)",
+          .sample = "tree",
+          .unit = "trees",
+          .files = {"train.txt", "dev.txt"},
+          .sizes = {hidden(256), embedding(256)},
+          .cells = {"binary", "child-sum"},
+          .samples = 4096,
+          .rate = 0.1,
+          .make = make_tree_lstm};
 }
 
 }  // namespace windrow

@@ -7,21 +7,9 @@
 namespace windrow {
 namespace {
 
-WorkloadSize hidden(Index published) { return {"hidden", "Width of the states", published}; }
-WorkloadSize embedding(Index published) { return {"embedding", "Width of the words", published}; }
-
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      {.name = "tree-lstm",
-       .about = "labels the vertices of binary trees (Tai et al. 2015)",
-       .sample = "tree",
-       .unit = "trees",
-       .files = {"train.txt", "dev.txt"},
-       .sizes = {hidden(256), embedding(256)},
-       .cells = {"binary", "child-sum"},
-       .samples = 4096,
-       .rate = 0.1,
-       .make = make_tree_lstm},
+      tree_lstm_kind(),
   };
   return kinds;
 }
@@ -56,7 +44,10 @@ void check_cell(const WorkloadKind& kind, const std::string& cell) {
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
-  for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.published);
+  if (kind.files.empty() && !options.data.empty()) {
+    throw MisuseError(kind.name + ": data are generated; expected no folder, not " + options.data);
+  }
+  for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
   if (options.samples == 0) options.samples = kind.samples;
   return options;

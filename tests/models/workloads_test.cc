@@ -6,6 +6,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
+#include "windrow/models/data_error.h"
 #include "windrow/models/workload.h"
 
 namespace windrow {
@@ -23,8 +24,9 @@ struct Case {
   double at_least;  ///< at most, of perplexity
   int passes;
   TrainerOptions training = {.batch = 16};
-  /// Whether the formula counts all products there are.
-  bool counts_all = true;
+  /// The share of the formula's operations that are done at least. The first steps of LSTMs have nothing to forget, so
+  /// what their forget gates see has no gradient through them.
+  double done = 1;
 };
 
 void PrintTo(const Case& value, std::ostream* out) { *out << value.name << " " << value.options.cell; }
@@ -86,12 +88,8 @@ TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
   Trainer trainer(host_device(engine), workload, {.batch = 16});
   const Trainer::Pass pass = trainer.train();
   const auto done = static_cast<double>(trainer.stats().multiply_flops);
-  if (GetParam().counts_all) {
-    EXPECT_DOUBLE_EQ(done, 3 * pass.flops);
-  } else {
-    EXPECT_GE(done, 3 * pass.flops);
-    EXPECT_LE(done, 3 * 1.1 * pass.flops);
-  }
+  EXPECT_LE(done, 3 * pass.flops * (1 + 1e-12));
+  EXPECT_GE(done, 3 * pass.flops * (GetParam().done - 1e-12));
 }
 
 TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
@@ -104,8 +102,6 @@ TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
   for (int pass = 1; pass < GetParam().passes; ++pass) last = trainer.train().loss;
   EXPECT_LT(last, first);
   const double after = value_of(trainer.evaluate(), GetParam().figure);
-  ::testing::Test::RecordProperty("before", std::to_string(before));
-  ::testing::Test::RecordProperty("after", std::to_string(after));
   if (GetParam().at_least > 1) {
     EXPECT_LT(after, GetParam().at_least);
     EXPECT_GT(before, GetParam().at_least);
@@ -115,26 +111,26 @@ TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, EveryWorkload,
-    ::testing::Values(
-        Case{.name = "tree-lstm",
-             .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
-             .figure = "all-node accuracy",
-             .at_least = 0.7,
-             .passes = 12,
-             .training = {.batch = 16, .rate = 0.2}},
-        Case{.name = "tree-lstm",
-             .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
-             .figure = "all-node accuracy",
-             .at_least = 0.65,
-             .passes = 12,
-             .training = {.batch = 16, .rate = 0.2}}),
-    [](const auto& one) {
-      std::string name = one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+const Case cases[] = {
+    {.name = "tree-lstm",
+     .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.7,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2}},
+    {.name = "tree-lstm",
+     .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.65,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2}},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
+  std::string name = one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 std::string refusal_of(const char* name, const WorkloadOptions& options) {
   return error_of<MisuseError>([&] {

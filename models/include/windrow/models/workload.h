@@ -3,8 +3,8 @@
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, {.data = "sst", .sizes = {{"hidden",
 //   128}}}); windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
 //
-// A new one is a header with its network, a source that makes its samples, and an entry in the list of workload.cc; it
-// knows nothing of training. workload.h knows no network.
+// A new one is a header with its network, a source that makes its samples, and its name in the list of workload.cc; it
+// knows nothing of training.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ struct WorkloadOptions {
 /// A size of a network or of its data that may be chosen. A value.
 struct WorkloadSize {
   std::string name, about;
-  Index published;  ///< by those who measured it before
+  Index preset;  ///< unless another is given: as published, where it was
 };
 
 /// What there is to know about a workload before its data are loaded. A value; the list of them is constant.
@@ -77,7 +77,8 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes;
   std::vector<std::string> cells;  ///< that may be chosen; empty where there is one
   std::size_t samples;             ///< generated to learn from
-  double rate;                     ///< of descent that suits it
+  double rate;                     ///< of descent that suits it, for minibatches of 64
+  /// Of options that have all of the kind's; for make_workload().
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
 
