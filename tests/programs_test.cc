@@ -28,9 +28,10 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS "tree-lstm"
-#define FLAGS                                                                                                       \
-  "--help, model, --data, --hidden, --embedding, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, " \
+#define MODELS "tree-lstm, tree-fc"
+#define FLAGS                                                                                                      \
+  "--help, model, --data, --hidden, --embedding, --leaves, --cell, --samples, --seed, --batch, --epochs, --rate, " \
+  "--workers, "                                                                                                    \
   "--policy, --schedule, --device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
@@ -40,8 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' stands before the command; expected it after 'train'" TRAIN_HELP},
-        Wrong{"windrow train", "windrow: no model; expected " MODELS TRAIN_HELP},
-        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected " MODELS TRAIN_HELP},
+        Wrong{"windrow train", "windrow: no model; expected one of " MODELS TRAIN_HELP},
+        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected one of " MODELS TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hiden 3", "windrow: unknown argument '--hiden'; expected one of " FLAGS},
         Wrong{"windrow train tree-lstm --epochs", "windrow: --epochs: no value; expected 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --workers 0",

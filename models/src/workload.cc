@@ -10,6 +10,7 @@ namespace {
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
       tree_lstm_kind(),
+      tree_fc_kind(),
   };
   return kinds;
 }

@@ -4,6 +4,7 @@
 
 #include "tests/batching/check_minibatch.h"
 #include "windrow/models/child_sum_tree_lstm.h"
+#include "windrow/models/tree_fc.h"
 
 namespace windrow {
 namespace {
@@ -61,6 +62,19 @@ TEST(ChildSumTreeLstm, ComputesWhatTheOracleDoes) {
     data.push_back(random_graph(vertices, any_arity, Form::dag, random));
   }
   network.check(data);
+}
+
+TEST(TreeFc, ComputesWhatTheOracleDoes) {
+  Checked<TreeFc> network(TreeFcSizes{5, 3, 4});
+  network.check({TreeFc::graph({0, 1}, 2), TreeFc::graph({3, 4, 0}, 0), TreeFc::graph({1, 2, 1, 2, 0, 3, 3, 0}, 3)});
+}
+
+TEST(TreeFc, HasCompleteTrees) {
+  const GraphData tree = TreeFc::graph({4, 3, 2, 1, 0}, 1);
+  EXPECT_EQ(tree.child_begin, (std::vector<std::int32_t>{0, 2, 4, 6, 8, 8, 8, 8, 8, 8}));
+  EXPECT_EQ(tree.children, (std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(tree.kinds, (std::vector<std::int32_t>{2, 1, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(tree.indices.at("word"), (std::vector<std::int32_t>{-1, -1, -1, -1, 4, 3, 2, 1, 0}));
 }
 
 }  // namespace

@@ -124,6 +124,11 @@ const Case cases[] = {
      .at_least = 0.65,
      .passes = 12,
      .training = {.batch = 16, .rate = 0.2}},
+    {.name = "tree-fc",
+     .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
+     .figure = "accuracy",
+     .at_least = 0.6,
+     .passes = 10},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
@@ -147,6 +152,8 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
+  EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}), "tree-fc: data are generated; expected no folder, not trees");
+  EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
 }
 
 }  // namespace
