@@ -73,5 +73,7 @@ inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the
 // What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.
 WorkloadKind tree_lstm_kind();
 WorkloadKind tree_fc_kind();
+WorkloadKind fixed_lstm_kind();
+WorkloadKind var_lstm_kind();
 
 }  // namespace windrow

@@ -11,6 +11,8 @@ const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
       tree_lstm_kind(),
       tree_fc_kind(),
+      fixed_lstm_kind(),
+      var_lstm_kind(),
   };
   return kinds;
 }

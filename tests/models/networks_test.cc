@@ -4,6 +4,7 @@
 
 #include "tests/batching/check_minibatch.h"
 #include "windrow/models/child_sum_tree_lstm.h"
+#include "windrow/models/language_model.h"
 #include "windrow/models/tree_fc.h"
 
 namespace windrow {
@@ -75,6 +76,12 @@ TEST(TreeFc, HasCompleteTrees) {
   EXPECT_EQ(tree.children, (std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(tree.kinds, (std::vector<std::int32_t>{2, 1, 1, 1, 0, 0, 0, 0, 0}));
   EXPECT_EQ(tree.indices.at("word"), (std::vector<std::int32_t>{-1, -1, -1, -1, 4, 3, 2, 1, 0}));
+}
+
+TEST(LanguageModel, ComputesWhatTheOracleDoes) {
+  Checked<LanguageModel> network(LanguageModelSizes{5, 3, 4});
+  network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3}),
+                 LanguageModel::graph({})});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
@@ -129,6 +130,18 @@ const Case cases[] = {
      .figure = "accuracy",
      .at_least = 0.6,
      .passes = 10},
+    {.name = "fixed-lstm",
+     .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}, {"steps", 20}}},
+     .figure = "perplexity",
+     .at_least = 10,
+     .passes = 5,
+     .done = 0.99},
+    {.name = "var-lstm",
+     .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}}},
+     .figure = "perplexity",
+     .at_least = 10,
+     .passes = 5,
+     .done = 0.99},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
@@ -136,6 +149,29 @@ INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](cons
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+/// Of the labels themselves: what a model comes to that knows how often each is, and nothing else.
+double perplexity_of_frequencies(const std::vector<Sample>& samples) {
+  std::map<std::int32_t, double> counts;
+  double all = 0, loss = 0;
+  for (const Sample& sample : samples) {
+    for (const std::int32_t label : sample.labels) ++counts[label], ++all;
+  }
+  for (const auto& [label, count] : counts) loss -= count * std::log(count / all);
+  return std::exp(loss / all);
+}
+
+TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
+  for (const char* name : {"fixed-lstm", "var-lstm"}) {
+    Engine engine;
+    Workload workload = make_workload(
+        name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 60}}});
+    Trainer trainer(host_device(engine), workload, {.batch = 8, .rate = 0.1});
+    for (int pass = 0; pass < 15; ++pass) trainer.train();
+    const double perplexity = trainer.evaluate()[0].value;
+    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(workload.unseen)) << name;
+  }
+}
 
 std::string refusal_of(const char* name, const WorkloadOptions& options) {
   return error_of<MisuseError>([&] {
@@ -154,6 +190,20 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
   EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}), "tree-fc: data are generated; expected no folder, not trees");
   EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
+  EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
+            "var-lstm: vocabulary 1; expected 2 or more");
+}
+
+TEST(Workloads, CutTextInPiecesOfOneLength) {
+  const TextFolder folder({{"valid.txt", "a b c\nd e\n"}, {"test.txt", "a\n"}});
+  Engine engine;
+  const Workload workload =
+      make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 3}}});
+  ASSERT_EQ(workload.training.size(), 2u) << "of seven words, ends among them";
+  EXPECT_EQ(workload.training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
+  EXPECT_EQ(workload.training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
+  EXPECT_EQ(workload.training[1].units, 3);
+  EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
 }
 
 }  // namespace
