@@ -28,10 +28,10 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm"
-#define FLAGS                                                                                                  \
-  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --cell, --samples, --seed, " \
-  "--batch, --epochs, --rate, --workers, "                                                                     \
+#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char"
+#define FLAGS                                                                                                        \
+  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
+  "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, "                            \
   "--policy, --schedule, --device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,

@@ -75,5 +75,7 @@ WorkloadKind tree_lstm_kind();
 WorkloadKind tree_fc_kind();
 WorkloadKind fixed_lstm_kind();
 WorkloadKind var_lstm_kind();
+WorkloadKind bilstm_kind();
+WorkloadKind bilstm_char_kind();
 
 }  // namespace windrow

@@ -5,6 +5,7 @@
 #include "tests/batching/check_minibatch.h"
 #include "windrow/models/child_sum_tree_lstm.h"
 #include "windrow/models/language_model.h"
+#include "windrow/models/tagger.h"
 #include "windrow/models/tree_fc.h"
 
 namespace windrow {
@@ -82,6 +83,34 @@ TEST(LanguageModel, ComputesWhatTheOracleDoes) {
   Checked<LanguageModel> network(LanguageModelSizes{5, 3, 4});
   network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3}),
                  LanguageModel::graph({})});
+}
+
+TEST(Tagger, ComputesWhatTheOracleDoes) {
+  const std::vector<TaggerInput> sentences = {
+      {{1, 2, 3, 1}, {{}, {}, {}, {}}, {0, 1, 2, 0}}, {{2}, {{}}, {1}}, {}, {{4, 0}, {{}, {}}, {2, 2}}};
+  for (const Index layers : {1, 2}) {
+    Checked<Tagger> network(TaggerSizes{.vocabulary = 5, .tags = 3, .embedding = 2, .hidden = 3, .layers = layers});
+    std::vector<GraphData> data;
+    for (const TaggerInput& sentence : sentences) data.push_back(network.network.graph(sentence));
+    network.check(data);
+  }
+}
+
+TEST(Tagger, ReadsWordsByTheirCharactersAsTheOracleDoes) {
+  Checked<Tagger> network(TaggerSizes{.vocabulary = 5,
+                                      .tags = 3,
+                                      .embedding = 2,
+                                      .hidden = 3,
+                                      .characters = 4,
+                                      .character_embedding = 2,
+                                      .character_hidden = 2});
+  std::vector<GraphData> data;
+  for (const TaggerInput& sentence : std::vector<TaggerInput>{{{1, -1, 3, -1}, {{}, {0, 1, 2}, {}, {3}}, {0, 1, 2, 0}},
+                                                              {{2, 2}, {{}, {}}, {1, 0}},
+                                                              {{-1}, {{1, 1}}, {2}}}) {
+    data.push_back(network.network.graph(sentence));
+  }
+  network.check(data);
 }
 
 }  // namespace

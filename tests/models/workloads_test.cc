@@ -142,6 +142,25 @@ const Case cases[] = {
      .at_least = 10,
      .passes = 5,
      .done = 0.99},
+    {.name = "bilstm",
+     .options = {.samples = 500, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "entity F1",
+     .at_least = 0.15,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2},
+     .done = 0.99},
+    {.name = "bilstm-char",
+     .options = {.samples = 300,
+                 .sizes = {{"hidden", 16},
+                           {"embedding", 16},
+                           {"layers", 2},
+                           {"character-embedding", 8},
+                           {"character-hidden", 12}}},
+     .figure = "entity F1",
+     .at_least = 0.3,
+     .passes = 8,
+     .training = {.batch = 16, .rate = 0.2},
+     .done = 0.98},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
@@ -192,6 +211,26 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
   EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
             "var-lstm: vocabulary 1; expected 2 or more");
+}
+
+/// How many are learned from, and asked about.
+std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<std::string, std::string>& texts) {
+  const TextFolder folder(texts);
+  Engine engine;
+  const Workload workload = make_workload(name, host_device(engine), {.data = folder.path.string()});
+  return {workload.training.size(), workload.unseen.size()};
+}
+
+TEST(Workloads, LearnFromTheFirstPartThatIsThereAndAskAboutTheNext) {
+  using Sizes = std::pair<std::size_t, std::size_t>;
+  const std::string one = "a b c\n", two = one + one, three = two + one;
+  EXPECT_EQ(sizes_of("var-lstm", {{"train.txt", one}, {"valid.txt", two}, {"test.txt", three}}), Sizes(1, 2));
+  EXPECT_EQ(sizes_of("var-lstm", {{"valid.txt", two}, {"test.txt", three}}), Sizes(2, 3));
+  std::string tagged;
+  for (int i = 0; i < 25; ++i) tagged += "A|O b|O\n";
+  EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
+  const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
+  EXPECT_NE(why.find("train.txt: there is no such file"), std::string::npos) << why;
 }
 
 TEST(Workloads, CutTextInPiecesOfOneLength) {
