@@ -77,5 +77,6 @@ WorkloadKind fixed_lstm_kind();
 WorkloadKind var_lstm_kind();
 WorkloadKind bilstm_kind();
 WorkloadKind bilstm_char_kind();
+WorkloadKind listops_kind();
 
 }  // namespace windrow

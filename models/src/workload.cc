@@ -9,7 +9,8 @@ namespace {
 
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      tree_lstm_kind(), tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(), bilstm_char_kind(),
+      tree_lstm_kind(), tree_fc_kind(),     fixed_lstm_kind(), var_lstm_kind(),
+      bilstm_kind(),    bilstm_char_kind(), listops_kind(),
   };
   return kinds;
 }

@@ -4,6 +4,7 @@
 
 #include "tests/batching/check_minibatch.h"
 #include "windrow/models/child_sum_tree_lstm.h"
+#include "windrow/models/deep_sets.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/tree_fc.h"
@@ -111,6 +112,17 @@ TEST(Tagger, ReadsWordsByTheirCharactersAsTheOracleDoes) {
     data.push_back(network.network.graph(sentence));
   }
   network.check(data);
+}
+
+TEST(DeepSets, ComputeWhatTheOracleDoes) {
+  Checked<DeepSets> network(DeepSetsSizes{5, 3, 4});
+  constexpr auto digit = DeepSets::digit, list = DeepSets::list;
+  GraphData nested{
+      .child_begin = {0, 0, 0, 2, 2, 5}, .children = {0, 1, 2, 3, 0}, .kinds = {digit, digit, list, digit, list}};
+  nested.indices = {{"symbol", {1, 2, 3, 0, 4}}, {"label", {-1, -1, 2, -1, 0}}};
+  GraphData flat{.child_begin = {0, 1, 1}, .children = {1}, .kinds = {list, digit}};
+  flat.indices = {{"symbol", {3, 0}}, {"label", {-1, -1}}};
+  network.check({nested, flat, nested});
 }
 
 }  // namespace

@@ -161,6 +161,11 @@ const Case cases[] = {
      .passes = 8,
      .training = {.batch = 16, .rate = 0.2},
      .done = 0.98},
+    {.name = "listops",
+     .options = {.samples = 400, .sizes = {{"hidden", 32}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.35,
+     .passes = 15},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
