@@ -28,7 +28,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops"
+#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
   "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, "                            \

@@ -78,5 +78,6 @@ WorkloadKind var_lstm_kind();
 WorkloadKind bilstm_kind();
 WorkloadKind bilstm_char_kind();
 WorkloadKind listops_kind();
+WorkloadKind dag_kind();
 
 }  // namespace windrow

@@ -10,7 +10,7 @@ namespace {
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
       tree_lstm_kind(), tree_fc_kind(),     fixed_lstm_kind(), var_lstm_kind(),
-      bilstm_kind(),    bilstm_char_kind(), listops_kind(),
+      bilstm_kind(),    bilstm_char_kind(), listops_kind(),    dag_kind(),
   };
   return kinds;
 }

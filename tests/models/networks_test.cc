@@ -5,6 +5,7 @@
 #include "tests/batching/check_minibatch.h"
 #include "windrow/models/child_sum_tree_lstm.h"
 #include "windrow/models/deep_sets.h"
+#include "windrow/models/graph_lstm.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/tree_fc.h"
@@ -123,6 +124,18 @@ TEST(DeepSets, ComputeWhatTheOracleDoes) {
   GraphData flat{.child_begin = {0, 1, 1}, .children = {1}, .kinds = {list, digit}};
   flat.indices = {{"symbol", {3, 0}}, {"label", {-1, -1}}};
   network.check({nested, flat, nested});
+}
+
+TEST(GraphLstm, ComputesWhatTheOracleDoes) {
+  std::mt19937 random(1);
+  Checked<GraphLstm> network(GraphLstmSizes{7, 3, 3, 4, 5});
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) {
+    GraphData graph = random_graph(vertices, any_arity, Form::dag, random);
+    for (std::int32_t& word : graph.indices["word"]) word = std::max(word, 0);
+    data.push_back(graph);
+  }
+  network.check(data);
 }
 
 }  // namespace

@@ -166,6 +166,12 @@ const Case cases[] = {
      .figure = "all-node accuracy",
      .at_least = 0.35,
      .passes = 15},
+    {.name = "dag",
+     .options = {.samples = 200, .sizes = {{"hidden", 16}, {"embedding", 16}}},
+     .figure = "accuracy",
+     .at_least = 0.6,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.3}},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
@@ -212,6 +218,7 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
+  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
   EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}), "tree-fc: data are generated; expected no folder, not trees");
   EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
   EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
