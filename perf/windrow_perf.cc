@@ -21,41 +21,57 @@ void add_json(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "One JSON object a line")->disable_flag_override();
 }
 
+std::vector<std::string> with_all(std::vector<std::string> names) {
+  names.push_back("all");
+  return names;
+}
+
+/// What a text of some_of(with_all(all)) names.
+std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
+  std::vector<std::string> words = program::words_of(text);
+  return std::find(words.begin(), words.end(), "all") == words.end() ? words : all;
+}
+
 struct TrainArguments {
-  std::string model, policy = "pool", schedule = "level", workers = "1";
+  std::string models, policy = "pool", schedule = "level", workers = "1";
   perf::TrainOptions train;
   bool json = false;
 
   void run() {
+    const std::vector<std::string> names = chosen(models, program::workload_names());
+    if (names.size() > 1 && !train.workload.data.empty()) {
+      throw MisuseError("--data with several models; expected one, since each has files of its own");
+    }
     train.policy = parse_policy(policy);
     train.trainer.schedule = parse_schedule_policy(schedule);
+    train.trainer.seed = train.workload.seed;
     train.workers = program::numbers_of(workers);
-    for (const perf::Record& record : perf::train_tree_lstm(train)) print(record, json);
+    for (const std::string& name : names) {
+      train.model = name;
+      for (const perf::Record& record : perf::train(train)) print(record, json);
+    }
   }
 };
 
 CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   using namespace program;
   CLI::App& train = *app.add_subcommand("train", "Training: units/s, share of the machine's matrix product peak");
-  flag(train, "--model", to.model, "What to train", one_of({"tree-lstm"}))->required();
-  flag(train, "--data", to.train.data, "Has train.txt, a bracketed tree a line; else generated", folder());
-  flag(train, "--hidden", to.train.trainer.hidden, "Width of the states", whole_number(1, 65536));
-  flag(train, "--embedding", to.train.trainer.embedding, "Width of the words", whole_number(1, 65536));
-  flag(train, "--batch", to.train.trainer.batch, "Trees a minibatch", whole_number(1, 1 << 20));
+  flag(train, "--model", to.models, "What to train", some_of(with_all(workload_names())))->required();
+  add_workload_flags(train, to.train.workload);
+  flag(train, "--batch", to.train.trainer.batch, "Samples a minibatch", whole_number(1, 1 << 20));
   flag(train, "--workers", to.workers, "Ops at the same time; several numbers take turns", whole_numbers(1, 1024));
   flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
-  flag(train, "--passes", to.train.passes, "Times through the trees", whole_number(1, 1 << 20));
-  flag(train, "--seed", to.train.trainer.seed, "Of initial values, orders and generated trees",
-       whole_number(0, UINT32_MAX));
+  flag(train, "--passes", to.train.passes, "Times through the samples", whole_number(1, 1 << 20));
   add_json(train, to.json);
   train.footer(
-      "Inside the timing: minibatches made of loaded trees, the loss at every vertex, its gradients, descent. "
-      "Outside:\n"
-      "trees read, checked and sorted by level, once. units_per_s and unbatched_units_per_s are of the best pass,\n"
+      train.get_footer() +
+      "\n\nInside the timing: minibatches made of loaded graphs, the losses, their gradients, descent. Outside:\n"
+      "data read, checked and sorted by level, once. units_per_s and unbatched_units_per_s are of the best pass,\n"
       "peak_gflops is the best that as many threads reach in oneDNN's products between the passes (on no more cores\n"
-      "than there are), flops_per_unit what the model needs by formula, peak_share units_per_s flops_per_unit /\n"
-      "peak_gflops, schedule_ns_per_vertex host time to make minibatches, peak_rss_mb of the whole process.");
+      "than there are), flops_per_unit what the model needs by formula, three times what that says for the forward\n"
+      "computation, peak_share units_per_s flops_per_unit / peak_gflops, schedule_ns_per_vertex host time to make\n"
+      "minibatches, peak_rss_mb of the whole process.");
   return &train;
 }
 
@@ -68,9 +84,6 @@ struct EngineArguments {
   static bool means_all(const std::string& text) {
     const std::vector<std::string> words = program::words_of(text);
     return std::find(words.begin(), words.end(), "all") != words.end();
-  }
-  static std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
-    return means_all(text) ? std::move(all) : program::words_of(text);
   }
 
   void run() {
@@ -87,11 +100,6 @@ struct EngineArguments {
     perf::measure_backlog(benchmark, report);
   }
 };
-
-std::vector<std::string> with_all(std::vector<std::string> names) {
-  names.push_back("all");
-  return names;
-}
 
 CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
   using namespace program;
@@ -154,6 +162,7 @@ int main(int argc, char** argv) {
       "Benchmarks and the commands that reproduce them:\n"
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
+      "  Training of all     windrow-perf train --model all --workers 1,2 --json\n"
       "  Cost of an op       windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
       "  ... in bursts       windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
       "  Smallest op         windrow-perf engine --metg --width 64 --systems all --json\n"

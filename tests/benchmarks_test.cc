@@ -21,6 +21,7 @@ TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
                            "schedule_ns_per_vertex", "unbatched_units_per_s", "peak_rss_mb"}) {
     line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
+  line += R"re(, "formula": "6 h e a leaf, 16 h\^2 an inner vertex, 10 h a vertex", "cell": "binary")re";
   line +=
       R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "schedule": "level", "data": "generated"\})re";
   const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };

@@ -28,9 +28,11 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define FLAGS                                                                                                          \
-  "--help, model, --data, --hidden, --embedding, --batch, --epochs, --rate, --workers, --policy, --schedule, --seed, " \
-  "--device, --compare" TRAIN_HELP
+#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
+#define FLAGS                                                                                                        \
+  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
+  "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, "                            \
+  "--policy, --schedule, --device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
@@ -39,8 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' stands before the command; expected it after 'train'" TRAIN_HELP},
-        Wrong{"windrow train", "windrow: no model; expected tree-lstm" TRAIN_HELP},
-        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected tree-lstm" TRAIN_HELP},
+        Wrong{"windrow train", "windrow: no model; expected one of " MODELS TRAIN_HELP},
+        Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected one of " MODELS TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hiden 3", "windrow: unknown argument '--hiden'; expected one of " FLAGS},
         Wrong{"windrow train tree-lstm --epochs", "windrow: --epochs: no value; expected 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --workers 0",
@@ -62,12 +64,15 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --data ''", "windrow: --data: '' is no folder; expected one" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /dev",
               "windrow: /dev/train.txt: there is no such file; expected a file of trees, one a line"},
+        Wrong{"windrow train tree-lstm --cell round",
+              "windrow: --cell: 'round'; expected one of binary, child-sum" TRAIN_HELP},
         Wrong{
             "windrow schedule --policy best",
             "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "
             "between; see windrow schedule --help"},
         Wrong{"windrow-perf train --model rnn",
-              "windrow-perf: --model: 'rnn'; expected tree-lstm; see windrow-perf train --help"},
+              "windrow-perf: --model: 'rnn'; expected one of " MODELS ", all, or several with commas between; see "
+              "windrow-perf train --help"},
         Wrong{
             "windrow-perf train --model tree-lstm --workers 1,0",
             "windrow-perf: --workers: '1,0'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
@@ -125,6 +130,7 @@ TEST_F(Data, MayNotBeEmpty) {
 TEST_F(Data, IsScheduledByEveryPolicy) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
+  std::ofstream(data / "dev.txt") << "(2 Yes)\n";
   const Outcome outcome = run("windrow schedule --batch 2 --data " + data.string());
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
@@ -156,10 +162,9 @@ TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
   const std::string row = R"( +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +\d+\n)";
-  EXPECT_TRUE(
-      outcome.out.starts_with("tree-lstm, generated trees: learns from 4096 trees, is asked about 512 others\n"));
+  EXPECT_TRUE(outcome.out.starts_with("tree-lstm, generated: learns from 4096 trees, is asked about 512 others\n"));
   EXPECT_TRUE(std::regex_search(
-      outcome.out, std::regex("epoch +loss a vertex +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
+      outcome.out, std::regex("epoch +loss a label +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
                               row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
       << outcome.out;
 }

@@ -336,4 +336,21 @@ void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers)
   for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + children()[e]);
 }
 
+std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
+  std::map<std::uint64_t, std::uint32_t> number_of;  // of types
+  for (const InputGraph* graph : graphs) {
+    for (const std::uint64_t type : graph->types_) {
+      number_of.emplace(type, static_cast<std::uint32_t>(number_of.size()));
+    }
+  }
+  std::vector<TypedGraph> minibatches;
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    if (g % minibatch == 0) minibatches.push_back({.types = static_cast<std::int32_t>(number_of.size())});
+    std::vector<std::uint32_t> numbers;
+    for (const std::uint64_t type : graphs[g]->types_) numbers.push_back(number_of.at(type));
+    graphs[g]->append_to(minibatches.back(), numbers);
+  }
+  return minibatches;
+}
+
 }  // namespace windrow

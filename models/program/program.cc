@@ -173,12 +173,6 @@ Check folder() {
           }};
 }
 
-std::vector<LabelledTree> trees_of(const std::string& folder, const Part& part, std::uint64_t seed) {
-  if (!folder.empty()) return read_treebank(std::filesystem::path(folder) / (std::string(part.name) + ".txt"));
-  std::istringstream text(generate_treebank(part.generated, 2 * seed + part.seed));
-  return read_treebank(text, std::string("generated ") + part.name);
-}
-
 void print(const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);

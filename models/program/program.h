@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/treebank.h"
+#include "windrow/models/workload.h"
 
 namespace windrow::program {
 
@@ -44,20 +44,26 @@ CLI::Option* flag(CLI::App& command, const char* name, T& value, const char* wha
       ->capture_default_str();
 }
 
+/// The same for a value that is not given a default here: `set` is called with it if it is given.
+template <class T>
+CLI::Option* flag(CLI::App& command, const std::string& name, const std::function<void(const T&)>& set,
+                  const std::string& what, const Check& check) {
+  return command.add_option_function<T>(name, set, what)
+      ->transform(CLI::Validator(check.read, ""))
+      ->type_name(check.expected)
+      ->take_last();
+}
+
 /// What is between the commas.
 std::vector<std::string> words_of(const std::string& text);
 /// The numbers of a text that whole_numbers() has passed.
 std::vector<int> numbers_of(const std::string& text);
 
-/// Which part of a treebank, and how many trees it has if it is generated.
-struct Part {
-  const char* name;
-  std::size_t generated;
-  std::uint64_t seed;
-};
-inline constexpr Part training_part = {"train", 4096, 0}, unseen_part = {"dev", 512, 1};
-/// Reads the part's file of a folder; generates it, by the seed, where the folder is empty. Throws DataError.
-std::vector<LabelledTree> trees_of(const std::string& folder, const Part& part, std::uint64_t seed);
+/// The names of all workloads.
+std::vector<std::string> workload_names();
+/// Adds the flags that choose what is loaded and how large it is: --data, the sizes of all kinds, --cell, --samples and
+/// --seed; and tells in the footer what there is to choose from.
+void add_workload_flags(CLI::App& command, WorkloadOptions& to);
 
 /// Prints to standard output, as printf does, at once. Throws Error if it cannot be written.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);

@@ -11,34 +11,10 @@ namespace windrow::program {
 namespace {
 
 struct Arguments {
-  std::string data, policies = "level,depth,agenda,learned,serial";
+  std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial";
+  WorkloadOptions workload;
   std::size_t batch = 64;
-  std::uint64_t seed = 1;
 };
-
-/// Minibatches of trees, whose vertices are of one type for each number of children.
-std::vector<TypedGraph> minibatches_of(const std::vector<LabelledTree>& trees, std::size_t batch) {
-  std::size_t most = 0;
-  for (const LabelledTree& tree : trees) {
-    const auto& begin = tree.graph.child_begin;
-    for (std::size_t v = 0; v + 1 < begin.size(); ++v) {
-      most = std::max(most, static_cast<std::size_t>(begin[v + 1] - begin[v]));
-    }
-  }
-  std::vector<TypedGraph> minibatches;
-  for (std::size_t t = 0; t < trees.size(); ++t) {
-    if (t % batch == 0) minibatches.push_back({.types = static_cast<std::int32_t>(most) + 1});
-    TypedGraph& all = minibatches.back();
-    const GraphData& graph = trees[t].graph;
-    const std::int32_t first = all.vertices(), first_child = all.child_begin.back();
-    for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) {
-      all.type.push_back(graph.child_begin[v + 1] - graph.child_begin[v]);
-      all.child_begin.push_back(first_child + graph.child_begin[v + 1]);
-    }
-    for (const std::int32_t child : graph.children) all.children.push_back(child == no_child ? child : first + child);
-  }
-  return minibatches;
-}
 
 void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, const ScheduleTable* table) {
   using Clock = std::chrono::steady_clock;
@@ -62,18 +38,21 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 }
 
 void run(const Arguments& arguments) {
-  const std::vector<LabelledTree> trees = trees_of(arguments.data, training_part, arguments.seed);
-  const std::vector<TypedGraph> minibatches = minibatches_of(trees, arguments.batch);
+  Engine engine;
+  const Workload workload = make_workload(arguments.model, host_device(engine), arguments.workload);
+  std::vector<const InputGraph*> graphs;
+  for (const Sample& sample : workload.training) graphs.push_back(&sample.graph);
+  const std::vector<TypedGraph> minibatches = typed_graphs(graphs, arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);
-  print("%zu trees in %zu minibatches, %s\n\n", trees.size(), minibatches.size(),
-        arguments.data.empty() ? "generated" : arguments.data.c_str());
+  print("%zu %ss in %zu minibatches, %s\n\n", workload.training.size(), workload.kind->sample.c_str(),
+        minibatches.size(), arguments.workload.data.empty() ? "generated" : arguments.workload.data.c_str());
   print("policy   batches a minibatch  mean width  ns a vertex\n");
   for (const std::string& name : words_of(arguments.policies)) {
     const SchedulePolicy policy = parse_schedule_policy(name);
     std::optional<ScheduleTable> table;
     if (policy == SchedulePolicy::learned) {
-      table = ScheduleTable::learn(std::span(minibatches).first(1), {.seed = arguments.seed});
+      table = ScheduleTable::learn(std::span(minibatches).first(1), {.seed = arguments.workload.seed});
     }
     print_row(minibatches, policy, table ? &*table : nullptr);
   }
@@ -84,11 +63,11 @@ void run(const Arguments& arguments) {
 
 std::function<void()> add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App& command = *app.add_subcommand("schedule", "Prints in how many batches each policy computes trees.");
-  flag(command, "--data", arguments->data, "Has train.txt, a bracketed tree a line; else generated", folder());
+  CLI::App& command = *app.add_subcommand("schedule", "Prints in how many batches each policy computes a model.");
+  flag(command, "model", arguments->model, "Which graphs", one_of(workload_names()));
+  add_workload_flags(command, arguments->workload);
   flag(command, "--policy", arguments->policies, "Which", some_of(schedule_policies()));
-  flag(command, "--batch", arguments->batch, "Trees a minibatch", whole_number(1, 1 << 20));
-  flag(command, "--seed", arguments->seed, "Of generated trees, and of learning", whole_number(0, UINT32_MAX));
+  flag(command, "--batch", arguments->batch, "Samples a minibatch", whole_number(1, 1 << 20));
   return [arguments] { run(*arguments); };
 }
 

@@ -105,4 +105,18 @@ GraphData enhanced_graph(const DependencySentence& sentence) {
   return graph_of(dependents, without_circles(dependents));
 }
 
+GraphData enhanced_graph(const DependencySentence& sentence, const Vocabulary& relations) {
+  GraphData graph = enhanced_graph(sentence);
+  auto& numbers = graph.edge_indices["relation"];
+  for (std::size_t head = 0; head + 1 < graph.child_begin.size(); ++head) {
+    for (auto edge = graph.child_begin[head]; edge < graph.child_begin[head + 1]; ++edge) {
+      const auto& arcs = sentence.enhanced[static_cast<std::size_t>(graph.children[static_cast<std::size_t>(edge)])];
+      const auto number = static_cast<std::int32_t>(head) + 1;
+      const auto arc = std::find_if(arcs.begin(), arcs.end(), [&](const Arc& one) { return one.head == number; });
+      numbers.push_back(relations.number(arc->relation));
+    }
+  }
+  return graph;
+}
+
 }  // namespace windrow

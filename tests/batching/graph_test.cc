@@ -85,5 +85,19 @@ TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
   EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls");
 }
 
+TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
+  const VertexFunction function = pair_function();
+  const InputGraph leaf(function, graph_of({{}})), chain(function, graph_of({{}, {0}})),
+      tree(function, graph_of({{}, {}, {0, 1}}));
+  const InputGraph* const graphs[] = {&leaf, &chain, &tree};
+  const std::vector<TypedGraph> minibatches = typed_graphs(graphs, 2);
+  ASSERT_EQ(minibatches.size(), 2u);
+  for (const TypedGraph& minibatch : minibatches) EXPECT_EQ(minibatch.types, 3);
+  EXPECT_EQ(minibatches[0].type, (std::vector<std::int32_t>{0, 0, 1}));
+  EXPECT_EQ(minibatches[0].children, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(minibatches[1].type, (std::vector<std::int32_t>{0, 0, 2}));
+  EXPECT_EQ(minibatches[1].child_begin, (std::vector<std::int32_t>{0, 0, 0, 2}));
+}
+
 }  // namespace
 }  // namespace windrow

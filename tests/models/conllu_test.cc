@@ -206,5 +206,20 @@ TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   EXPECT_EQ(apart.children, Numbers{1});
 }
 
+TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
+  const DependencySentence sentence = read(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") +
+                                           line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0];
+  const Vocabulary relations(std::vector<std::string>{"conj", "nsubj", "obj", "again", "y"}, 1);
+  const GraphData graph = enhanced_graph(sentence, relations);
+  EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
+  EXPECT_EQ(graph.edge_indices.at("relation"), (Numbers{2, 1, 3, 5, 0})) << "the first of several, 0 if unknown";
+}
+
+TEST(EnhancedGraph, TellsRelationsOfWhatIsLeftOfACircle) {
+  const DependencySentence sentence = read(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
+  const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
+  EXPECT_EQ(enhanced_graph(sentence, relations).edge_indices.at("relation"), Numbers{2});
+}
+
 }  // namespace
 }  // namespace windrow

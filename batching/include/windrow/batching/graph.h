@@ -52,6 +52,7 @@ class InputGraph {
  private:
   friend struct Layout;
   friend class Runner;
+  friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
   /// Neighbours in the order of types and levels: all of one type and level.
   struct Run {
     std::int32_t type;  // place among the graph's types
@@ -91,5 +92,9 @@ class InputGraph {
   std::int32_t columns_ = 0, types_ = 0, runs_ = 0, edges_ = 0;
   std::vector<std::int32_t> block_;
 };
+
+/// Graphs of one function in minibatches of so many, one or more, as schedules see them: of the types that a runner
+/// tells apart once it has seen all of them.
+std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
 }  // namespace windrow

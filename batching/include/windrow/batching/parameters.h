@@ -69,6 +69,11 @@ class Parameters {
   /// Throws MisuseError for a negative size or a name that is taken.
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
 
+  /// The same for what rows of width `from` are multiplied by to give rows of width `to`: Initial::glorot.
+  Parameter add_product(const std::string& name, Index from, Index to) {
+    return add(name, from, to, Initial::glorot(from, to));
+  }
+
   std::size_t size() const { return entries_.size(); }
   Parameter operator[](std::size_t number) const;
   /// Throws MisuseError if there is none of that name.

@@ -14,6 +14,7 @@
 
 #include "windrow/batching/graph.h"
 #include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 
@@ -54,6 +55,9 @@ GraphData dependency_tree(const DependencySentence& sentence);
 /// head. They may go in circles, as in "the story that comes", where the story is the subject of what it is described
 /// by; who walks them depth first, from the root and from left to right, leaves out what leads back.
 GraphData enhanced_graph(const DependencySentence& sentence);
+/// The same with, as edge index "relation", the number of each; the first, where a head has several relations to a
+/// dependent.
+GraphData enhanced_graph(const DependencySentence& sentence, const Vocabulary& relations);
 
 /// The text of sentences by a small grammar: 12 words in the mean, all projective. It can be learned: a form has one
 /// tag; a verb's form tells whether it has an object or another verb; a preposition's, whether it goes with the noun or

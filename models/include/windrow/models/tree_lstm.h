@@ -1,4 +1,4 @@
-// The binary Tree-LSTM as a vertex function. Start here.
+// The binary Tree-LSTM as a vertex function, which is where to see how a model is written.
 //
 // A leaf's gates see its word, an inner vertex's gates see both children, and each forget gate its own child; a
 // classifier at every vertex. After Tai, Socher and Manning 2015, whose forget gates see both children; so built it is
@@ -28,12 +28,12 @@ class TreeLstm {
   TreeLstm(Parameters& parameters, TreeLstmSizes sizes)
       : sizes_(sizes),
         words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
-        leaf_(add_product(parameters, "leaf", sizes.embedding, 3 * sizes.hidden)),
-        inner_(add_product(parameters, "inner", 2 * sizes.hidden, 3 * sizes.hidden)),
+        leaf_(parameters.add_product("leaf", sizes.embedding, 3 * sizes.hidden)),
+        inner_(parameters.add_product("inner", 2 * sizes.hidden, 3 * sizes.hidden)),
         bias_(parameters.add("bias", 1, 3 * sizes.hidden, Initial::zeros())),
-        forget_(add_product(parameters, "forget", sizes.hidden, sizes.hidden)),
+        forget_(parameters.add_product("forget", sizes.hidden, sizes.hidden)),
         forget_bias_(parameters.add("forget_bias", 1, sizes.hidden, Initial::constant(1))),
-        head_(add_product(parameters, "head", sizes.hidden, sizes.classes)),
+        head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
         head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
 
   VertexFunction function() const { return VertexFunction("tree_lstm", {.arity = arity}, *this); }
@@ -63,10 +63,6 @@ class TreeLstm {
   double flops(std::int64_t leaves, std::int64_t inner) const;
 
  private:
-  static Parameter add_product(Parameters& parameters, const char* name, Index from, Index to) {
-    return parameters.add(name, from, to, Initial::glorot(from, to));
-  }
-
   TreeLstmSizes sizes_;
   Parameter words_, leaf_, inner_, bias_, forget_, forget_bias_, head_, head_bias_;
 };

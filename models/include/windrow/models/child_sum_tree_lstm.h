@@ -1,0 +1,48 @@
+// The child-sum Tree-LSTM of Tai, Socher and Manning 2015: gates see the sum of the children, and each child has a
+// forget gate of its own. For trees and graphs of any arity.
+#pragma once
+
+#include <cstdint>
+
+#include "windrow/models/tree_lstm.h"
+
+namespace windrow {
+
+/// A handle to its parameters. Graphs, outputs and loss as of TreeLstm, for any number of children; vertices with
+/// children may have words too.
+class ChildSumTreeLstm {
+ public:
+  static constexpr std::size_t arity = any_arity;
+
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken.
+  ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes);
+
+  VertexFunction function() const { return VertexFunction("child_sum_tree_lstm", {.arity = arity}, *this); }
+
+  void operator()(auto& v) const {
+    const Index h = sizes_.hidden;
+    const auto h_of = v.state("h", h), c_of = v.state("c", h);
+    const auto below = v.each(h_of);
+    const auto word = embedding(words_, v.pull_index("word", Presence::sometimes));
+    const auto gates = matmul(word, in_) + matmul(sum_children(below), sum_) + bias_;
+    const auto keep = sigmoid(matmul(below, forget_) + (matmul(word, forget_in_) + forget_bias_));
+    const auto in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
+    const auto c = in * tanh(slice(gates, 2 * h, 3 * h)) + sum_children(keep * v.each(c_of));
+    const auto own = out * tanh(c);
+    v.scatter(h_of, own);
+    v.scatter(c_of, c);
+    const auto logits = matmul(own, head_) + head_bias_;
+    v.push("logits", logits);
+    v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
+  }
+
+  /// Floating point operations of the products that a tree needs, forward, if its words are at its leaves: 6 h e a
+  /// leaf, 6 h^2 an inner vertex, 2 h^2 an edge, 2 h classes each.
+  double flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const;
+
+ private:
+  TreeLstmSizes sizes_;
+  Parameter words_, in_, sum_, bias_, forget_, forget_in_, forget_bias_, head_, head_bias_;
+};
+
+}  // namespace windrow

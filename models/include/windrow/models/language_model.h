@@ -1,0 +1,45 @@
+// A language model: an LSTM that tells each word of a text from those before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "windrow/batching/graph.h"
+#include "windrow/models/lstm.h"
+
+namespace windrow {
+
+struct LanguageModelSizes {
+  Index vocabulary, embedding, hidden;
+};
+
+/// A handle to its parameters. Its loss is the cross entropy of each word, natural.
+class LanguageModel {
+ public:
+  static constexpr std::size_t arity = 1;
+
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken.
+  LanguageModel(Parameters& parameters, LanguageModelSizes sizes);
+
+  VertexFunction function() const { return VertexFunction("language_model", {.arity = arity}, *this); }
+  /// A vertex for each word but the last, which is to tell the next.
+  static GraphData graph(const std::vector<std::int32_t>& words);
+
+  void operator()(auto& v) const {
+    const auto word = embedding(words_, v.pull_index("word"));
+    const auto own = lstm_.step(v, lstm_.states(v, "h"), lstm_.project(word));
+    v.loss(softmax_cross_entropy(matmul(own, head_) + head_bias_, v.pull_index("label")));
+  }
+
+  /// Floating point operations of the products that a sequence of so many steps needs, forward: 8 h e a step, 8 h^2
+  /// each but the first, 2 h vocabulary each.
+  double flops(std::int64_t steps) const;
+
+ private:
+  LanguageModelSizes sizes_;
+  Parameter words_;
+  Lstm lstm_;
+  Parameter head_, head_bias_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,105 @@
+// Workloads: what there is to train, each a network with its data, its units of work and its score. Start here.
+//
+//   windrow::Workload workload = windrow::make_workload("tree-lstm", host, {.data = "sst", .sizes = {{"hidden",
+//   128}}}); windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
+//
+// A new one is a header with its network, a source that makes its samples, and its name in the list of workload.cc; it
+// knows nothing of training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+struct Workload;
+
+/// A graph to learn from, or to be asked about. A value.
+struct Sample {
+  InputGraph graph;
+  std::vector<std::int32_t> labels;  ///< of its vertices, as the graph has them; -1 for none
+  std::int64_t units;                ///< trees, sentences or words, as its workload counts them
+  double flops;                      ///< see Workload::formula
+};
+
+/// What a score comes to. A value.
+struct Figure {
+  enum class Is { share, number };
+  std::string name;
+  double value;
+  Is is = Is::share;
+};
+
+/// Adds up how well a workload's network does on samples, minibatch by minibatch.
+class Score {
+ public:
+  virtual ~Score() = default;
+  /// Of a minibatch that was run over these samples; waits for it.
+  virtual void add(const Minibatch& minibatch, std::span<const Sample* const> samples) = 0;
+  virtual std::vector<Figure> figures() const = 0;
+};
+
+struct WorkloadOptions {
+  std::string data;        ///< the folder that has the kind's files; generated if empty
+  std::uint64_t seed = 1;  ///< of initial values and of generated data
+  /// How many are generated to learn from, and an eighth as many others to be asked about; 0 for the kind's own number.
+  std::size_t samples = 0;
+  std::string cell;                    ///< one of the kind's; empty for the first
+  std::map<std::string, Index> sizes;  ///< by name, from 1 to 2^24; those that are missing are the kind's own
+
+  /// Of options that have all of the kind's.
+  Index size(const char* name) const { return sizes.at(name); }
+};
+
+/// A size of a network or of its data that may be chosen. A value.
+struct WorkloadSize {
+  std::string name, about;
+  Index preset;  ///< unless another is given: as published, where it was
+};
+
+/// What there is to know about a workload before its data are loaded. A value; the list of them is constant.
+struct WorkloadKind {
+  std::string name;
+  std::string about;   ///< in a line
+  std::string sample;  ///< what a graph is, in the singular
+  std::string unit;    ///< what training is counted in, in the plural
+  /// Of a folder with data: the first that is there is learned from, and the one behind it asked about; so parts that
+  /// are missing move up. Of a single one, each tenth sample is asked about.
+  std::vector<std::string> files;
+  std::vector<WorkloadSize> sizes;
+  std::vector<std::string> cells;  ///< that may be chosen; empty where there is one
+  std::size_t samples;             ///< generated to learn from
+  double rate;                     ///< of descent that suits it, for minibatches of 64
+  /// Of options that have all of the kind's; for make_workload().
+  Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
+};
+
+/// All of them.
+std::span<const WorkloadKind> workload_kinds();
+/// Throws MisuseError, which lists the names, if there is none of that name.
+const WorkloadKind& workload_kind(std::string_view name);
+
+/// An owner; must end before the engine of its device. Its function has a loss, and graphs an index "label".
+struct Workload {
+  const WorkloadKind* kind;
+  std::string formula;  ///< which products `flops` of samples counts, forward; training needs three times that
+  std::unique_ptr<Parameters> parameters;
+  VertexFunction function;
+  std::function<std::unique_ptr<Score>()> score;  ///< makes a new one
+  std::vector<Sample> training = {}, unseen = {};
+};
+
+/// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
+/// data that are not what they should be; MisuseError for an unknown name, a size or a cell that the kind does not
+/// have, and a size out of range; OutOfMemory for parameters beyond any memory.
+Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
+
+}  // namespace windrow

@@ -1,0 +1,24 @@
+#include "windrow/models/child_sum_tree_lstm.h"
+
+namespace windrow {
+
+ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes)
+    : sizes_(sizes),
+      words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
+      in_(parameters.add_product("in", sizes.embedding, 3 * sizes.hidden)),
+      sum_(parameters.add_product("sum", sizes.hidden, 3 * sizes.hidden)),
+      bias_(parameters.add("bias", 1, 3 * sizes.hidden, Initial::zeros())),
+      forget_(parameters.add_product("forget", sizes.hidden, sizes.hidden)),
+      forget_in_(parameters.add_product("forget_in", sizes.embedding, sizes.hidden)),
+      forget_bias_(parameters.add("forget_bias", 1, sizes.hidden, Initial::constant(1))),
+      head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
+      head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
+
+double ChildSumTreeLstm::flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const {
+  const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
+  const auto a = static_cast<double>(leaves), b = static_cast<double>(inner);
+  return 6 * h * e * a + 6 * h * h * b + 2 * h * h * static_cast<double>(edges) +
+         2 * h * static_cast<double>(sizes_.classes) * (a + b);
+}
+
+}  // namespace windrow

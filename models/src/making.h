@@ -1,0 +1,83 @@
+// What makers of workloads share: their data, part by part, and samples made of them.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "windrow/models/workload.h"
+
+namespace windrow {
+
+/// What is learned from, and what is asked about.
+template <class T>
+struct Parts {
+  std::vector<T> training, unseen;
+};
+
+/// The files of these parts in the folder; one of them if there is one file for both.
+std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder);
+
+/// From two seeds. `part` makes so many samples of a seed, and is told what to call them in errors.
+template <class Part>
+auto generate_parts(const WorkloadOptions& options, Part part) {
+  const std::size_t unseen = std::max<std::size_t>(options.samples / 8, 1);
+  Parts<typename decltype(part(0, 0, ""))::value_type> parts;
+  parts.training = part(options.samples, 2 * options.seed, "generated for training");
+  parts.unseen = part(unseen, 2 * options.seed + 1, "generated as unseen");
+  return parts;
+}
+
+/// From the kind's files, or generated. `read` takes a path, or a stream and its name; `generate` a number of samples
+/// and a seed.
+template <class Read, class Generate>
+auto parts_of(const WorkloadKind& kind, const WorkloadOptions& options, Read read, Generate generate) {
+  const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
+    std::istringstream text(generate(samples, seed));
+    return read(text, name);
+  };
+  if (options.data.empty()) return generate_parts(options, part);
+  const std::vector<std::filesystem::path> files = files_of(kind, options.data);
+  decltype(generate_parts(options, part)) parts;
+  if (files.size() > 1) {
+    parts.training = read(files[0]);
+    parts.unseen = read(files[1]);
+    return parts;
+  }
+  std::size_t number = 0;
+  for (auto& one : read(files[0])) (++number % 10 == 0 ? parts.unseen : parts.training).push_back(std::move(one));
+  return parts;
+}
+
+/// What becomes a sample: its labels are the graph's index "label".
+struct Draft {
+  GraphData graph;
+  std::int64_t units;
+  double flops;
+};
+void add_sample(std::vector<Sample>& samples, const Workload& workload, const Draft& draft);
+
+/// Adds the samples of both parts; `draft_of` makes a Draft of what was read.
+template <class T, class DraftOf>
+void add_samples(Workload& workload, const Parts<T>& parts, DraftOf draft_of) {
+  for (const T& one : parts.training) add_sample(workload.training, workload, draft_of(one));
+  for (const T& one : parts.unseen) add_sample(workload.unseen, workload, draft_of(one));
+}
+
+// Sizes that several kinds have.
+inline WorkloadSize hidden(Index preset) { return {"hidden", "Width of the states", preset}; }
+inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the words", preset}; }
+
+// What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.
+WorkloadKind tree_lstm_kind();
+WorkloadKind tree_fc_kind();
+WorkloadKind fixed_lstm_kind();
+WorkloadKind var_lstm_kind();
+WorkloadKind bilstm_kind();
+WorkloadKind bilstm_char_kind();
+WorkloadKind listops_kind();
+WorkloadKind dag_kind();
+
+}  // namespace windrow

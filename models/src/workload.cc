@@ -1,0 +1,92 @@
+#include "windrow/models/workload.h"
+
+#include <algorithm>
+
+#include "making.h"
+
+namespace windrow {
+namespace {
+
+const std::vector<WorkloadKind>& all_kinds() {
+  static const std::vector<WorkloadKind> kinds = {
+      tree_lstm_kind(), tree_fc_kind(),     fixed_lstm_kind(), var_lstm_kind(),
+      bilstm_kind(),    bilstm_char_kind(), listops_kind(),    dag_kind(),
+  };
+  return kinds;
+}
+
+/// With commas between.
+template <class Range, class Name>
+std::string list(const Range& range, Name name) {
+  std::string text;
+  for (const auto& one : range) text += (text.empty() ? "" : ", ") + name(one);
+  return text;
+}
+
+void check_size(const WorkloadKind& kind, const std::string& name, Index value) {
+  constexpr Index most = 1 << 24;
+  const auto names_it = [&](const WorkloadSize& size) { return size.name == name; };
+  if (std::none_of(kind.sizes.begin(), kind.sizes.end(), names_it)) {
+    throw MisuseError(kind.name + ": has no size '" + name + "'; expected " +
+                      list(kind.sizes, [](const WorkloadSize& size) { return size.name; }));
+  }
+  if (value >= 1 && value <= most) return;
+  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " + std::to_string(most));
+}
+
+void check_cell(const WorkloadKind& kind, const std::string& cell) {
+  if (cell.empty() || std::find(kind.cells.begin(), kind.cells.end(), cell) != kind.cells.end()) return;
+  if (kind.cells.empty()) throw MisuseError(kind.name + ": has one cell; expected none to be chosen");
+  throw MisuseError(kind.name + ": cell '" + cell + "'; expected " +
+                    list(kind.cells, [](const std::string& one) { return one; }));
+}
+
+/// With all that was left to the kind.
+WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
+  for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
+  check_cell(kind, options.cell);
+  if (kind.files.empty() && !options.data.empty()) {
+    throw MisuseError(kind.name + ": data are generated; expected no folder, not " + options.data);
+  }
+  for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
+  if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
+  if (options.samples == 0) options.samples = kind.samples;
+  return options;
+}
+
+}  // namespace
+
+std::span<const WorkloadKind> workload_kinds() { return all_kinds(); }
+
+const WorkloadKind& workload_kind(std::string_view name) {
+  const auto found =
+      std::find_if(all_kinds().begin(), all_kinds().end(), [&](const auto& k) { return k.name == name; });
+  if (found != all_kinds().end()) return *found;
+  throw MisuseError("workload '" + std::string(name) + "'; expected one of " +
+                    list(all_kinds(), [](const WorkloadKind& kind) { return kind.name; }));
+}
+
+Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
+  const WorkloadKind& kind = workload_kind(name);
+  return kind.make(kind, device, complete(kind, options));
+}
+
+std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder) {
+  const auto file = [&](std::size_t i) { return std::filesystem::path(folder) / kind.files[i]; };
+  if (kind.files.size() == 1) return {file(0)};
+  for (std::size_t i = 0; i + 1 < kind.files.size(); ++i) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file(i), ignored)) return {file(i), file(i + 1)};
+  }
+  return {file(0), file(1)};  // whoever reads them says that they are not there
+}
+
+void add_sample(std::vector<Sample>& samples, const Workload& workload, const Draft& draft) {
+  const std::string name = workload.kind->sample + " " + std::to_string(samples.size() + 1);
+  samples.push_back({.graph = InputGraph(workload.function, draft.graph, name),
+                     .labels = draft.graph.indices.at("label"),
+                     .units = draft.units,
+                     .flops = draft.flops});
+}
+
+}  // namespace windrow

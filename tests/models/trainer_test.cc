@@ -1,0 +1,142 @@
+// Training of workloads, of which a Tree-LSTM stands for all; see workloads_test.cc for each.
+#include "windrow/models/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::parameters_of;
+using testing::TextFolder;
+
+WorkloadOptions trees(std::size_t samples, std::uint64_t seed, Index width = 8) {
+  return {.seed = seed, .samples = samples, .sizes = {{"hidden", width}, {"embedding", width}}};
+}
+
+/// A Tree-LSTM with what it needs.
+struct Trees {
+  explicit Trees(const WorkloadOptions& options, TrainerOptions trainer_options = {.batch = 16})
+      : workload(make_workload("tree-lstm", host_device(engine), options)),
+        trainer(host_device(engine), workload, trainer_options) {}
+
+  Engine engine;
+  Workload workload;
+  Trainer trainer;
+};
+
+TEST(Trainer, ComputesOneVertexAtATimeUnbatched) {
+  Trees trees(::windrow::trees(50, 3));
+  Trainer& trainer = trees.trainer;
+  EXPECT_EQ(trainer.stats(Trainer::Batching::unbatched).vertices, 0);
+  const Trainer::Pass batched = trainer.train(50);
+  const Trainer::Pass unbatched = trainer.train(50, Trainer::Batching::unbatched);
+  EXPECT_NE(batched.seconds, unbatched.seconds);
+  EXPECT_LT(trainer.stats().batches, batched.vertices / 2);
+  EXPECT_GT(trainer.stats(Trainer::Batching::unbatched).batches, unbatched.vertices);
+  EXPECT_EQ(trainer.stats(Trainer::Batching::unbatched).multiply_flops, trainer.stats().multiply_flops);
+}
+
+TEST(Trainer, TakesAFewSamplesToCompareUnbatched) {
+  Trees few(trees(3, 3)), many(trees(600, 3));
+  EXPECT_EQ(few.trainer.train_some_unbatched().samples, 3u);
+  const Trainer::Pass some = many.trainer.train_some_unbatched();
+  EXPECT_NEAR(static_cast<double>(some.vertices), 10'000, 2000);
+  EXPECT_GT(many.trainer.stats(Trainer::Batching::unbatched).batches, some.vertices);
+}
+
+TEST(Trainer, SumsTheLossOfAllLabelsHoweverTheyAreCut) {
+  const auto loss_of = [](std::size_t batch) {
+    return Trees(trees(50, 3), {.batch = batch, .rate = 0}).trainer.train().loss;
+  };
+  const double whole = loss_of(50);
+  EXPECT_GT(whole, 1);
+  for (std::size_t batch : {1, 7, 16, 49, 64}) EXPECT_NEAR(loss_of(batch), whole, 1e-5) << "batch " << batch;
+}
+
+TEST(Trainer, StepsByTheSamplesThereAre) {
+  const auto trained = [](std::size_t batch) {
+    Trees trees(::windrow::trees(1, 3), {.batch = batch});
+    trees.trainer.train();
+    return parameters_of(trees.workload);
+  };
+  EXPECT_EQ(trained(1), trained(64));
+}
+
+TEST(Trainer, DrawsANewOrderForEachRound) {
+  Trees trees(::windrow::trees(30, 3));
+  std::vector<std::vector<std::int64_t>> orders(2);
+  for (auto& order : orders) {
+    for (std::size_t i = 0; i < 30; ++i) order.push_back(trees.trainer.train(1).vertices);
+  }
+  std::vector<std::int64_t> as_given;
+  for (const Sample& sample : trees.workload.training) as_given.push_back(sample.graph.vertices());
+  EXPECT_NE(orders[0], as_given);
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_TRUE(std::is_permutation(orders[1].begin(), orders[1].end(), as_given.begin(), as_given.end()));
+}
+
+TEST(Trainer, GoesThroughAllSamplesBeforeItSeesOneAgain) {
+  Trees trees(::windrow::trees(50, 3));
+  Trainer& trainer = trees.trainer;
+  std::int64_t vertices = 0;
+  for (const Sample& sample : trees.workload.training) vertices += sample.graph.vertices();
+  EXPECT_EQ(trainer.train().vertices, vertices);
+  for (int round = 0; round < 3; ++round) {
+    const Trainer::Pass part = trainer.train(20), rest = trainer.train(30);
+    EXPECT_EQ(part.samples, 20u);
+    EXPECT_EQ(rest.samples, 30u);
+    EXPECT_EQ(part.vertices + rest.vertices, vertices);
+  }
+  trainer.train(20);
+  EXPECT_EQ(trainer.train().vertices, vertices) << "begins anew";
+  EXPECT_EQ(trainer.train(0).loss, 0);
+}
+
+TEST(Trainer, CountsLabelsAndRootsThatAreRight) {
+  const TextFolder folder({{"train.txt", "(1 (1 a) (1 b))\n(1 (1 b) (1 a))\n"},
+                           {"dev.txt", "(1 (1 a) (0 b))\n(2 (1 b) (1 a))\n(1 a)\n(4 (1 a) (1 b))\n"}});
+  WorkloadOptions options = trees(0, 1);
+  options.data = folder.path.string();
+  Trees trees(options, {.batch = 2, .rate = 0.5});
+  for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
+  const std::vector<Figure> figures = trees.trainer.evaluate();
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[0].name, "root accuracy");
+  EXPECT_DOUBLE_EQ(figures[0].value, 0.5);
+  EXPECT_EQ(figures[1].name, "all-node accuracy");
+  EXPECT_DOUBLE_EQ(figures[1].value, 0.7);
+  trees.workload.unseen.resize(1, trees.workload.unseen[0]);
+  trees.workload.unseen[0].labels = {-1, -1, 1};
+  EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
+  trees.workload.unseen[0].labels = {-1, -1, -1};
+  for (const Figure& figure : trees.trainer.evaluate()) EXPECT_EQ(figure.value, 0) << "of nothing";
+}
+
+TEST(Trainer, StopsAtALossThatIsNotFinite) {
+  Trees trees(::windrow::trees(100, 1), {.batch = 10, .rate = 3e38});
+  const std::string text = error_of<OpError>([&] { trees.trainer.train(); });
+  EXPECT_NE(text.find("minibatch "), std::string::npos) << text;
+  EXPECT_NE(text.find("expected a finite number"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  EXPECT_THROW(trees.trainer.train(), OpError) << "of no more use";
+}
+
+TEST(Trainer, RefusesWhatCannotTrain) {
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.rate = -1}); }),
+            "trainer: rate -1.000000; expected a number, 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.batch = 0}); }),
+            "trainer: batch 0; expected 1 to 16777216");
+  Trees trees(::windrow::trees(1, 1));
+  trees.workload.training.clear();
+  EXPECT_EQ(error_of<MisuseError>([&] { Trainer(host_device(trees.engine), trees.workload, {}); }),
+            "trainer: nothing to learn from; expected a sample or more");
+}
+
+}  // namespace
+}  // namespace windrow

@@ -1,0 +1,261 @@
+// Every workload at a small size: that it learns, the same whatever runs it, and does the work that its formula says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
+#include "windrow/models/data_error.h"
+#include "windrow/models/workload.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::parameters_of;
+using testing::TextFolder;
+
+/// A workload at a size for tests, and what it must come to: the figure of its score after so many passes.
+struct Case {
+  const char* name;
+  WorkloadOptions options;
+  const char* figure;
+  double at_least;  ///< at most, of perplexity
+  int passes;
+  TrainerOptions training = {.batch = 16};
+  /// The share of the formula's operations that are done at least. The first steps of LSTMs have nothing to forget, so
+  /// what their forget gates see has no gradient through them.
+  double done = 1;
+};
+
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name << " " << value.options.cell; }
+
+class EveryWorkload : public ::testing::TestWithParam<Case> {
+ protected:
+  struct Trained {
+    std::vector<std::vector<float>> parameters;
+    std::vector<double> losses;
+    friend bool operator==(const Trained&, const Trained&) = default;
+  };
+
+  /// After two passes over a few samples.
+  static Trained train(const EngineOptions& engine_options, TrainerOptions training = {.batch = 16},
+                       Trainer::Batching batching = Trainer::Batching::batched) {
+    Engine engine(engine_options);
+    WorkloadOptions options = GetParam().options;
+    options.samples = 40;
+    Workload workload = make_workload(GetParam().name, host_device(engine), options);
+    Trainer trainer(host_device(engine), workload, training);
+    Trained result;
+    for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(40, batching).loss);
+    result.parameters = parameters_of(workload);
+    return result;
+  }
+
+  static double value_of(const std::vector<Figure>& figures, const std::string& name) {
+    for (const Figure& figure : figures) {
+      if (figure.name == name) return figure.value;
+    }
+    ADD_FAILURE() << "no figure " << name;
+    return NAN;
+  }
+};
+
+TEST_P(EveryWorkload, GivesTheSameBitsWhateverTheWorkersAndThePolicy) {
+  const Trained one = train({.policy = Policy::pool, .workers = 1});
+  EXPECT_TRUE(train({.policy = Policy::pool, .workers = 2}) == one);
+  EXPECT_TRUE(train({.policy = Policy::serial, .workers = 1}) == one);
+  EXPECT_TRUE(train({.policy = Policy::chaos, .workers = 3}) == one);
+}
+
+TEST_P(EveryWorkload, LearnsTheSameUnbatchedAndByEverySchedule) {
+  const Trained batched = train({});
+  const auto expect_near = [&](const Trained& other) {
+    for (std::size_t i = 0; i < batched.losses.size(); ++i) {
+      EXPECT_NEAR(batched.losses[i], other.losses[i], 1e-4 * std::abs(batched.losses[i]));
+    }
+  };
+  expect_near(train({}, {.batch = 16}, Trainer::Batching::unbatched));
+  expect_near(train({}, {.batch = 16, .schedule = SchedulePolicy::agenda}));
+}
+
+TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
+  Engine engine;
+  WorkloadOptions options = GetParam().options;
+  options.samples = 40;
+  Workload workload = make_workload(GetParam().name, host_device(engine), options);
+  Trainer trainer(host_device(engine), workload, {.batch = 16});
+  const Trainer::Pass pass = trainer.train();
+  const auto done = static_cast<double>(trainer.stats().multiply_flops);
+  EXPECT_LE(done, 3 * pass.flops * (1 + 1e-12));
+  EXPECT_GE(done, 3 * pass.flops * (GetParam().done - 1e-12));
+}
+
+TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
+  Engine engine;
+  Workload workload = make_workload(GetParam().name, host_device(engine), GetParam().options);
+  Trainer trainer(host_device(engine), workload, GetParam().training);
+  const double before = value_of(trainer.evaluate(), GetParam().figure);
+  const double first = trainer.train().loss;
+  double last = first;
+  for (int pass = 1; pass < GetParam().passes; ++pass) last = trainer.train().loss;
+  EXPECT_LT(last, first);
+  const double after = value_of(trainer.evaluate(), GetParam().figure);
+  if (GetParam().at_least > 1) {
+    EXPECT_LT(after, GetParam().at_least);
+    EXPECT_GT(before, GetParam().at_least);
+  } else {
+    EXPECT_GT(after, GetParam().at_least);
+    EXPECT_LT(before, GetParam().at_least);
+  }
+}
+
+const Case cases[] = {
+    {.name = "tree-lstm",
+     .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.7,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2}},
+    {.name = "tree-lstm",
+     .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.65,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2}},
+    {.name = "tree-fc",
+     .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
+     .figure = "accuracy",
+     .at_least = 0.6,
+     .passes = 10},
+    {.name = "fixed-lstm",
+     .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}, {"steps", 20}}},
+     .figure = "perplexity",
+     .at_least = 10,
+     .passes = 5,
+     .done = 0.99},
+    {.name = "var-lstm",
+     .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}}},
+     .figure = "perplexity",
+     .at_least = 10,
+     .passes = 5,
+     .done = 0.99},
+    {.name = "bilstm",
+     .options = {.samples = 500, .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .figure = "entity F1",
+     .at_least = 0.15,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.2},
+     .done = 0.99},
+    {.name = "bilstm-char",
+     .options = {.samples = 300,
+                 .sizes = {{"hidden", 16},
+                           {"embedding", 16},
+                           {"layers", 2},
+                           {"character-embedding", 8},
+                           {"character-hidden", 12}}},
+     .figure = "entity F1",
+     .at_least = 0.3,
+     .passes = 8,
+     .training = {.batch = 16, .rate = 0.2},
+     .done = 0.98},
+    {.name = "listops",
+     .options = {.samples = 400, .sizes = {{"hidden", 32}}},
+     .figure = "all-node accuracy",
+     .at_least = 0.35,
+     .passes = 15},
+    {.name = "dag",
+     .options = {.samples = 200, .sizes = {{"hidden", 16}, {"embedding", 16}}},
+     .figure = "accuracy",
+     .at_least = 0.6,
+     .passes = 12,
+     .training = {.batch = 16, .rate = 0.3}},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
+  std::string name = one.param.name + (one.param.options.cell.empty() ? "" : "_" + one.param.options.cell);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+/// Of the labels themselves: what a model comes to that knows how often each is, and nothing else.
+double perplexity_of_frequencies(const std::vector<Sample>& samples) {
+  std::map<std::int32_t, double> counts;
+  double all = 0, loss = 0;
+  for (const Sample& sample : samples) {
+    for (const std::int32_t label : sample.labels) ++counts[label], ++all;
+  }
+  for (const auto& [label, count] : counts) loss -= count * std::log(count / all);
+  return std::exp(loss / all);
+}
+
+TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
+  for (const char* name : {"fixed-lstm", "var-lstm"}) {
+    Engine engine;
+    Workload workload = make_workload(
+        name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 60}}});
+    Trainer trainer(host_device(engine), workload, {.batch = 8, .rate = 0.1});
+    for (int pass = 0; pass < 15; ++pass) trainer.train();
+    const double perplexity = trainer.evaluate()[0].value;
+    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(workload.unseen)) << name;
+  }
+}
+
+std::string refusal_of(const char* name, const WorkloadOptions& options) {
+  return error_of<MisuseError>([&] {
+    Engine engine;
+    make_workload(name, host_device(engine), options);
+  });
+}
+
+TEST(Workloads, RefuseWhatTheyDoNotHave) {
+  EXPECT_TRUE(refusal_of("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"leaves", 3}}}),
+            "tree-lstm: has no size 'leaves'; expected hidden, embedding");
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"embedding", 0}}}), "tree-lstm: embedding 0; expected 1 to 16777216");
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
+            "tree-lstm: hidden 33554432; expected 1 to 16777216");
+  EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
+  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
+  EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}), "tree-fc: data are generated; expected no folder, not trees");
+  EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
+  EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
+            "var-lstm: vocabulary 1; expected 2 or more");
+}
+
+/// How many are learned from, and asked about.
+std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<std::string, std::string>& texts) {
+  const TextFolder folder(texts);
+  Engine engine;
+  const Workload workload = make_workload(name, host_device(engine), {.data = folder.path.string()});
+  return {workload.training.size(), workload.unseen.size()};
+}
+
+TEST(Workloads, LearnFromTheFirstPartThatIsThereAndAskAboutTheNext) {
+  using Sizes = std::pair<std::size_t, std::size_t>;
+  const std::string one = "a b c\n", two = one + one, three = two + one;
+  EXPECT_EQ(sizes_of("var-lstm", {{"train.txt", one}, {"valid.txt", two}, {"test.txt", three}}), Sizes(1, 2));
+  EXPECT_EQ(sizes_of("var-lstm", {{"valid.txt", two}, {"test.txt", three}}), Sizes(2, 3));
+  std::string tagged;
+  for (int i = 0; i < 25; ++i) tagged += "A|O b|O\n";
+  EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
+  const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
+  EXPECT_NE(why.find("train.txt: there is no such file"), std::string::npos) << why;
+}
+
+TEST(Workloads, CutTextInPiecesOfOneLength) {
+  const TextFolder folder({{"valid.txt", "a b c\nd e\n"}, {"test.txt", "a\n"}});
+  Engine engine;
+  const Workload workload =
+      make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 3}}});
+  ASSERT_EQ(workload.training.size(), 2u) << "of seven words, ends among them";
+  EXPECT_EQ(workload.training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
+  EXPECT_EQ(workload.training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
+  EXPECT_EQ(workload.training[1].units, 3);
+  EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
+}
+
+}  // namespace
+}  // namespace windrow
