@@ -339,7 +339,8 @@ void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers)
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
   std::map<std::uint64_t, std::uint32_t> number_of;  // of types
   for (const InputGraph* graph : graphs) {
-    for (const std::uint64_t type : graph->types_) {
+    for (std::int32_t t = 0; t < graph->types_; ++t) {
+      const ir::VertexType type = graph->type(t);
       number_of.emplace(type, static_cast<std::uint32_t>(number_of.size()));
     }
   }
@@ -347,8 +348,8 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     if (g % minibatch == 0) minibatches.push_back({.types = static_cast<std::int32_t>(number_of.size())});
     std::vector<std::uint32_t> numbers;
-    for (const std::uint64_t type : graphs[g]->types_) numbers.push_back(number_of.at(type));
-    graphs[g]->append_to(minibatches.back(), numbers);
+    for (std::int32_t t = 0; t < graphs[g]->types_; ++t) numbers.push_back(number_of.at(graphs[g]->type(t)));
+    graphs[g]->append_to(minibatches.back(), numbers.data());
   }
   return minibatches;
 }
