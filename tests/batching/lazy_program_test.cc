@@ -288,23 +288,6 @@ TEST_F(Lazy, TellsWhatDoesNotFit) {
   EXPECT_EQ(said_of([&] { x.scalar(); }), "scalar of an expression of width 2; expected 1");
 }
 
-TEST_F(Lazy, NotesNoLossOfABackwardThatIsRefused) {
-  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
-  const LazyExpr loss = matmul(graph.input({2}), u), wide = graph.input({1, 2});
-  EXPECT_THROW(graph.backward(std::array{loss, wide}), MisuseError);
-  graph.backward(std::array{loss});
-  EXPECT_EQ(dense(parameters, u)[0], 2);
-}
-
-TEST_F(Lazy, FlushesWhatNoHandleNames) {
-  graph.input({1, 2});
-  graph.flush();
-  const LazyExpr x = row_sum(graph.input({1, 2}));
-  graph.backward(std::array{x});
-  EXPECT_EQ(x.scalar(), 3);
-  EXPECT_EQ(graph.stats().flushes, 2);
-}
-
 TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
   const LazyExpr x = graph.input({1, 2});
   LazyGraph other(host, parameters, {.use = LazyOptions::For::inference});
@@ -337,27 +320,6 @@ TEST_F(Lazy, FailsWithTheVertexThatIsToBlame) {
   const std::string said = error_of<OpError>([&] { x.value(); });
   EXPECT_NE(said.find("embedding at vertex 0 of graph 0: index 7 at row 0; expected 0 to 1"), std::string::npos)
       << said;
-}
-
-/// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
-TEST_F(Lazy, FindsItsValuesAfterAFlushThatThrew) {
-  const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));
-  std::vector<LazyExpr> items;
-  const auto add = [&](int count, std::int32_t word) {
-    for (int i = 0; i < count; ++i) {
-      const LazyExpr twice = 2.0 * graph.input({static_cast<float>(items.size())});
-      items.push_back(twice * embedding(words, graph.index(word)));
-    }
-  };
-  for (std::int32_t word : {7, 0}) {  // 7 fails, which is told as soon as it must be waited for
-    add(3, word);
-    graph.flush();
-    items.clear();
-  }
-  add(3, 0);
-  EXPECT_THROW(graph.flush(), OpError);
-  add(1, 0);
-  for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
 }
 
 TEST_F(Lazy, AddsUpManyTermsAndJoinsManyParts) {

@@ -147,5 +147,51 @@ TEST(LazyVertices, AreWhatIsWrittenTogether) {
   EXPECT_LT(graph.stats().vertices, graph.stats().expressions / 3);
 }
 
+class LazyFlushes : public ::testing::Test {
+ protected:
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  LazyGraph graph{host, parameters};
+};
+
+TEST_F(LazyFlushes, NoteNoLossOfABackwardThatIsRefused) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr loss = matmul(graph.input({2}), u), wide = graph.input({1, 2});
+  EXPECT_THROW(graph.backward(std::array{loss, wide}), MisuseError);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, u)[0], 2);
+}
+
+TEST_F(LazyFlushes, ComputeWhatNoHandleNames) {
+  graph.input({1, 2});
+  graph.flush();
+  const LazyExpr x = row_sum(graph.input({1, 2}));
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), 3);
+  EXPECT_EQ(graph.stats().flushes, 2);
+}
+
+/// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
+TEST_F(LazyFlushes, KeepValuesBehindOneThatThrew) {
+  const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));
+  std::vector<LazyExpr> items;
+  const auto add = [&](int count, std::int32_t word) {
+    for (int i = 0; i < count; ++i) {
+      const LazyExpr twice = 2.0 * graph.input({static_cast<float>(items.size())});
+      items.push_back(twice * embedding(words, graph.index(word)));
+    }
+  };
+  for (std::int32_t word : {7, 0}) {  // 7 fails, which is told as soon as it must be waited for
+    add(3, word);
+    graph.flush();
+    items.clear();
+  }
+  add(3, 0);
+  EXPECT_THROW(graph.flush(), OpError);
+  add(1, 0);
+  for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
+}
+
 }  // namespace
 }  // namespace windrow
