@@ -31,8 +31,8 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
-  "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, "                            \
-  "--policy, --schedule, --device, --compare" TRAIN_HELP
+  "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, --policy, --schedule, "      \
+  "--device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
@@ -66,6 +66,17 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: /dev/train.txt: there is no such file; expected a file of trees, one a line"},
         Wrong{"windrow train tree-lstm --cell round",
               "windrow: --cell: 'round'; expected one of binary, child-sum" TRAIN_HELP},
+        Wrong{"windrow train bilstm --leaves 3",
+              "windrow: bilstm: has no size 'leaves'; expected hidden, embedding, layers"},
+        Wrong{"windrow train dag --cell binary", "windrow: dag: has one cell; expected none to be chosen"},
+        Wrong{"windrow train tree-fc --data /dev",
+              "windrow: tree-fc: data are generated; expected no folder, not /dev"},
+        Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected 2 or more"},
+        Wrong{"windrow train bilstm --data /dev",
+              "windrow: /dev/all.txt: there is no such file; expected a file of tagged sentences, one a line"},
+        Wrong{"windrow schedule rnn", "windrow: model: 'rnn'; expected one of " MODELS "; see windrow schedule --help"},
+        Wrong{"windrow-perf train --model all --data /dev",
+              "windrow-perf: --data with several models; expected one, since each has files of its own"},
         Wrong{
             "windrow schedule --policy best",
             "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "
@@ -146,6 +157,13 @@ TEST_F(Data, IsScheduledByEveryPolicy) {
                      "at least N\n");
 }
 
+TEST_F(Data, OfEveryModelIsScheduled) {
+  for (const std::string model : {"fixed-lstm --steps 12", "bilstm-char", "listops", "dag"}) {
+    const auto lines = lines_of(run("windrow schedule " + model + " --samples 20 --batch 10 --hidden 8"));
+    EXPECT_EQ(lines.size(), 9u) << model;
+  }
+}
+
 TEST_F(Train, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 3e38");
   EXPECT_TRUE(std::regex_search(
@@ -167,6 +185,19 @@ TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {
       outcome.out, std::regex("epoch +loss a label +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
                               row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
       << outcome.out;
+}
+
+TEST_F(Train, LearnsEveryModel) {
+  for (const std::string model :
+       {"tree-lstm --cell child-sum", "tree-fc --leaves 5", "fixed-lstm --vocabulary 50 --steps 9",
+        "var-lstm --vocabulary 50", "bilstm --layers 2", "bilstm-char --character-hidden 5", "listops", "dag"}) {
+    const Outcome outcome = run("windrow train " + model + " --samples 16 --hidden 8 --epochs 2 --compare");
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.status, 0);
+    const std::string name = model.substr(0, model.find(' '));
+    EXPECT_TRUE(outcome.out.starts_with(name + ", generated: learns from ")) << outcome.out;
+    EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 2 + 5) << outcome.out;
+  }
 }
 
 TEST_F(Train, LearnsFromAFolder) {

@@ -2,6 +2,7 @@
 // their own, so none are here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <ranges>
@@ -11,6 +12,7 @@
 #include "windrow/models/sentences.h"
 #include "windrow/models/treebank.h"
 #include "windrow/models/vocabulary.h"
+#include "windrow/models/workload.h"
 
 namespace windrow {
 namespace {
@@ -91,6 +93,43 @@ TEST(PublishedData, StanfordTreebankHasItsCounts) {
   EXPECT_EQ(trees.size(), 8544u);
   EXPECT_EQ(vertices, 318582u);
 }
+
+struct Load {
+  const char *name, *folder, *file;
+  std::size_t training, unseen;
+  double units, flops;  ///< of what is learned from
+};
+
+void PrintTo(const Load& load, std::ostream* out) { *out << load.name; }
+
+class PublishedWorkload : public ::testing::TestWithParam<Load> {};
+
+TEST_P(PublishedWorkload, LearnsAndAsksWhatItShould) {
+  const Load& expected = GetParam();
+  const std::string needed = std::string(expected.folder) + "/" + expected.file;
+  if (const std::string why = absence(needed.c_str()); !why.empty()) GTEST_SKIP() << why;
+  Engine engine;
+  const Workload workload = make_workload(expected.name, host_device(engine), {.data = file(expected.folder).string()});
+  double units = 0, flops = 0;
+  for (const Sample& sample : workload.training) units += static_cast<double>(sample.units), flops += sample.flops;
+  EXPECT_EQ(workload.training.size(), expected.training);
+  EXPECT_EQ(workload.unseen.size(), expected.unseen);
+  EXPECT_EQ(units, expected.units);
+  EXPECT_NEAR(flops / units, expected.flops, 5e-3 * expected.flops);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PublishedWorkload,
+                         ::testing::Values(Load{"tree-lstm", "sst", "train.txt", 8544, 1101, 8544, 26.7e6},
+                                           Load{"fixed-lstm", "ptb", "valid.txt", 1152, 1287, 73728, 14.4e6},
+                                           Load{"var-lstm", "ptb", "valid.txt", 3370, 3761, 73760, 6.15e6},
+                                           Load{"bilstm", "wikiner", "all.txt", 1527, 169, 1527, 47.0e6},
+                                           Load{"bilstm-char", "wikiner", "all.txt", 1527, 169, 1527, 63.6e6},
+                                           Load{"dag", "ud-ewt", "dev.conllu", 2001, 2077, 2001, 10.7e6}),
+                         [](const auto& load) {
+                           std::string name = load.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace windrow
