@@ -19,12 +19,13 @@
 //
 // Contract
 //   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
-//            More can be recorded after that.
+//            More can be recorded after a value, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
 //            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
 //            later flush throws it, and what that was to compute waits for the next.
-//   Memory   Values are kept while a handle names them or a later expression needs them, until clear().
+//   Memory   A value can be asked for, and computed with later, as long as a handle names it without a gap from before
+//            it was computed. What was computed takes memory until clear(), also where nobody asks any more.
 //   Threads  One at a time for a graph and its expressions.
 #pragma once
 
@@ -77,7 +78,8 @@ class LazyExpr {
   std::uint32_t minibatch_;  // how often the graph had been cleared
 };
 
-/// Numbers that operators look something up by: a row of a table, a label. A value.
+/// Numbers that operators look something up by: a row of a table, a label. Names its graph, and must not be used after
+/// it.
 class LazyIndex {
  public:
   static constexpr std::size_t widest = 4;
@@ -92,7 +94,7 @@ class LazyIndex {
   lazy::Record* record_ = nullptr;  // for embedding(), which has no other operand to know its graph by
 };
 
-/// An expression or a parameter.
+/// An expression or a parameter, which must outlive it.
 class LazyOperand {
  public:
   LazyOperand(const LazyExpr& expr) : expr_(&expr) {}
