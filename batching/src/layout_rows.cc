@@ -54,17 +54,18 @@ void Layout::Maker::count() {
 
 /// The levels are known since the graphs were loaded: what is looked at are runs.
 void Layout::Maker::schedule_by_level() {
-  const auto types = static_cast<Index>(layout_.types.size());
+  const auto type_count = static_cast<Index>(layout_.types.size());
   next_.assign(cell(layout_.groups, 0, 0), 0);  // how many, at first
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
     std::int32_t* const cells = next_.data() + cell(group_of_[g], 0, 0);
-    each_run(g,
-             [&](const InputGraph::Run& run, std::uint32_t t) { cells[run.level * types + t] += run.end - run.begin; });
+    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+      cells[run.level * type_count + t] += run.end - run.begin;
+    });
   }
   const auto each_cell = [&](Index group, auto visit) {
     for (Index level = 0; level < levels_; ++level) {
-      for (Index t = 0; t < types; ++t)
+      for (Index t = 0; t < type_count; ++t)
         visit(layout_.types[static_cast<std::size_t>(t)], t, next_[cell(group, level, t)]);
     }
   };
@@ -75,10 +76,10 @@ void Layout::Maker::schedule_by_level() {
   begin_types();
   std::vector<Index> next(layout_.types.size(), 0);
   for (Index group = 0; group < layout_.groups; ++group) {
-    auto& batches = layout_.batches[static_cast<std::size_t>(group)];
+    auto& of_group = layout_.batches[static_cast<std::size_t>(group)];
     each_cell(group, [&](TypeRows& type, Index t, std::int32_t& rows) {
       Index& row = next[static_cast<std::size_t>(t)];
-      if (rows > 0) batches.push_back({static_cast<std::uint32_t>(t), row, row + rows});
+      if (rows > 0) of_group.push_back({static_cast<std::uint32_t>(t), row, row + rows});
       row += std::exchange(rows, static_cast<std::int32_t>(type.first + row));
     });
   }
@@ -89,10 +90,10 @@ void Layout::Maker::schedule_by_level() {
 /// By level.
 void Layout::Maker::assign_rows(std::size_t graph) {
   std::int32_t* const row_of = rows_of(graph);
-  const auto types = static_cast<Index>(layout_.types.size());
+  const auto type_count = static_cast<Index>(layout_.types.size());
   std::int32_t* const cells = next_.data() + cell(group_of_[graph], 0, 0);
   each_run(graph, [&](const InputGraph::Run& run, std::uint32_t t) {
-    std::int32_t& row = cells[run.level * types + t];
+    std::int32_t& row = cells[run.level * type_count + t];
     for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = row++;
   });
 }

@@ -51,6 +51,11 @@ inline LazyValue value(LazyExpr expr) { return LazyValue(std::move(expr)); }
 
 template <class T>
 class LazyTask;
+/// Of several tasks.
+template <class T>
+using LazyResults = std::conditional_t<std::is_void_v<T>, void, std::vector<T>>;
+template <class T>
+LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks);
 
 namespace lazy {
 
@@ -123,7 +128,7 @@ class [[nodiscard]] LazyTask {
 
  private:
   template <class U>
-  friend auto run(LazyGraph& graph, std::vector<LazyTask<U>> tasks);
+  friend LazyResults<U> run(LazyGraph& graph, std::vector<LazyTask<U>> tasks);
   T result() {
     if (task_.promise().error) std::rethrow_exception(task_.promise().error);
     return task_.promise().take();
@@ -142,7 +147,7 @@ inline LazyTask<void> lazy::PromiseOf<void>::get_return_object() {
 
 /// Runs the tasks to their ends, side by side. Returns their results, if they have some, in the order of the tasks.
 template <class T>
-auto run(LazyGraph& graph, std::vector<LazyTask<T>> tasks) {
+LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks) {
   std::vector<std::coroutine_handle<>> handles;
   for (const LazyTask<T>& task : tasks) handles.push_back(task.task_);
   lazy::resume_all(graph, handles);
