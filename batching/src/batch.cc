@@ -20,11 +20,12 @@ void fill(Matrix<float> out, float value, Write write) {
 }  // namespace
 
 Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-             Options options)
+             std::vector<char> needed, Options options)
     : device_(device),
       plan_(std::move(plan)),
       layout_(std::move(layout)),
       tensors_(std::move(tensors)),
+      needed_(std::move(needed)),
       adds_to_(tensors_.size(), 0),
       options_(options) {
   map_memory();
@@ -257,6 +258,7 @@ Tensor Batch::rows_of(const Plan::Rows& rows) const {
 void Batch::collect(std::size_t push, Matrix<float> out) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
+    if (type.rows == 0) continue;
     const Place& place = plan_->types[t].pushes[push];
     const Tile all{t, 0, Rate::vertices, {0, type.rows}};
     const Matrix<const float> from = place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all);

@@ -36,7 +36,7 @@ class Batch {
     Index batch_rows;
   };
   Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-        Options options);
+        std::vector<char> needed, Options options);
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -44,6 +44,8 @@ class Batch {
   const Layout& layout() const { return layout_; }
   const Device& device() const { return device_; }
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
+  /// See needed.h.
+  bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
   Var memory() const { return memory_->var(); }
   Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
   Index batch_rows() const { return options_.batch_rows; }
@@ -141,6 +143,7 @@ class Batch {
   const Layout layout_;
   // By number in the plan. Written by the thread that pushes, before the ops that read it.
   std::vector<Tensor> tensors_;
+  const std::vector<char> needed_;
   std::vector<char> adds_to_;
   const Options options_;
   std::shared_ptr<Buffer> memory_;

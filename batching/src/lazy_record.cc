@@ -99,8 +99,9 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   constexpr std::size_t most_outside = 16;
   const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
-  const bool full = current >= 0 && id - run_begins_.back() >= most_nodes;
-  bool related = false, foreign = std::exchange(cut_, false) || full || outside_.size() > most_outside;
+  const bool full = current >= 0 && id - run_begins_.back().node >= most_nodes;
+  const bool apart = std::exchange(cut_, false);
+  bool related = false, foreign = apart || full || outside_.size() > most_outside;
   for (NodeId operand : operands) {
     if (operand < first_pending_) continue;  // already computed: it is given
     const std::int32_t run = run_of_[at(operand - first_pending_)];
@@ -115,7 +116,7 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   for (NodeId operand : operands) {
     if (operand >= first_pending_) outside_.push_back(run_of_[at(operand - first_pending_)]);
   }
-  run_begins_.push_back(id);
+  run_begins_.push_back({id, apart});
   run_of_.push_back(current + 1);
 }
 

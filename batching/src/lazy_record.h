@@ -101,7 +101,11 @@ class Record {
   bool named(NodeId id) const { return handles_[at(id)] > 0; }
   const Keys& keys() const { return keys_; }
   /// Where runs begin, in ascending order, from the first node that is not computed yet on; see Runs.
-  const std::vector<NodeId>& run_begins() const { return run_begins_; }
+  struct RunBegin {
+    NodeId node;
+    bool apart;  ///< behind a cut
+  };
+  const std::vector<RunBegin>& run_begins() const { return run_begins_; }
   NodeId first_pending() const { return first_pending_; }
   void start_next_epoch();
   /// What is recorded next is not written together with what was recorded last.
@@ -141,7 +145,7 @@ class Record {
   // Runs: which one each node is in, from 0 for the first of those that are not computed.
   NodeId first_pending_ = 0;
   std::vector<std::int32_t> run_of_;   // by node, from first_pending_ on
-  std::vector<NodeId> run_begins_;     // the same runs
+  std::vector<RunBegin> run_begins_;   // the same runs
   std::vector<std::int32_t> outside_;  // runs that the last one has operands of
   bool cut_ = false;                   // the next node begins a run
   std::unique_ptr<Epochs> epochs_;

@@ -52,7 +52,7 @@ void Runs::find(NodeId first) {
   outside_.clear();
   const auto& begins = record_.run_begins();
   for (std::size_t i = 0; i < begins.size(); ++i) {
-    add(begins[i], i + 1 < begins.size() ? begins[i + 1] : record_.size());
+    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : record_.size(), begins[i].apart});
     join_known();
   }
   while (learn()) {
@@ -60,7 +60,7 @@ void Runs::find(NodeId first) {
     runs_.clear();
     outside_.clear();
     for (const Run& run : before_) {
-      add(run.begin, run.end);
+      add(run);
       join_known();
     }
   }
@@ -72,14 +72,13 @@ void Runs::find(NodeId first) {
   }
 }
 
-/// Nodes [begin, end) as the last run.
-void Runs::add(NodeId begin, NodeId end) {
-  Run run{begin, end, 0, static_cast<std::int32_t>(outside_.size()), 0};
+void Runs::add(Run run) {
+  run.outside = static_cast<std::int32_t>(outside_.size());
   scratch_.clear();
-  for (NodeId id = begin; id < end; ++id) {
+  for (NodeId id = run.begin; id < run.end; ++id) {
     scratch_.push_back(record_.node(id).key);
     for (NodeId operand : record_.operands(id)) {
-      if (operand >= begin) {
+      if (operand >= run.begin) {
         scratch_.push_back(Patterns::encode({Operand::Is::inside, static_cast<std::uint32_t>(id - operand)}));
         continue;
       }
@@ -104,10 +103,10 @@ void Runs::pop() {
 void Runs::join_known() {
   while (runs_.size() > 1) {
     const Run last = runs_.back(), other = runs_[runs_.size() - 2];
-    if (!small_enough(other, last) || together_.count(pair(other.pattern, last.pattern)) == 0) return;
+    if (last.apart || !small_enough(other, last) || together_.count(pair(other.pattern, last.pattern)) == 0) return;
     pop();
     pop();
-    add(other.begin, last.end);
+    add({other.begin, last.end, other.apart});
   }
 }
 
@@ -116,20 +115,15 @@ bool Runs::depends(const Run& run, const Run& on) const {
   return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
 }
 
-bool Runs::gathers(const Run& run) const {
-  const auto values = outside(run);
-  return std::any_of(values.begin(), values.end(), [&](NodeId node) { return node >= first_; });
-}
-
 /// Looks for two patterns that come only one behind the other. False if there are none that are new.
 bool Runs::learn() {
   std::unordered_map<std::uint32_t, int> count;
   std::unordered_map<Pair, int> pairs;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ++count[runs_[i].pattern];
-    if (i == 0) continue;
+    if (i == 0 || runs_[i].apart) continue;
     const Run &run = runs_[i], &other = runs_[i - 1];
-    const bool related = depends(run, other) || !gathers(other) || !gathers(run);
+    const bool related = depends(run, other) || outside(other).empty() || outside(run).empty();
     if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
   }
   bool found = false;
@@ -151,10 +145,10 @@ void Runs::split_what_is_rare() {
   outside_.clear();
   for (const Run& run : before_) {
     if (count[run.pattern] >= often) {
-      add(run.begin, run.end);
+      add(run);
       continue;
     }
-    for (NodeId id = run.begin; id < run.end; ++id) add(id, id + 1);
+    for (NodeId id = run.begin; id < run.end; ++id) add({id, id + 1, run.apart});
   }
 }
 

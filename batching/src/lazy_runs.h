@@ -2,7 +2,8 @@
 //
 // A record is cut into runs as it is written (Record::join_run). Neighbours are then put together where one way of
 // computing always comes before the other: so what code cuts by chance, such as a cell that looks up its word in its
-// midst, becomes one vertex. Which these are is learned from the record itself and remembered.
+// midst, becomes one vertex. Which these are is learned from the record itself and remembered. Instances that take
+// turns are kept apart: what one wrote says nothing about what another one writes next.
 #pragma once
 
 #include <unordered_map>
@@ -44,9 +45,10 @@ class Patterns {
 
 struct Run {
   NodeId begin, end;  // nodes
-  std::uint32_t pattern;
-  std::int32_t outside;  // where its values from outside begin in Runs::outside()
-  std::int32_t outside_end;
+  bool apart;         // from the run before: another instance wrote it
+  std::uint32_t pattern = 0;
+  std::int32_t outside = 0;  // where its values from outside begin in Runs::outside()
+  std::int32_t outside_end = 0;
   NodeId nodes() const { return end - begin; }
 };
 
@@ -72,13 +74,13 @@ class Runs {
   using Pair = std::uint64_t;
   static Pair pair(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} << 32 | b; }
 
-  void add(NodeId begin, NodeId end);
+  /// A run of nodes as the last one; without its pattern and its values from outside, which are found here.
+  void add(Run run);
   void pop();
   void join_known();
   bool learn();
   void split_what_is_rare();
   bool depends(const Run& run, const Run& on) const;
-  bool gathers(const Run& run) const;
 
   const Record& record_;
   NodeId first_ = 0;

@@ -36,6 +36,7 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 void Batch::finish() {
   double sum = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    if (layout_.types[t].rows == 0) continue;
     for (const Place& place : plan_->types[t].losses) {
       const Matrix<const float> values = operand(place, {t, 0, Rate::vertices, {0, layout_.types[t].rows}});
       for (Index r = 0; r < values.rows; ++r) {
@@ -58,6 +59,7 @@ std::string Batch::find_culprit(VertexRow loss) {
   }
   const std::vector<char> leads = lead_to_losses(plan_->program);
   for (const TensorStep& step : plan_->before) {
+    if (!needs(step.step.out.number)) continue;
     if (leads[ir::at(step.step.node)] && !finite(tensors_[step.step.out.number].view().read())) {
       return "'" + name_of(step.step) + "' of parameters is not finite";
     }

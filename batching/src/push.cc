@@ -26,8 +26,18 @@ void Push::memory() {
 void Push::before() { tensors(batch_->plan().before, -1); }
 void Push::after() { tensors(batch_->plan().after, 0); }
 
+/// Whether it changes something that is needed.
+bool Push::counts(const TensorStep& step) const {
+  const std::size_t out = step.step.out.number;
+  if (!batch_->needs(out)) return false;
+  const bool adds = step.step.write == Write::add || batch_->adds_to(out);
+  return !adds || step.vertex_type < 0 ||
+         batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
+}
+
 void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
   for (const TensorStep& step : steps) {
+    if (!counts(step)) continue;
     std::vector<Access> accesses;
     for (const Place& place : step.step.in) {
       if (place.in == Place::In::tensor) accesses.push_back(read(batch_->tensor(place.number).var()));

@@ -30,6 +30,7 @@ class Push {
   void after();
 
  private:
+  bool counts(const TensorStep& step) const;
   void tensors(const std::vector<TensorStep>& steps, int priority);
   void share(Index group, OpName name, const std::vector<Stage>& stages);
   Index count(Index group, const Stage& stage, std::set<std::size_t>& tensors);

@@ -5,6 +5,7 @@
 
 #include "batch.h"
 #include "ir.h"
+#include "needed.h"
 #include "plan.h"
 #include "push.h"
 
@@ -110,11 +111,13 @@ std::vector<const Given*> check_given(const ir::Function& function, const GivenT
 
 }  // namespace
 
-std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const Given*>& given) {
+std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const Given*>& given,
+                                       const std::vector<char>& needed) {
   std::vector<Tensor> tensors;
   for (const TensorSpec& spec : plan.tensors) {
     if (spec.is == TensorSpec::Is::derived) {
-      tensors.push_back(Tensor(device_, spec.rows, spec.width, "derived"));
+      const Index rows = needed[tensors.size()] != 0 ? spec.rows : 0;
+      tensors.push_back(Tensor(device_, rows, spec.width, "derived"));
       continue;
     }
     if (spec.is == TensorSpec::Is::given) {  // gradients of outputs come later
@@ -155,7 +158,9 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   Layout layout = Layout::make(graphs, *plan, options);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
-  auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), tensors_of(*plan, given),
+  std::vector<char> needed = needed_tensors(*plan, layout);
+  std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
+  auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
                                        Batch::Options{stats_.minibatches, options_.batch_rows});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   Push push(batch, stats_, from);

@@ -91,6 +91,39 @@ TEST(Kinds, AreZeroWhereAKindDoesNotPush) {
   EXPECT_EQ(minibatch.output("h out").get(), (std::vector<float>{1, 2, 0, 0, 0, 0}));
 }
 
+/// Neither copies of their parameters are made, nor gradients.
+TEST(Kinds, CostNothingWhereTheyAreNot) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const auto kind = [&](const std::string& name) {
+    const Parameter w = parameters.add_product(name, 2, 2);
+    return VertexFunction(name, {.arity = 1}, [=](Vertex& v) {
+      const State h = v.state("h", 2);
+      const Expr own = tanh(matmul(v.gather(0, h) + v.pull("x", 2), w));
+      v.scatter(h, own);
+      v.push("h", own);
+    });
+  };
+  const VertexFunction one = kind("one"), both("both", {one, kind("other")}), alone("alone", {one});
+  const Tensor ones(host, 3, 2);
+  ones.set({1, 1, 1, 1, 1, 1});
+  const auto ops_of = [&](Runner& runner, const VertexFunction& function, std::int32_t number) {
+    GraphData chain{.child_begin = {0, 1, 2, 3}, .children = {no_child, 0, 1}, .kinds = {number, number, number}};
+    chain.values["x"] = {1, 2, 3, 4, 5, 6};
+    const Graphs graphs(function, {chain});
+    const std::int64_t before = runner.stats().ops;
+    const Minibatch minibatch = runner.record(graphs.pointers, {}, {"h"});
+    runner.backward(minibatch, {{"h", ones}}, Runner::Gradients::add);
+    minibatch.loss();
+    return runner.stats().ops - before;
+  };
+  Runner of_both(host, both, parameters), of_one(host, alone, parameters);
+  ops_of(of_both, both, 0);
+  ops_of(of_both, both, 1);
+  EXPECT_EQ(ops_of(of_both, both, 0), ops_of(of_one, alone, 0));
+}
+
 std::string said_of_body(std::size_t arity, const std::function<void(Vertex&)>& body) {
   return error_of<MisuseError>([&] { VertexFunction("cell", {.arity = arity}, body); });
 }

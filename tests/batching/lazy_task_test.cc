@@ -91,6 +91,46 @@ TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
   EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
 }
 
+enum class Keeps { losses, nothing };
+LazyTask<> walk(LazyGraph& graph, Parameter half, int steps, Keeps keeps) {
+  LazyExpr x = graph.input({1});
+  std::vector<LazyExpr> losses;
+  for (int i = 0; i < steps; ++i) {
+    x = matmul(x, half);
+    co_await value(x);
+    if (keeps == Keeps::losses) losses.push_back(square(x));
+  }
+}
+
+LazyTask<> look(LazyGraph& graph, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    const LazyExpr x = graph.input({1, 2});
+    co_await value(x);
+  }
+}
+
+/// What they write side by side by chance would be tied for good, and be another way of computing from then on.
+TEST_F(Tasks, AreNotTiedToEachOtherNorToTheirOwnPast) {
+  const auto run_all = [&](int others, Keeps first, int last) {
+    std::vector<LazyTask<>> tasks;
+    tasks.push_back(walk(graph, half, others, first));
+    for (int i = 0; i < 4; ++i) tasks.push_back(walk(graph, half, others, Keeps::losses));
+    tasks.push_back(walk(graph, half, last, Keeps::losses));
+    run(graph, std::move(tasks));
+  };
+  run_all(3, Keeps::losses, 3);   // each loss stands before a step
+  run_all(3, Keeps::nothing, 2);  // in the end, each step stands before another's loss
+  graph.flush();
+  EXPECT_EQ(graph.stats().kinds, 3);  // the first step, the others, the loss
+  std::vector<LazyTask<>> tasks;
+  for (int i = 0; i < 5; ++i) {
+    tasks.push_back(walk(graph, half, 3, Keeps::nothing));
+    tasks.push_back(look(graph, 3));
+  }
+  run(graph, std::move(tasks));
+  EXPECT_EQ(graph.stats().kinds, 4);
+}
+
 TEST_F(Tasks, FailTogetherAndAreToldOnce) {
   const Parameter table = parameters.add("table", 3, 2, Initial::zeros());
   std::vector<int> ended;

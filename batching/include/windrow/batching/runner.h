@@ -167,7 +167,8 @@ class Runner {
   std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
                                  std::source_location from);
   void hold_back(std::source_location from);
-  std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given);
+  std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
+                                 const std::vector<char>& needed);
   void take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const;
   void set_gradients(Batch& batch, std::source_location from);
   void add_gradients(Batch& batch, std::source_location from);
