@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <ranges>
 
 namespace windrow {
 namespace {
@@ -33,11 +32,14 @@ ParserTrainerOptions checked(ParserTrainerOptions options) {
 }
 
 /// All strings of that column, word after word, without empty nodes.
-auto column(const std::vector<DependencySentence>& sentences, std::vector<std::string> DependencySentence::*strings) {
-  const auto of_words = [strings](const DependencySentence& sentence) {
-    return sentence.*strings | std::views::take(static_cast<std::ptrdiff_t>(sentence.heads.size()));
-  };
-  return sentences | std::views::transform(of_words) | std::views::join;
+std::vector<std::string_view> column(const std::vector<DependencySentence>& sentences,
+                                     std::vector<std::string> DependencySentence::*strings) {
+  std::vector<std::string_view> column;
+  for (const DependencySentence& sentence : sentences) {
+    const std::vector<std::string>& all = sentence.*strings;
+    column.insert(column.end(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(sentence.heads.size()));
+  }
+  return column;
 }
 
 /// From 0 to below 1. Not std::uniform_real_distribution, which differs between libraries.
@@ -123,9 +125,9 @@ ParserTrainer::ParserTrainer(const Device& device, const std::vector<DependencyS
       training_(device, parameters_, {.schedule = options.schedule}),
       parsing_(device, parameters_, {.use = LazyOptions::For::inference, .schedule = options.schedule}),
       random_(options.seed) {
-  for (const std::string& relation : column(sentences, &DependencySentence::relations)) {
+  for (const std::string_view relation : column(sentences, &DependencySentence::relations)) {
     const auto number = static_cast<std::size_t>(relations_.number(relation));
-    if (number > relation_names_.size()) relation_names_.push_back(relation);
+    if (number > relation_names_.size()) relation_names_.emplace_back(relation);
   }
   for (const DependencySentence& sentence : sentences) {
     if (sentence.heads.empty() || !projective(sentence)) continue;
