@@ -84,7 +84,8 @@ Judged judge(const ArcHybrid& state, const std::vector<float>& scores, std::span
   for (const Transition transition : all_transitions) {
     free[static_cast<std::size_t>(transition)] = state.legal(transition) && state.cost(transition, heads) == 0;
   }
-  const std::int32_t relation = relations[static_cast<std::size_t>(state.stack(0)) - 1];
+  const std::int32_t word = state.stack(0);
+  const std::int32_t relation = word > 0 ? relations[static_cast<std::size_t>(word) - 1] : -1;  // else only shift
   Judged judged;
   each_legal(state, scores.size(), [&](std::size_t number, const ParserAction& action) {
     const bool right = action.transition == Transition::shift || action.relation == relation;
