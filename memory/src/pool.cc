@@ -34,6 +34,10 @@ static std::size_t bytes_of(std::size_t size_class) {
   return units * memory_alignment;
 }
 
+/// As many classes on, sizes have doubled.
+constexpr std::size_t steps_to_double = 4;
+static bool is_large(std::size_t size_class) { return bytes_of(size_class) >= std::size_t{1} << 20; }
+
 std::size_t Pool::rounded(std::size_t bytes) { return bytes_of(class_of(bytes)); }
 
 std::byte* Pool::allocate(std::size_t wanted) {
@@ -54,22 +58,60 @@ std::byte* Pool::allocate(std::size_t wanted) {
 /// A kept piece, or null when the bytes are counted as in use and are to be taken from below.
 std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
   MutexLock lock(mutex_);
-  std::vector<std::byte*>& pieces = kept_[class_of(bytes)];
-  if (pieces.empty()) {
+  const std::size_t size_class = class_of(bytes);
+  const Piece piece = take_kept(size_class);
+  if (piece.start == nullptr) {
     if (bytes > limit_ - stats_.in_use) throw refusal(bytes, std::to_string(limit_) + " is the limit");
     stats_.in_use += bytes;
     const bool crowded = stats_.kept > limit_ - stats_.in_use;
+    const Piece outgrown = crowded ? Piece{} : take_outgrown(size_class);
     lock.unlock();
     if (crowded) trim();
+    if (outgrown.start != nullptr) give_back(outgrown);
     return nullptr;
   }
-  std::byte* start = pieces.back();
-  pieces.pop_back();
-  stats_.kept -= bytes;
-  stats_.in_use += bytes;
+  stats_.kept -= bytes_of(piece.size_class);
+  stats_.in_use += bytes_of(piece.size_class);
   ++stats_.reused;
   count_allocation();
-  return start;
+  return piece.start;
+}
+
+Pool::Piece Pool::take_kept(std::size_t size_class) {
+  const std::size_t last = std::min(is_large(size_class) ? size_class + steps_to_double : size_class, kept_.size() - 1);
+  for (std::size_t other = size_class; other <= last; ++other) {
+    if (kept_[other].empty()) continue;
+    std::byte* const start = kept_[other].back();
+    if (other != size_class) {
+      try {
+        larger_.emplace(start, other);
+      } catch (const std::bad_alloc&) {
+        break;
+      }
+    }
+    kept_[other].pop_back();
+    return {start, other};
+  }
+  return {};
+}
+
+Pool::Piece Pool::take_outgrown(std::size_t size_class) {
+  if (!is_large(size_class)) return {};
+  for (std::size_t other = size_class; other-- + steps_to_double > size_class && is_large(other);) {
+    if (kept_[other].empty()) continue;
+    std::byte* const start = kept_[other].back();
+    kept_[other].pop_back();
+    return {start, other};
+  }
+  return {};
+}
+
+/// It is counted as kept until it is back.
+void Pool::give_back(Piece piece) {
+  MutexLock trimming(trimming_);
+  below_->deallocate(piece.start, bytes_of(piece.size_class));
+  MutexLock lock(mutex_);
+  stats_.kept -= bytes_of(piece.size_class);
 }
 
 std::byte* Pool::take_from_below(std::size_t bytes) {
@@ -87,11 +129,18 @@ void Pool::count_allocation() {
 }
 
 void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
-  const std::size_t bytes = rounded(wanted);
+  std::size_t size_class = class_of(wanted);
   MutexLock lock(mutex_);
+  if (is_large(size_class)) {
+    if (const auto larger = larger_.find(start); larger != larger_.end()) {
+      size_class = larger->second;
+      larger_.erase(larger);
+    }
+  }
+  const std::size_t bytes = bytes_of(size_class);
   stats_.in_use -= bytes;
   try {
-    kept_[class_of(bytes)].push_back(start);
+    kept_[size_class].push_back(start);
     stats_.kept += bytes;
   } catch (const std::bad_alloc&) {
     lock.unlock();
@@ -101,7 +150,7 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
 
 void Pool::trim() noexcept {
   MutexLock trimming(trimming_);
-  decltype(kept_) pieces;
+  Kept pieces;
   {
     MutexLock lock(mutex_);
     pieces.swap(kept_);

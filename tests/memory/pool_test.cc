@@ -128,6 +128,43 @@ TEST(Pool, TakesNothingInPlaceOfPiecesThatAreNotBackYet) {
   pool.deallocate(whole, 1024);
 }
 
+TEST(Pool, ServesLargeRequestsWithUpToTwiceAsMuch) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below);
+  std::byte* const large = pool.allocate(4 * mib);
+  pool.deallocate(large, 4 * mib);
+  EXPECT_EQ(pool.allocate(2 * mib), large);
+  EXPECT_EQ(pool.stats().in_use, 4 * mib);
+  std::byte* const other = pool.allocate(2 * mib);
+  EXPECT_NE(other, large);
+  pool.deallocate(large, 2 * mib);
+  EXPECT_EQ(pool.stats().kept, 4 * mib);
+  std::byte* const small = pool.allocate(mib);
+  EXPECT_NE(small, large);
+  EXPECT_EQ(below->held, 7 * mib);
+  pool.deallocate(small, mib);
+  pool.deallocate(other, 2 * mib);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().kept, below->held);
+}
+
+TEST(Pool, GivesALargePieceBackWhereALargerOneIsNeeded) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below);
+  const auto each_size = [&] {
+    for (std::size_t bytes = 4 * mib; bytes <= 64 * mib; bytes += mib) pool.deallocate(pool.allocate(bytes), bytes);
+  };
+  for (int round = 0; round < 5; ++round) each_size();
+  EXPECT_LE(below->held, 2 * 64 * mib);  // one of each doubling
+  EXPECT_EQ(pool.stats().kept, below->held);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  const int allocations = below->allocations;
+  each_size();
+  EXPECT_EQ(below->allocations, allocations);
+}
+
 TEST(Pool, NeedsAnAllocatorBelow) {
   EXPECT_EQ(error_of<MisuseError>([] { Pool(nullptr); }), "pool: no allocator below; expected one");
 }

@@ -1,12 +1,15 @@
 // A pool: memory that was given back is kept, by size, for who asks next.
 //
 // Sizes are rounded up to multiples of memory_alignment and then to classes, four to each power of two, so that at most
-// a fifth of a piece more stands empty, and minibatches of slightly different sizes find each other's pieces.
+// a fifth of a piece more stands empty. Large pieces, of a mebibyte or more, also serve requests for down to half of
+// them, and go where a larger one must be taken: so minibatches of any sizes soon share a few pieces, each as large as
+// the largest needs.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "windrow/engine/mutex.h"
@@ -19,7 +22,7 @@ struct PoolOptions {
   std::size_t limit = std::numeric_limits<std::size_t>::max();
 };
 
-/// Bytes are counted as rounded.
+/// Bytes are those of pieces: as rounded, or more where a large piece was reused.
 struct PoolStats {
   std::size_t in_use = 0;
   std::size_t peak_in_use = 0;
@@ -50,11 +53,21 @@ class Pool final : public Allocator {
   void trim() noexcept;
   PoolStats stats() const;
 
-  /// The bytes that a request for `bytes` takes.
+  /// The bytes that a request for `bytes` takes, unless a larger piece is there.
   static std::size_t rounded(std::size_t bytes);
 
  private:
+  struct Piece {
+    std::byte* start;  ///< null for none
+    std::size_t size_class;
+  };
+  using Kept = std::array<std::vector<std::byte*>, 256>;  // by size class
+
   std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
+  Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
+  /// A kept piece of half the size or more, but less.
+  Piece take_outgrown(std::size_t size_class) WINDROW_REQUIRES(mutex_);
+  void give_back(Piece piece) WINDROW_EXCLUDES(mutex_);
   std::byte* take_from_below(std::size_t bytes);
   void count_allocation() WINDROW_REQUIRES(mutex_);
   OutOfMemory refusal(std::size_t bytes, std::string_view reason) const WINDROW_REQUIRES(mutex_);
@@ -71,7 +84,9 @@ class Pool final : public Allocator {
   // kept until they are back there; they are taken only once in_use + kept was within the limit with them.
   mutable Mutex mutex_;
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
-  std::array<std::vector<std::byte*>, 256> kept_ WINDROW_GUARDED_BY(mutex_);  // by size class
+  Kept kept_ WINDROW_GUARDED_BY(mutex_);
+  /// Size classes of pieces in use that are larger than what was asked for.
+  std::unordered_map<std::byte*, std::size_t> larger_ WINDROW_GUARDED_BY(mutex_);
 };
 
 }  // namespace windrow
