@@ -19,8 +19,19 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
   ++stats_.ops;
 }
 
+/// Parameters are there when the minibatch before has no more use for its memory, which may be had then.
 void Push::memory() {
-  push("batch memory", {overwrite(batch_->memory())}, [batch = batch_] { batch->take_memory(); });
+  std::vector<Access> accesses = parameters();
+  accesses.push_back(overwrite(batch_->memory()));
+  push("batch memory", accesses, [batch = batch_] { batch->take_memory(); });
+}
+
+std::vector<Access> Push::parameters() const {
+  std::vector<Access> accesses;
+  for (std::size_t i = 0; i < batch_->plan().tensors.size(); ++i) {
+    if (batch_->plan().tensors[i].is == TensorSpec::Is::parameter) accesses.push_back(read(batch_->tensor(i).var()));
+  }
+  return accesses;
 }
 
 void Push::before() { tensors(batch_->plan().before, -1); }
@@ -139,9 +150,7 @@ std::vector<Access> Push::after_groups() const {
 
 void Push::finish() {
   std::vector<Access> accesses = after_groups();
-  for (std::size_t i = 0; i < batch_->plan().tensors.size(); ++i) {
-    if (batch_->plan().tensors[i].is == TensorSpec::Is::parameter) accesses.push_back(read(batch_->tensor(i).var()));
-  }
+  for (const Access& parameter : parameters()) accesses.push_back(parameter);
   push("loss", accesses, [batch = batch_] { batch->finish(); });
 }
 

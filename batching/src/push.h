@@ -37,6 +37,7 @@ class Push {
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
   Index batches_of(Index rows) const;
   std::vector<Access> after_groups() const;
+  std::vector<Access> parameters() const;
 
   std::shared_ptr<Batch> batch_;
   RunnerStats& stats_;
