@@ -49,21 +49,23 @@ void Batch::map_memory() {
     }
     scratch = std::max(scratch, plan_->types[t].scratch);
   }
-  const auto keep = [&](Keepers& keepers, std::size_t t, const std::vector<Kept>& states) {
+  const auto keep = [&](Keepers& keepers, std::size_t t, const std::vector<Kept>& states, const char* in_states) {
     keepers.resize(states.size());
     for (std::size_t s = 0; s < states.size(); ++s) {
       Keeping keeping;
       if (states[s].any()) {
         keeping.stride = row_stride(states[s].width);
-        keeping.offset = take(layout_.count(t, plan_->types[t].children) * keeping.stride);
+        keeping.offset = in_states != nullptr && in_states[s] != 0
+                             ? states_[s][t].offset
+                             : take(layout_.count(t, plan_->types[t].children) * keeping.stride);
         keeping.kept = &states[s];
       }
       keepers[s].push_back(keeping);
     }
   };
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    keep(states_, t, plan_->types[t].states);
-    keep(gradients_, t, plan_->types[t].gradients);
+    keep(states_, t, plan_->types[t].states, nullptr);
+    keep(gradients_, t, plan_->types[t].gradients, plan_->types[t].takes_over.data());
   }
   for (Index g = 0; g < layout_.groups; ++g) scratch_.push_back(take(scratch));
   memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
@@ -72,8 +74,12 @@ void Batch::map_memory() {
 
 void Batch::take_memory() {
   data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
+  clear_missing();
+}
+
+/// Nobody scatters to the places of children that are not there.
+void Batch::clear_missing() {
   if (plan_->program.specialised) return;
-  // Nobody scatters to the places of children that are not there.
   for (const auto& by_type : states_) {
     for (std::size_t t = 0; t < by_type.size(); ++t) {
       if (by_type[t].kept == nullptr) continue;

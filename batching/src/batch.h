@@ -46,6 +46,7 @@ class Batch {
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
   /// See needed.h.
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
   Index batch_rows() const { return options_.batch_rows; }
@@ -112,6 +113,7 @@ class Batch {
   using Keepers = std::vector<std::vector<Keeping>>;  // by state and type
 
   void map_memory();
+  void clear_missing();
   /// Calls visit(step, tile) for all steps of a stage, in the order in which they must run.
   template <class Visit>
   void each_step(Index group, const Stage& stage, Visit visit);

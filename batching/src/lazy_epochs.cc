@@ -278,6 +278,7 @@ LazyStats Epochs::stats() const {
   stats.runner.kernels += now.kernels;
   stats.runner.ops += now.ops;
   stats.runner.multiply_flops += now.multiply_flops;
+  stats.runner.peak_bytes = std::max(stats.runner.peak_bytes, now.peak_bytes);
   stats.runner.schedule_ns += now.schedule_ns;
   return stats;
 }

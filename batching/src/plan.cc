@@ -5,6 +5,7 @@
 
 #include "phases.h"
 #include "placement.h"
+#include "sharing.h"
 #include "steps.h"
 #include "writes.h"
 
@@ -60,6 +61,7 @@ class Planner {
       type.children = kind.any_number() ? Rate::edges : Rate::vertices;
       type.states.resize(program().function->states.size());
       type.gradients.resize(program().function->states.size());
+      type.takes_over.assign(program().function->states.size(), 0);
       for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = steps_.segments(std::move(tasks[t][p]));
     }
   }
@@ -296,7 +298,9 @@ class Planner {
 }  // namespace
 
 Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
-  return Planner(std::move(program), options, kernels).run();
+  Plan plan = Planner(std::move(program), options, kernels).run();
+  if (options.sharing) share_memory(plan);
+  return plan;
 }
 
 }  // namespace windrow

@@ -86,6 +86,7 @@ struct Kept {
   Index width = 0;            ///< of a row
   std::vector<Index> column;  ///< of each child, -1 for one that is not kept; empty if none is
   bool any() const { return !column.empty(); }
+  friend bool operator==(const Kept&, const Kept&) = default;
 };
 
 struct TypePlan {
@@ -96,6 +97,7 @@ struct TypePlan {
   };
   std::vector<Arena> arenas;
   std::vector<Kept> states, gradients;  ///< by state
+  std::vector<char> takes_over;         ///< by state: gradients lie where the children's states were
   struct Tile {
     Index width;
     Index offset = 0;  ///< elements from the start of scratch
@@ -110,7 +112,7 @@ struct TypePlan {
 
 struct PlanOptions {
   bool training = false;
-  bool eager = true, lazy = true, fusion = true;  ///< see Optimisations
+  bool eager = true, lazy = true, fusion = true, sharing = true;  ///< see Optimisations
 };
 
 struct Plan {

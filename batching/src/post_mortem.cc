@@ -42,8 +42,8 @@ void Batch::finish() {
       for (Index r = 0; r < values.rows; ++r) {
         sum += *values.row(r);
         if (std::isfinite(*values.row(r))) continue;
-        throw Error(name() + ": the loss of " + name_of(VertexRow{t, r}) + " is " + std::to_string(*values.row(r)) +
-                    ", expected a finite number; " + find_culprit({t, r}));
+        const std::string what = "the loss of " + name_of(VertexRow{t, r}) + " is " + std::to_string(*values.row(r));
+        throw Error(name() + ": " + what + ", expected a finite number; " + find_culprit({t, r}));
       }
     }
   }
@@ -79,7 +79,8 @@ std::string Batch::find_culprit(VertexRow loss) {
       }
     }
   }
-  // Steps may have overwritten each other's tiles, so what led to the loss is run again, and watched.
+  // Steps may have overwritten each other's results, so what led to the loss is run again, and watched.
+  clear_missing();
   std::string found;
   const auto watch = [&](Index group, const Stage& stage) {
     each_step(group, stage, [&](const Step& step, const Tile& tile) {

@@ -61,7 +61,8 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
       ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-  const PlanOptions options{.training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion};
+  const PlanOptions options{
+      .training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion, .sharing = on.sharing};
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
@@ -168,6 +169,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   push.before();
   ++stats_.minibatches;
   stats_.vertices += batch->layout().vertices;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, batch->bytes());
   return batch;
 }
 

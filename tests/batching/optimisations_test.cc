@@ -57,6 +57,33 @@ TEST(Optimisations, EagerAndLazyBatchingNeedFewerBatches) {
   EXPECT_LT(with.batches, counts.of({.lazy = false}).batches);
 }
 
+TEST(Optimisations, SharingTakesLessMemoryAndChangesNoBits) {
+  const Index h = 2 * 64;  // so wide that values lie beside each other in one matrix
+  std::mt19937 random(1);
+  std::vector<GraphData> data;
+  for (int i = 0; i < 10; ++i) data.push_back(random_graph(20, 2, Form::trees, random));
+  Engine engine;
+  const Device host = host_device(engine);
+  std::vector<std::vector<float>> gradients[2];
+  std::int64_t bytes[2];
+  for (const bool sharing : {false, true}) {
+    Parameters parameters(host, 1);
+    const windrow::TreeLstm cell(parameters, {TreeLstm::vocabulary, h, h, TreeLstm::classes});
+    const VertexFunction function = cell.function();
+    const Graphs graphs(function, data);
+    Runner runner(host, function, parameters, {.groups = 2, .optimisations = {.sharing = sharing}});
+    for (int i = 0; i < 2; ++i) runner.differentiate(graphs.pointers);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Gradient gradient = parameters.gradient(parameters[i]);
+      if (gradient.all) gradients[sharing].push_back(gradient.all->get());
+    }
+    bytes[sharing] = runner.stats().peak_bytes;
+  }
+  EXPECT_GE(gradients[0].size(), 5u);
+  EXPECT_EQ(gradients[0], gradients[1]);
+  EXPECT_LT(bytes[true], 0.65 * static_cast<double>(bytes[false]));
+}
+
 TEST(Optimisations, FusionRunsManyStepsAtATime) {
   Counts<TreeLstm> counts;
   EXPECT_LT(counts.of({}).batches, 0.5 * static_cast<double>(counts.of({.fusion = false}).batches));

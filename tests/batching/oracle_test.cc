@@ -103,13 +103,19 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
-  this->check(
-      Form::any_order,
-      {.groups = 2,
-       .group_vertices = 10,
-       .schedule = SchedulePolicy::agenda,
-       .optimisations = {.specialisation = false, .packing = false, .eager = false, .lazy = false, .fusion = false}},
-      first_seed() + 4);
+  this->check(Form::dag, {.optimisations = {.sharing = false}}, first_seed() + 4);
+  this->check(Form::dag, {.optimisations = {.sharing = false, .fusion = false}}, first_seed() + 5);
+  this->check(Form::any_order,
+              {.groups = 2,
+               .group_vertices = 10,
+               .schedule = SchedulePolicy::agenda,
+               .optimisations = {.specialisation = false,
+                                 .packing = false,
+                                 .eager = false,
+                                 .lazy = false,
+                                 .sharing = false,
+                                 .fusion = false}},
+              first_seed() + 4);
 }
 
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
@@ -147,7 +153,8 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };
-    options.optimisations = {.specialisation = on(), .packing = on(), .eager = on(), .lazy = on(), .fusion = on()};
+    options.optimisations = {
+        .specialisation = on(), .packing = on(), .eager = on(), .lazy = on(), .sharing = on(), .fusion = on()};
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

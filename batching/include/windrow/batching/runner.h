@@ -56,6 +56,7 @@ struct Optimisations {
   bool eager = true;           ///< what depends on no child is computed first, for all vertices of a group at once
   bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
                                ///< parameters over all vertices
+  bool sharing = true;         ///< values that are needed one after the other lie in the same memory
   bool fusion = true;          ///< small steps run one after the other over tiles of rows that stay in the cache
 };
 
@@ -92,6 +93,7 @@ struct RunnerStats {
   std::int64_t kernels = 0;         ///< steps of them, of which those that are not heavy run tile by tile
   std::int64_t ops = 0;             ///< engine ops, but for those of Minibatch::output
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
+  std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in their order
 };
 
