@@ -31,6 +31,9 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   return layout;
 }
 
+/// More than two groups of samples have at least so many vertices a level on average: products of few rows are slow.
+constexpr Index wide = 48;
+
 void Layout::Maker::divide() {
   layout_.first_vertex.reserve(graphs_.size());
   layout_.names.reserve(graphs_.size());
@@ -46,7 +49,9 @@ void Layout::Maker::divide() {
     }
   }
   // By the shapes alone, never by the number of workers: the same minibatch gives the same bits.
-  const Index most = std::min(options_.groups, static_cast<Index>(graphs_.size()));
+  const Index a_level = layout_.vertices / std::max<Index>(levels_, 1);
+  const Index most =
+      std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
   layout_.groups = std::clamp<Index>(layout_.vertices / options_.group_vertices, 1, std::max<Index>(most, 1));
   Index before = 0;
   for (const InputGraph* graph : graphs_) {

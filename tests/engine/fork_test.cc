@@ -270,11 +270,19 @@ TEST_P(ForkTest, TheWatchdogLooksAgain) {
   Engine engine(watched);
   EXPECT_TRUE(works(engine));
   const Child child([&] {
-    const int before = told;
     std::optional<OnComplete> kept;
+    std::atomic<bool> begun{false};
     const Var v = engine.new_var();
-    engine.push_async([&](OnComplete done) { kept = std::move(done); }, {mutate(v)});
+    engine.push_async(
+        [&](OnComplete done) {
+          kept = std::move(done);
+          begun = true;
+        },
+        {mutate(v)});
     const auto until = std::chrono::steady_clock::now() + patience;
+    while (!begun && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    CHILD_EXPECT(begun);  // it is not the wait for a worker that is told
+    const int before = told;
     while (told == before && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
     CHILD_EXPECT(told > before);
     (*kept)();

@@ -63,9 +63,10 @@ struct Optimisations {
 struct RunnerOptions {
   /// Unfinished minibatches that a call leaves behind it, itself among them; 1 or more. Each holds its memory.
   int ahead = 2;
-  /// Groups of samples that run side by side, at most; fewer where a group would have less than `group_vertices`.
+  /// Groups of samples that run side by side, at most. Fewer where a group would have less than `group_vertices`; and
+  /// no more than two where its batches would be narrow, since that costs more than further workers bring.
   int groups = 8;
-  std::int64_t group_vertices = 1024;
+  std::int64_t group_vertices = 512;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
   /// minibatch, and anew where there are types of vertices that the runner has not seen before; policy serial makes all
   /// batches of one vertex.
