@@ -67,7 +67,7 @@ class Contestant {
     }
     record.add("batch", static_cast<std::int64_t>(options_.trainer.batch));
     record.add("policy", std::string(to_string(options_.policy)));
-    record.add("schedule", std::string(to_string(options_.trainer.schedule)));
+    record.add("schedule", std::string(to_string(options_.trainer.runner.schedule)));
     return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
   }
 

@@ -43,7 +43,7 @@ struct TrainArguments {
       throw MisuseError("--data with several models; expected one, since each has files of its own");
     }
     train.policy = parse_policy(policy);
-    train.trainer.schedule = parse_schedule_policy(schedule);
+    train.trainer.runner.schedule = parse_schedule_policy(schedule);
     train.trainer.seed = train.workload.seed;
     train.workers = program::numbers_of(workers);
     for (const std::string& name : names) {

@@ -57,6 +57,8 @@ struct Optimisations {
   bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
                                ///< parameters over all vertices
   bool fusion = true;          ///< small steps run one after the other over tiles of rows that stay in the cache
+
+  friend bool operator==(const Optimisations&, const Optimisations&) = default;
 };
 
 struct RunnerOptions {
