@@ -196,7 +196,8 @@ TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
   EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
             std::string::npos)
       << outcome.out;
-  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog"}) {
+  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "serial",
+                              "overhead", "ablation", "memory", "schedules", "hand"}) {
     EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
   }
 }

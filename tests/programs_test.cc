@@ -107,6 +107,24 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --metg --task-ns 10", "windrow-perf: --task-ns excludes --metg" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
+        Wrong{
+            "windrow-perf train --model tree-lstm --without speed",
+            "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, fusion, ahead, or "
+            "several with commas between; see windrow-perf train --help"},
+        Wrong{"windrow-perf train --model parser --samples 1 --without fusion",
+              "windrow-perf: parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is"},
+        Wrong{"windrow-perf ablation --model parser",
+              "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
+              "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf ablation --help"},
+        Wrong{"windrow-perf serial --batch 0",
+              "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, with commas between; see windrow-perf "
+              "serial --help"},
+        Wrong{"windrow-perf ablation --batch 1,2",
+              "windrow-perf: --batch: '1,2'; expected a whole number, 1 to 1048576; see windrow-perf ablation --help"},
+        Wrong{"windrow-perf hand --repetitions 0",
+              "windrow-perf: --repetitions: '0'; expected a whole number, 1 to 1048576; see windrow-perf hand --help"},
+        Wrong{"windrow-perf schedules --data /dev",
+              "windrow-perf: --data with several models; expected one, since each has files of its own"},
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
               "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
               "train --help"}));
