@@ -50,19 +50,20 @@ TEST_P(TableCommands, PrintAndWriteWhatTheyMeasured) {
 INSTANTIATE_TEST_SUITE_P(
     All, TableCommands,
     ::testing::Values(
-        TableCommand{"serial", "--batch 1,4 --samples 4 --hidden 8 --embedding 8 --steps 5 --vocabulary 20",
+        TableCommand{"serial", "--turn-ms 1 --batch 1,4 --samples 4 --hidden 8 --embedding 8 --steps 5 --vocabulary 20",
                      "| batch | batched words/s | serial words/s | factor |", 2, 1},
         TableCommand{"overhead", "--batch 1,3 --leaves 2,5 --hidden 8 --embedding 8",
                      "| model | leaves | batch | construction ms | scheduling ms | training ms | construction | "
                      "scheduling |",
                      4, 2},
-        TableCommand{"ablation", "--model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"ablation",
+                     "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no fusion | no "
                      "ahead | all off |",
                      8, 1},
-        TableCommand{"memory", "--model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
+        TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 8, 2},
-        TableCommand{"schedules", "--batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
                      "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1}),

@@ -68,16 +68,17 @@ Result ablation(const TableOptions& options) {
                 .about =
                     "Training with all of RunnerOptions::optimisations on and two minibatches under way (ahead), in "
                     "units/s; and the speed with each left out alone, or all, as a share of that. " +
-                    std::to_string(batch) + " samples a minibatch, " + std::to_string(options.workload.samples) +
-                    " a turn, " + turns_text(options) + ".",
+                    std::to_string(batch) + " samples a minibatch, of " + std::to_string(options.workload.samples) +
+                    ", " + turns_text(options) + ".",
                 .table = Table(std::move(columns)),
                 .plots = {}};
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
+    const std::size_t samples = loaded.samples_of_a_turn(loaded.trainer(batch), loaded.samples());
     Turns turns;
     for (const RunnerOptions& variant : variants()) {
       Trainer& trainer = loaded.trainer(batch, variant);
-      turns.add([&trainer, samples = loaded.samples()] { return trainer.train(samples).units_a_second(); });
+      turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
     }
     turns.take(options.repetitions);
     std::vector<Table::Entry> row = {model, loaded.workload().kind->unit + "/s", turns.median(0)};

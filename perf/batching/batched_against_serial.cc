@@ -10,8 +10,6 @@ namespace {
 
 /// Larger minibatches cost one vertex at a time what these cost, by the sample.
 constexpr int largest_serial = 2;
-/// So that small minibatches are measured for as long as large ones.
-constexpr int samples_of_a_turn = 16;
 
 }  // namespace
 
@@ -22,15 +20,17 @@ Result batched_against_serial(const TableOptions& options) {
   enough.workload.samples = std::max(options.workload.samples, static_cast<std::size_t>(largest));
   LoadedModel loaded(model, enough);
   Turns turns;
-  const auto add = [&](int batch, int samples, const RunnerOptions& runner) {
-    Trainer& trainer = loaded.trainer(static_cast<std::size_t>(batch), runner);
-    return turns.add([&trainer, samples] { return trainer.train(static_cast<std::size_t>(samples)).units_a_second(); });
+  const auto add = [&](int samples_of_a_batch, const RunnerOptions& runner) {
+    const auto batch = static_cast<std::size_t>(samples_of_a_batch);
+    Trainer& trainer = loaded.trainer(batch, runner);
+    const std::size_t samples = loaded.samples_of_a_turn(trainer, batch);
+    return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
   };
   std::map<int, std::size_t> batched, serial;  // by batch size
   for (const int batch : options.batches) {
-    batched[batch] = add(batch, std::max(batch, samples_of_a_turn), {});
+    batched[batch] = add(batch, {});
     const int few = std::min(batch, largest_serial);
-    if (!serial.contains(few)) serial[few] = add(few, few, {.schedule = SchedulePolicy::serial});
+    if (!serial.contains(few)) serial[few] = add(few, {.schedule = SchedulePolicy::serial});
   }
   turns.take(options.repetitions);
 

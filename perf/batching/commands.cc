@@ -13,11 +13,10 @@ struct Command {
   const char *name, *about;
   Result (*measure)(const TableOptions& options);
   enum class Takes { one_model, several_models, graph_models, trees, sentences } takes;
-  std::string models, batches;  ///< as flags have them; one batch size where it does not vary
-  bool several_batches;
-  std::size_t samples;
-  std::map<std::string, Index> sizes;
-  const char* samples_about;
+  std::string models = {}, batches;  ///< as flags have them
+  bool several_batches = true;
+  std::size_t samples = 0;
+  std::map<std::string, Index> sizes = {};
 };
 
 const char* const graph_models = "tree-lstm,tree-fc,fixed-lstm,var-lstm,bilstm,bilstm-char,listops,dag";
@@ -26,50 +25,50 @@ const std::vector<Command>& commands() {
   using Takes = Command::Takes;
   const std::map<std::string, Index> narrow = {{"hidden", 128}, {"embedding", 128}, {"vocabulary", 2000}};
   static const std::vector<Command> all = {
-      {"serial",
-       "Batched against one vertex at a time, over the batch size (Cavs, 5.1)",
-       batched_against_serial,
-       Takes::one_model,
-       "fixed-lstm",
-       "1,2,4,8,16,32,64,128",
-       true,
-       128,
-       {},
-       "Loaded, at least the largest batch"},
-      {"overhead",
-       "Graphs and schedules as shares of the time, over sizes (Cavs, figure 9)",
-       overhead,
-       Takes::trees,
-       "",
-       "1,4,16,64,256",
-       true,
-       0,
-       {{"hidden", 256}, {"embedding", 256}},
-       ""},
-      {"ablation", "Each optimisation left out (Cavs, figure 10)", ablation, Takes::graph_models, graph_models, "32",
-       false, 96, narrow, "Of a turn"},
-      {"memory",
-       "Moving values against computing, over the batch size (Cavs, table 2)",
-       memory_operations,
-       Takes::graph_models,
-       "tree-lstm",
-       "1,16,64,256",
-       true,
-       256,
-       {},
-       "Of a turn"},
-      {"schedules", "No batching, and batches by each policy (DyNet, table 1)", schedules, Takes::several_models, "all",
-       "32", false, 96, narrow, "Of a turn, but without batching fewer"},
-      {"hand",
-       "Minibatches written by hand against those that are found (DyNet, figure 2)",
-       by_hand,
-       Takes::sentences,
-       "",
-       "1,2,4,8,16,32,64",
-       true,
-       64,
-       {{"hidden", 256}, {"embedding", 200}, {"layers", 2}},
-       "Sentences of a turn"},
+      {.name = "serial",
+       .about = "Batched against one vertex at a time, over the batch size (Cavs, 5.1)",
+       .measure = batched_against_serial,
+       .takes = Takes::one_model,
+       .models = "fixed-lstm",
+       .batches = "1,2,4,8,16,32,64,128"},
+      {.name = "overhead",
+       .about = "Graphs and schedules as shares of the time, over sizes (Cavs, figure 9)",
+       .measure = overhead,
+       .takes = Takes::trees,
+       .batches = "1,4,16,64,256",
+       .sizes = {{"hidden", 256}, {"embedding", 256}}},
+      {.name = "ablation",
+       .about = "Each optimisation left out (Cavs, figure 10)",
+       .measure = ablation,
+       .takes = Takes::graph_models,
+       .models = graph_models,
+       .batches = "32",
+       .several_batches = false,
+       .samples = 96,
+       .sizes = narrow},
+      {.name = "memory",
+       .about = "Moving values against computing, over the batch size (Cavs, table 2)",
+       .measure = memory_operations,
+       .takes = Takes::graph_models,
+       .models = "tree-lstm",
+       .batches = "1,16,64,256",
+       .samples = 256},
+      {.name = "schedules",
+       .about = "No batching, and batches by each policy (DyNet, table 1)",
+       .measure = schedules,
+       .takes = Takes::several_models,
+       .models = "all",
+       .batches = "32",
+       .several_batches = false,
+       .samples = 96,
+       .sizes = narrow},
+      {.name = "hand",
+       .about = "Minibatches written by hand against those that are found (DyNet, figure 2)",
+       .measure = by_hand,
+       .takes = Takes::sentences,
+       .batches = "1,2,4,8,16,32,64",
+       .samples = 64,
+       .sizes = {{"hidden", 256}, {"embedding", 200}, {"layers", 2}}},
   };
   return all;
 }
@@ -129,13 +128,16 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
     flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
   }
   if (command.takes == Takes::sentences) {
-    flag(table, "--samples", workload.samples, command.samples_about, whole_number(1, 1 << 24));
+    flag(table, "--samples", workload.samples, "Sentences of a turn", whole_number(1, 1 << 24));
   } else if (command.takes != Takes::trees) {
     add_workload_flags(table, workload);
   }
   flag(table, "--batch", to.batches, "Samples a minibatch",
        command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
   flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
+  if (command.takes != Takes::trees && command.takes != Takes::sentences) {
+    flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
+  }
   flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));
   table.add_option("--out", to.out, "Folder for Markdown, JSON and SVG")->capture_default_str()->take_last();
   return &table;

@@ -22,7 +22,15 @@ LoadedModel::LoadedModel(const std::string& model, const TableOptions& options)
     : engine_({.workers = options.workers}),
       workload_(make_workload(model, device(), fitting(model, options.workload))),
       samples_(options.workload.samples == 0 ? workload_.training.size()
-                                             : std::min(options.workload.samples, workload_.training.size())) {}
+                                             : std::min(options.workload.samples, workload_.training.size())),
+      turn_seconds_(options.turn_ms / 1e3) {}
+
+std::size_t LoadedModel::samples_of_a_turn(Trainer& trainer, std::size_t least) const {
+  constexpr double most_times = 1e4;
+  trainer.train(least);  // memory, plans and caches
+  const double times = std::clamp(turn_seconds_ / trainer.train(least).seconds, 1.0, most_times);
+  return least * static_cast<std::size_t>(times + 0.5);
+}
 
 Trainer& LoadedModel::trainer(std::size_t batch, const RunnerOptions& runner) {
   trainers_.push_back(

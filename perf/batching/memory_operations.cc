@@ -16,7 +16,8 @@ struct Spent {
 class Timed {
  public:
   Timed(LoadedModel& loaded, int batch, RunnerOptions runner)
-      : trainer_(loaded.trainer(static_cast<std::size_t>(batch), timed(runner))), samples_(loaded.samples()) {}
+      : trainer_(loaded.trainer(static_cast<std::size_t>(batch), timed(runner))),
+        samples_(loaded.samples_of_a_turn(trainer_, loaded.samples())) {}
 
   double run() {
     const StepTimes before = trainer_.stats().times;
@@ -54,7 +55,7 @@ Result memory_operations(const TableOptions& options) {
                     "all else that is computed; moves, that is lookups, gathers, scatters, copies and fills. "
                     "Fused, as by default: what is small runs over tiles that stay in the cache; unfused, each step "
                     "over all of its rows. The clock is read around each step (RunnerOptions::time_steps). " +
-                    std::to_string(options.workload.samples) + " samples a turn, " + turns_text(options) + ".",
+                    std::to_string(options.workload.samples) + " samples, " + turns_text(options) + ".",
                 .table = Table({{"model"},
                                 {"batch", 0},
                                 {"steps"},

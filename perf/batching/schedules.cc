@@ -9,14 +9,8 @@ namespace {
 
 constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::level};
 
-/// One vertex at a time takes long: so many samples do for a turn.
-std::size_t samples_of_a_serial_turn(const Workload& workload, std::size_t samples) {
-  constexpr double most_flops = 2e9;
-  double flops = 0;
-  std::size_t enough = 0;
-  while (enough < samples && flops < most_flops) flops += 3 * workload.training[enough++].flops;
-  return enough;
-}
+/// One vertex at a time takes long: so many samples do.
+constexpr std::size_t serial_samples = 4;
 
 }  // namespace
 
@@ -41,21 +35,21 @@ Result schedules(const TableOptions& options) {
                 .command = {},
                 .about =
                     "Training in units/s. No batching is policy serial: one vertex at a time by the same kernels, "
-                    "without waits, on as few samples as take some tenths of a second. The last column is the best "
+                    "without waits, in minibatches of no more than four samples. The last column is the best "
                     "schedule as a multiple of that. The parser finds its vertices on the way, by lazy expressions. " +
-                    std::to_string(batch) + " samples a minibatch, " + std::to_string(options.workload.samples) +
-                    " a turn, " + turns_text(options) + ".",
+                    std::to_string(batch) + " samples a minibatch, of " + std::to_string(options.workload.samples) +
+                    ", " + turns_text(options) + ".",
                 .table = Table(std::move(columns)),
                 .plots = {}};
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
     Turns turns;
-    const auto add = [&](SchedulePolicy policy, std::size_t samples) {
-      Trainer& trainer = loaded.trainer(batch, {.schedule = policy});
+    const auto add = [&](SchedulePolicy policy, std::size_t least) {
+      Trainer& trainer = loaded.trainer(std::min(batch, least), {.schedule = policy});
+      const std::size_t samples = loaded.samples_of_a_turn(trainer, least);
       return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
     };
-    const std::size_t few = samples_of_a_serial_turn(loaded.workload(), loaded.samples());
-    const std::size_t serial = add(SchedulePolicy::serial, few);
+    const std::size_t serial = add(SchedulePolicy::serial, std::min(serial_samples, loaded.samples()));
     std::vector<Table::Entry> row = {model, loaded.workload().kind->unit + "/s"};
     for (const SchedulePolicy policy : policies) add(policy, loaded.samples());
     turns.take(options.repetitions);

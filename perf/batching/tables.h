@@ -17,10 +17,11 @@ namespace windrow::perf {
 /// What is measured. A table passes over what it has no use for.
 struct TableOptions {
   std::vector<std::string> models;
-  WorkloadOptions workload;  ///< `samples` are those of a turn; sizes go to the models that have them
+  WorkloadOptions workload;  ///< sizes go to the models that have them
   std::vector<int> batches;  ///< samples a minibatch
   std::vector<int> leaves;   ///< of trees
-  int repetitions = 3;
+  int repetitions = 5;
+  int turn_ms = 200;  ///< a turn goes through its samples again and again until it has taken about as long
   int workers = 1;
 };
 
@@ -51,13 +52,16 @@ class LoadedModel {
   Device device() { return host_device(engine_); }
   /// It goes with the model.
   Trainer& trainer(std::size_t batch, const RunnerOptions& runner = {});
-  /// How many samples a turn has: as many as it learns from, but no more than the options say.
+  /// How many samples a turn goes through at least: as many as it learns from, but no more than the options say.
   std::size_t samples() const { return samples_; }
+  /// Some times `least` samples, so that this trainer takes a turn's time for them. Trains, to find out.
+  std::size_t samples_of_a_turn(Trainer& trainer, std::size_t least) const;
 
  private:
   Engine engine_;
   Workload workload_;
   const std::size_t samples_;
+  const double turn_seconds_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
 };
 
