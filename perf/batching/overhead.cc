@@ -31,7 +31,7 @@ class Measured {
       : loaded_(model, options), trainer_(loaded_.trainer(batch, {.ahead = 1})), batch_(batch) {}
 
   void take_graphs(std::vector<GraphData> graphs) { graphs_ = std::move(graphs); }
-  /// Until as many minibatches were made as take some time.
+  /// One minibatch; in seconds.
   double run() {
     const auto& network = dynamic_cast<const GraphNetwork&>(*loaded_.workload().network);
     const auto began = std::chrono::steady_clock::now();
@@ -95,22 +95,28 @@ Index hidden_of(const std::string& model, const TableOptions& options) {
   return given == options.workload.sizes.end() ? workload_kind(model).sizes.front().preset : given->second;
 }
 
-/// One sweep: its rows, and a plot of them.
-void report(const std::string& what, const std::vector<int>& sizes,
-            const std::vector<std::unique_ptr<Measured>>& measured, Result& result) {
-  Plot plot{.title = what == "leaves" ? "tree-fc, 64 trees a minibatch" : "tree-lstm",
-            .x = what == "leaves" ? "leaves of a tree" : "trees a minibatch",
+/// What a sweep goes over, its sizes, and what was measured at each.
+struct Sweep {
+  std::string model, title, over;
+  std::vector<int> sizes;
+  std::vector<std::unique_ptr<Measured>> measured = {};
+  bool of_leaves = false;
+};
+
+void report(const Sweep& sweep, Result& result) {
+  Plot plot{.title = sweep.title,
+            .x = sweep.over,
             .y = "% of the time",
             .places = {},
             .series = {{"construction", {}}, {"scheduling", {}}}};
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const Shares of = measured[i]->shares();
+  for (std::size_t i = 0; i < sweep.sizes.size(); ++i) {
+    const Shares of = sweep.measured[i]->shares();
     const double construction = 100 * of.construction / of.all(), scheduling = 100 * of.scheduling / of.all();
-    result.table.add({what == "leaves" ? "tree-fc" : "tree-lstm",
-                      what == "leaves" ? static_cast<double>(sizes[i]) : NAN,
-                      static_cast<double>(what == "leaves" ? static_cast<int>(batch_of_complete_trees) : sizes[i]),
-                      of.construction, of.scheduling, of.training, construction, scheduling});
-    plot.places.push_back(std::to_string(sizes[i]));
+    const auto size = static_cast<double>(sweep.sizes[i]);
+    result.table.add({sweep.model, sweep.of_leaves ? size : NAN,
+                      sweep.of_leaves ? static_cast<double>(batch_of_complete_trees) : size, of.construction,
+                      of.scheduling, of.training, construction, scheduling});
+    plot.places.push_back(std::to_string(sweep.sizes[i]));
     plot.series[0].values.push_back(construction);
     plot.series[1].values.push_back(scheduling);
   }
@@ -120,11 +126,16 @@ void report(const std::string& what, const std::vector<int>& sizes,
 }  // namespace
 
 Result overhead(const TableOptions& options) {
-  std::vector<std::unique_ptr<Measured>> by_leaves, by_batch;
+  Sweep by_leaves{.model = "tree-fc",
+                  .title = "tree-fc, " + std::to_string(batch_of_complete_trees) + " trees a minibatch",
+                  .over = "leaves of a tree",
+                  .sizes = options.leaves,
+                  .of_leaves = true};
+  Sweep by_batch{.model = "tree-lstm", .title = "tree-lstm", .over = "trees a minibatch", .sizes = options.batches};
   Turns turns;
-  const auto add = [&](auto& to, std::unique_ptr<Measured> measured) {
+  const auto add = [&](Sweep& sweep, std::unique_ptr<Measured> measured) {
     turns.add([one = measured.get()] { return one->run(); });
-    to.push_back(std::move(measured));
+    sweep.measured.push_back(std::move(measured));
   };
   for (const int leaves : options.leaves) add(by_leaves, complete_trees(options, leaves, batch_of_complete_trees));
   for (const int batch : options.batches) add(by_batch, parsed_sentences(options, static_cast<std::size_t>(batch)));
@@ -150,8 +161,8 @@ Result overhead(const TableOptions& options) {
                                 {"construction", 2, " %"},
                                 {"scheduling", 2, " %"}}),
                 .plots = {}};
-  report("leaves", options.leaves, by_leaves, result);
-  report("batch", options.batches, by_batch, result);
+  report(by_leaves, result);
+  report(by_batch, result);
   return result;
 }
 
