@@ -9,10 +9,10 @@ class GraphNetwork::Asking final : public Score {
   Asking(Runner& runner, const std::vector<LabelledGraph>& unseen, std::unique_ptr<GraphScore> score)
       : runner_(runner), unseen_(unseen), score_(std::move(score)) {}
 
-  void add(SampleNumbers unseen) override {
+  void add(SampleNumbers numbers) override {
     std::vector<const LabelledGraph*> asked;
     std::vector<const InputGraph*> graphs;
-    for (const std::size_t number : unseen) {
+    for (const std::size_t number : numbers) {
       asked.push_back(&unseen_[number]);
       graphs.push_back(&unseen_[number].graph);
     }
@@ -31,9 +31,9 @@ class GraphNetwork::GraphLearner final : public Learner {
   GraphLearner(GraphNetwork& network, const RunnerOptions& options)
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
-  Loss descend(SampleNumbers training, double rate) override {
+  Loss descend(SampleNumbers numbers, double rate) override {
     std::vector<const InputGraph*> graphs;
-    for (const std::size_t number : training) graphs.push_back(&network_.training[number].graph);
+    for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
     const Minibatch minibatch = runner_.differentiate(graphs);
     network_.parameters_.sgd(rate);
     return [minibatch] { return minibatch.loss(); };

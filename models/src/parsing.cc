@@ -40,9 +40,9 @@ class ParserNetwork::Attachment final : public Score {
       : network_(network),
         graph_(network.device_, network.parameters_, {.use = LazyOptions::For::inference, .schedule = schedule}) {}
 
-  void add(SampleNumbers unseen) override {
+  void add(SampleNumbers numbers) override {
     Treebank sentences;
-    for (const std::size_t number : unseen) sentences.push_back(network_.unseen[number]);
+    for (const std::size_t number : numbers) sentences.push_back(network_.unseen[number]);
     const std::vector<DependencyTree> trees = network_.parser_.parse(graph_, sentences);
     for (std::size_t s = 0; s < sentences.size(); ++s) {
       for (std::size_t i = 0; i < trees[s].heads.size(); ++i, ++words_) {
@@ -71,9 +71,9 @@ class ParserNetwork::ParserLearner final : public Learner {
         graph_(network.device_, network.parameters_, {.schedule = schedule}),
         random_(network.seed_) {}
 
-  Loss descend(SampleNumbers training, double rate) override {
+  Loss descend(SampleNumbers numbers, double rate) override {
     std::vector<LazyTask<DependencyParser::Learned>> tasks;
-    for (const std::size_t number : training) {
+    for (const std::size_t number : numbers) {
       tasks.push_back(network_.parser_.learn(graph_, network_.training[number], random_()));
     }
     double loss = 0;
