@@ -67,7 +67,8 @@ class Contestant {
     }
     record.add("batch", static_cast<std::int64_t>(options_.trainer.batch));
     record.add("policy", std::string(to_string(options_.policy)));
-    record.add("schedule", std::string(to_string(options_.trainer.schedule)));
+    record.add("schedule", std::string(to_string(options_.trainer.runner.schedule)));
+    if (!options_.without.empty()) record.add("without", options_.without);
     return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
   }
 

@@ -16,6 +16,7 @@ struct TrainOptions {
   TrainerOptions trainer;  ///< the rate is the workload's own
   std::vector<int> workers = {1};
   Policy policy = Policy::pool;
+  std::string without;  ///< names of what `trainer` leaves out, for the record
   int passes = 5;
 };
 

@@ -1,6 +1,8 @@
 // The program `windrow-perf`: the house's benchmarks. Start here.
 #include <algorithm>
 
+#include "batching/commands.h"
+#include "batching/tables.h"
 #include "engine/backlog.h"
 #include "engine/benchmark.h"
 #include "engine/metg.h"
@@ -12,6 +14,7 @@
 namespace {
 
 using namespace windrow;
+using perf::chosen, perf::with_all;
 
 void print(const perf::Record& record, bool json) {
   program::print("%s\n", (json ? record.json() : record.text()).c_str());
@@ -21,17 +24,6 @@ void add_json(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "One JSON object a line")->disable_flag_override();
 }
 
-std::vector<std::string> with_all(std::vector<std::string> names) {
-  names.push_back("all");
-  return names;
-}
-
-/// What a text of some_of(with_all(all)) names.
-std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
-  std::vector<std::string> words = program::words_of(text);
-  return std::find(words.begin(), words.end(), "all") == words.end() ? words : all;
-}
-
 struct TrainArguments {
   std::string models, policy = "pool", schedule = "level", workers = "1";
   perf::TrainOptions train;
@@ -39,11 +31,12 @@ struct TrainArguments {
 
   void run() {
     const std::vector<std::string> names = chosen(models, program::workload_names());
-    if (names.size() > 1 && !train.workload.data.empty()) {
-      throw MisuseError("--data with several models; expected one, since each has files of its own");
-    }
+    perf::require_one_model(names, train.workload);
     train.policy = parse_policy(policy);
-    train.trainer.schedule = parse_schedule_policy(schedule);
+    train.trainer.runner.schedule = parse_schedule_policy(schedule);
+    if (!train.without.empty()) {
+      for (const std::string& one : program::words_of(train.without)) perf::leave_out(train.trainer.runner, one);
+    }
     train.trainer.seed = train.workload.seed;
     train.workers = program::numbers_of(workers);
     for (const std::string& name : names) {
@@ -62,6 +55,7 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   flag(train, "--workers", to.workers, "Ops at the same time; several numbers take turns", whole_numbers(1, 1024));
   flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
+  flag(train, "--without", to.train.without, "Optimisations to leave out", some_of(perf::optimisation_names()));
   flag(train, "--passes", to.train.passes, "Times through the samples", whole_number(1, 1 << 20));
   add_json(train, to.json);
   train.footer(
@@ -163,6 +157,12 @@ int main(int argc, char** argv) {
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
       "  Training of all     windrow-perf train --model all --workers 1,2 --json\n"
+      "  Batched or serial   windrow-perf serial         each of these six writes its table and plot to perf/results\n"
+      "  Overhead            windrow-perf overhead\n"
+      "  Ablation            windrow-perf ablation\n"
+      "  Moves of values     windrow-perf memory\n"
+      "  Schedules           windrow-perf schedules\n"
+      "  By hand or found    windrow-perf hand\n"
       "  Cost of an op       windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
       "  ... in bursts       windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
       "  Smallest op         windrow-perf engine --metg --width 64 --systems all --json\n"
@@ -175,5 +175,11 @@ int main(int argc, char** argv) {
   EngineArguments engine;
   const CLI::App* train_command = add_train(app, train);
   add_engine(app, engine);
-  return program::run(app, argc, argv, [&] { train_command->parsed() ? train.run() : engine.run(); });
+  std::string called = "windrow-perf";
+  for (int i = 1; i < argc; ++i) called += std::string(" ") + argv[i];
+  const std::function<bool()> table = perf::add_tables(app, called);
+  return program::run(app, argc, argv, [&] {
+    if (table()) return;
+    train_command->parsed() ? train.run() : engine.run();
+  });
 }

@@ -45,12 +45,13 @@ TEST_F(Perf, PrintsFiguresThatBelongTogether) {
 }
 
 TEST_F(Perf, TrainsSeveralModels) {
-  const auto lines = lines_of(
-      run("windrow-perf train --model tree-fc,dag,var-lstm --samples 20 --hidden 8 --passes 1 --batch 4 --json"));
-  ASSERT_EQ(lines.size(), 3u);
+  const auto lines = lines_of(run(
+      "windrow-perf train --model tree-fc,dag,var-lstm,parser --samples 20 --hidden 8 --passes 1 --batch 4 --json"));
+  ASSERT_EQ(lines.size(), 4u);
   EXPECT_TRUE(lines[0].starts_with(R"({"model": "tree-fc", "workers": 1, "unit": "trees", )")) << lines[0];
   EXPECT_TRUE(lines[1].starts_with(R"({"model": "dag", "workers": 1, "unit": "sentences", )")) << lines[1];
   EXPECT_TRUE(lines[2].starts_with(R"({"model": "var-lstm", "workers": 1, "unit": "words", )")) << lines[2];
+  EXPECT_TRUE(lines[3].starts_with(R"({"model": "parser", "workers": 1, "unit": "sentences", )")) << lines[3];
   EXPECT_NE(lines[0].find(R"("formula": "4 h^2 an inner vertex, 8 h a tree", "hidden": 8, "leaves": 256, "batch": 4)"),
             std::string::npos)
       << lines[0];
@@ -195,7 +196,8 @@ TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
   EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
             std::string::npos)
       << outcome.out;
-  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog"}) {
+  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "serial",
+                              "overhead", "ablation", "memory", "schedules", "hand"}) {
     EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
   }
 }

@@ -28,10 +28,11 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
+#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, parser"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
-  "--character-hidden, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, --policy, --schedule, "      \
+  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, " \
+  "--policy, --schedule, "                                                                                           \
   "--device, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
@@ -75,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train bilstm --data /dev",
               "windrow: /dev/all.txt: there is no such file; expected a file of tagged sentences, one a line"},
         Wrong{"windrow schedule rnn", "windrow: model: 'rnn'; expected one of " MODELS "; see windrow schedule --help"},
+        Wrong{"windrow schedule parser --samples 1",
+              "windrow: parser: its graphs are made as it goes; expected a model whose graphs are there before"},
         Wrong{"windrow-perf train --model all --data /dev",
               "windrow-perf: --data with several models; expected one, since each has files of its own"},
         Wrong{
@@ -104,6 +107,24 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --metg --task-ns 10", "windrow-perf: --task-ns excludes --metg" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
+        Wrong{
+            "windrow-perf train --model tree-lstm --without speed",
+            "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, fusion, ahead, or "
+            "several with commas between; see windrow-perf train --help"},
+        Wrong{"windrow-perf train --model parser --samples 1 --without fusion",
+              "windrow-perf: parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is"},
+        Wrong{"windrow-perf ablation --model parser",
+              "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
+              "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf ablation --help"},
+        Wrong{"windrow-perf serial --batch 0",
+              "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, with commas between; see windrow-perf "
+              "serial --help"},
+        Wrong{"windrow-perf ablation --batch 1,2",
+              "windrow-perf: --batch: '1,2'; expected a whole number, 1 to 1048576; see windrow-perf ablation --help"},
+        Wrong{"windrow-perf hand --repetitions 0",
+              "windrow-perf: --repetitions: '0'; expected a whole number, 1 to 1048576; see windrow-perf hand --help"},
+        Wrong{"windrow-perf schedules --data /dev",
+              "windrow-perf: --data with several models; expected one, since each has files of its own"},
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
               "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
               "train --help"}));
@@ -190,7 +211,8 @@ TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {
 TEST_F(Train, LearnsEveryModel) {
   for (const std::string model :
        {"tree-lstm --cell child-sum", "tree-fc --leaves 5", "fixed-lstm --vocabulary 50 --steps 9",
-        "var-lstm --vocabulary 50", "bilstm --layers 2", "bilstm-char --character-hidden 5", "listops", "dag"}) {
+        "var-lstm --vocabulary 50", "bilstm --layers 2", "bilstm-char --character-hidden 5", "listops", "dag",
+        "parser --scorer 8"}) {
     const Outcome outcome = run("windrow train " + model + " --samples 16 --hidden 8 --epochs 2 --compare");
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(outcome.status, 0);

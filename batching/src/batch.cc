@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "windrow/ops/operators.h"
 
@@ -110,12 +111,15 @@ std::pair<std::size_t, std::size_t> Batch::types(Index group, const Stage& stage
 // --- Steps
 
 void Batch::run(Index group, const Stage& stage) {
+  std::optional<StepClock::Lap> lap;
+  if (options_.clock) lap.emplace(*options_.clock);
   each_step(group, stage, [&](const Step& step, const Tile& tile) {
     try {
       run_step(step, tile);
     } catch (const MisuseError& error) {
       explain(step, tile, error.what());
     }
+    if (lap) lap->end_of(step);
   });
 }
 
@@ -223,7 +227,14 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
 
 // --- What belongs to no vertex, and the end
 
-void Batch::run(const TensorStep& tensor_step) {
+void Batch::run(const TensorStep& step) {
+  std::optional<StepClock::Lap> lap;
+  if (options_.clock) lap.emplace(*options_.clock);
+  run_untimed(step);
+  if (lap) lap->end_of(step.step);
+}
+
+void Batch::run_untimed(const TensorStep& tensor_step) {
   Step step = tensor_step.step;
   const Tensor& tensor = tensors_[step.out.number];
   if (adds_to(step.out.number)) step.write = Write::add;

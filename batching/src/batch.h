@@ -14,6 +14,7 @@
 
 #include "layout.h"
 #include "plan.h"
+#include "step_clock.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 #include "windrow/ops/tensor.h"
@@ -34,6 +35,7 @@ class Batch {
   struct Options {
     std::int64_t number;  // of the minibatch, for errors
     Index batch_rows;
+    std::shared_ptr<StepClock> clock = nullptr;  // null where steps are not timed
   };
   Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
         std::vector<char> needed, Options options);
@@ -118,6 +120,7 @@ class Batch {
   template <class Visit>
   void each_step(Index group, const Stage& stage, Visit visit);
   void run_step(const Step& step, const Tile& tile);
+  void run_untimed(const TensorStep& step);
   /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
   /// each row its first consumer, then further ones in order.
   template <class Visit>

@@ -55,6 +55,8 @@ struct Step {
   std::size_t state = 0;       ///< scatter, incoming
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
+  /// What its time counts as; see StepTimes.
+  enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
 };
 
 /// Steps that run one after the other over the same rows: all rows at once, or tile by tile, so that what one step

@@ -28,6 +28,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   require_option(options.group_vertices >= 1, given("group_vertices", options.group_vertices));
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
   if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
+  if (options_.time_steps) clock_ = std::make_shared<StepClock>();
   if (device.engine != parameters.device_.engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
@@ -162,7 +163,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
   auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                                       Batch::Options{stats_.minibatches, options_.batch_rows});
+                                       Batch::Options{stats_.minibatches, options_.batch_rows, clock_});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   Push push(batch, stats_, from);
   push.memory();
@@ -293,6 +294,12 @@ void Runner::add_gradients(Batch& batch, std::source_location from) {
     }
   }
   batch.differentiated = true;
+}
+
+RunnerStats Runner::stats() const {
+  RunnerStats stats = stats_;
+  if (clock_) stats.times = clock_->times();
+  return stats;
 }
 
 std::string Runner::describe() const {

@@ -20,6 +20,14 @@ bool heavy(const Program& program, const Node& node) {
   return false;
 }
 
+/// Whether it brings values to other places, and computes nothing but sums of those that meet.
+bool moves(const Node& node) {
+  const Operator* const those[] = {&op::gather_rows, &op::embedding,   &op::scatter_rows,  &op::concat,
+                                   &op::slice,       &op::place,       &op::segment_sum,   &op::segment_spread,
+                                   &op::transpose,   &op::spread_rows, &op::spread_columns};
+  return std::any_of(std::begin(those), std::end(those), [&](const Operator* one) { return node.is(*one); });
+}
+
 }  // namespace
 
 Place Steps::provisional(Value value) const {
@@ -72,6 +80,8 @@ Step Steps::kernel_step(Value value) const {
   for (Value in : n.in) step.in.push_back(provisional(in));
   if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
   if (n.is(op::matmul_tn)) step.flops_a_row = 2 * node(n.in[0]).type.width * node(n.in[1]).type.width;
+  const bool product = step.flops_a_row > 0 || heavy(program_, n);
+  step.counts = moves(n) ? Step::Counts::move : product ? Step::Counts::product : Step::Counts::arithmetic;
   return step;
 }
 

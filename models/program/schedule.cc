@@ -40,9 +40,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 void run(const Arguments& arguments) {
   Engine engine;
   const Workload workload = make_workload(arguments.model, host_device(engine), arguments.workload);
-  std::vector<const InputGraph*> graphs;
-  for (const Sample& sample : workload.training) graphs.push_back(&sample.graph);
-  const std::vector<TypedGraph> minibatches = typed_graphs(graphs, arguments.batch);
+  const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);
   print("%zu %ss in %zu minibatches, %s\n\n", workload.training.size(), workload.kind->sample.c_str(),

@@ -40,9 +40,9 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
 
 int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
 
-void print_head(const Workload& workload) {
+void print_head(Trainer& trainer, const Workload& workload) {
   print("epoch  loss a label");
-  for (const Figure& figure : workload.score()->figures()) print("  %*s", width_of(figure.name), figure.name.c_str());
+  for (const std::string& name : trainer.figure_names()) print("  %*s", width_of(name), name.c_str());
   const std::string rate = workload.kind->unit + "/s";
   print("  %*s\n", width_of(rate), rate.c_str());
 }
@@ -81,12 +81,12 @@ void train_model(Arguments arguments) {
   TrainerOptions& options = arguments.trainer;
   if (options.rate == 0) options.rate = workload.kind->rate;
   options.seed = arguments.workload.seed;
-  options.schedule = parse_schedule_policy(arguments.schedule);
+  options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(host, workload, options);
   print("%s, %s: learns from %zu %ss, is asked about %zu others\n\n", arguments.model.c_str(),
         arguments.workload.data.empty() ? "generated" : arguments.workload.data.c_str(), workload.training.size(),
         workload.kind->sample.c_str(), workload.unseen.size());
-  print_head(workload);
+  print_head(trainer, workload);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();
     print_epoch(epoch, pass, trainer.evaluate(), workload);

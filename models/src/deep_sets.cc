@@ -49,17 +49,17 @@ Workload make_listops(const WorkloadKind& kind, const Device& device, const Work
   const Parts<ListOpsTree> trees = parts_of(kind, options, read, generate);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
-  Workload workload{.kind = &kind,
-                    .formula = "2 h^2 an argument, 4 h^2 and 20 h a list",
-                    .parameters = std::move(parameters),
-                    .function = model.function(),
-                    .score = make_root_accuracy};
-  add_samples(workload, trees, [&](const ListOpsTree& tree) {
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "2 h^2 an argument, 4 h^2 and 20 h a list",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = make_root_accuracy};
+  return with_samples(std::move(workload), trees, [&](const ListOpsTree& tree) {
     const GraphData graph = with_kinds(tree.graph);
     const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
     return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
   });
-  return workload;
 }
 
 }  // namespace

@@ -73,14 +73,14 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                                       options.size("hidden"), numbering.labels.size()});
-  Workload workload{.kind = &kind,
-                    .formula = "6 h e and 2 h labels a vertex, 2 h e + 6 h^2 with children, 4 h^2 an edge",
-                    .parameters = std::move(parameters),
-                    .function = model.function(),
-                    .score = [] { return make_accuracy("accuracy"); }};
-  add_samples(workload, sentences,
-              [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
-  return workload;
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "6 h e and 2 h labels a vertex, 2 h e + 6 h^2 with children, 4 h^2 an edge",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = [] { return make_accuracy("accuracy"); }};
+  return with_samples(std::move(workload), sentences,
+                      [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }
 
 }  // namespace

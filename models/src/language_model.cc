@@ -102,21 +102,21 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   const Numbering numbering(text.training, vocabulary);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
-  Workload workload{.kind = &kind,
-                    .formula = "8 h e a word, 8 h^2 each that has one before it, 2 h vocabulary a word",
-                    .parameters = std::move(parameters),
-                    .function = model.function(),
-                    .score = make_perplexity};
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "8 h e a word, 8 h^2 each that has one before it, 2 h vocabulary a word",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = make_perplexity};
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
   Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
   if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
-  add_samples(workload, parts, [&](const Numbers& words) {
+  return with_samples(std::move(workload), parts, [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};
   });
-  return workload;
 }
 
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Words told apart", preset}; }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/workload.h"
+#include "windrow/models/graph_network.h"
 
 namespace windrow {
 
@@ -51,24 +51,51 @@ auto parts_of(const WorkloadKind& kind, const WorkloadOptions& options, Read rea
   return parts;
 }
 
+/// How many of them are not -1.
+std::int64_t count_labels(const std::vector<std::int32_t>& labels);
+
+/// A workload of a vertex function, before it has samples.
+struct GraphWorkload {
+  const WorkloadKind& kind;
+  const Device& device;
+  std::string formula;
+  std::unique_ptr<Parameters> parameters;
+  VertexFunction function;
+  GraphNetwork::MakeScore score;
+};
 /// What becomes a sample: its labels are the graph's index "label".
 struct Draft {
   GraphData graph;
   std::int64_t units;
   double flops;
 };
-void add_sample(std::vector<Sample>& samples, const Workload& workload, const Draft& draft);
+Sample counted(const LabelledGraph& graph, const Draft& draft);
 
-/// Adds the samples of both parts; `draft_of` makes a Draft of what was read.
+/// With the samples of both parts; `draft_of` makes a Draft of what was read.
 template <class T, class DraftOf>
-void add_samples(Workload& workload, const Parts<T>& parts, DraftOf draft_of) {
-  for (const T& one : parts.training) add_sample(workload.training, workload, draft_of(one));
-  for (const T& one : parts.unseen) add_sample(workload.unseen, workload, draft_of(one));
+Workload with_samples(GraphWorkload made, const Parts<T>& parts, DraftOf draft_of) {
+  auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
+  Workload workload{.kind = &made.kind, .formula = std::move(made.formula), .parameters = std::move(made.parameters)};
+  const auto add = [&](const std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
+    for (const T& one : part) {
+      const Draft draft = draft_of(one);
+      const std::string name = made.kind.sample + " " + std::to_string(samples.size() + 1);
+      graphs.push_back(network->labelled(draft.graph, name));
+      samples.push_back(counted(graphs.back(), draft));
+    }
+  };
+  add(parts.training, network->training, workload.training);
+  add(parts.unseen, network->unseen, workload.unseen);
+  workload.network = std::move(network);
+  return workload;
 }
 
 // Sizes that several kinds have.
 inline WorkloadSize hidden(Index preset) { return {"hidden", "Width of the states", preset}; }
 inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the words", preset}; }
+inline WorkloadSize layers(Index preset) {
+  return {"layers", "LSTMs one above the other, each in both directions", preset};
+}
 
 // What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.
 WorkloadKind tree_lstm_kind();
@@ -79,5 +106,6 @@ WorkloadKind bilstm_kind();
 WorkloadKind bilstm_char_kind();
 WorkloadKind listops_kind();
 WorkloadKind dag_kind();
+WorkloadKind parser_kind();
 
 }  // namespace windrow

@@ -5,6 +5,8 @@
 #include <map>
 #include <string_view>
 
+#include "making.h"
+
 namespace windrow {
 namespace {
 
@@ -21,15 +23,11 @@ struct Count {
   double share() const { return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all); }
 };
 
-std::int64_t labels_of(const Sample& sample) {
-  return std::count_if(sample.labels.begin(), sample.labels.end(), [](std::int32_t label) { return label >= 0; });
-}
-
-class Perplexity final : public Score {
+class Perplexity final : public GraphScore {
  public:
-  void add(const Minibatch& minibatch, std::span<const Sample* const> samples) override {
+  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
     loss_ += minibatch.loss();
-    for (const Sample* sample : samples) labels_ += labels_of(*sample);
+    for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels);
   }
   std::vector<Figure> figures() const override {
     const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
@@ -42,19 +40,19 @@ class Perplexity final : public Score {
 };
 
 /// What a network takes the vertices for.
-class ByAnswers : public Score {
+class ByAnswers : public GraphScore {
  public:
-  void add(const Minibatch& minibatch, std::span<const Sample* const> samples) final {
+  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) final {
     const Tensor logits = minibatch.output("logits");
     const std::vector<float> scores = logits.get();
     const auto classes = logits.width();
     const float* row = scores.data();
-    for (const Sample* sample : samples) {
+    for (const LabelledGraph* graph : graphs) {
       std::vector<std::int32_t> answers;
-      for (std::size_t v = 0; v < sample->labels.size(); ++v, row += classes) {
+      for (std::size_t v = 0; v < graph->labels.size(); ++v, row += classes) {
         answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + classes) - row));
       }
-      add(sample->labels, answers);
+      add(graph->labels, answers);
     }
   }
 
@@ -146,11 +144,11 @@ class TaggingScore final : public Accuracy {
 
 }  // namespace
 
-std::unique_ptr<Score> make_perplexity() { return std::make_unique<Perplexity>(); }
-std::unique_ptr<Score> make_accuracy(const char* name) { return std::make_unique<Accuracy>(name); }
-std::unique_ptr<Score> make_tagging_score(const std::vector<std::string>& tags) {
+std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
+std::unique_ptr<GraphScore> make_accuracy(const char* name) { return std::make_unique<Accuracy>(name); }
+std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags) {
   return std::make_unique<TaggingScore>(tags);
 }
-std::unique_ptr<Score> make_root_accuracy() { return std::make_unique<RootAccuracy>(); }
+std::unique_ptr<GraphScore> make_root_accuracy() { return std::make_unique<RootAccuracy>(); }
 
 }  // namespace windrow

@@ -74,19 +74,17 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Tagger model(*parameters, sizes);
   const std::vector<std::string> names = numbering.tag_names(sentences.training);
-  Workload workload{.kind = &kind,
-                    .formula = "8 h (input + h) a step of an LSTM, but 8 h input the first, 4 h tags a word",
-                    .parameters = std::move(parameters),
-                    .function = model.function(),
-                    .score = [names] { return make_tagging_score(names); }};
-  add_samples(workload, sentences, [&](const TaggedSentence& sentence) {
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "8 h (input + h) a step of an LSTM, but 8 h input the first, 4 h tags a word",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = [names] { return make_tagging_score(names); }};
+  return with_samples(std::move(workload), sentences, [&](const TaggedSentence& sentence) {
     const TaggerInput input = numbering.input(sentence, sizes.characters > 0 ? -1 : Vocabulary::unknown);
     return Draft{model.graph(input), 1, model.flops(input)};
   });
-  return workload;
 }
-
-WorkloadSize layers(Index preset) { return {"layers", "LSTMs one above the other, each in both directions", preset}; }
 
 }  // namespace
 

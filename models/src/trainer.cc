@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <numeric>
 
 namespace windrow {
 namespace {
@@ -21,34 +22,29 @@ TrainerOptions checked(TrainerOptions options) {
   return options;
 }
 
-std::vector<const InputGraph*> graphs_of(std::span<const Sample* const> samples) {
-  std::vector<const InputGraph*> graphs;
-  for (const Sample* sample : samples) graphs.push_back(&sample->graph);
-  return graphs;
-}
-
-void count(Trainer::Pass& pass, std::span<const Sample* const> samples) {
-  for (const Sample* sample : samples) {
+void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumbers numbers) {
+  for (const std::size_t number : numbers) {
+    const Sample& sample = samples[number];
     ++pass.samples;
-    pass.units += sample->units;
-    pass.vertices += sample->graph.vertices();
-    pass.labels += std::count_if(sample->labels.begin(), sample->labels.end(), [](auto label) { return label >= 0; });
-    pass.flops += sample->flops;
+    pass.units += sample.units;
+    pass.vertices += sample.vertices;
+    pass.labels += sample.labels;
+    pass.flops += sample.flops;
   }
 }
 
 /// Sums losses, each of which is waited for when the next minibatches are under way.
 class LossSum {
  public:
-  void add(const Minibatch& minibatch) {
-    pending_.push_back(minibatch);
+  void add(Learner::Loss loss) {
+    pending_.push_back(std::move(loss));
     if (pending_.size() > 1) take();
   }
   /// After a failure: nobody shall hear of the others later on.
   void give_up() {
-    for (const Minibatch& minibatch : pending_) {
+    for (const Learner::Loss& loss : pending_) {
       try {
-        minibatch.loss();
+        loss();
       } catch (const Error&) {
       }
     }
@@ -60,11 +56,11 @@ class LossSum {
 
  private:
   void take() {
-    sum_ += pending_.front().loss();
+    sum_ += pending_.front()();
     pending_.pop_front();
   }
 
-  std::deque<Minibatch> pending_;
+  std::deque<Learner::Loss> pending_;
   double sum_ = 0;
 };
 
@@ -74,47 +70,43 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
     : device_(device),
       workload_(workload),
       options_(checked(options)),
-      runner_(device, workload.function, *workload.parameters, {.schedule = options.schedule}),
-      random_(options.seed) {
-  if (workload.training.empty()) throw MisuseError("trainer: nothing to learn from; expected a sample or more");
-  for (const Sample& sample : workload.training) order_.push_back(&sample);
-  next_ = order_.size();
+      learner_(workload.network->learner(options.runner)),
+      random_(options.seed),
+      order_(workload.training.size()),
+      next_(order_.size()) {
+  if (order_.empty()) throw MisuseError("trainer: nothing to learn from; expected a sample or more");
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
 
-std::vector<const Sample*> Trainer::next_minibatch(std::size_t samples) {
+SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   if (next_ == order_.size()) {
     // Not std::shuffle, which differs between libraries.
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
     next_ = 0;
   }
-  const std::size_t end = std::min(next_ + std::min(samples, options_.batch), order_.size());
-  const std::vector<const Sample*> minibatch(&order_[next_], order_.data() + end);
-  next_ = end;
-  return minibatch;
+  const std::size_t begin = next_;
+  next_ = std::min(next_ + std::min(samples, options_.batch), order_.size());
+  return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
 Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
-  if (batching == Batching::unbatched && !unbatched_) {
-    unbatched_.emplace(device_, workload_.function, *workload_.parameters, RunnerOptions{.batch_rows = 1});
-  }
-  Runner& runner = batching == Batching::batched ? runner_ : *unbatched_;
-  Parameters& parameters = *workload_.parameters;
+  if (batching == Batching::unbatched && !unbatched_) unbatched_ = workload_.network->learner({.batch_rows = 1});
+  Learner& learner = batching == Batching::batched ? *learner_ : *unbatched_;
   const auto began = std::chrono::steady_clock::now();
   Pass pass;
   LossSum loss;
   try {
     while (pass.samples < samples) {
-      const std::vector<const Sample*> next = next_minibatch(samples - pass.samples);
-      const Minibatch minibatch = runner.differentiate(graphs_of(next));
-      parameters.sgd(options_.rate / static_cast<double>(next.size()));
-      loss.add(minibatch);
-      count(pass, next);
+      const SampleNumbers next = next_minibatch(samples - pass.samples);
+      loss.add(learner.descend(next, options_.rate / static_cast<double>(next.size())));
+      count(pass, workload_.training, next);
     }
     pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
   } catch (...) {
     loss.give_up();
     throw;
   }
+  const Parameters& parameters = *workload_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
@@ -128,26 +120,32 @@ Trainer::Pass Trainer::train() {
 Trainer::Pass Trainer::train_some_unbatched() {
   constexpr double most_vertices = 10'000, most_flops = 2e10;  // whichever comes first
   Pass all;
-  count(all, order_);
+  count(all, workload_.training, order_);
   const double share = std::min(most_vertices / static_cast<double>(all.vertices), most_flops / (3 * all.flops));
   const auto samples = static_cast<std::size_t>(share * static_cast<double>(all.samples));
   return train(std::clamp<std::size_t>(samples, 1, all.samples), Batching::unbatched);
 }
 
 std::vector<Figure> Trainer::evaluate() {
-  const std::unique_ptr<Score> score = workload_.score();
-  std::vector<const Sample*> samples;
-  for (const Sample& sample : workload_.unseen) {
-    samples.push_back(&sample);
-    if (samples.size() < options_.batch && &sample != &workload_.unseen.back()) continue;
-    score->add(runner_.run(graphs_of(samples)), samples);
-    samples.clear();
+  const std::unique_ptr<Score> score = learner_->score();
+  std::vector<std::size_t> numbers(workload_.unseen.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  for (SampleNumbers left = numbers; !left.empty();) {
+    const SampleNumbers next = left.first(std::min(options_.batch, left.size()));
+    score->add(next);
+    left = left.subspan(next.size());
   }
   return score->figures();
 }
 
+std::vector<std::string> Trainer::figure_names() {
+  std::vector<std::string> names;
+  for (const Figure& figure : learner_->score()->figures()) names.push_back(figure.name);
+  return names;
+}
+
 RunnerStats Trainer::stats(Batching batching) const {
-  if (batching == Batching::batched) return runner_.stats();
+  if (batching == Batching::batched) return learner_->stats();
   return unbatched_ ? unbatched_->stats() : RunnerStats{};
 }
 

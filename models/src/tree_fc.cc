@@ -66,19 +66,21 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
   if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected 2 or more");
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const TreeFc model(*parameters, {vocabulary, options.size("hidden"), classes});
-  Workload workload{.kind = &kind,
-                    .formula = "4 h^2 an inner vertex, 8 h a tree",
-                    .parameters = std::move(parameters),
-                    .function = model.function(),
-                    .score = [] { return make_accuracy("accuracy"); }};
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "4 h^2 an inner vertex, 8 h a tree",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = [] { return make_accuracy("accuracy"); }};
   const Parts<GraphData> trees = generate_parts(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
     return drawn;
   });
-  add_samples(workload, trees, [&](const GraphData& tree) { return Draft{tree, 1, model.flops(leaves)}; });
-  return workload;
+  return with_samples(std::move(workload), trees, [&](const GraphData& tree) {
+    return Draft{tree, 1, model.flops(leaves)};
+  });
 }
 
 }  // namespace

@@ -52,15 +52,15 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
   const Vocabulary words = vocabulary_of(trees.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Cell cell = cell_of(options, *parameters, words.size());
-  Workload workload{.kind = &kind,
-                    .formula = cell.formula,
-                    .parameters = std::move(parameters),
-                    .function = cell.function,
-                    .score = make_root_accuracy};
-  add_samples(workload, trees, [&](const LabelledTree& tree) {
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = cell.formula,
+                         .parameters = std::move(parameters),
+                         .function = cell.function,
+                         .score = make_root_accuracy};
+  return with_samples(std::move(workload), trees, [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });
-  return workload;
 }
 
 }  // namespace

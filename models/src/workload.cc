@@ -9,8 +9,8 @@ namespace {
 
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      tree_lstm_kind(), tree_fc_kind(),     fixed_lstm_kind(), var_lstm_kind(),
-      bilstm_kind(),    bilstm_char_kind(), listops_kind(),    dag_kind(),
+      tree_lstm_kind(),   tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(),
+      bilstm_char_kind(), listops_kind(), dag_kind(),        parser_kind(),
   };
   return kinds;
 }
@@ -81,12 +81,15 @@ std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std:
   return {file(0), file(1)};  // whoever reads them says that they are not there
 }
 
-void add_sample(std::vector<Sample>& samples, const Workload& workload, const Draft& draft) {
-  const std::string name = workload.kind->sample + " " + std::to_string(samples.size() + 1);
-  samples.push_back({.graph = InputGraph(workload.function, draft.graph, name),
-                     .labels = draft.graph.indices.at("label"),
-                     .units = draft.units,
-                     .flops = draft.flops});
+std::int64_t count_labels(const std::vector<std::int32_t>& labels) {
+  return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
+}
+
+Sample counted(const LabelledGraph& graph, const Draft& draft) {
+  return {.units = draft.units,
+          .vertices = graph.graph.vertices(),
+          .labels = count_labels(graph.labels),
+          .flops = draft.flops};
 }
 
 }  // namespace windrow

@@ -37,6 +37,27 @@ class Counts {
   Graphs graphs_{function_, data()};
 };
 
+TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
+  const auto times_of = [](bool timed) {
+    Engine engine({.workers = 2});
+    const Device host = host_device(engine);
+    Parameters parameters(host, 1);
+    const TreeLstm cell(parameters);
+    const VertexFunction function("cell", {.arity = TreeLstm::arity}, [&](Vertex& v) { cell(v); });
+    std::mt19937 random(1);
+    const Graphs graphs(function, {random_graph(200, TreeLstm::arity, Form::trees, random)});
+    Runner runner(host, function, parameters, {.time_steps = timed});
+    runner.differentiate(graphs.pointers).loss();
+    engine.wait_all();
+    return runner.stats().times;
+  };
+  const StepTimes timed = times_of(true), untimed = times_of(false);
+  EXPECT_GT(timed.product_ns, 0);
+  EXPECT_GT(timed.arithmetic_ns, 0);
+  EXPECT_GT(timed.move_ns, 0);
+  EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns, 0);
+}
+
 TEST(Optimisations, PackingMakesOneProductOfSeveral) {
   Counts<GatesCell> counts;
   const RunnerStats with = counts.of({}), without = counts.of({.packing = false});

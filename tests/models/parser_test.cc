@@ -7,136 +7,122 @@
 #include <sstream>
 
 #include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
 #include "tests/ops/cases.h"
-#include "windrow/models/parser_trainer.h"
+#include "windrow/models/data_error.h"
+#include "windrow/models/dependency_parser.h"
 
 namespace windrow {
 namespace {
 
 using testing::dense;
+using testing::error_of;
 using testing::expect_close;
+using testing::TextFolder;
 
 std::vector<DependencySentence> generated(std::size_t sentences, std::uint64_t seed) {
   std::istringstream text(generate_conllu(sentences, seed));
   return read_conllu(text, "generated");
 }
 
-constexpr ParserTrainerOptions small = {.word = 16, .tag = 8, .hidden = 16, .scorer = 16, .batch = 16};
+/// A parser that knows so many generated sentences, at a size for tests.
+struct Small {
+  explicit Small(std::size_t sentences, std::uint64_t seed = 1) : treebank(generated(sentences, seed)) {}
 
-TEST(ParserTrainer, LearnsWhatItHasNotSeen) {
   Engine engine;
-  ParserTrainer trainer(host_device(engine), generated(400, 1), small);
-  const auto unseen = generated(100, 2);
-  const AttachmentScores before = trainer.evaluate(unseen);
-  const double first = trainer.train().loss;
-  double last = first;
-  for (int pass = 0; pass < 7; ++pass) last = trainer.train().loss;
-  const AttachmentScores after = trainer.evaluate(unseen);
-  EXPECT_LT(last, 0.5 * first);
-  EXPECT_LT(before.unlabelled, 0.5);
-  EXPECT_GT(after.unlabelled, 0.8);
-  EXPECT_GT(after.labelled, 0.75);
-}
-
-/// All parameters, and the loss, after some training.
-struct Trained {
-  std::vector<std::vector<float>> parameters;
-  std::vector<double> losses;
-  friend bool operator==(const Trained&, const Trained&) = default;
+  Device host = host_device(engine);
+  std::vector<DependencySentence> treebank;
+  Parameters parameters{host, 1};
+  DependencyParser parser{parameters, treebank, {.word = 16, .tag = 8, .hidden = 16, .scorer = 16}};
 };
 
-Trained train(Policy policy, int workers) {
-  Engine engine({.policy = policy, .workers = workers});
-  ParserTrainer trainer(host_device(engine), generated(40, 1), small);
-  Trained result;
-  for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train().loss);
-  for (std::size_t i = 0; i < trainer.parameters().size(); ++i) {
-    result.parameters.push_back(trainer.parameters().value(trainer.parameters()[i]).get());
+TEST(DependencyParser, FindsTheSameTreesWhateverTheBatch) {
+  Small small(30);
+  LazyGraph graph(small.host, small.parameters, {.use = LazyOptions::For::inference});
+  const std::vector<DependencyTree> together = small.parser.parse(graph, small.treebank);
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(small.parser.parse(graph, {small.treebank[i]})[0].heads, together[i].heads) << i;
   }
-  return result;
-}
-
-TEST(ParserTrainer, GivesTheSameBitsWhateverTheWorkersAndThePolicy) {
-  const Trained one = train(Policy::pool, 1);
-  EXPECT_TRUE(train(Policy::pool, 3) == one);
-  EXPECT_TRUE(train(Policy::serial, 1) == one);
-  EXPECT_TRUE(train(Policy::chaos, 2) == one);
-}
-
-TEST(ParserTrainer, FindsTheSameTreesWhateverTheBatch) {
-  Engine engine;
-  const auto sentences = generated(30, 1);
-  const auto trees_of = [&](std::size_t batch) {
-    ParserTrainerOptions options = small;
-    options.batch = batch;
-    ParserTrainer trainer(host_device(engine), sentences, options);
-    return trainer.parse(sentences);
-  };
-  const auto one_by_one = trees_of(1), together = trees_of(30);
-  for (std::size_t i = 0; i < sentences.size(); ++i) EXPECT_EQ(one_by_one[i].heads, together[i].heads) << i;
 }
 
 /// As many flushes as the longest sentence has steps, and no way of computing that is found later than the others.
-TEST(ParserTrainer, ComputesASentencesStepsWithThoseOfTheOthers) {
-  Engine engine;
-  auto sentences = generated(64, 5);
-  ParserTrainerOptions options = small;
-  options.batch = 64;
-  ParserTrainer trainer(host_device(engine), sentences, options);
+TEST(DependencyParser, ComputesASentencesStepsWithThoseOfTheOthers) {
+  Small small(64, 5);
+  std::vector<DependencyParser::Sentence> sentences;
   std::size_t longest = 0;
-  for (const DependencySentence& sentence : sentences) longest = std::max(longest, sentence.heads.size());
+  for (const DependencySentence& sentence : small.treebank) {
+    sentences.push_back(small.parser.numbered(sentence));
+    longest = std::max(longest, sentence.heads.size());
+  }
+  LazyGraph graph(small.host, small.parameters);
   std::int64_t flushes = 0;
   std::vector<std::int64_t> kinds;
-  for (int pass = 0; pass < 12; ++pass) {
-    trainer.train();
-    EXPECT_LE(trainer.stats().flushes - flushes, static_cast<std::int64_t>(2 * longest));
-    flushes = trainer.stats().flushes;
-    kinds.push_back(trainer.stats().kinds);
+  for (std::uint64_t pass = 0; pass < 12; ++pass) {
+    std::vector<LazyTask<DependencyParser::Learned>> tasks;
+    for (const auto& sentence : sentences) tasks.push_back(small.parser.learn(graph, sentence, pass));
+    std::vector<LazyExpr> losses;
+    for (const auto& learned : run(graph, std::move(tasks))) {
+      losses.insert(losses.end(), learned.losses.begin(), learned.losses.end());
+    }
+    graph.backward(losses);
+    small.parameters.sgd(0.02 / 64);
+    graph.clear();
+    EXPECT_LE(graph.stats().flushes - flushes, static_cast<std::int64_t>(2 * longest));
+    flushes = graph.stats().flushes;
+    kinds.push_back(graph.stats().kinds);
   }
   EXPECT_LE(kinds.front(), 20);
   EXPECT_EQ(kinds.back(), kinds[1]);
-  EXPECT_LT(trainer.stats().runner.batches, trainer.stats().expressions / 20);
+  EXPECT_LT(graph.stats().runner.batches, graph.stats().expressions / 20);
 }
 
-TEST(ParserTrainer, LeavesOutWhatItsTransitionsCannotBuild) {
-  Engine engine;
-  auto sentences = generated(5, 1);
-  sentences[2].heads = {3, 4, 0, 3};
-  for (auto* strings : {&sentences[2].forms, &sentences[2].tags, &sentences[2].relations}) strings->assign(4, "x");
-  const ParserTrainer trainer(host_device(engine), sentences, small);
-  EXPECT_EQ(trainer.size(), 4u);
-}
-
-TEST(ParserTrainer, ParsesWhatHasNoWordsOrUnknownOnes) {
-  Engine engine;
-  ParserTrainer trainer(host_device(engine), generated(5, 1), small);
-  const auto trees = trainer.parse({{}, {.forms = {"?"}, .tags = {"?"}, .heads = {0}, .relations = {"?"}}});
+TEST(DependencyParser, ParsesWhatHasNoWordsOrUnknownOnes) {
+  Small small(5);
+  LazyGraph graph(small.host, small.parameters, {.use = LazyOptions::For::inference});
+  const auto trees = small.parser.parse(graph, {{}, {.forms = {"?"}, .tags = {"?"}, .heads = {0}, .relations = {"?"}}});
   EXPECT_TRUE(trees[0].heads.empty());
   EXPECT_EQ(trees[1].heads, std::vector<std::int32_t>{0});
   EXPECT_NE(trees[1].relations[0], "?");
 }
 
-TEST(ParserTrainer, StopsAtScoresThatAreNotFinite) {
+const std::map<std::string, Index> small_sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}};
+
+TEST(ParserWorkload, LearnsWhatItsTransitionsCanBuildAndIsAskedAboutAll) {
+  const std::string straight = "1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n";
+  std::string crossed;  // 1 <- 3 and 2 <- 4 cross
+  for (const char* line :
+       {"1\ta\t_\tX\t_\t_\t3", "2\tb\t_\tX\t_\t_\t4", "3\tc\t_\tX\t_\t_\t0", "4\td\t_\tX\t_\t_\t3"}) {
+    crossed += line + std::string("\tdep\t_\t_\n");
+  }
+  crossed += "\n";
+  const TextFolder folder({{"train.conllu", straight + crossed + straight}, {"dev.conllu", crossed}});
   Engine engine;
-  ParserTrainerOptions options = small;
-  options.rate = 3e38;
-  ParserTrainer trainer(host_device(engine), generated(40, 1), options);
-  EXPECT_THROW(trainer.train(), Error);
+  Workload workload =
+      make_workload("parser", host_device(engine), {.data = folder.path.string(), .sizes = small_sizes});
+  EXPECT_EQ(workload.training.size(), 2u);
+  ASSERT_EQ(workload.unseen.size(), 1u);
+  EXPECT_EQ(workload.unseen[0].labels, 4);
+  const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
+  EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
+            "parser: no projective sentences to learn from; expected some");
 }
 
-TEST(ParserTrainer, RefusesWhatCannotTrain) {
+TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {
   Engine engine;
-  const auto said_of = [&](const std::vector<DependencySentence>& sentences, ParserTrainerOptions options) {
-    try {
-      ParserTrainer(host_device(engine), sentences, options);
-    } catch (const MisuseError& error) {
-      return std::string(error.what());
-    }
-    return std::string("was taken");
-  };
-  EXPECT_EQ(said_of({}, small), "parser trainer: no projective sentences; expected one or more");
-  EXPECT_EQ(said_of(generated(1, 1), {.layers = 0}), "parser trainer: layers 0; expected 1 to 16777216");
-  EXPECT_EQ(said_of(generated(1, 1), {.rate = -1}), "parser trainer: rate -1.000000; expected a number, 0 or more");
+  Workload workload = make_workload("parser", host_device(engine), {.samples = 40, .sizes = small_sizes});
+  Trainer trainer(host_device(engine), workload, {.batch = 16, .rate = 3e38});
+  EXPECT_EQ(error_of<Error>([&] { trainer.train(); }), "parser: a score is not finite; expected a lower rate");
+}
+
+TEST(ParserWorkload, RefusesWhatLazyExpressionsDoNotHave) {
+  Engine engine;
+  Workload workload = make_workload("parser", host_device(engine), {.samples = 1, .sizes = small_sizes});
+  EXPECT_EQ(error_of<MisuseError>(
+                [&] { Trainer(host_device(engine), workload, {.runner = {.optimisations = {.fusion = false}}}); }),
+            "parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is");
+  EXPECT_EQ(error_of<MisuseError>([&] { workload.network->typed_graphs(8); }),
+            "parser: its graphs are made as it goes; expected a model whose graphs are there before");
 }
 
 TEST(Parser, NumbersItsActions) {

@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedWorkload,
                                            Load{"var-lstm", "ptb", "valid.txt", 3370, 3761, 73760, 6.15e6},
                                            Load{"bilstm", "wikiner", "all.txt", 1527, 169, 1527, 47.0e6},
                                            Load{"bilstm-char", "wikiner", "all.txt", 1527, 169, 1527, 63.6e6},
-                                           Load{"dag", "ud-ewt", "dev.conllu", 2001, 2077, 2001, 10.7e6}),
+                                           Load{"dag", "ud-ewt", "dev.conllu", 2001, 2077, 2001, 10.7e6},
+                                           Load{"parser", "ud-ewt", "dev.conllu", 1970, 2077, 1970, 17.9e6}),
                          [](const auto& load) {
                            std::string name = load.param.name;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -12,6 +12,7 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
+using testing::graphs_of;
 using testing::parameters_of;
 using testing::TextFolder;
 
@@ -75,7 +76,7 @@ TEST(Trainer, DrawsANewOrderForEachRound) {
     for (std::size_t i = 0; i < 30; ++i) order.push_back(trees.trainer.train(1).vertices);
   }
   std::vector<std::int64_t> as_given;
-  for (const Sample& sample : trees.workload.training) as_given.push_back(sample.graph.vertices());
+  for (const Sample& sample : trees.workload.training) as_given.push_back(sample.vertices);
   EXPECT_NE(orders[0], as_given);
   EXPECT_NE(orders[0], orders[1]);
   EXPECT_TRUE(std::is_permutation(orders[1].begin(), orders[1].end(), as_given.begin(), as_given.end()));
@@ -85,7 +86,7 @@ TEST(Trainer, GoesThroughAllSamplesBeforeItSeesOneAgain) {
   Trees trees(::windrow::trees(50, 3));
   Trainer& trainer = trees.trainer;
   std::int64_t vertices = 0;
-  for (const Sample& sample : trees.workload.training) vertices += sample.graph.vertices();
+  for (const Sample& sample : trees.workload.training) vertices += sample.vertices;
   EXPECT_EQ(trainer.train().vertices, vertices);
   for (int round = 0; round < 3; ++round) {
     const Trainer::Pass part = trainer.train(20), rest = trainer.train(30);
@@ -112,9 +113,10 @@ TEST(Trainer, CountsLabelsAndRootsThatAreRight) {
   EXPECT_EQ(figures[1].name, "all-node accuracy");
   EXPECT_DOUBLE_EQ(figures[1].value, 0.7);
   trees.workload.unseen.resize(1, trees.workload.unseen[0]);
-  trees.workload.unseen[0].labels = {-1, -1, 1};
+  std::vector<std::int32_t>& labels = graphs_of(trees.workload).unseen[0].labels;
+  labels = {-1, -1, 1};
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
-  trees.workload.unseen[0].labels = {-1, -1, -1};
+  labels = {-1, -1, -1};
   for (const Figure& figure : trees.trainer.evaluate()) EXPECT_EQ(figure.value, 0) << "of nothing";
 }
 

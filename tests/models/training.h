@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "windrow/models/graph_network.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow::testing {
@@ -29,6 +30,9 @@ struct TextFolder {
 
   std::filesystem::path path;
 };
+
+/// Of a workload that has some from the beginning.
+inline GraphNetwork& graphs_of(const Workload& workload) { return dynamic_cast<GraphNetwork&>(*workload.network); }
 
 inline std::vector<std::vector<float>> parameters_of(const Workload& workload) {
   std::vector<std::vector<float>> values;

@@ -14,6 +14,7 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
+using testing::graphs_of;
 using testing::parameters_of;
 using testing::TextFolder;
 
@@ -78,7 +79,7 @@ TEST_P(EveryWorkload, LearnsTheSameUnbatchedAndByEverySchedule) {
     }
   };
   expect_near(train({}, {.batch = 16}, Trainer::Batching::unbatched));
-  expect_near(train({}, {.batch = 16, .schedule = SchedulePolicy::agenda}));
+  expect_near(train({}, {.batch = 16, .runner = {.schedule = SchedulePolicy::agenda}}));
 }
 
 TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
@@ -87,8 +88,10 @@ TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
   options.samples = 40;
   Workload workload = make_workload(GetParam().name, host_device(engine), options);
   Trainer trainer(host_device(engine), workload, {.batch = 16});
+  trainer.train();  // of lazy expressions, what they have in common is found at first
+  const std::int64_t before = trainer.stats().multiply_flops;
   const Trainer::Pass pass = trainer.train();
-  const auto done = static_cast<double>(trainer.stats().multiply_flops);
+  const auto done = static_cast<double>(trainer.stats().multiply_flops - before);
   EXPECT_LE(done, 3 * pass.flops * (1 + 1e-12));
   EXPECT_GE(done, 3 * pass.flops * (GetParam().done - 1e-12));
 }
@@ -172,6 +175,13 @@ const Case cases[] = {
      .at_least = 0.6,
      .passes = 12,
      .training = {.batch = 16, .rate = 0.3}},
+    {.name = "parser",
+     .options = {.samples = 400, .sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}, {"scorer", 16}}},
+     .figure = "LAS",
+     .at_least = 0.75,
+     .passes = 8,
+     .training = {.batch = 16, .rate = 0.025},
+     .done = 0.9},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](const auto& one) {
@@ -181,11 +191,11 @@ INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, ::testing::ValuesIn(cases), [](cons
 });
 
 /// Of the labels themselves: what a model comes to that knows how often each is, and nothing else.
-double perplexity_of_frequencies(const std::vector<Sample>& samples) {
+double perplexity_of_frequencies(const std::vector<LabelledGraph>& graphs) {
   std::map<std::int32_t, double> counts;
   double all = 0, loss = 0;
-  for (const Sample& sample : samples) {
-    for (const std::int32_t label : sample.labels) ++counts[label], ++all;
+  for (const LabelledGraph& graph : graphs) {
+    for (const std::int32_t label : graph.labels) ++counts[label], ++all;
   }
   for (const auto& [label, count] : counts) loss -= count * std::log(count / all);
   return std::exp(loss / all);
@@ -199,7 +209,7 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
     Trainer trainer(host_device(engine), workload, {.batch = 8, .rate = 0.1});
     for (int pass = 0; pass < 15; ++pass) trainer.train();
     const double perplexity = trainer.evaluate()[0].value;
-    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(workload.unseen)) << name;
+    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).unseen)) << name;
   }
 }
 
@@ -251,8 +261,8 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   const Workload workload =
       make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 3}}});
   ASSERT_EQ(workload.training.size(), 2u) << "of seven words, ends among them";
-  EXPECT_EQ(workload.training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
-  EXPECT_EQ(workload.training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
+  EXPECT_EQ(graphs_of(workload).training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
+  EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
   EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
 }

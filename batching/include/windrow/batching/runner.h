@@ -43,6 +43,7 @@
 namespace windrow {
 
 class Batch;
+class StepClock;
 struct Plan;
 namespace lazy {
 class Epochs;
@@ -58,6 +59,8 @@ struct Optimisations {
                                ///< parameters over all vertices
   bool sharing = true;         ///< values that are needed one after the other lie in the same memory
   bool fusion = true;          ///< small steps run one after the other over tiles of rows that stay in the cache
+
+  friend bool operator==(const Optimisations&, const Optimisations&) = default;
 };
 
 struct RunnerOptions {
@@ -74,6 +77,8 @@ struct RunnerOptions {
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
   Optimisations optimisations = {};
+  /// Reads the clock around each step, for RunnerStats::times: some 30 ns each, with which small tiles are felt.
+  bool time_steps = false;
 };
 
 /// A tensor for Vertex::pull_row. A handle.
@@ -86,7 +91,15 @@ struct Given {
 /// By name. What the function does not pull is passed over.
 using GivenTensors = std::map<std::string, Given>;
 
-/// Counted when minibatches are scheduled, not when they run.
+/// What steps took so far, added up over all workers. Descent is none of them, nor is what outputs are collected by.
+struct StepTimes {
+  std::int64_t product_ns = 0;     ///< products with parameters, and their gradients
+  std::int64_t arithmetic_ns = 0;  ///< what else is computed
+  std::int64_t move_ns = 0;  ///< values brought to other places: lookups, gathers, scatters, copies, fills; and sums of
+                             ///< those that meet
+};
+
+/// Counted when minibatches are scheduled, not when they run; but for times.
 struct RunnerStats {
   std::int64_t minibatches = 0;
   std::int64_t vertices = 0;
@@ -96,6 +109,7 @@ struct RunnerStats {
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in their order
+  StepTimes times = {};             ///< zeros unless RunnerOptions::time_steps
 };
 
 /// A handle to what one call computes. Must not be used after the engine is gone.
@@ -152,7 +166,7 @@ class Runner {
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
-  RunnerStats stats() const { return stats_; }
+  RunnerStats stats() const;
   /// What would be computed for the types of vertices seen so far, step by step. For people.
   std::string describe() const;
 
@@ -184,6 +198,7 @@ class Runner {
   std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
   std::optional<ScheduleTable> table_;                    // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;
+  std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;
 };
 

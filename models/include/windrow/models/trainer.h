@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "windrow/models/workload.h"
@@ -16,10 +17,10 @@ namespace windrow {
 
 struct TrainerOptions {
   std::size_t batch = 64;  ///< samples a minibatch
-  /// Of gradient descent on the sum of the losses over the vertices, divided by the samples of the minibatch.
+  /// Of gradient descent on the sum of the losses, divided by the samples of the minibatch.
   double rate = 0.1;       ///< 0 or more
   std::uint64_t seed = 1;  ///< of the order of samples
-  SchedulePolicy schedule = SchedulePolicy::level;
+  RunnerOptions runner = {};
 };
 
 /// An owner; must end before the workload.
@@ -31,7 +32,7 @@ class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
 
-  /// How vertices are computed: in batches, or for comparison one vertex at a time by the same kernels.
+  /// How samples are computed: in batches, or for comparison one vertex at a time by the same kernels.
   enum class Batching { batched, unbatched };
   /// What was trained, and how it went. A value.
   struct Pass {
@@ -53,21 +54,23 @@ class Trainer {
 
   /// The score of the unseen samples.
   std::vector<Figure> evaluate();
+  /// Of the figures that make it, in their order.
+  std::vector<std::string> figure_names();
 
   /// Of training of that kind; of evaluation too if batched.
   RunnerStats stats(Batching batching = Batching::batched) const;
 
  private:
-  std::vector<const Sample*> next_minibatch(std::size_t samples);
+  SampleNumbers next_minibatch(std::size_t samples);
 
   const Device device_;
   Workload& workload_;
   const TrainerOptions options_;
-  Runner runner_;
-  std::optional<Runner> unbatched_;  // made when first asked for
+  const std::unique_ptr<Learner> learner_;
+  std::unique_ptr<Learner> unbatched_;  // made when first asked for
   std::mt19937_64 random_;
-  std::vector<const Sample*> order_;
-  std::size_t next_ = 0;  // in order_
+  std::vector<std::size_t> order_;  // of training samples
+  std::size_t next_ = 0;            // in order_
 };
 
 }  // namespace windrow

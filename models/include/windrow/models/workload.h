@@ -3,8 +3,8 @@
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, {.data = "sst", .sizes = {{"hidden",
 //   128}}}); windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
 //
-// A new one is a header with its network, a source that makes its samples, and its name in the list of workload.cc; it
-// knows nothing of training.
+// A new one is a header with what it computes, a source that makes its samples, and its name in the list of
+// workload.cc.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,15 @@ namespace windrow {
 
 struct Workload;
 
-/// A graph to learn from, or to be asked about. A value.
+/// What is counted of something to learn from, or to be asked about; what it holds, its network knows. A value.
 struct Sample {
-  InputGraph graph;
-  std::vector<std::int32_t> labels;  ///< of its vertices, as the graph has them; -1 for none
-  std::int64_t units;                ///< trees, sentences or words, as its workload counts them
-  double flops;                      ///< see Workload::formula
+  std::int64_t units;     ///< trees, sentences or words, as its workload counts them
+  std::int64_t vertices;  ///< of its graph; where that is made on the way, how many steps it takes
+  std::int64_t labels;    ///< what losses are told as means of
+  double flops;           ///< see Workload::formula
 };
+/// Places in Workload::training, or in Workload::unseen.
+using SampleNumbers = std::span<const std::size_t>;
 
 /// What a score comes to. A value.
 struct Figure {
@@ -38,13 +40,39 @@ struct Figure {
   Is is = Is::share;
 };
 
-/// Adds up how well a workload's network does on samples, minibatch by minibatch.
+/// Adds up how well a network does on unseen samples, minibatch by minibatch.
 class Score {
  public:
   virtual ~Score() = default;
-  /// Of a minibatch that was run over these samples; waits for it.
-  virtual void add(const Minibatch& minibatch, std::span<const Sample* const> samples) = 0;
+  /// Waits until the network has answered.
+  virtual void add(SampleNumbers unseen) = 0;
   virtual std::vector<Figure> figures() const = 0;
+};
+
+/// One way of computing a network. An owner; must end before the network.
+///
+/// Errors: as for Runner. Threads: one at a time for each.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+  /// Waits for the sum of the losses of a minibatch, before its step. Throws OpError if the minibatch failed.
+  using Loss = std::function<double()>;
+  /// Pushes a step of gradient descent on that sum, over a minibatch of training samples.
+  virtual Loss descend(SampleNumbers training, double rate) = 0;
+  /// A new score, which asks this learner and must end before it.
+  virtual std::unique_ptr<Score> score() = 0;
+  virtual RunnerStats stats() const = 0;
+};
+
+/// What computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program
+/// that makes its graphs on the way. An owner.
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// Throws MisuseError for options that it cannot be computed by.
+  virtual std::unique_ptr<Learner> learner(const RunnerOptions& options) = 0;
+  /// The graphs to learn from, in minibatches, as schedules see them. Throws MisuseError where there are none yet.
+  virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
 };
 
 struct WorkloadOptions {
@@ -87,13 +115,12 @@ std::span<const WorkloadKind> workload_kinds();
 /// Throws MisuseError, which lists the names, if there is none of that name.
 const WorkloadKind& workload_kind(std::string_view name);
 
-/// An owner; must end before the engine of its device. Its function has a loss, and graphs an index "label".
+/// An owner; must end before the engine of its device.
 struct Workload {
   const WorkloadKind* kind;
   std::string formula;  ///< which products `flops` of samples counts, forward; training needs three times that
   std::unique_ptr<Parameters> parameters;
-  VertexFunction function;
-  std::function<std::unique_ptr<Score>()> score;  ///< makes a new one
+  std::unique_ptr<Network> network = nullptr;
   std::vector<Sample> training = {}, unseen = {};
 };
 

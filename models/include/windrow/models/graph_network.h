@@ -1,0 +1,57 @@
+// Networks of workloads that are vertex functions over graphs which are there from the beginning.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "windrow/models/workload.h"
+
+namespace windrow {
+
+/// A value.
+struct LabelledGraph {
+  InputGraph graph;
+  std::vector<std::int32_t> labels;  ///< of its vertices; -1 for none
+};
+
+/// Adds up how well a vertex function does on graphs.
+class GraphScore {
+ public:
+  virtual ~GraphScore() = default;
+  /// Of a minibatch that was run over these graphs; waits for it.
+  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) = 0;
+  virtual std::vector<Figure> figures() const = 0;
+};
+
+/// An owner; must end before its parameters.
+class GraphNetwork final : public Network {
+ public:
+  using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
+  /// The function has a loss.
+  GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
+      : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
+
+  std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
+  std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
+
+  const VertexFunction& function() const { return function_; }
+  /// A sample of this graph, whose index "label" are its labels; `name` is said in errors.
+  LabelledGraph labelled(const GraphData& graph, const std::string& name) const {
+    return {InputGraph(function_, graph, name), graph.indices.at("label")};
+  }
+
+  std::vector<LabelledGraph> training, unseen;  ///< by number of the sample
+
+ private:
+  class GraphLearner;
+  class Asking;
+
+  const Device device_;
+  Parameters& parameters_;
+  const VertexFunction function_;
+  const MakeScore score_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,196 @@
+#include "windrow/models/dependency_parser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace windrow {
+namespace {
+
+/// All strings of that column, word after word, without empty nodes.
+std::vector<std::string_view> column(const std::vector<DependencySentence>& sentences,
+                                     std::vector<std::string> DependencySentence::*strings) {
+  std::vector<std::string_view> column;
+  for (const DependencySentence& sentence : sentences) {
+    const std::vector<std::string>& all = sentence.*strings;
+    column.insert(column.end(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(sentence.heads.size()));
+  }
+  return column;
+}
+
+/// From 0 to below 1. Not std::uniform_real_distribution, which differs between libraries.
+double share(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
+
+struct Scored {
+  std::size_t action = 0;
+  float score = -std::numeric_limits<float>::infinity();
+
+  void raise(std::size_t other, float score_of_other) {
+    if (score_of_other > score) *this = {other, score_of_other};
+  }
+};
+
+/// Calls `body` with the number of each action that is legal, and with its transition.
+template <class Body>
+void each_legal(const ArcHybrid& state, std::size_t actions, Body body) {
+  bool legal[3];
+  for (const Transition transition : all_transitions) {
+    legal[static_cast<std::size_t>(transition)] = state.legal(transition);
+  }
+  for (std::size_t number = 0; number < actions; ++number) {
+    const ParserAction action = Parser::action(number);
+    if (legal[static_cast<std::size_t>(action.transition)]) body(number, action);
+  }
+}
+
+void require_finite(float score) {
+  if (!std::isfinite(score)) throw Error("parser: a score is not finite; expected a lower rate");
+}
+
+/// The best action that loses no more arcs, and the best of the others.
+struct Judged {
+  Scored right, wrong;
+};
+
+/// `heads` and `relations` are the sentence's. The relation is that of the word which gets a head; where that head is
+/// wrong anyway, the same is as good as any.
+Judged judge(const ArcHybrid& state, const std::vector<float>& scores, std::span<const std::int32_t> heads,
+             std::span<const std::int32_t> relations) {
+  bool free[3] = {};
+  for (const Transition transition : all_transitions) {
+    free[static_cast<std::size_t>(transition)] = state.legal(transition) && state.cost(transition, heads) == 0;
+  }
+  const std::int32_t word = state.stack(0);
+  const std::int32_t relation = word > 0 ? relations[static_cast<std::size_t>(word) - 1] : -1;  // else only shift
+  Judged judged;
+  each_legal(state, scores.size(), [&](std::size_t number, const ParserAction& action) {
+    const bool right = action.transition == Transition::shift || action.relation == relation;
+    (free[static_cast<std::size_t>(action.transition)] && right ? judged.right : judged.wrong)
+        .raise(number, scores[number]);
+  });
+  require_finite(judged.right.score);
+  return judged;
+}
+
+Scored best(const ArcHybrid& state, const std::vector<float>& scores) {
+  Scored best;
+  each_legal(state, scores.size(),
+             [&](std::size_t number, const ParserAction&) { best.raise(number, scores[number]); });
+  require_finite(best.score);
+  return best;
+}
+
+}  // namespace
+
+DependencyParser::DependencyParser(Parameters& parameters, const std::vector<DependencySentence>& treebank,
+                                   DependencyParserOptions options)
+    : options_(options),
+      words_(column(treebank, &DependencySentence::forms), 1),
+      tags_(column(treebank, &DependencySentence::tags), 1),
+      relations_(column(treebank, &DependencySentence::relations), 1),
+      seen_(static_cast<std::size_t>(words_.size()), 0),
+      parser_(parameters, {.words = words_.size(),
+                           .tags = tags_.size(),
+                           .relations = relations_.size() - 1,
+                           .word = options.word,
+                           .tag = options.tag,
+                           .hidden = options.hidden,
+                           .scorer = options.scorer,
+                           .layers = static_cast<int>(options.layers)}) {
+  for (const std::string_view word : column(treebank, &DependencySentence::forms)) {
+    ++seen_[static_cast<std::size_t>(words_.number(word))];
+  }
+  for (const std::string_view relation : column(treebank, &DependencySentence::relations)) {
+    const auto number = static_cast<std::size_t>(relations_.number(relation));
+    if (number > relation_names_.size()) relation_names_.emplace_back(relation);
+  }
+}
+
+DependencyParser::Sentence DependencyParser::numbered(const DependencySentence& sentence) const {
+  Sentence result;
+  result.heads = sentence.heads;
+  for (std::size_t i = 0; i < sentence.heads.size(); ++i) {
+    result.words.push_back(words_.number(sentence.forms[i]));
+    result.tags.push_back(tags_.number(sentence.tags[i]));
+    result.relations.push_back(relations_.number(sentence.relations[i]) - 1);
+  }
+  return result;
+}
+
+std::vector<std::int32_t> DependencyParser::partly_forgotten(std::vector<std::int32_t> words,
+                                                             std::mt19937_64& random) const {
+  for (std::int32_t& word : words) {
+    const auto times = static_cast<double>(seen_[static_cast<std::size_t>(word)]);
+    if (share(random) * (options_.forget + times) < options_.forget) word = Vocabulary::unknown;
+  }
+  return words;
+}
+
+LazyTask<DependencyParser::Learned> DependencyParser::learn(LazyGraph& graph, const Sentence& sentence,
+                                                            std::uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  const Parser::Sentence read = parser_.read(graph, partly_forgotten(sentence.words, random), sentence.tags);
+  Learned learned{};
+  ArcHybrid state(static_cast<std::int32_t>(sentence.words.size()));
+  state.apply(Transition::shift);  // there is nothing else to do
+  while (!state.final()) {
+    const LazyExpr scores = parser_.scores(read, state);
+    const std::vector<float> values = co_await value(scores);
+    const auto [right, wrong] = judge(state, values, sentence.heads, sentence.relations);
+    const float margin = right.score - wrong.score;
+    if (margin < 1) {
+      learned.losses.push_back(pick(scores, graph.index(static_cast<std::int32_t>(wrong.action))) -
+                               pick(scores, graph.index(static_cast<std::int32_t>(right.action))));
+      learned.loss += 1 - static_cast<double>(margin);
+    }
+    const bool follow_wrong = margin < 0 || (margin < 1 && share(random) < options_.explore);
+    state.apply(Parser::action((follow_wrong ? wrong : right).action).transition);
+  }
+  co_return learned;
+}
+
+LazyTask<DependencyTree> DependencyParser::parse(LazyGraph& graph, Sentence sentence) const {
+  if (sentence.words.empty()) co_return DependencyTree{};
+  const Parser::Sentence read = parser_.read(graph, sentence.words, sentence.tags);
+  DependencyTree tree;
+  tree.relations.resize(sentence.words.size());
+  ArcHybrid state(static_cast<std::int32_t>(sentence.words.size()));
+  state.apply(Transition::shift);
+  while (!state.final()) {
+    const std::vector<float> scores = co_await value(parser_.scores(read, state));
+    const ParserAction action = Parser::action(best(state, scores).action);
+    if (action.transition != Transition::shift) {
+      tree.relations[static_cast<std::size_t>(state.stack(0)) - 1] =
+          relation_names_[static_cast<std::size_t>(action.relation)];
+    }
+    state.apply(action.transition);
+  }
+  tree.heads = state.heads();
+  co_return tree;
+}
+
+std::vector<DependencyTree> DependencyParser::parse(LazyGraph& graph,
+                                                    const std::vector<DependencySentence>& sentences) const {
+  std::vector<LazyTask<DependencyTree>> tasks;
+  for (const DependencySentence& sentence : sentences) tasks.push_back(parse(graph, numbered(sentence)));
+  std::vector<DependencyTree> trees = run(graph, std::move(tasks));
+  graph.clear();
+  return trees;
+}
+
+std::int64_t DependencyParser::steps(std::int64_t words) const {
+  return 2 * options_.layers * (words + 1) + 2 * words - 1;
+}
+
+double DependencyParser::flops(std::int64_t words) const {
+  const auto h = static_cast<double>(options_.hidden), s = static_cast<double>(options_.scorer);
+  const auto tokens = static_cast<double>(words + 1), actions = static_cast<double>(parser_.actions());
+  double flops = 16 * h * s * tokens + 2 * s * actions * (2 * static_cast<double>(words) - 1);
+  for (Index layer = 0; layer < options_.layers; ++layer) {
+    const double in = layer == 0 ? static_cast<double>(options_.word + options_.tag) : 2 * h;
+    flops += 16 * h * (in * tokens + h * (tokens - 1));
+  }
+  return flops;
+}
+
+}  // namespace windrow

@@ -1,0 +1,61 @@
+#include "windrow/models/graph_network.h"
+
+#include <algorithm>
+
+namespace windrow {
+
+class GraphNetwork::Asking final : public Score {
+ public:
+  Asking(Runner& runner, const std::vector<LabelledGraph>& unseen, std::unique_ptr<GraphScore> score)
+      : runner_(runner), unseen_(unseen), score_(std::move(score)) {}
+
+  void add(SampleNumbers numbers) override {
+    std::vector<const LabelledGraph*> asked;
+    std::vector<const InputGraph*> graphs;
+    for (const std::size_t number : numbers) {
+      asked.push_back(&unseen_[number]);
+      graphs.push_back(&unseen_[number].graph);
+    }
+    score_->add(runner_.run(graphs), asked);
+  }
+  std::vector<Figure> figures() const override { return score_->figures(); }
+
+ private:
+  Runner& runner_;
+  const std::vector<LabelledGraph>& unseen_;
+  const std::unique_ptr<GraphScore> score_;
+};
+
+class GraphNetwork::GraphLearner final : public Learner {
+ public:
+  GraphLearner(GraphNetwork& network, const RunnerOptions& options)
+      : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
+
+  Loss descend(SampleNumbers numbers, double rate) override {
+    std::vector<const InputGraph*> graphs;
+    for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
+    const Minibatch minibatch = runner_.differentiate(graphs);
+    network_.parameters_.sgd(rate);
+    return [minibatch] { return minibatch.loss(); };
+  }
+  std::unique_ptr<Score> score() override {
+    return std::make_unique<Asking>(runner_, network_.unseen, network_.score_());
+  }
+  RunnerStats stats() const override { return runner_.stats(); }
+
+ private:
+  GraphNetwork& network_;
+  Runner runner_;
+};
+
+std::unique_ptr<Learner> GraphNetwork::learner(const RunnerOptions& options) {
+  return std::make_unique<GraphLearner>(*this, options);
+}
+
+std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const {
+  std::vector<const InputGraph*> graphs;
+  for (const LabelledGraph& one : training) graphs.push_back(&one.graph);
+  return windrow::typed_graphs(graphs, minibatch);
+}
+
+}  // namespace windrow

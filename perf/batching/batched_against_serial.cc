@@ -1,0 +1,65 @@
+// After section 5.1 of Cavs: one model, trained in batches and one vertex at a time, over the batch size.
+#include <algorithm>
+#include <map>
+
+#include "batching/tables.h"
+#include "batching/turns.h"
+
+namespace windrow::perf {
+namespace {
+
+/// Larger minibatches cost one vertex at a time what these cost, by the sample.
+constexpr int largest_serial = 2;
+
+}  // namespace
+
+Result batched_against_serial(const TableOptions& options) {
+  const std::string& model = options.models.front();
+  TableOptions enough = options;
+  const int largest = *std::max_element(options.batches.begin(), options.batches.end());
+  enough.workload.samples = std::max(options.workload.samples, static_cast<std::size_t>(largest));
+  LoadedModel loaded(model, enough);
+  Turns turns;
+  const auto add = [&](int samples_of_a_batch, const RunnerOptions& runner) {
+    const auto batch = static_cast<std::size_t>(samples_of_a_batch);
+    Trainer& trainer = loaded.trainer(batch, runner);
+    const std::size_t samples = loaded.samples_of_a_turn(trainer, batch);
+    return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
+  };
+  std::map<int, std::size_t> batched, serial;  // by batch size
+  for (const int batch : options.batches) {
+    batched[batch] = add(batch, {});
+    const int few = std::min(batch, largest_serial);
+    if (!serial.contains(few)) serial[few] = add(few, {.schedule = SchedulePolicy::serial});
+  }
+  turns.take(options.repetitions);
+
+  const std::string unit = loaded.workload().kind->unit + "/s";
+  Result result{.name = "batched_against_serial",
+                .title = "Batched against one vertex at a time",
+                .command = {},
+                .about = "Training " + model + " (" + sizes_text(model, options) + ") in " + unit + ", " +
+                         turns_text(options) +
+                         ". One vertex at a time is policy serial: the same kernels, one row each, without waits. Its "
+                         "minibatches have no more than " +
+                         std::to_string(largest_serial) + " samples, since more cost it the same, sample by sample.",
+                .table = Table({{"batch", 0}, {"batched " + unit, 0}, {"serial " + unit, 0}, {"factor", 1, " x"}}),
+                .plots = {}};
+  Plot plot{.title = model + ": how much faster batches are than one vertex at a time",
+            .x = "samples a minibatch",
+            .y = "factor",
+            .places = {},
+            .series = {{"batched over serial", {}}},
+            .scale = Plot::Scale::logarithmic};
+  for (const auto& [batch, number] : batched) {
+    const std::size_t base = serial.at(std::min(batch, largest_serial));
+    const double factor = turns.ratio(number, base);
+    result.table.add({static_cast<double>(batch), turns.median(number), turns.median(base), factor});
+    plot.places.push_back(std::to_string(batch));
+    plot.series[0].values.push_back(factor);
+  }
+  result.plots.push_back(std::move(plot));
+  return result;
+}
+
+}  // namespace windrow::perf

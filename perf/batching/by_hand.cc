@@ -1,0 +1,174 @@
+// After figure 2 of DyNet: a tagger of made-up sentences of one length, in minibatches that are written by hand, and in
+// those that a runner finds.
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "batching/hand_tagger.h"
+#include "batching/tables.h"
+#include "batching/turns.h"
+#include "windrow/batching/runner.h"
+#include "windrow/models/tagger.h"
+
+namespace windrow::perf {
+namespace {
+
+constexpr Index sentence_words = 40, tags = 300, vocabulary = 5000;
+/// So many, in minibatches of one, tell what one vertex at a time costs: it costs that in any minibatch.
+constexpr std::size_t serial_sentences = 4;
+
+struct Synthetic {
+  std::vector<TaggerInput> sentences;
+
+  Synthetic(std::size_t count, std::uint64_t seed) {
+    std::mt19937 random(static_cast<unsigned>(seed));
+    while (sentences.size() < count) {
+      TaggerInput& sentence = sentences.emplace_back();
+      for (Index i = 0; i < sentence_words; ++i) {
+        sentence.words.push_back(static_cast<std::int32_t>(random() % vocabulary));
+        sentence.characters.emplace_back();
+        sentence.tags.push_back(static_cast<std::int32_t>(random() % tags));
+      }
+    }
+  }
+};
+
+/// The same sentences, as each way of batching takes them, on one engine.
+class Taggers {
+ public:
+  Taggers(const TableOptions& options, std::size_t sentences)
+      : engine_({.workers = options.workers}),
+        parameters_(device_, options.workload.seed),
+        layers_(static_cast<int>(options.workload.size("layers"))),
+        hidden_(options.workload.size("hidden")),
+        tagger_(parameters_, {.vocabulary = vocabulary,
+                              .tags = tags,
+                              .embedding = options.workload.size("embedding"),
+                              .hidden = hidden_,
+                              .layers = layers_}),
+        function_(tagger_.function()),
+        data_(sentences, options.workload.seed) {
+    for (const TaggerInput& sentence : data_.sentences) graphs_.emplace_back(function_, tagger_.graph(sentence));
+  }
+
+  /// What a turn goes through.
+  struct Size {
+    std::size_t batch, sentences;
+  };
+  /// Ways of training, in sentences a second.
+  Turns::Variant found(Size size, const RunnerOptions& options) {
+    auto runner = std::make_shared<Runner>(device_, function_, parameters_, options);
+    return by_minibatch(size, [this, runner](std::size_t begin, std::size_t end) -> std::function<void()> {
+      std::vector<const InputGraph*> graphs;
+      for (std::size_t i = begin; i < end; ++i) graphs.push_back(&graphs_[i]);
+      const Minibatch minibatch = runner->differentiate(graphs);
+      parameters_.sgd(0);
+      return [minibatch] { minibatch.loss(); };
+    });
+  }
+  Turns::Variant written(Size size) {
+    auto tagger = std::make_shared<HandTagger>(device_, parameters_, hidden_, layers_);
+    return by_minibatch(size, [this, tagger](std::size_t begin, std::size_t end) -> std::function<void()> {
+      const Tensor loss = tagger->differentiate(tensors(begin, end));
+      tagger->sgd(0);
+      return [loss] { loss.get(); };
+    });
+  }
+
+ private:
+  TensorSentences tensors(std::size_t begin, std::size_t end) {
+    std::vector<std::int32_t> words, labels;
+    for (std::size_t word = 0; word < static_cast<std::size_t>(sentence_words); ++word) {
+      for (std::size_t i = begin; i < end; ++i) {
+        words.push_back(data_.sentences[i].words[word]);
+        labels.push_back(data_.sentences[i].tags[word]);
+      }
+    }
+    const auto rows = static_cast<Index>(words.size());
+    const TensorSentences made{IntTensor(device_, rows, 1), IntTensor(device_, rows, 1),
+                               static_cast<Index>(end - begin)};
+    made.words.set(std::move(words));
+    made.tags.set(std::move(labels));
+    return made;
+  }
+
+  /// Pushes those from one number to another, and gives what waits for them.
+  using PushMinibatch = std::function<std::function<void()>(std::size_t, std::size_t)>;
+  /// One minibatch is always under way.
+  Turns::Variant by_minibatch(Size size, PushMinibatch push) {
+    return [this, size, push = std::move(push)] {
+      const auto began = std::chrono::steady_clock::now();
+      std::function<void()> last = [] {};
+      for (std::size_t begin = 0; begin < size.sentences; begin += size.batch) {
+        std::function<void()> next = push(begin, std::min(begin + size.batch, size.sentences));
+        last();
+        last = std::move(next);
+      }
+      last();
+      engine_.wait_all();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+      return static_cast<double>(size.sentences) / took.count();
+    };
+  }
+
+  Engine engine_;
+  const Device device_ = host_device(engine_);
+  Parameters parameters_;
+  const int layers_;
+  const Index hidden_;
+  const Tagger tagger_;
+  const VertexFunction function_;
+  const Synthetic data_;
+  std::vector<InputGraph> graphs_;
+};
+
+}  // namespace
+
+Result by_hand(const TableOptions& options) {
+  const auto largest = static_cast<std::size_t>(*std::max_element(options.batches.begin(), options.batches.end()));
+  const std::size_t sentences = std::max({options.workload.samples, largest, serial_sentences});
+  Taggers taggers(options, sentences);
+  Turns turns;
+  const std::size_t serial = turns.add(taggers.found({1, serial_sentences}, {.schedule = SchedulePolicy::serial}));
+  for (const int one : options.batches) {
+    const auto batch = static_cast<std::size_t>(one);
+    const Taggers::Size size{batch, std::max(batch, options.workload.samples / batch * batch)};
+    turns.add(taggers.written(size));
+    turns.add(taggers.found(size, {}));
+  }
+  turns.take(options.repetitions);
+
+  const auto of = [&](const char* size) { return std::to_string(options.workload.size(size)); };
+  Result result{
+      .name = "by_hand",
+      .title = "Minibatches written by hand against those that are found",
+      .command = {},
+      .about = "Training a tagger on made-up sentences of " + std::to_string(sentence_words) + " words (" +
+               of("layers") + " layers of LSTMs in both directions, embedding " + of("embedding") + ", hidden " +
+               of("hidden") + ", " + std::to_string(tags) + " labels) in sentences/s, " + turns_text(options) +
+               ". By hand: operators on tensors that hold a minibatch, forward and backward, pushed to the "
+               "engine. Found: the same network as a vertex function, graphs loaded before. One vertex at a "
+               "time: policy serial, in minibatches of one. All begin with the same parameters and "
+               "pay for descent.",
+      .table = Table(
+          {{"batch", 0}, {"by hand", 0}, {"found", 0}, {"found over by hand", 2, " x"}, {"one vertex at a time", 0}}),
+      .plots = {}};
+  Plot plot{.title = "tagger, sentences of " + std::to_string(sentence_words) + " words",
+            .x = "sentences a minibatch",
+            .y = "sentences/s",
+            .places = {},
+            .series = {{"by hand", {}}, {"found", {}}, {"one vertex at a time", {}}}};
+  for (std::size_t i = 0; i < options.batches.size(); ++i) {
+    const std::size_t written = serial + 1 + 2 * i, found = written + 1;
+    result.table.add({static_cast<double>(options.batches[i]), turns.median(written), turns.median(found),
+                      turns.ratio(found, written), turns.median(serial)});
+    plot.places.push_back(std::to_string(options.batches[i]));
+    plot.series[0].values.push_back(turns.median(written));
+    plot.series[1].values.push_back(turns.median(found));
+    plot.series[2].values.push_back(turns.median(serial));
+  }
+  result.plots.push_back(std::move(plot));
+  return result;
+}
+
+}  // namespace windrow::perf

@@ -1,0 +1,176 @@
+#include "batching/commands.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "batching/tables.h"
+
+namespace windrow::perf {
+namespace {
+
+/// What a command is, and what it measures unless told otherwise: about two minutes on two cores.
+struct Command {
+  const char *name, *about;
+  Result (*measure)(const TableOptions& options);
+  enum class Takes { one_model, several_models, graph_models, trees, sentences } takes;
+  std::string models = {}, batches;  ///< as flags have them
+  bool several_batches = true;
+  std::size_t samples = 0;
+  std::map<std::string, Index> sizes = {};
+};
+
+const char* const graph_models = "tree-lstm,tree-fc,fixed-lstm,var-lstm,bilstm,bilstm-char,listops,dag";
+
+const std::vector<Command>& commands() {
+  using Takes = Command::Takes;
+  const std::map<std::string, Index> narrow = {{"hidden", 128}, {"embedding", 128}, {"vocabulary", 2000}};
+  static const std::vector<Command> all = {
+      {.name = "serial",
+       .about = "Batched against one vertex at a time, over the batch size (Cavs, 5.1)",
+       .measure = batched_against_serial,
+       .takes = Takes::one_model,
+       .models = "fixed-lstm",
+       .batches = "1,2,4,8,16,32,64,128"},
+      {.name = "overhead",
+       .about = "Graphs and schedules as shares of the time, over sizes (Cavs, figure 9)",
+       .measure = overhead,
+       .takes = Takes::trees,
+       .batches = "1,4,16,64,256",
+       .sizes = {{"hidden", 256}, {"embedding", 256}}},
+      {.name = "ablation",
+       .about = "Each optimisation left out (Cavs, figure 10)",
+       .measure = ablation,
+       .takes = Takes::graph_models,
+       .models = graph_models,
+       .batches = "32",
+       .several_batches = false,
+       .samples = 96,
+       .sizes = narrow},
+      {.name = "memory",
+       .about = "Moving values against computing, over the batch size (Cavs, table 2)",
+       .measure = memory_operations,
+       .takes = Takes::graph_models,
+       .models = "tree-lstm",
+       .batches = "1,16,64,256",
+       .samples = 256},
+      {.name = "schedules",
+       .about = "No batching, and batches by each policy (DyNet, table 1)",
+       .measure = schedules,
+       .takes = Takes::several_models,
+       .models = "all",
+       .batches = "32",
+       .several_batches = false,
+       .samples = 96,
+       .sizes = narrow},
+      {.name = "hand",
+       .about = "Minibatches written by hand against those that are found (DyNet, figure 2)",
+       .measure = by_hand,
+       .takes = Takes::sentences,
+       .batches = "1,2,4,8,16,32,64",
+       .samples = 64,
+       .sizes = {{"hidden", 256}, {"embedding", 200}, {"layers", 2}}},
+  };
+  return all;
+}
+
+/// Of one command.
+struct TableArguments {
+  std::string models, batches, leaves = "32,64,128,256,512,1024", out = "perf/results";
+  TableOptions table;
+};
+
+std::vector<std::string> models_of(const Command& command) {
+  if (command.takes == Command::Takes::graph_models) return program::words_of(graph_models);
+  return program::workload_names();
+}
+
+void run(const Command& command, TableArguments arguments, const std::string& called) {
+  TableOptions& table = arguments.table;
+  if (!arguments.models.empty()) table.models = chosen(arguments.models, models_of(command));
+  require_one_model(table.models, table.workload);
+  table.batches = program::numbers_of(arguments.batches);
+  table.leaves = program::numbers_of(arguments.leaves);
+  for (const auto& [name, value] : command.sizes) table.workload.sizes.emplace(name, value);
+  const ResultFolder folder(arguments.out, command.name);
+  Result result = command.measure(table);
+  result.name = command.name;
+  result.command = called;
+  folder.write(result);
+  program::print("%s", result.markdown().c_str());
+}
+
+CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
+  using namespace program;
+  using Takes = Command::Takes;
+  CLI::App& table = *app.add_subcommand(command.name, command.about);
+  WorkloadOptions& workload = to.table.workload;
+  to.models = command.models;
+  to.batches = command.batches;
+  workload.samples = command.samples;
+  to.table.workers = default_workers();
+  const auto add_size = [&](const char* name, const char* about) {
+    const auto set = [&workload, key = std::string(name + 2)](const Index& value) { workload.sizes[key] = value; };
+    flag<Index>(table, name, set, about, whole_number(1, 65536));
+  };
+  if (command.takes == Takes::one_model) {
+    flag(table, "--model", to.models, "What to train", one_of(models_of(command)));
+  } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
+    flag(table, "--model", to.models, "What to train", some_of(with_all(models_of(command))));
+  }
+  if (command.takes == Takes::trees) {
+    flag(table, "--data", workload.data, "Has the trees of tree-lstm; else generated", folder());
+    flag(table, "--leaves", to.leaves, "Of the trees of tree-fc", whole_numbers(2, 1 << 16));
+  }
+  if (command.takes == Takes::trees || command.takes == Takes::sentences) {
+    add_size("--hidden", "Width of the states");
+    add_size("--embedding", "Width of the words");
+    if (command.takes == Takes::sentences) add_size("--layers", "LSTMs one above the other, each in both directions");
+    flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
+  }
+  if (command.takes == Takes::sentences) {
+    flag(table, "--samples", workload.samples, "Sentences of a turn", whole_number(1, 1 << 24));
+  } else if (command.takes != Takes::trees) {
+    add_workload_flags(table, workload);
+  }
+  flag(table, "--batch", to.batches, "Samples a minibatch",
+       command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
+  flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
+  if (command.takes != Takes::trees && command.takes != Takes::sentences) {
+    flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
+  }
+  flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));
+  table.add_option("--out", to.out, "Folder for Markdown, JSON and SVG")->capture_default_str()->take_last();
+  return &table;
+}
+
+}  // namespace
+
+std::vector<std::string> with_all(std::vector<std::string> names) {
+  names.push_back("all");
+  return names;
+}
+
+std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all) {
+  std::vector<std::string> words = program::words_of(text);
+  return std::find(words.begin(), words.end(), "all") == words.end() ? words : all;
+}
+
+void require_one_model(const std::vector<std::string>& models, const WorkloadOptions& workload) {
+  if (models.size() <= 1 || workload.data.empty()) return;
+  throw MisuseError("--data with several models; expected one, since each has files of its own");
+}
+
+std::function<bool()> add_tables(CLI::App& app, std::string called) {
+  std::vector<std::function<bool()>> all;
+  for (const Command& command : commands()) {
+    const auto arguments = std::make_shared<TableArguments>();
+    const CLI::App* const table = add_table(app, command, *arguments);
+    all.push_back([&command, arguments, table, called] {
+      if (table->parsed()) run(command, *arguments, called);
+      return table->parsed();
+    });
+  }
+  return [all] { return std::any_of(all.begin(), all.end(), [](const auto& one) { return one(); }); };
+}
+
+}  // namespace windrow::perf

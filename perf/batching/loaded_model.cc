@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "batching/tables.h"
+
+namespace windrow::perf {
+namespace {
+
+bool has(const WorkloadKind& kind, const std::string& size) {
+  return std::any_of(kind.sizes.begin(), kind.sizes.end(), [&](const WorkloadSize& one) { return one.name == size; });
+}
+
+WorkloadOptions fitting(const std::string& model, WorkloadOptions options) {
+  const WorkloadKind& kind = workload_kind(model);
+  std::erase_if(options.sizes, [&](const auto& size) { return !has(kind, size.first); });
+  if (std::find(kind.cells.begin(), kind.cells.end(), options.cell) == kind.cells.end()) options.cell.clear();
+  return options;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const std::string& model, const TableOptions& options)
+    : engine_({.workers = options.workers}),
+      workload_(make_workload(model, device(), fitting(model, options.workload))),
+      samples_(options.workload.samples == 0 ? workload_.training.size()
+                                             : std::min(options.workload.samples, workload_.training.size())),
+      turn_seconds_(options.turn_ms / 1e3) {}
+
+std::size_t LoadedModel::samples_of_a_turn(Trainer& trainer, std::size_t least) const {
+  constexpr double most_times = 1e4;
+  trainer.train(least);  // memory, plans and caches
+  const double times = std::clamp(turn_seconds_ / trainer.train(least).seconds, 1.0, most_times);
+  return least * static_cast<std::size_t>(times + 0.5);
+}
+
+Trainer& LoadedModel::trainer(std::size_t batch, const RunnerOptions& runner) {
+  trainers_.push_back(
+      std::make_unique<Trainer>(device(), workload_, TrainerOptions{.batch = batch, .rate = 0, .runner = runner}));
+  return *trainers_.back();
+}
+
+std::string sizes_text(const std::string& model, const TableOptions& options) {
+  std::string text;
+  for (const WorkloadSize& size : workload_kind(model).sizes) {
+    const auto given = options.workload.sizes.find(size.name);
+    const Index value = given == options.workload.sizes.end() ? size.preset : given->second;
+    text += (text.empty() ? "" : ", ") + size.name + " " + std::to_string(value);
+  }
+  return text;
+}
+
+std::string turns_text(const TableOptions& options) {
+  return "on " + std::to_string(options.workers) + (options.workers == 1 ? " worker" : " workers") + ", medians of " +
+         std::to_string(options.repetitions) + " repetitions in which all variants took turns";
+}
+
+}  // namespace windrow::perf

@@ -1,0 +1,72 @@
+// After table 1 of DyNet: one vertex at a time, and batches by each policy, on each model.
+#include <algorithm>
+
+#include "batching/tables.h"
+#include "batching/turns.h"
+
+namespace windrow::perf {
+namespace {
+
+constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::level};
+
+/// One vertex at a time takes long: so many samples do.
+constexpr std::size_t serial_samples = 4;
+
+}  // namespace
+
+Result schedules(const TableOptions& options) {
+  const auto batch = static_cast<std::size_t>(options.batches.front());
+  std::vector<Table::Column> columns = {{"model"}, {"unit"}, {"no batching", 0}};
+  Plot plot{.title = "Speed by each schedule, of that without batching",
+            .x = "model",
+            .y = "factor",
+            .places = {},
+            .series = {},
+            .form = Plot::Form::bars,
+            .scale = Plot::Scale::logarithmic};
+  for (const SchedulePolicy policy : policies) {
+    const std::string name(to_string(policy));
+    columns.push_back({"by " + name, 0});
+    plot.series.push_back({"by " + name, {}});
+  }
+  columns.push_back({"best", 1, " x"});
+  Result result{.name = "schedules",
+                .title = "No batching, and batches by each policy",
+                .command = {},
+                .about =
+                    "Training in units/s. No batching is policy serial: one vertex at a time by the same kernels, "
+                    "without waits, in minibatches of no more than four samples. The last column is the best "
+                    "schedule as a multiple of that. The parser finds its vertices on the way, by lazy expressions. " +
+                    std::to_string(batch) + " samples a minibatch, of " + std::to_string(options.workload.samples) +
+                    ", " + turns_text(options) + ".",
+                .table = Table(std::move(columns)),
+                .plots = {}};
+  for (const std::string& model : options.models) {
+    LoadedModel loaded(model, options);
+    Turns turns;
+    const auto add = [&](SchedulePolicy policy, std::size_t least) {
+      Trainer& trainer = loaded.trainer(std::min(batch, least), {.schedule = policy});
+      const std::size_t samples = loaded.samples_of_a_turn(trainer, least);
+      return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
+    };
+    const std::size_t serial = add(SchedulePolicy::serial, std::min(serial_samples, loaded.samples()));
+    std::vector<Table::Entry> row = {model, loaded.workload().kind->unit + "/s"};
+    for (const SchedulePolicy policy : policies) add(policy, loaded.samples());
+    turns.take(options.repetitions);
+    row.push_back(turns.median(serial));
+    double best = 0;
+    for (std::size_t i = 0; i < plot.series.size(); ++i) {
+      row.push_back(turns.median(i + 1));
+      plot.series[i].values.push_back(turns.ratio(i + 1, serial));
+      best = std::max(best, turns.ratio(i + 1, serial));
+    }
+    row.push_back(best);
+    result.table.add(std::move(row));
+    plot.places.push_back(model);
+    result.about += " " + model + ": " + sizes_text(model, options) + ".";
+  }
+  result.plots.push_back(std::move(plot));
+  return result;
+}
+
+}  // namespace windrow::perf

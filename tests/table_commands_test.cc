@@ -1,0 +1,101 @@
+// The commands of windrow-perf that write tables: at sizes so small that they say nothing, but with every figure.
+#include <algorithm>
+#include <regex>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+struct TableCommand {
+  const char* name;
+  const char* flags;
+  const char* columns;  ///< as its Markdown has them
+  std::size_t rows;
+  std::size_t plots;
+};
+
+void PrintTo(const TableCommand& command, std::ostream* out) { *out << command.name; }
+
+class TableCommands : public Programs, public ::testing::WithParamInterface<TableCommand> {
+ protected:
+  std::filesystem::path file(const char* ending) const {
+    return folder / "results" / (std::string(GetParam().name) + ending);
+  }
+};
+
+std::ptrdiff_t count(const std::string& text, const std::string& expression) {
+  const std::regex regex(expression);
+  return std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator());
+}
+
+TEST_P(TableCommands, PrintAndWriteWhatTheyMeasured) {
+  const TableCommand& command = GetParam();
+  const std::string called = std::string("windrow-perf ") + command.name + " " + command.flags +
+                             " --repetitions 1 --workers 2 --out " + (folder / "results").string();
+  const Outcome outcome = run(called);
+  EXPECT_EQ(outcome.err, "");
+  ASSERT_EQ(outcome.status, 0);
+  EXPECT_EQ(read_file(file(".md")), outcome.out);
+  EXPECT_NE(outcome.out.find("\n```\n" + called + "\n```\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(command.columns), std::string::npos) << outcome.out;
+  EXPECT_EQ(count(outcome.out, "\n\\| [a-z0-9]"), static_cast<std::ptrdiff_t>(command.rows + 1)) << outcome.out;
+  EXPECT_EQ(outcome.out.find("nan"), std::string::npos) << outcome.out;
+  const std::string json = read_file(file(".json")), svg = read_file(file(".svg"));
+  EXPECT_TRUE(json.starts_with("{\"name\": \"" + std::string(command.name) + "\", ")) << json;
+  EXPECT_EQ(count(json, "\n    \\{"), static_cast<std::ptrdiff_t>(command.rows)) << json;
+  EXPECT_EQ(count(svg, "font-weight=\"bold\""), static_cast<std::ptrdiff_t>(command.plots));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TableCommands,
+    ::testing::Values(
+        TableCommand{"serial", "--turn-ms 1 --batch 1,4 --samples 4 --hidden 8 --embedding 8 --steps 5 --vocabulary 20",
+                     "| batch | batched words/s | serial words/s | factor |", 2, 1},
+        TableCommand{"overhead", "--batch 1,3 --leaves 2,5 --hidden 8 --embedding 8",
+                     "| model | leaves | batch | construction ms | scheduling ms | training ms | construction | "
+                     "scheduling |",
+                     4, 2},
+        TableCommand{"ablation",
+                     "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no fusion | no "
+                     "ahead | all off |",
+                     8, 1},
+        TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
+                     "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 8, 2},
+        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+                     "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
+        TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
+                     "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1}),
+    [](const auto& command) { return std::string(command.param.name); });
+
+using Tables = Programs;
+
+TEST_F(Tables, AreOfPublishedDataToo) {
+  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n(2 Yes)\n";
+  const std::string flags =
+      " --batch 2 --hidden 8 --embedding 8 --repetitions 1 --data " + folder.string() + " --out " + folder.string();
+  EXPECT_EQ(lines_of(run("windrow-perf overhead --leaves 3" + flags)).front(),
+            "# What graphs and schedules take of the time");
+  EXPECT_EQ(lines_of(run("windrow-perf memory" + flags)).front(), "# Moving values against computing with them");
+}
+
+TEST_F(Tables, RefuseFoldersInWhichTheyCannotWriteBeforeTheyMeasure) {
+  std::ofstream(folder / "file") << "x";
+  const std::string out = (folder / "file").string();
+  const Outcome outcome = run("windrow-perf schedules --out " + out);
+  EXPECT_EQ(outcome.err,
+            "windrow-perf: " + out + "/schedules.md: cannot be written; expected a folder in which results can be\n");
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Tables, LeaveOutWhatTrainingIsToldTo) {
+  const auto lines = lines_of(
+      run("windrow-perf train --model tree-lstm --samples 20 --hidden 8 --passes 1 --without fusion,ahead --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find(R"("without": "fusion,ahead")"), std::string::npos) << lines[0];
+}
+
+}  // namespace
+}  // namespace windrow::testing
