@@ -27,6 +27,15 @@ class OneThread {
 /// What dnnl_sgemm asks of strides, also of matrices with one row or none.
 dnnl_dim_t leading(Matrix<const float> x) { return std::max<Index>({x.stride, x.width, 1}); }
 
+/// oneDNN takes fresh memory for a copy of y, which for a wide one is more than its allocator keeps: each call would
+/// pay for new pages, a tenth of the time of a product with 256 x 10,000.
+Index columns_at_once(const Product& p) {
+  constexpr Index most = 4096, line = 16;
+  if (p.x.as == Factor::As::transposed || p.out.width <= most) return p.out.width;
+  const Index parts = (p.out.width + most - 1) / most;
+  return (p.out.width / parts / line + 1) * line;
+}
+
 }  // namespace
 
 void multiply(const Product& p) {
@@ -38,10 +47,15 @@ void multiply(const Product& p) {
     return;
   }
   const OneThread one_thread;
-  const dnnl_status_t status = dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows, out.width,
-                                          p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix), p.y.matrix.data,
-                                          leading(p.y.matrix), adds ? 1.0f : 0.0f, out.data, leading(out));
-  if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
+  const Index columns = columns_at_once(p);
+  for (Index begin = 0; begin < out.width; begin += columns) {
+    const dnnl_status_t status =
+        dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows,
+                   std::min(columns, out.width - begin), p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix),
+                   p.y.matrix.data + begin * (p.y.as == Factor::As::it_is ? 1 : p.y.matrix.stride),
+                   leading(p.y.matrix), adds ? 1.0f : 0.0f, out.data + begin, leading(out));
+    if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
+  }
 }
 
 }  // namespace windrow
