@@ -24,7 +24,7 @@ void Epochs::clear() {
 
 /// Finds vertices, and the kind of each.
 void Epochs::lower() {
-  runs_.find(record_.first_pending());
+  runs_.find(record_.first_pending(), record_.size());
   kind_of_.clear();
   child_begin_.assign(1, 0);
   children_.clear();

@@ -60,13 +60,6 @@ void Record::clear() {
   epochs_->clear();
 }
 
-void Record::start_next_epoch() {
-  first_pending_ = size();
-  run_of_.clear();
-  run_begins_.clear();
-  outside_.clear();
-}
-
 NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
   if (expr.record_ != this || closed_) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
   if (expr.minibatch_ != minibatch_) {
@@ -94,30 +87,67 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
   return id;
 }
 
-/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
-/// or with what the run computes with anyway. So a run needs nothing that needs it.
+std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
+  return std::span(run_begins_).subspan(from < size() ? at(run_of_[at(from)]) : run_begins_.size());
+}
+
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
-  constexpr std::size_t most_outside = 16;
-  const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
-  const bool full = current >= 0 && id - run_begins_.back().node >= most_nodes;
   const bool apart = std::exchange(cut_, false);
-  bool related = false, foreign = apart || full || outside_.size() > most_outside;
-  for (NodeId operand : operands) {
-    if (operand < first_pending_) continue;  // already computed: it is given
-    const std::int32_t run = run_of_[at(operand - first_pending_)];
-    foreign |= run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end();
-    related = true;
+  const bool fits = !apart && joins(id, operands);
+  const NodeId cycle = fits ? repeated_by(id) : 0;
+  if (fits && cycle == 0) {
+    run_of_.push_back(run_of_.back());
+  } else {
+    outside_.clear();
+    for (NodeId operand : operands) outside_.push_back(run_of_[at(operand)]);
+    run_of_.push_back(static_cast<std::int32_t>(run_begins_.size()));
+    run_begins_.push_back({id, apart});
+    cycle_ = cycle;
   }
-  if (related && !foreign) {
-    run_of_.push_back(current);
+  follow_period(id);
+}
+
+/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
+/// or with what the run computes with anyway. So a run needs nothing that needs it. What is computed already ties only
+/// what is done with it twice in the same way: a loss of what was looked at is not one with the next step.
+bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
+  constexpr std::size_t most_outside = 16;
+  if (id == first_pending_) return false;
+  const std::int32_t current = run_of_.back();
+  if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
+  bool related = false;
+  for (NodeId operand : operands) {
+    const std::int32_t run = run_of_[at(operand)];
+    if (run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end()) return false;
+    related |= operand >= first_pending_ || same_key(id, id - 1);
+  }
+  return related;
+}
+
+/// The length of what the run repeats again and again and begins anew with this node, or 0. Such a run is cut: else a
+/// chain of equal cells would be a way of computing for each length. A few operations that are alike, such as sums of
+/// products, are no chain.
+NodeId Record::repeated_by(NodeId id) const {
+  constexpr NodeId chain = 12;  // nodes
+  const NodeId begin = run_begins_.back().node;
+  if (cycle_ > 0 && id - begin == cycle_ && same_key(id, begin)) return cycle_;
+  const bool goes_on = period_ > 0 && same_key(id, id - period_);
+  return goes_on && repeated_ >= std::max(period_, chain - period_) ? period_ : 0;
+}
+
+/// Behind each node of a run.
+void Record::follow_period(NodeId id) {
+  constexpr NodeId longest = 64;
+  const NodeId before = id - run_begins_.back().node;
+  if (period_ > 0 && period_ <= before && same_key(id, id - period_)) {
+    ++repeated_;
     return;
   }
-  outside_.clear();
-  for (NodeId operand : operands) {
-    if (operand >= first_pending_) outside_.push_back(run_of_[at(operand - first_pending_)]);
+  repeated_ = 1;
+  for (period_ = 1; period_ <= std::min(before, longest); ++period_) {
+    if (same_key(id, id - period_)) return;
   }
-  run_begins_.push_back({id, apart});
-  run_of_.push_back(current + 1);
+  period_ = repeated_ = 0;
 }
 
 Index Record::infer_width(const Key& key) const {

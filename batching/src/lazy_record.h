@@ -100,14 +100,14 @@ class Record {
   /// A handle names it.
   bool named(NodeId id) const { return handles_[at(id)] > 0; }
   const Keys& keys() const { return keys_; }
-  /// Where runs begin, in ascending order, from the first node that is not computed yet on; see Runs.
+  /// Where runs begin, in ascending order, from a node on that begins one, as the first of a flush does; see Runs.
   struct RunBegin {
     NodeId node;
     bool apart;  ///< behind a cut
   };
-  const std::vector<RunBegin>& run_begins() const { return run_begins_; }
+  std::span<const RunBegin> run_begins(NodeId from) const;
   NodeId first_pending() const { return first_pending_; }
-  void start_next_epoch();
+  void start_next_epoch() { first_pending_ = size(); }
   /// What is recorded next is not written together with what was recorded last.
   void cut() { cut_ = true; }
   /// Instances that wait for the next flush.
@@ -129,6 +129,10 @@ class Record {
   friend class windrow::LazyExpr;
   NodeId add(const Key& key, std::span<const NodeId> operands, std::int32_t data);
   void join_run(NodeId id, std::span<const NodeId> operands);
+  bool joins(NodeId id, std::span<const NodeId> operands) const;
+  NodeId repeated_by(NodeId id) const;
+  void follow_period(NodeId id);
+  bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Index infer_width(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
 
@@ -142,12 +146,14 @@ class Record {
   std::vector<std::int32_t> indices_;
   std::vector<float> inputs_;
   std::vector<std::int32_t> handles_;  // by node: how many name it
-  // Runs: which one each node is in, from 0 for the first of those that are not computed.
   NodeId first_pending_ = 0;
-  std::vector<std::int32_t> run_of_;   // by node, from first_pending_ on
-  std::vector<RunBegin> run_begins_;   // the same runs
+  // Runs, also of what is computed: what comes later is cut in the same way whether it is or not.
+  std::vector<std::int32_t> run_of_;   // by node
+  std::vector<RunBegin> run_begins_;   // by run
   std::vector<std::int32_t> outside_;  // runs that the last one has operands of
-  bool cut_ = false;                   // the next node begins a run
+  bool cut_ = false;                   // the next node begins a run, and is apart
+  NodeId cycle_ = 0;                   // where the last run begins anew what the one before repeated; 0 for nothing
+  NodeId period_ = 0, repeated_ = 0;   // so many nodes of the last run, up to its end, are like those a period before
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // so that an application allocates nothing
   std::vector<NodeId> scratch_operands_;

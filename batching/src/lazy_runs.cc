@@ -46,13 +46,14 @@ std::span<const std::uint32_t> Lists::operator[](std::uint32_t number) const {
   return {elements_.data() + begin_[number], begin_[number + 1] - begin_[number]};
 }
 
-void Runs::find(NodeId first) {
+void Runs::find(NodeId first, NodeId end) {
   first_ = first;
+  end_ = end;
   runs_.clear();
   outside_.clear();
-  const auto& begins = record_.run_begins();
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : record_.size(), begins[i].apart});
+  const auto begins = record_.run_begins(first);
+  for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
+    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart});
     join_known();
   }
   while (learn()) {
@@ -65,7 +66,7 @@ void Runs::find(NodeId first) {
     }
   }
   split_what_is_rare();
-  run_of_.resize(at(record_.size() - first));
+  run_of_.resize(at(end - first));
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     std::fill(run_of_.begin() + (runs_[i].begin - first), run_of_.begin() + (runs_[i].end - first),
               static_cast<std::int32_t>(i));

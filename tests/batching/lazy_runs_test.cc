@@ -1,0 +1,88 @@
+// What lazy expressions are cut into: as few ways of computing, and batches, as the program has, whatever the lengths
+// and the numbers in it.
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+#include "tests/ops/cases.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::expect_close;
+
+struct Model {
+  static constexpr Index h = 3;
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1));
+  Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
+  Parameter b = parameters.add("b", 1, h, Initial::uniform(-1, 1));
+  LazyGraph graph{host, parameters};
+
+  LazyExpr word(int number) { return tanh(embedding(words, graph.index(number % 5)) + b); }
+  std::vector<std::vector<double>> gradients() const {
+    return {dense(parameters, words), dense(parameters, u), dense(parameters, b)};
+  }
+};
+
+enum class Flush { between, never };
+/// Losses of sequences of 1 to 12 words, which may be computed before.
+std::vector<LazyExpr> sequences(Model& m, Flush flush) {
+  std::vector<std::vector<LazyExpr>> inputs;
+  for (int length = 1; length <= 12; ++length) {
+    auto& x = inputs.emplace_back();
+    for (int step = 0; step < length; ++step) x.push_back(m.word(length + step));
+  }
+  if (flush == Flush::between) m.graph.flush();
+  std::vector<LazyExpr> losses;
+  for (const auto& x : inputs) {
+    LazyExpr state = x[0];
+    for (std::size_t step = 1; step < x.size(); ++step) state = tanh(matmul(state, m.u) + x[step]);
+    losses.push_back(row_sum(square(state)));
+  }
+  return losses;
+}
+
+/// Each length would be a way of computing of its own if a chain were a run.
+TEST(LazyRuns, AreOfOneStepWhetherItsInputsAreComputedOrNot) {
+  Model at_once, apart;
+  at_once.graph.backward(sequences(at_once, Flush::never));
+  apart.graph.backward(sequences(apart, Flush::between));
+  EXPECT_LE(at_once.graph.stats().kinds, 6);
+  EXPECT_LE(apart.graph.stats().kinds, 7);
+  EXPECT_LT(at_once.graph.stats().runner.batches, 120);
+  EXPECT_LT(apart.graph.stats().runner.batches, 120);
+  const auto expected = at_once.gradients(), found = apart.gradients();
+  for (std::size_t p = 0; p < expected.size(); ++p) expect_close(found[p], expected[p], 1e-5);
+}
+
+/// The same of a cell without inputs, which nothing else would cut.
+TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
+  Model m;
+  std::vector<LazyExpr> losses;
+  for (int length = 1; length <= 30; ++length) {
+    LazyExpr state = m.word(length);
+    for (int step = 0; step < length; ++step) state = tanh(affine(state, m.u, m.b));
+    losses.push_back(row_sum(square(state)));
+  }
+  m.graph.backward(losses);
+  EXPECT_LE(m.graph.stats().kinds, 10);
+  EXPECT_LT(m.graph.stats().runner.batches, 300);
+}
+
+TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {
+  Model m;
+  std::vector<LazyExpr> seen, losses;
+  for (int i = 0; i < 3; ++i) seen.push_back(m.word(i));
+  m.graph.flush();
+  const std::int64_t vertices = m.graph.stats().vertices;
+  for (const LazyExpr& x : seen) losses.push_back(pick(x, m.graph.index(0)) - pick(x, m.graph.index(2)));
+  m.graph.flush();
+  EXPECT_EQ(m.graph.stats().vertices - vertices, 3);
+}
+
+}  // namespace
+}  // namespace windrow
