@@ -14,6 +14,22 @@ std::int32_t Columns::id(Index width, std::int32_t number) {
   return size() - 1;
 }
 
+namespace {
+
+/// Of a parameter that is multiplied by a row, or that slides over it.
+std::int64_t flops_of(const Key& key, Index width, const Parameters& parameters) {
+  std::int64_t flops = 0;
+  for (std::int32_t operand : key.operands) {
+    if (operand == Key::expression || !key.index_widths.empty()) continue;
+    const Type type = parameters[at(operand)].type();
+    const Index rows = std::max<Index>(type.rows.number(), 1), columns = std::max<Index>(type.width, 1);
+    flops += 2 * rows * columns * std::max<Index>(1, width / std::max(rows, columns));
+  }
+  return flops;
+}
+
+}  // namespace
+
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run);
   const auto first_child = children.size();
@@ -77,6 +93,7 @@ Kinds::Kind Kinds::make(const Run& run) {
   }
   for (NodeId id = run.begin; id < run.end; ++id) {
     const std::int32_t node = id - run.begin;
+    kind.flops += flops_of(record_.key(id), record_.width(id), parameters_);
     if (record_.key(id).op == nullptr) {
       const Index width = record_.width(id);
       kind.inputs.push_back({node, given_.id(width, given[width]++)});

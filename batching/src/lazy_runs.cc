@@ -67,10 +67,31 @@ void Runs::find(NodeId first, NodeId end) {
   }
   split_what_is_rare();
   run_of_.resize(at(end - first));
+  number();
+}
+
+void Runs::number() {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    std::fill(run_of_.begin() + (runs_[i].begin - first), run_of_.begin() + (runs_[i].end - first),
+    std::fill(run_of_.begin() + (runs_[i].begin - first_), run_of_.begin() + (runs_[i].end - first_),
               static_cast<std::int32_t>(i));
   }
+}
+
+void Runs::keep_only(std::span<const NodeId> nodes) {
+  std::vector<char> needed(runs_.size(), 0);
+  for (NodeId node : nodes) needed[at(run_of(node))] = 1;
+  for (std::size_t i = runs_.size(); i-- > 0;) {
+    if (needed[i] == 0) continue;
+    for (NodeId node : outside(runs_[i])) {
+      if (node >= first_) needed[at(run_of(node))] = 1;
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (needed[i] != 0) runs_[kept++] = runs_[i];
+  }
+  runs_.resize(kept);
+  number();
 }
 
 void Runs::add(Run run) {

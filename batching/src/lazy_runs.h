@@ -59,6 +59,8 @@ class Runs {
 
   /// Finds those of nodes [first, end), each of which is where a flush began, or the record's end.
   void find(NodeId first, NodeId end);
+  /// Drops those that these nodes do not need.
+  void keep_only(std::span<const NodeId> nodes);
   const std::vector<Run>& runs() const { return runs_; }
   /// Nodes whose values runs compute with, run by run, each once.
   std::span<const NodeId> outside(const Run& run) const {
@@ -81,6 +83,7 @@ class Runs {
   void join_known();
   bool learn();
   void split_what_is_rare();
+  void number();
   bool depends(const Run& run, const Run& on) const;
 
   const Record& record_;

@@ -5,6 +5,7 @@
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
 #include "windrow/batching/lazy.h"
+#include "windrow/memory/pool.h"
 
 namespace windrow {
 namespace {
@@ -71,6 +72,24 @@ TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
   m.graph.backward(losses);
   EXPECT_LE(m.graph.stats().kinds, 10);
   EXPECT_LT(m.graph.stats().runner.batches, 300);
+}
+
+/// A row, and not one for each vertex.
+TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
+  Model m;
+  const auto pool = std::dynamic_pointer_cast<Pool>(m.host.memory);
+  ASSERT_NE(pool, nullptr);
+  constexpr Index width = 64;
+  const Parameter wide = m.parameters.add("wide", Model::h, width, Initial::constant(1));
+  LazyExpr last = m.word(0);
+  for (int i = 1; i < 10'000; ++i) last = tanh(matmul(last, m.u) + m.word(i));
+  const LazyExpr kept = matmul(last, wide);
+  m.graph.flush();
+  m.engine.wait_all();
+  const std::size_t before = pool->stats().in_use;
+  kept.value();
+  m.engine.wait_all();
+  EXPECT_LT(pool->stats().in_use - before, 10'000u);
 }
 
 TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {

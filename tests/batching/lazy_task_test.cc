@@ -70,6 +70,7 @@ TEST_F(Tasks, WaitForEachOther) {
   EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<std::string>{"4.00", "4.00", "4.00"}));
 }
 
+/// Whether what each flush computes is kept, or computed again at once.
 TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
   const auto power = [](LazyGraph& g, Parameter w, int n, std::vector<LazyExpr>& losses) -> LazyTask<> {
     LazyExpr x = g.input({1});
@@ -79,16 +80,23 @@ TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
     }
     losses.push_back(x);
   };
-  std::vector<LazyExpr> losses;
-  std::vector<LazyTask<>> tasks;
-  double expected = 0;  // d/dw of the sum of w^n
-  for (int n = 1; n <= 6; ++n) {
-    tasks.push_back(power(graph, half, n, losses));
-    expected += n * std::pow(0.5, n - 1);
+  std::int64_t minibatches[2];
+  for (const bool kept : {false, true}) {
+    LazyGraph other(host, parameters, {.recompute_below = kept ? 0 : 1000});
+    std::vector<LazyExpr> losses;
+    std::vector<LazyTask<>> tasks;
+    double expected = 0;  // d/dw of the sum of w^n
+    for (int n = 1; n <= 6; ++n) {
+      tasks.push_back(power(other, half, n, losses));
+      expected += n * std::pow(0.5, n - 1);
+    }
+    run(other, std::move(tasks));
+    other.backward(losses);
+    EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
+    minibatches[kept] = other.stats().runner.minibatches;
   }
-  run(graph, std::move(tasks));
-  graph.backward(losses);
-  EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
+  EXPECT_EQ(minibatches[true], 6);
+  EXPECT_EQ(minibatches[false], 7);
 }
 
 enum class Keeps { losses, nothing };

@@ -21,6 +21,7 @@
 //   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
 //            More can be recorded after a value, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
+//            Gradients are those for the values that parameters have at backward().
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
 //            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
 //            later flush throws it, and what that was to compute waits for the next.
@@ -112,6 +113,10 @@ struct LazyOptions {
   enum class For : std::uint8_t { training, inference } use = For::training;
   /// Policy serial computes one expression after the other, by the same kernels.
   SchedulePolicy schedule = SchedulePolicy::agenda;
+  /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
+  /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
+  /// in common is batches again. 0: never.
+  std::int64_t recompute_below = 20'000'000;
 };
 
 /// Counted since the graph was made.
