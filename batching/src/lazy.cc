@@ -27,15 +27,11 @@ LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
 std::vector<float> LazyExpr::value(std::source_location from) const {
-  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
-  const lazy::NodeId node = record_->checked(*this, "value");
-  return record_->epochs().value(node, from);
+  lazy::Record& of = record("value");
+  return of.epochs().value(of.checked(*this, "value"), from);
 }
 
-bool LazyExpr::computed() const {
-  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
-  return record_->checked(*this, "value") < record_->first_pending();
-}
+bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->first_pending(); }
 
 float LazyExpr::scalar(std::source_location from) const {
   if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");

@@ -62,7 +62,15 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
     columns.push_back(&data.indices[column.name]);
     columns.back()->resize(vertices * static_cast<std::size_t>(column.width));
   }
+  std::vector<std::vector<float>*> factors;
+  for (std::int32_t i = 0; i < kinds_.factors().size(); ++i) {
+    factors.push_back(&data.values[kinds_.factors()[i].name]);
+    factors.back()->resize(vertices);
+  }
   for (std::size_t v = 0; v < vertices; ++v) {
+    for (const auto& [node, column] : kinds_[data.kinds[v]].factors) {
+      (*factors[at(column)])[v] = *record_.values(runs_.runs()[v + static_cast<std::size_t>(begin)].begin + node);
+    }
     for (const Kinds::IndexOperand& index : kinds_[data.kinds[v]].indices) {
       const auto width = static_cast<std::size_t>(kinds_.indices()[index.column].width);
       const Run& run = runs_.runs()[v + static_cast<std::size_t>(begin)];

@@ -98,6 +98,9 @@ Kinds::Kind Kinds::make(const Run& run) {
       const Index width = record_.width(id);
       kind.inputs.push_back({node, given_.id(width, given[width]++)});
     }
+    if (record_.key(id).has_factor()) {
+      kind.factors.push_back({node, factors_.id(1, static_cast<std::int32_t>(kind.factors.size()))});
+    }
     std::int32_t from = 0;
     for (Index width : record_.key(id).index_widths) {
       kind.indices.push_back({node, indices_.id(width, indices[width]++), from});
@@ -208,10 +211,14 @@ class Body {
     return states_.emplace(number, vertex_.state("state" + std::to_string(number), width)).first->second;
   }
 
-  Expr input() {
+  /// The column of the node that is next.
+  std::int32_t column_in(const Kinds::Kind::Columns& columns) const {
     const auto node = static_cast<std::int32_t>(nodes_.size());
-    const auto input = std::find_if(kind_.inputs.begin(), kind_.inputs.end(), [&](auto& i) { return i.first == node; });
-    const Columns::Column& column = kinds_.given()[input->second];
+    return std::find_if(columns.begin(), columns.end(), [&](auto& column) { return column.first == node; })->second;
+  }
+
+  Expr input() {
+    const Columns::Column& column = kinds_.given()[column_in(kind_.inputs)];
     return vertex_.pull_row(column.name, column.width);
   }
 
@@ -225,6 +232,10 @@ class Body {
       const Operand from = Patterns::decode(codes.front());
       codes = codes.subspan(1);
       in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+    }
+    if (key.has_factor()) {
+      const Columns::Column& column = kinds_.factors()[column_in(kind_.factors)];
+      return apply(op::mul_columns, {in[0], vertex_.pull(column.name, column.width)});
     }
     std::vector<IndexExpr> indices;
     for (const Kinds::IndexOperand& index : kind_.indices) {

@@ -61,7 +61,8 @@ class Kinds {
     std::uint32_t pattern;
     std::int32_t children = 0;
     std::vector<Outside> outside = {};
-    std::vector<std::pair<std::int32_t, std::int32_t>> inputs = {};  ///< nodes that are inputs, and their columns
+    using Columns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // nodes, and their columns
+    Columns inputs = {}, factors = {};
     std::vector<IndexOperand> indices = {};
     std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
     std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none
@@ -78,6 +79,7 @@ class Kinds {
   std::int32_t size() const { return static_cast<std::int32_t>(kinds_.size()); }
   const Columns& given() const { return given_; }
   const Columns& indices() const { return indices_; }
+  const Columns& factors() const { return factors_; }
   const Columns& outputs() const { return outputs_; }
 
   /// Counts changes of what the function is made of.
@@ -102,7 +104,7 @@ class Kinds {
     std::vector<KindNode> nodes;  // which have it, of one kind at most one
   };
   std::vector<State> states_;
-  Columns given_{"given"}, indices_{"index"}, outputs_{"out"};
+  Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
   std::int64_t version_ = 0;
   std::vector<std::uint32_t> scratch_;
 };

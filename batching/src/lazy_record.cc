@@ -61,7 +61,9 @@ void Record::clear() {
 }
 
 NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
-  if (expr.record_ != this || closed_) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  expr.record(what);
+  if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  if (closed_) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
   if (expr.minibatch_ != minibatch_) {
     throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
   }
@@ -179,44 +181,30 @@ LazyIndex Record::index(std::span<const std::int32_t> values) {
     throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +
                       std::to_string(LazyIndex::widest));
   }
-  LazyIndex result;
+  LazyIndex result(*this);
   std::copy(values.begin(), values.end(), result.values_.begin());
   result.width_ = static_cast<std::uint32_t>(values.size());
-  result.record_ = this;
   return result;
 }
 
 LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
                        const Attributes& attributes) {
-  Record* record = nullptr;
-  for (const LazyOperand& operand : in) record = operand.expr_ != nullptr ? operand.expr_->record_ : record;
-  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_ : record;
   const std::string_view what = op.name.text();
-  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
-  Key& key = record->scratch_;
-  key.op = &op;
-  key.attributes = attributes;
-  key.operands.clear();
-  key.widths.clear();
-  key.index_widths.clear();
-  record->scratch_operands_.clear();
+  Record* record = nullptr;
   for (const LazyOperand& operand : in) {
-    if (operand.expr_ != nullptr) {
-      const NodeId id = record->checked(*operand.expr_, what);
-      key.operands.push_back(Key::expression);
-      key.widths.push_back(record->width(id));
-      record->scratch_operands_.push_back(id);
-    } else {
-      key.operands.push_back(record->parameters_.number_of(*operand.parameter_));
-    }
+    if (operand.expr_ != nullptr) record = &operand.expr_->record(what);
   }
-  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
-    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
-                      std::to_string(ir::type_bits - 1) + " at most");
-  }
-  for (const LazyIndex& index : indices) {
-    if (index.record_ != record) throw MisuseError(std::string(what) + ": an index of another lazy graph");
-    key.index_widths.push_back(index.width_);
+  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_.get() : record;
+  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
+  if (record->closed_) throw MisuseError(std::string(what) + ": an operand of a lazy graph that is gone");
+  record->set_key(op, in, indices, attributes);
+  const Key& key = record->scratch_;
+  if (key.has_factor()) {
+    make_room(record->inputs_, 1);
+    const auto data = static_cast<std::int32_t>(record->inputs_.size());
+    const NodeId id = record->add(key, record->scratch_operands_, data);
+    record->inputs_.push_back(static_cast<float>(attributes.values[0]));
+    return record->handle(id);
   }
   make_room(record->indices_, indices.size() * LazyIndex::widest);
   const auto data = static_cast<std::int32_t>(record->indices_.size());
@@ -225,6 +213,38 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
     record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
   }
   return record->handle(id);
+}
+
+/// In scratch_, and its operands in scratch_operands_.
+void Record::set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+                     const Attributes& attributes) {
+  const std::string_view what = op.name.text();
+  Key& key = scratch_;
+  key.op = &op;
+  key.attributes = attributes;
+  if (key.has_factor()) key.attributes.values = {};
+  key.operands.clear();
+  key.widths.clear();
+  key.index_widths.clear();
+  scratch_operands_.clear();
+  for (const LazyOperand& operand : in) {
+    if (operand.expr_ != nullptr) {
+      const NodeId id = checked(*operand.expr_, what);
+      key.operands.push_back(Key::expression);
+      key.widths.push_back(width(id));
+      scratch_operands_.push_back(id);
+    } else {
+      key.operands.push_back(parameters_.number_of(*operand.parameter_));
+    }
+  }
+  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
+                      std::to_string(ir::type_bits - 1) + " at most");
+  }
+  for (const LazyIndex& index : indices) {
+    if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
+    key.index_widths.push_back(index.width_);
+  }
 }
 
 }  // namespace windrow::lazy
@@ -260,8 +280,17 @@ LazyExpr::~LazyExpr() {
 }
 
 Index LazyExpr::width() const {
-  if (record_ == nullptr) throw MisuseError("width: an expression that was moved from");
-  return record_->width(record_->checked(*this, "width"));
+  lazy::Record& of = record("width");
+  return of.width(of.checked(*this, "width"));
 }
+
+lazy::Record& LazyExpr::record(std::string_view what) const {
+  if (record_ == nullptr) throw MisuseError(std::string(what) + ": an expression that was moved from");
+  return *record_;
+}
+
+lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
+lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
+lazy::RecordRef::~RecordRef() { record_->release(); }
 
 }  // namespace windrow

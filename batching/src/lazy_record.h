@@ -25,7 +25,8 @@ void make_room(std::vector<T>& list, std::size_t more) {
   if (list.capacity() - list.size() < more) list.reserve(std::max(2 * list.size(), list.size() + more));
 }
 
-/// The key of an operation: two with one key, applied to the values of two instances, can be a batch.
+/// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
+/// scale is no part of it, but an input of the node, so that programs may scale by what they compute as they go.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
@@ -34,6 +35,7 @@ struct Key {
   static constexpr std::int32_t expression = -1;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
+  bool has_factor() const { return op == &op::scale; }
   friend bool operator==(const Key&, const Key&) = default;
 };
 
@@ -85,7 +87,7 @@ class Record {
   struct Node {
     std::uint32_t key;
     std::int32_t operands;  ///< where they begin in operands()
-    std::int32_t data;      ///< where its indices begin in indices(), or its values in inputs()
+    std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
   };
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }
@@ -112,7 +114,8 @@ class Record {
   void cut() { cut_ = true; }
   /// Instances that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
-  int running = 0;  ///< calls of resume_all() under way, one inside the other
+  std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
+  int running = 0;               ///< calls of resume_all() under way, one inside the other
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);
@@ -135,6 +138,8 @@ class Record {
   bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Index infer_width(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+  void set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+               const Attributes& attributes);
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;

@@ -311,10 +311,17 @@ TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
 TEST_F(Lazy, HandlesMayOutliveTheirGraph) {
   auto short_lived = std::make_unique<LazyGraph>(host, parameters);
   const LazyExpr x = short_lived->input({1, 2});
+  const LazyIndex row = short_lived->index(1);
   LazyExpr copy = x, moved = std::move(copy);
   short_lived.reset();
-  EXPECT_EQ(said_of([&] { moved.value(); }), "value: an expression of another lazy graph");
+  EXPECT_EQ(said_of([&] { moved.value(); }), "value: an expression of a lazy graph that is gone");
+  EXPECT_EQ(said_of([&] { embedding(w, row); }), "embedding: an operand of a lazy graph that is gone");
+  const LazyExpr y = graph.input({1});
   EXPECT_EQ(said_of([&] { copy.value(); }), "value: an expression that was moved from");
+  EXPECT_EQ(said_of([&] { tanh(copy); }), "tanh: an expression that was moved from");
+  EXPECT_EQ(said_of([&] { y + copy; }), "add: an expression that was moved from");
+  EXPECT_EQ(said_of([&] { graph.backward(std::array{copy}); }), "backward: an expression that was moved from");
+  EXPECT_EQ(said_of([&] { copy.width(); }), "width: an expression that was moved from");
 }
 
 TEST_F(Lazy, FailsWithTheVertexThatIsToBlame) {

@@ -2,6 +2,8 @@
 // and the numbers in it.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
 #include "windrow/batching/lazy.h"
@@ -72,6 +74,46 @@ TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
   m.graph.backward(losses);
   EXPECT_LE(m.graph.stats().kinds, 10);
   EXPECT_LT(m.graph.stats().runner.batches, 300);
+}
+
+/// Factors are inputs of their operations.
+TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
+  Model m;
+  const auto losses = [&](int first) {
+    std::vector<LazyExpr> all;
+    for (int i = first; i < first + 20; ++i)
+      all.push_back(row_sum(square(0.37 * i * m.word(i) + (1.0 / (1 + i)) * m.word(i + 1))));
+    return all;
+  };
+  const auto value_of = [&](int i) {
+    double sum = 0;
+    const std::vector<float> x = m.word(i).value(), y = m.word(i + 1).value();
+    for (std::size_t c = 0; c < x.size(); ++c) sum += std::pow(0.37 * i * x[c] + y[c] / (1 + i), 2);
+    return sum;
+  };
+  std::int64_t kinds = 0;
+  for (int first : {0, 20, 40}) {
+    const std::vector<LazyExpr> all = losses(first);
+    m.graph.flush();
+    for (int i : {0, 3, 19}) EXPECT_NEAR(all[static_cast<std::size_t>(i)].scalar(), value_of(first + i), 1e-2);
+    if (first == 0) kinds = m.graph.stats().kinds;
+    m.graph.clear();
+  }
+  EXPECT_EQ(m.graph.stats().kinds, kinds);
+}
+
+TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
+  Model m;
+  std::vector<LazyExpr> losses;
+  double expected = 0;
+  const Parameter one = m.parameters.add("one", 1, 1, Initial::constant(1));
+  for (int i = 1; i <= 10; ++i) {
+    losses.push_back(0.1 * i * matmul(m.graph.input({2}), one));
+    expected += 0.2 * i;
+  }
+  m.graph.backward(losses);
+  EXPECT_NEAR(dense(m.parameters, one)[0], expected, 1e-5);
+  EXPECT_EQ(m.graph.stats().kinds, 1);
 }
 
 /// A row, and not one for each vertex.

@@ -174,6 +174,51 @@ TEST_F(Tasks, TellWhatWouldNeverGoOn) {
   EXPECT_EQ(said([&] { return std::move(first); }), "run: a task that was moved from; expected one that has not begun");
 }
 
+LazyTask<int> nothing() { co_return 1; }
+
+/// Neither grows the stack by what they waited for, also without optimisation.
+TEST_F(Tasks, MayWaitForAnyNumberOfOthers) {
+  constexpr int count = 200'000;
+  const auto many = []() -> LazyTask<int> {
+    int sum = 0;
+    for (int i = 0; i < count; ++i) sum += co_await nothing();
+    co_return sum;
+  };
+  const auto deep = [](const auto& self, int depth) -> LazyTask<int> {
+    if (depth == 0) co_return 0;
+    co_return 1 + co_await self(self, depth - 1);
+  };
+  std::vector<LazyTask<int>> tasks;
+  tasks.push_back(many());
+  tasks.push_back(deep(deep, count));
+  EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<int>{count, count}));
+}
+
+/// A task that runs others makes those go on that wait beside it.
+TEST_F(Tasks, MayRunOthersInTheirMidst) {
+  const auto inner = [](LazyGraph& g, Parameter w) -> LazyTask<std::string> {
+    std::vector<LazyTask<int>> tasks;
+    tasks.push_back(halve(g, w, 4));
+    const std::vector<int> steps = run(g, std::move(tasks));
+    co_return std::to_string(steps[0]);
+  };
+  std::vector<LazyTask<std::string>> tasks;
+  for (float from : {1.0f, 2.0f}) tasks.push_back(with_others(graph, from));
+  tasks.push_back(inner(graph, half));
+  EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<std::string>{"4.00", "4.00", "2"}));
+}
+
+TEST_F(Tasks, RefuseToWaitForOneThatWasMovedFrom) {
+  const auto waits = [](LazyTask<int> task) -> LazyTask<int> {
+    const LazyTask<int> other = std::move(task);
+    co_return co_await std::move(task);
+  };
+  std::vector<LazyTask<int>> tasks;
+  tasks.push_back(waits(nothing()));
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
+            "co_await: a task that was moved from; expected one that has not begun");
+}
+
 TEST_F(Tasks, MayBeDroppedBeforeTheyRun) {
   std::vector<LazyTask<int>> tasks;
   tasks.push_back(halve(graph, half, 4));

@@ -38,6 +38,9 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "windrow/batching/expr.h"
@@ -48,7 +51,25 @@ namespace windrow {
 class LazyGraph;
 namespace lazy {
 class Record;
+
+/// What a handle holds of its graph, which may end before it.
+class RecordRef {
+ public:
+  explicit RecordRef(Record& record);
+  RecordRef(const RecordRef& other);
+  RecordRef& operator=(RecordRef other) noexcept {
+    std::swap(record_, other.record_);
+    return *this;
+  }
+  ~RecordRef();
+  Record* get() const { return record_; }
+
+ private:
+  Record* record_;
+};
+
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+std::coroutine_handle<>& next_of(LazyGraph& graph);
 }  // namespace lazy
 
 /// A handle to a value, a row of numbers, of an instance. It may outlive its graph, and is of no use then.
@@ -73,14 +94,16 @@ class LazyExpr {
   LazyExpr(lazy::Record* record, std::int32_t node);
   /// Its value is there, or under way.
   bool computed() const;
+  /// Throws MisuseError for one that was moved from.
+  lazy::Record& record(std::string_view what) const;
 
   lazy::Record* record_;  // null after a move
   std::int32_t node_;
   std::uint32_t minibatch_;  // how often the graph had been cleared
 };
 
-/// Numbers that operators look something up by: a row of a table, a label. Names its graph, and must not be used after
-/// it.
+/// Numbers that operators look something up by: a row of a table, a label. It may outlive its graph, and is of no use
+/// then.
 class LazyIndex {
  public:
   static constexpr std::size_t widest = 4;
@@ -88,11 +111,11 @@ class LazyIndex {
  private:
   friend class lazy::Record;
   friend class LazyGraph;
-  LazyIndex() = default;
+  explicit LazyIndex(lazy::Record& record) : record_(record) {}
 
   std::array<std::int32_t, widest> values_{};
   std::uint32_t width_ = 0;
-  lazy::Record* record_ = nullptr;  // for embedding(), which has no other operand to know its graph by
+  lazy::RecordRef record_;  // for embedding(), which has no other operand to know its graph by
 };
 
 /// An expression or a parameter, which must outlive it.
@@ -157,12 +180,14 @@ class LazyGraph {
 
  private:
   friend void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+  friend std::coroutine_handle<>& lazy::next_of(LazyGraph& graph);
   lazy::Record* record_;
 };
 
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
 /// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
-/// do not fit.
+/// do not fit. Attributes are constants, and what is computed with others is no batch with it; but for the factor of
+/// op::scale, which is an input like any other.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},
