@@ -20,6 +20,18 @@ void Epochs::clear() {
   epochs_.clear();
   again_.clear();
   differentiated_ = false;
+  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
+}
+
+/// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
+/// again.
+void Epochs::forget() {
+  if (runner_) earlier_ = stats().runner;
+  runner_ = nullptr;
+  function_.reset();
+  runs_.forget();
+  kinds_.forget();
+  record_.forget_keys();
 }
 
 /// The kind of each vertex at hand.

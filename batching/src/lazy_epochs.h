@@ -84,6 +84,7 @@ class Epochs {
 
   // Of the vertices at hand, which are the runs:
   void find_kinds();
+  void forget();
   std::shared_ptr<Computed> compute(const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient,
                                     std::source_location from);
   /// Vertices [begin, end), which have no edges to others.

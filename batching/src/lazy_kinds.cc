@@ -68,6 +68,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
 KindId Kinds::find_or_add(const Run& run) {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
+  used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
   if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // one for each key, whatever throws
   if (kinds_[at(kind)].state.empty()) {
     kinds_[at(kind)] = make(run);
@@ -172,6 +173,20 @@ std::int32_t Kinds::output(const KindNode& node) {
   return output = outputs_.id(width, static_cast<std::int32_t>(of_width));
 }
 
+bool Kinds::remember_too_much() const {
+  constexpr std::ptrdiff_t many = 64;  // each is planned anew for whenever there is a new one
+  return used_.mostly_long_ago(record_.minibatch(), many);
+}
+
+void Kinds::forget() {
+  keys_ = {};
+  kinds_.clear();
+  used_ = {};
+  states_.clear();
+  for (Columns* columns : {&given_, &indices_, &factors_, &outputs_}) columns->clear();
+  ++version_;
+}
+
 VertexFunction Kinds::function() const {
   std::vector<VertexFunction> functions;
   for (KindId kind = 0; kind < size(); ++kind) functions.push_back(function_of(kind));
@@ -232,6 +247,11 @@ class Body {
       const Operand from = Patterns::decode(codes.front());
       codes = codes.subspan(1);
       in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+    }
+    if (key.op == &sum_of_many) {
+      Expr sum = in[0] + in[1];
+      for (std::size_t i = 2; i < in.size(); ++i) sum = sum + in[i];
+      return sum;
     }
     if (key.has_factor()) {
       const Columns::Column& column = kinds_.factors()[column_in(kind_.factors)];

@@ -34,6 +34,10 @@ class Columns {
   std::int32_t id(Index width, std::int32_t number);
   const Column& operator[](std::int32_t id) const { return all_[at(id)]; }
   std::int32_t size() const { return static_cast<std::int32_t>(all_.size()); }
+  void clear() {
+    ids_.clear();
+    all_.clear();
+  }
 
  private:
   const char* name_;
@@ -82,6 +86,10 @@ class Kinds {
   const Columns& factors() const { return factors_; }
   const Columns& outputs() const { return outputs_; }
 
+  /// The same as of Runs, with whom they forget.
+  bool remember_too_much() const;
+  void forget();
+
   /// Counts changes of what the function is made of.
   std::int64_t version() const { return version_; }
   VertexFunction function() const;
@@ -99,6 +107,7 @@ class Kinds {
   Lists
       keys_;  // of kinds: pattern, children of values from outside; and of those that are apart, where these come from
   std::vector<Kind> kinds_;
+  LastUse used_;
   struct State {
     Index width;
     std::vector<KindNode> nodes;  // which have it, of one kind at most one

@@ -17,6 +17,20 @@ void mix(std::size_t& hash, std::size_t more) { hash = (hash ^ more) * 0x9e3779b
 
 }  // namespace
 
+constinit const Operator sum_of_many = {
+    .name = "sum",
+    .inputs = Operator::any_number,
+    .infer =
+        [](const Operator& self, const Signature& signature) {
+          const auto& in = signature.in;
+          if (in.empty() || std::any_of(in.begin(), in.end(), [&](const Type& type) { return type != in[0]; })) {
+            throw shape_error(self, signature, "operands of one shape");
+          }
+          return in[0];
+        },
+    .locality = Locality::elementwise,
+};
+
 void Keys::collide(bool all_hashes_equal) { all_collide = all_hashes_equal; }
 
 std::size_t Keys::hash_of(const Key& key) {

@@ -39,6 +39,28 @@ struct Key {
   friend bool operator==(const Key&, const Key&) = default;
 };
 
+/// Of two expressions or more, of one shape. Recorded and nothing else: a vertex adds its operands up by op::add, which
+/// its program makes one sum of.
+extern const Operator sum_of_many;
+
+/// When each of a list was used last, in minibatches.
+class LastUse {
+ public:
+  void note(std::uint32_t number, std::uint32_t minibatch) {
+    if (number >= last_.size()) last_.resize(number + 1);
+    last_[number] = minibatch;
+  }
+  /// Half of them, and so many at least, were not used for some minibatches.
+  bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
+    constexpr std::uint32_t long_ago = 16;
+    const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
+    return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
+  }
+
+ private:
+  std::vector<std::uint32_t> last_;
+};
+
 /// Keys by number. They are found by a hash, and compared.
 class Keys {
  public:
@@ -57,6 +79,7 @@ class Keys {
   }
   const Key& operator[](std::uint32_t number) const { return all_[number].key; }
   Index width(std::uint32_t number) const { return all_[number].width; }
+  std::size_t size() const { return all_.size(); }
 
   /// For tests: gives every key this hash.
   static void collide(bool all_hashes_equal);
@@ -125,6 +148,8 @@ class Record {
 
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
+  /// As long as there are no nodes.
+  void forget_keys() { keys_ = {}; }
   /// Throws MisuseError for one of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const;
 

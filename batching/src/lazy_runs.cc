@@ -113,7 +113,19 @@ void Runs::add(Run run) {
   }
   run.outside_end = static_cast<std::int32_t>(outside_.size());
   run.pattern = patterns_.number(scratch_);
+  used_.note(run.pattern, record_.minibatch());
   runs_.push_back(run);
+}
+
+bool Runs::remember_too_much() const {
+  constexpr std::ptrdiff_t much = 4096;
+  return used_.mostly_long_ago(record_.minibatch(), much);
+}
+
+void Runs::forget() {
+  patterns_ = {};
+  together_.clear();
+  used_ = {};
 }
 
 void Runs::pop() {

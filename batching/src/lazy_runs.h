@@ -69,6 +69,9 @@ class Runs {
   /// The run of one of these nodes.
   std::int32_t run_of(NodeId node) const { return run_of_[at(node - first_)]; }
   const Lists& patterns() const { return patterns_; }
+  /// What was not used for long is most of all that is remembered.
+  bool remember_too_much() const;
+  void forget();
   /// The nodes that they are of; those before were computed earlier.
   NodeId first() const { return first_; }
   NodeId end() const { return end_; }
@@ -92,6 +95,7 @@ class Runs {
   std::vector<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
+  LastUse used_;                       // patterns
   std::unordered_set<Pair> together_;  // patterns of neighbours that are put together
   std::vector<std::uint32_t> scratch_;
 };

@@ -116,6 +116,45 @@ TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
   EXPECT_EQ(m.graph.stats().kinds, 1);
 }
 
+/// A program whose structure changes for ever, beside a part that stays.
+TEST(LazyRuns, ForgetWhatIsNotUsedForLong) {
+  Model m;
+  std::int64_t most = 0, flushes = 0;
+  for (int width = 1; width <= 400; ++width) {
+    const std::vector<float> ones(static_cast<std::size_t>(width), 1);
+    const LazyExpr x = row_sum(2.0 * m.graph.input(ones)), loss = row_sum(square(m.word(width))) * x;
+    m.graph.backward(std::array{loss});
+    EXPECT_EQ(x.scalar(), 2 * static_cast<float>(width));
+    most = std::max(most, m.graph.stats().kinds);
+    EXPECT_EQ(m.graph.stats().flushes, ++flushes);
+    EXPECT_GE(m.graph.stats().runner.minibatches, flushes);
+    m.graph.clear();
+  }
+  EXPECT_GT(most, 32);
+  EXPECT_LT(most, 300);
+}
+
+/// A sum is one operation, of as many terms as it has.
+TEST(LazyRuns, AddUpListsAtOnce) {
+  Model m;
+  std::vector<LazyExpr> words, losses;
+  for (int i = 0; i < 13; ++i) words.push_back(m.word(i));
+  m.graph.flush();
+  const std::int64_t vertices = m.graph.stats().vertices;
+  for (std::size_t begin = 0; begin < 6; ++begin)
+    losses.push_back(row_sum(square(sum(std::span(words).subspan(begin, 7)))));
+  m.graph.flush();
+  EXPECT_EQ(m.graph.stats().vertices - vertices, 6);
+  m.graph.backward(losses);
+  double expected = 0;
+  for (std::size_t c = 0; c < Model::h; ++c) {
+    double column = 0;
+    for (std::size_t i = 0; i < 7; ++i) column += words[i].value()[c];
+    expected += column * column;
+  }
+  EXPECT_NEAR(losses[0].scalar(), expected, 1e-4);
+}
+
 /// A row, and not one for each vertex.
 TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
   Model m;

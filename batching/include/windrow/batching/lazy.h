@@ -146,7 +146,7 @@ struct LazyOptions {
 struct LazyStats {
   std::int64_t expressions = 0;  ///< recorded and computed
   std::int64_t vertices = 0;     ///< what they were put together to
-  std::int64_t kinds = 0;        ///< ways of putting together that were found
+  std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
   RunnerStats runner;
@@ -171,7 +171,7 @@ class LazyGraph {
   /// Pushes the gradients, for all parameters, of the sum of the losses, which have width 1. Throws MisuseError without
   /// a loss, for a second time before clear(), and if made for inference.
   void backward(std::span<const LazyExpr> losses, std::source_location from = std::source_location::current());
-  /// Forgets all expressions, but not what was learned about batching them.
+  /// Forgets all expressions, but not what was learned about batching them, unless most of it was not used for long.
   void clear();
 
   LazyStats stats() const;
