@@ -96,6 +96,7 @@ TEST(ParserTrainer, ComputesASentencesStepsWithThoseOfTheOthers) {
   EXPECT_LE(kinds.front(), 20);
   EXPECT_EQ(kinds.back(), kinds[1]);
   EXPECT_LT(trainer.stats().runner.batches, trainer.stats().expressions / 20);
+  EXPECT_LE(trainer.stats().runner.minibatches, flushes + 12);  // gradients of all steps at once
 }
 
 TEST(ParserTrainer, LeavesOutWhatItsTransitionsCannotBuild) {

@@ -138,14 +138,14 @@ struct LazyOptions {
   SchedulePolicy schedule = SchedulePolicy::agenda;
   /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
   /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
-  /// in common is batches again. 0: never.
+  /// in common is batches again; operators must give the same again for the same operands. 0: never.
   std::int64_t recompute_below = 20'000'000;
 };
 
 /// Counted since the graph was made.
 struct LazyStats {
   std::int64_t expressions = 0;  ///< recorded and computed
-  std::int64_t vertices = 0;     ///< what they were put together to
+  std::int64_t vertices = 0;     ///< what they were put together to, and again if they were computed again
   std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
