@@ -28,7 +28,8 @@ std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
 std::vector<float> LazyExpr::value(std::source_location from) const {
   lazy::Record& of = record("value");
-  return of.epochs().value(of.checked(*this, "value"), from);
+  const lazy::NodeId node = of.checked(*this, "value");  // before it is asked what it computed
+  return of.epochs().value(node, from);
 }
 
 bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->first_pending(); }
