@@ -272,7 +272,7 @@ Tensor Batch::rows_of(const Plan::Rows& rows) const {
       .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
 }
 
-void Batch::collect(std::size_t push, Matrix<float> out) const {
+void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     if (type.rows == 0) continue;
@@ -280,7 +280,10 @@ void Batch::collect(std::size_t push, Matrix<float> out) const {
     const Tile all{t, 0, Rate::vertices, {0, type.rows}};
     const Matrix<const float> from = place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all);
     for (Index r = 0; r < type.rows; ++r) {
-      float* const to = out.row(type.vertex[static_cast<std::size_t>(r)]);
+      const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row < 0) continue;
+      float* const to = out.row(row);
       if (from.data == nullptr) {
         std::fill_n(to, out.width, 0.0f);
       } else {

@@ -76,7 +76,8 @@ class Batch {
   void run(const TensorStep& step);
   /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
   void finish();
-  void collect(std::size_t push, Matrix<float> out) const;
+  /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
+  void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   std::string name_of(const Step& step) const;
   /// Valid after finish().
   double loss() const { return loss_; }
@@ -97,6 +98,8 @@ class Batch {
     std::vector<Part> gradient = {};
   };
   std::vector<GivenTensor> given;
+  /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.
+  std::vector<char> announced_rows;
   /// The gradients were pushed. The same.
   bool differentiated = false;
 

@@ -76,7 +76,7 @@ class Differentiation {
     const Function& f = *program_.function;
     const Value all = builder_.add(
         {.code = Code::given, .type = {Rows::count(0), f.outputs[output].width}, .number = f.tensors.size() + output});
-    return builder_.apply(op::gather_rows, {all}, {holding(IndexField::Holds::vertex)}, {}, vertex_type);
+    return builder_.apply(op::gather_rows, {all}, {holding(IndexField::Holds::gradient_row, output)}, {}, vertex_type);
   }
 
   /// A node that ends a gradient's way.
@@ -181,9 +181,10 @@ class Differentiation {
   }
 
   /// The pull that holds that; there is one.
-  std::size_t holding(IndexField::Holds what) const {
+  std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
     const auto& pulls = program_.function->index_pulls;
-    const auto found = std::find_if(pulls.begin(), pulls.end(), [&](const IndexField& f) { return f.holds == what; });
+    const auto found = std::find_if(pulls.begin(), pulls.end(),
+                                    [&](const IndexField& f) { return f.holds == what && f.tensor == tensor; });
     return static_cast<std::size_t>(found - pulls.begin());
   }
 

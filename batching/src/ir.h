@@ -74,8 +74,8 @@ struct IndexField {
   Rows rows;
   bool optional = false;
   /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is; or the
-  /// number of the vertex, counted through all graphs, or its row of tensor `tensor`.
-  enum class Holds : std::uint8_t { input, edges, consumer, vertex, row } holds = Holds::input;
+  /// vertex's row of tensor `tensor`, or of the gradient of output `tensor`.
+  enum class Holds : std::uint8_t { input, edges, consumer, row, gradient_row } holds = Holds::input;
   std::size_t tensor = 0;
 };
 
@@ -168,8 +168,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Value value_of(const Operand& operand);
   Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
              const Attributes& attributes);
-  /// Adds what gradients of outputs are found by.
-  void number_vertices();
+  /// Adds what the gradient of the last output is found by.
+  void find_gradient();
   /// A row for each edge: that of its consumer.
   Expr to_children(const Expr& x);
   /// By an operator that reduces segments.

@@ -131,9 +131,12 @@ void Layout::Maker::fill_columns() {
 void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
   using Holds = ir::IndexField::Holds;
   const auto& begin = type.edge_begin;
-  if (field.holds == Holds::vertex) to = type.vertex;
-  if (field.holds == Holds::row) {
-    const std::vector<std::int32_t>& row_of = *options_.row_of[field.tensor];
+  if (field.holds == Holds::row || field.holds == Holds::gradient_row) {
+    static const std::vector<std::int32_t> by_vertex;
+    const auto& of_gradients = options_.gradient_row_of;
+    const std::vector<std::int32_t>& row_of = field.holds == Holds::row            ? *options_.row_of[field.tensor]
+                                              : field.tensor < of_gradients.size() ? of_gradients[field.tensor]
+                                                                                   : by_vertex;
     for (std::size_t r = 0; r < to.size(); ++r) {
       const std::int32_t vertex = type.vertex[r];
       to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];

@@ -62,6 +62,8 @@ struct LayoutOptions {
   const ScheduleTable* table = nullptr;  ///< for policy learned, by the plan's numbers of types
   /// Of each tensor that the function is given: Given::row_of. May be left out if there are none.
   std::vector<const std::vector<std::int32_t>*> row_of = {};
+  /// Of each output: Announced::row_of. Those behind the last are of their vertices.
+  std::vector<std::vector<std::int32_t>> gradient_row_of = {};
 };
 
 struct Layout {

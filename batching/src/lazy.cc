@@ -27,15 +27,12 @@ LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
 std::vector<float> LazyExpr::value(std::source_location from) const {
-  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
-  const lazy::NodeId node = record_->checked(*this, "value");
-  return record_->epochs().value(node, from);
+  lazy::Record& of = record("value");
+  const lazy::NodeId node = of.checked(*this, "value");  // before it is asked what it computed
+  return of.epochs().value(node, from);
 }
 
-bool LazyExpr::computed() const {
-  if (record_ == nullptr) throw MisuseError("value: an expression that was moved from");
-  return record_->checked(*this, "value") < record_->first_pending();
-}
+bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->first_pending(); }
 
 float LazyExpr::scalar(std::source_location from) const {
   if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");
@@ -109,24 +106,33 @@ LazyExpr add_channel_bias(const LazyExpr& images, const Parameter& bias) {
   return apply(op::add_channel_bias, {images, bias});
 }
 
-/// Many parts are joined in pieces, so that no vertex has more children than it may.
+/// So that no vertex has more children than it may.
+constexpr std::size_t most_operands = 16;
+
+/// Many parts are joined in pieces.
 LazyExpr concat(std::span<const LazyOperand> parts) {
-  constexpr std::size_t most = 16;
-  if (parts.size() <= most) return apply(op::concat, parts);
+  if (parts.size() <= most_operands) return apply(op::concat, parts);
   std::vector<LazyExpr> pieces;
-  for (std::size_t begin = 0; begin < parts.size(); begin += most) {
-    pieces.push_back(apply(op::concat, parts.subspan(begin, std::min(most, parts.size() - begin))));
+  for (std::size_t begin = 0; begin < parts.size(); begin += most_operands) {
+    pieces.push_back(apply(op::concat, parts.subspan(begin, std::min(most_operands, parts.size() - begin))));
   }
   const std::vector<LazyOperand> operands(pieces.begin(), pieces.end());
   return concat(operands);
 }
 
-/// By halves: as many levels as the number of terms has digits.
+/// Many terms are added up in pieces; by levels, so that they are as few as the number of terms has digits.
 LazyExpr sum(std::span<const LazyExpr> terms) {
   if (terms.empty()) throw MisuseError("sum of no expressions; expected one or more");
   if (terms.size() == 1) return terms[0];
-  const std::size_t half = terms.size() / 2;
-  return sum(terms.first(half)) + sum(terms.subspan(half));
+  if (terms.size() <= most_operands) {
+    const std::vector<LazyOperand> operands(terms.begin(), terms.end());
+    return apply(lazy::sum_of_many, std::span<const LazyOperand>(operands));
+  }
+  std::vector<LazyExpr> pieces;
+  for (std::size_t begin = 0; begin < terms.size(); begin += most_operands) {
+    pieces.push_back(sum(terms.subspan(begin, std::min(most_operands, terms.size() - begin))));
+  }
+  return sum(pieces);
 }
 
 LazyExpr mean(std::span<const LazyExpr> terms) { return (1 / static_cast<double>(terms.size())) * sum(terms); }

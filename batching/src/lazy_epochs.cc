@@ -18,13 +18,24 @@ Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, Laz
 
 void Epochs::clear() {
   epochs_.clear();
-  places_.clear();
+  again_.clear();
   differentiated_ = false;
+  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
 }
 
-/// Finds vertices, and the kind of each.
-void Epochs::lower() {
-  runs_.find(record_.first_pending());
+/// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
+/// again.
+void Epochs::forget() {
+  if (runner_) earlier_ = stats().runner;
+  runner_ = nullptr;
+  function_.reset();
+  runs_.forget();
+  kinds_.forget();
+  record_.forget_keys();
+}
+
+/// The kind of each vertex at hand.
+void Epochs::find_kinds() {
   kind_of_.clear();
   child_begin_.assign(1, 0);
   children_.clear();
@@ -63,7 +74,15 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
     columns.push_back(&data.indices[column.name]);
     columns.back()->resize(vertices * static_cast<std::size_t>(column.width));
   }
+  std::vector<std::vector<float>*> factors;
+  for (std::int32_t i = 0; i < kinds_.factors().size(); ++i) {
+    factors.push_back(&data.values[kinds_.factors()[i].name]);
+    factors.back()->resize(vertices);
+  }
   for (std::size_t v = 0; v < vertices; ++v) {
+    for (const auto& [node, column] : kinds_[data.kinds[v]].factors) {
+      (*factors[at(column)])[v] = *record_.values(runs_.runs()[v + static_cast<std::size_t>(begin)].begin + node);
+    }
     for (const Kinds::IndexOperand& index : kinds_[data.kinds[v]].indices) {
       const auto width = static_cast<std::size_t>(kinds_.indices()[index.column].width);
       const Run& run = runs_.runs()[v + static_cast<std::size_t>(begin)];
@@ -74,6 +93,13 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
   return data;
 }
 
+std::vector<InputGraph> Epochs::graphs() const {
+  const std::vector<std::int32_t> parts = cuts();
+  std::vector<InputGraph> graphs;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) graphs.emplace_back(*function_, graph(parts[i], parts[i + 1]));
+  return graphs;
+}
+
 /// By given column.
 std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() const {
   std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
@@ -81,13 +107,13 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() const {
     const Kinds::Kind& kind = kinds_[kind_of_[v]];
     const Run& run = runs_.runs()[v];
     const auto vertex = static_cast<std::int32_t>(v);
-    for (const auto& [node, column] : kind.inputs) {
-      wanted[at(column)].push_back({vertex, run.begin + node, {-1, 0, 0}});
-    }
+    for (const auto& [node, column] : kind.inputs) wanted[at(column)].push_back({vertex, run.begin + node, nullptr, 0});
     const auto values = runs_.outside(run);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (!kind.outside[i].given) continue;
-      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], place_of(values[i])});
+      const std::size_t epoch = epoch_of(values[i]);
+      wanted[at(kind.outside[i].column)].push_back(
+          {vertex, values[i], &epochs_[epoch].computed->place(values[i]), epoch});
     }
   }
   return wanted;
@@ -96,174 +122,172 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() const {
 /// Brings rows of inputs and of earlier epochs together in one tensor, those of one output next to each other.
 Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks,
                    std::source_location from) {
-  const auto source = [](const Wanted& w) { return std::pair(w.from.epoch, w.from.output); };
+  const auto source = [](const Wanted& w) {
+    return w.from == nullptr ? std::pair(std::size_t{0}, -1) : std::pair(w.epoch, w.from->output);
+  };
   std::stable_sort(wanted.begin(), wanted.end(), [&](auto& a, auto& b) { return source(a) < source(b); });
   const Index width = kinds_.given()[column].width;
   Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, "given"),
               std::vector<std::int32_t>(kind_of_.size(), -1)};
   for (std::size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
-    std::vector<std::int32_t> vertices;
+    const Wanted& first = wanted[begin];
+    Block block{first.epoch, {}, static_cast<Index>(begin), 0};
+    std::vector<std::int32_t> rows;
     std::vector<float> values;
-    for (; end < wanted.size() && source(wanted[end]) == source(wanted[begin]); ++end) {
+    for (; end < wanted.size() && source(wanted[end]) == source(first); ++end) {
       given.row_of[at(wanted[end].vertex)] = static_cast<std::int32_t>(end);
-      vertices.push_back(wanted[end].from.vertex);
-      if (wanted[end].from.epoch >= 0) continue;
-      const float* row = record_.values(wanted[end].node);
-      values.insert(values.end(), row, row + width);
+      if (first.from != nullptr) {
+        rows.push_back(wanted[end].from->row);
+        block.nodes.push_back(wanted[end].node);
+      } else {
+        const float* row = record_.values(wanted[end].node);
+        values.insert(values.end(), row, row + width);
+      }
     }
-    const Tensor rows = given.rows.row_range(static_cast<Index>(begin), static_cast<Index>(end));
-    if (wanted[begin].from.epoch < 0) {
-      rows.set(std::move(values), from);
+    block.end = static_cast<Index>(end);
+    const Tensor to = given.rows.row_range(block.begin, block.end);
+    if (first.from == nullptr) {
+      to.set(std::move(values), from);
       continue;
     }
-    const IntTensor of(device_, static_cast<Index>(vertices.size()), 1, "vertices");
-    of.set(std::move(vertices), from);
-    apply(device_, op::gather_rows, {.in = {tensor_of(wanted[begin].from, from)}, .indices = {of}}, rows, from);
-    blocks.push_back(
-        {wanted[begin].from.epoch, wanted[begin].from.output, of, static_cast<Index>(begin), static_cast<Index>(end)});
+    const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");
+    of.set(std::move(rows), from);
+    const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
+    apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
+    blocks.push_back(std::move(block));
   }
   return given;
 }
 
-/// What handles name must be found again.
-void Epochs::name_outputs(Epoch& epoch, std::int32_t number) {
-  while (!places_.empty() && places_.back().first >= runs_.first()) places_.pop_back();  // of a flush that threw
-  for (NodeId node = runs_.first(); node < record_.size(); ++node) {
-    if (!record_.named(node)) continue;
+/// What is kept gets a place, and what has a gradient is announced.
+void Epochs::keep(Computed& computed, const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient) {
+  for (NodeId node : kept) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
-    const Columns::Column& output = kinds_.outputs()[column];
-    epoch.outputs.insert({column, {output.name, output.width}});
-    places_.push_back({node, {number, vertex, column}});
+    const Columns::Column& named = kinds_.outputs()[column];
+    Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
+    output.row_of.resize(kind_of_.size(), -1);
+    output.row_of[at(vertex)] = output.rows;
+    computed.places.push_back({node, {column, output.rows++}});
   }
+  for (NodeId node : with_gradient) computed.announced.insert(computed.place(node).output);
 }
 
-void Epochs::flush(std::source_location from) {
-  if (record_.first_pending() == record_.size()) return;
-  if (differentiated_) throw MisuseError("lazy expressions after backward(); expected clear() between them");
+void Epochs::make_runner() {
+  if (version_ == kinds_.version()) return;
+  if (runner_) earlier_ = stats().runner;
+  function_ = kinds_.function();
+  runner_ = std::make_shared<Runner>(device_, *function_, parameters_, RunnerOptions{.schedule = options_.schedule});
+  version_ = kinds_.version();
+}
+
+/// Computes the vertices at hand. Both are ascending, and the second is a part of the first.
+std::shared_ptr<Epochs::Computed> Epochs::compute(const std::vector<NodeId>& kept,
+                                                  const std::vector<NodeId>& with_gradient, std::source_location from) {
   const auto began = std::chrono::steady_clock::now();
-  lower();
-  const auto number = static_cast<std::int32_t>(epochs_.size());
-  Epoch epoch{.runner = {}, .minibatch = Minibatch(nullptr), .vertices = static_cast<Index>(kind_of_.size())};
-  name_outputs(epoch, number);
-  if (version_ != kinds_.version()) {
-    if (runner_) earlier_ = stats().runner;
-    function_ = kinds_.function();
-    runner_ = std::make_shared<Runner>(device_, *function_, parameters_, RunnerOptions{.schedule = options_.schedule});
-    version_ = kinds_.version();
-  }
-  epoch.runner = runner_;
+  auto computed = std::make_shared<Computed>();
+  keep(*computed, kept, with_gradient);
+  make_runner();
+  computed->runner = runner_;
   GivenTensors given;
   std::vector<std::vector<Wanted>> wanted = find_given();
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
-    given.emplace(name, give(column, std::move(wanted[at(column)]), epoch.given[name], from));
+    given.emplace(name, give(column, std::move(wanted[at(column)]), computed->given[name], from));
   }
-  const std::vector<std::int32_t> parts = cuts();
-  std::vector<InputGraph> inputs;
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i) inputs.emplace_back(*function_, graph(parts[i], parts[i + 1]));
+  const std::vector<InputGraph> inputs = graphs();
+  std::vector<const InputGraph*> pointers;
+  for (const InputGraph& input : inputs) pointers.push_back(&input);
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  stats_.expressions += record_.size() - record_.first_pending();
-  stats_.vertices += epoch.vertices;
-  ++stats_.flushes;
-  std::vector<const InputGraph*> graphs;
-  for (const InputGraph& input : inputs) graphs.push_back(&input);
-  if (options_.use == LazyOptions::For::inference || epoch.outputs.empty()) {  // without outputs, nothing comes back
-    epoch.minibatch = runner_->run(graphs, given, from);
-  } else {
-    std::vector<std::string> outputs;
-    for (const auto& [column, output] : epoch.outputs) outputs.push_back(output.name);
-    epoch.minibatch = runner_->record(graphs, given, outputs, from);
+  stats_.vertices += static_cast<std::int64_t>(kind_of_.size());
+  if (computed->announced.empty()) {
+    computed->minibatch = runner_->run(pointers, given, from);
+    return computed;
   }
-  epochs_.push_back(std::move(epoch));
+  std::vector<Announced> announced;
+  for (std::int32_t column : computed->announced) {
+    const Output& output = computed->outputs.at(column);
+    announced.push_back({output.name, output.row_of});
+    for (std::int32_t& row : announced.back().row_of) row = row < 0 ? output.zero() : row;
+  }
+  computed->minibatch = runner_->record_rows(pointers, given, std::move(announced), from);
+  return computed;
+}
+
+/// What handles name must be found again.
+std::vector<NodeId> Epochs::named(NodeId first) const {
+  std::vector<NodeId> named;
+  for (NodeId node = first; node < record_.size(); ++node) {
+    if (record_.named(node)) named.push_back(node);
+  }
+  return named;
+}
+
+void Epochs::flush(std::source_location from) {
+  const NodeId first = record_.first_pending();
+  if (first == record_.size()) return;
+  if (differentiated_) throw MisuseError("lazy expressions after backward(); expected clear() between them");
+  const auto began = std::chrono::steady_clock::now();
+  runs_.find(first, record_.size());
+  find_kinds();
+  stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+  const std::vector<NodeId> kept = named(first);
+  const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
+  add_epoch(compute(kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), from), keeping);
+}
+
+/// What gradients need, too. What is little work is computed again.
+bool Epochs::keeps_all() const {
+  if (options_.use == LazyOptions::For::inference) return false;
+  std::int64_t flops = 0;
+  for (KindId kind : kind_of_) flops += kinds_[kind].flops;
+  return flops >= options_.recompute_below;
+}
+
+/// Of all nodes that are pending.
+void Epochs::add_epoch(std::shared_ptr<Computed> computed, Epoch::Keeps keeps) {
+  epochs_.push_back({record_.first_pending(), keeps, std::move(computed)});
+  stats_.expressions += record_.size() - record_.first_pending();
+  ++stats_.flushes;
   record_.start_next_epoch();
 }
 
-const Epochs::Place& Epochs::place_of(NodeId node) const {
-  const auto found = std::lower_bound(places_.begin(), places_.end(), node,
+std::size_t Epochs::epoch_of(NodeId node) const {
+  const auto behind = std::upper_bound(epochs_.begin(), epochs_.end(), node,
+                                       [](NodeId id, const Epoch& epoch) { return id < epoch.first; });
+  return static_cast<std::size_t>(behind - epochs_.begin()) - 1;
+}
+
+const Epochs::Place& Epochs::Computed::place(NodeId node) const {
+  const auto found = std::lower_bound(places.begin(), places.end(), node,
                                       [](const auto& place, NodeId id) { return place.first < id; });
-  if (found == places_.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
+  if (found == places.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
   return found->second;
 }
 
-const Tensor& Epochs::tensor_of(const Place& place, std::source_location from) {
-  Epoch& epoch = epochs_[at(place.epoch)];
-  Output& output = epoch.outputs.at(place.output);
-  if (!output.tensor) output.tensor = epoch.minibatch.output(output.name, from);
+const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::source_location from) {
+  Output& output = computed.outputs.at(column);
+  if (!output.tensor) output.tensor = computed.minibatch.output(output.name, output.row_of, from);
   return *output.tensor;
 }
 
 std::vector<float> Epochs::value(NodeId node, std::source_location from) {
   if (node >= record_.first_pending()) flush(from);
-  const Place& place = place_of(node);
-  const Tensor& tensor = tensor_of(place, from);
-  Output& output = epochs_[at(place.epoch)].outputs.at(place.output);
+  Computed& computed = *epochs_[epoch_of(node)].computed;
+  const Place& place = computed.place(node);
+  const Tensor& tensor = tensor_of(computed, place.output, from);
+  Output& output = computed.outputs.at(place.output);
   try {
     if (!output.values) output.values = tensor.get(from);
   } catch (const OpError&) {  // of this epoch, or of one that it was given rows of
-    for (std::int32_t number = 0; number <= place.epoch; ++number) {
-      epochs_[at(number)].minibatch.batch_->failure_told = true;
+    for (std::size_t epoch = 0; epoch <= epoch_of(node); ++epoch) {
+      epochs_[epoch].computed->minibatch.batch_->failure_told = true;
     }
+    for (const auto& again : again_) again->minibatch.batch_->failure_told = true;
     throw;
   }
-  const auto begin = output.values->begin() + place.vertex * output.width;
+  const auto begin = output.values->begin() + place.row * output.width;
   return {begin, begin + output.width};
-}
-
-void Epochs::backward(std::span<const NodeId> losses, std::source_location from) {
-  flush(from);
-  if (options_.use == LazyOptions::For::inference) {
-    throw MisuseError("backward() of a lazy graph for inference; expected one for training");
-  }
-  if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
-  if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
-  for (NodeId loss : losses) {
-    if (record_.width(loss) == 1) continue;
-    throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
-  }
-  for (NodeId loss : losses) {
-    const Place& place = place_of(loss);
-    epochs_[at(place.epoch)].outputs.at(place.output).losses[place.vertex] += 1;
-  }
-  differentiated_ = true;
-  auto mode = Runner::Gradients::set;
-  for (std::size_t number = epochs_.size(); number-- > 0;) {
-    Epoch& epoch = epochs_[number];
-    const bool concerned = std::any_of(epoch.outputs.begin(), epoch.outputs.end(), [](const auto& entry) {
-      return !entry.second.losses.empty() || !entry.second.gradient.empty();
-    });
-    if (!concerned) continue;
-    backward_of(epoch, std::exchange(mode, Runner::Gradients::add), from);
-  }
-}
-
-void Epochs::backward_of(Epoch& epoch, Runner::Gradients mode, std::source_location from) {
-  std::map<std::string, Tensor> gradients;
-  for (auto& [column, output] : epoch.outputs) {
-    const Tensor gradient(device_, epoch.vertices, output.width, "gradient");
-    std::vector<float> values(static_cast<std::size_t>(epoch.vertices * output.width), 0);
-    for (const auto& [vertex, times] : output.losses) values[at(vertex)] = times;
-    gradient.set(std::move(values), from);
-    for (const GradientPart& part : output.gradient) {
-      apply(device_, op::scatter_rows,
-            {.in = {part.rows},
-             .indices = {part.vertices},
-             .attributes = op::to_rows(Rows::count(epoch.vertices)),
-             .write = Write::add},
-            gradient, from);
-    }
-    gradients.emplace(output.name, gradient);
-  }
-  epoch.runner->backward(epoch.minibatch, gradients, mode, from);
-  for (const auto& [name, blocks] : epoch.given) {
-    if (blocks.empty()) continue;
-    const Tensor gradient = epoch.minibatch.gradient(name, from);
-    for (const Block& block : blocks) {
-      epochs_[at(block.epoch)]
-          .outputs.at(block.output)
-          .gradient.push_back({block.vertices, gradient.row_range(block.begin, block.end)});
-    }
-  }
 }
 
 LazyStats Epochs::stats() const {

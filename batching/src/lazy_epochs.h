@@ -1,10 +1,15 @@
 // Epochs: what one flush computes is a minibatch; later ones take rows of earlier ones, and gradients go back through
 // all of them.
+//
+// Programs that look at values have many small flushes. Such an epoch keeps its values and nothing else; what gradients
+// need of it is computed again in the end, for all such epochs that follow each other at once, in the batches that they
+// have together.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "lazy_kinds.h"
@@ -27,52 +32,82 @@ class Epochs {
   std::string describe() const;
 
  private:
-  /// Where a named node's value is: a row of an output.
+  /// Where a kept node's value is.
   struct Place {
-    std::int32_t epoch, vertex, output;
-  };
-  /// Rows of a tensor that an epoch is given, all from one output of an earlier one.
-  struct Block {
-    std::int32_t epoch, output;
-    IntTensor vertices;
-    Index begin, end;
-  };
-  struct GradientPart {
-    IntTensor vertices;
-    Tensor rows;
+    std::int32_t output, row;
   };
   struct Output {
     std::string name;
     Index width;
+    std::vector<std::int32_t> row_of = {};  // by vertex; -1 for one whose value is not kept
+    std::int32_t rows = 0;
     std::optional<Tensor> tensor = {};              // once it was asked for
     std::optional<std::vector<float>> values = {};  // the same on the host
-    std::vector<GradientPart> gradient = {};        // from later epochs
-    std::map<std::int32_t, float> losses = {};      // by vertex: how often it is one
+    /// The row of its gradient that is of no vertex's value that is kept.
+    std::int32_t zero() const { return rows; }
+  };
+  /// Rows of a given tensor, all from one output of an earlier epoch, where they are the values of these nodes.
+  struct Block {
+    std::size_t epoch;
+    std::vector<NodeId> nodes;
+    Index begin, end;
+  };
+  /// What is computed at once.
+  struct Computed {
+    std::shared_ptr<Runner> runner;
+    Minibatch minibatch = Minibatch(nullptr);
+    std::map<std::int32_t, Output> outputs = {};           // by column
+    std::set<std::int32_t> announced = {};                 // columns whose gradients are to come
+    std::vector<std::pair<NodeId, Place>> places = {};     // ascending
+    std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
+    const Place& place(NodeId node) const;
+  };
+  /// The gradient of these nodes from a later epoch, in this order.
+  struct GradientPart {
+    std::vector<NodeId> nodes;
+    Tensor rows;
   };
   struct Epoch {
-    std::shared_ptr<Runner> runner;
-    Minibatch minibatch;
-    Index vertices;
-    std::map<std::int32_t, Output> outputs;           // by column
-    std::map<std::string, std::vector<Block>> given;  // by name of the tensor
+    NodeId first;  // of its nodes
+    enum class Keeps : std::uint8_t { all, values } keeps;
+    std::shared_ptr<Computed> computed;
+    std::vector<GradientPart> gradient = {};
   };
-  /// A vertex's value for a given column.
+  /// A vertex's value for a given column: of an input, or of an earlier epoch.
   struct Wanted {
     std::int32_t vertex;
     NodeId node;
-    Place from;  // of epoch -1 for an input
+    const Place* from;  // null for an input
+    std::size_t epoch;
   };
+  using Times = std::map<NodeId, float>;
 
-  void lower();
+  // Of the vertices at hand, which are the runs:
+  void find_kinds();
+  void forget();
+  std::shared_ptr<Computed> compute(const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient,
+                                    std::source_location from);
   /// Vertices [begin, end), which have no edges to others.
   GraphData graph(std::int32_t begin, std::int32_t end) const;
+  std::vector<InputGraph> graphs() const;
   std::vector<std::int32_t> cuts() const;
-  Given give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks, std::source_location from);
+  void keep(Computed& computed, const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient);
   std::vector<std::vector<Wanted>> find_given() const;
-  void name_outputs(Epoch& epoch, std::int32_t number);
-  const Place& place_of(NodeId node) const;
-  const Tensor& tensor_of(const Place& place, std::source_location from);
-  void backward_of(Epoch& epoch, Runner::Gradients mode, std::source_location from);
+  Given give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks, std::source_location from);
+  void make_runner();
+  bool keeps_all() const;
+
+  void add_epoch(std::shared_ptr<Computed> computed, Epoch::Keeps keeps);
+  std::vector<NodeId> named(NodeId first) const;
+  std::size_t epoch_of(NodeId node) const;
+  static const Tensor& tensor_of(Computed& computed, std::int32_t column, std::source_location from);
+  std::shared_ptr<Computed> compute_again(std::size_t begin, std::size_t end, const Times& losses,
+                                          std::source_location from);
+  std::vector<GradientPart> take_parts(std::size_t begin, std::size_t end);
+  Tensor gradient_of(const Computed& computed, std::int32_t column, const Times& losses,
+                     const std::vector<GradientPart>& parts, std::source_location from) const;
+  void differentiate(Computed& computed, const Times& losses, const std::vector<GradientPart>& parts,
+                     Runner::Gradients& mode, std::source_location from);
 
   Record& record_;
   const Device device_;
@@ -84,11 +119,11 @@ class Epochs {
   std::optional<VertexFunction> function_;
   std::int64_t version_ = -1;  // of kinds_, that function_ is of
   std::vector<Epoch> epochs_;
-  std::vector<std::pair<NodeId, Place>> places_;  // ascending
+  std::vector<std::shared_ptr<Computed>> again_;  // what was computed a second time
   bool differentiated_ = false;
   LazyStats stats_;
   RunnerStats earlier_;  // of runners that were replaced
-  // Of the flush at hand, by run:
+  // By run:
   std::vector<KindId> kind_of_;
   std::vector<std::int32_t> child_begin_, children_;
 };

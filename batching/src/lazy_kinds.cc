@@ -14,6 +14,22 @@ std::int32_t Columns::id(Index width, std::int32_t number) {
   return size() - 1;
 }
 
+namespace {
+
+/// Of a parameter that is multiplied by a row, or that slides over it.
+std::int64_t flops_of(const Key& key, Index width, const Parameters& parameters) {
+  std::int64_t flops = 0;
+  for (std::int32_t operand : key.operands) {
+    if (operand == Key::expression || !key.index_widths.empty()) continue;
+    const Type type = parameters[at(operand)].type();
+    const Index rows = std::max<Index>(type.rows.number(), 1), columns = std::max<Index>(type.width, 1);
+    flops += 2 * rows * columns * std::max<Index>(1, width / std::max(rows, columns));
+  }
+  return flops;
+}
+
+}  // namespace
+
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run);
   const auto first_child = children.size();
@@ -52,6 +68,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
 KindId Kinds::find_or_add(const Run& run) {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
+  used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
   if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // one for each key, whatever throws
   if (kinds_[at(kind)].state.empty()) {
     kinds_[at(kind)] = make(run);
@@ -77,9 +94,13 @@ Kinds::Kind Kinds::make(const Run& run) {
   }
   for (NodeId id = run.begin; id < run.end; ++id) {
     const std::int32_t node = id - run.begin;
+    kind.flops += flops_of(record_.key(id), record_.width(id), parameters_);
     if (record_.key(id).op == nullptr) {
       const Index width = record_.width(id);
       kind.inputs.push_back({node, given_.id(width, given[width]++)});
+    }
+    if (record_.key(id).has_factor()) {
+      kind.factors.push_back({node, factors_.id(1, static_cast<std::int32_t>(kind.factors.size()))});
     }
     std::int32_t from = 0;
     for (Index width : record_.key(id).index_widths) {
@@ -152,6 +173,20 @@ std::int32_t Kinds::output(const KindNode& node) {
   return output = outputs_.id(width, static_cast<std::int32_t>(of_width));
 }
 
+bool Kinds::remember_too_much() const {
+  constexpr std::ptrdiff_t many = 64;  // each is planned anew for whenever there is a new one
+  return used_.mostly_long_ago(record_.minibatch(), many);
+}
+
+void Kinds::forget() {
+  keys_ = {};
+  kinds_.clear();
+  used_ = {};
+  states_.clear();
+  for (Columns* columns : {&given_, &indices_, &factors_, &outputs_}) columns->clear();
+  ++version_;
+}
+
 VertexFunction Kinds::function() const {
   std::vector<VertexFunction> functions;
   for (KindId kind = 0; kind < size(); ++kind) functions.push_back(function_of(kind));
@@ -191,10 +226,14 @@ class Body {
     return states_.emplace(number, vertex_.state("state" + std::to_string(number), width)).first->second;
   }
 
-  Expr input() {
+  /// The column of the node that is next.
+  std::int32_t column_in(const Kinds::Kind::Columns& columns) const {
     const auto node = static_cast<std::int32_t>(nodes_.size());
-    const auto input = std::find_if(kind_.inputs.begin(), kind_.inputs.end(), [&](auto& i) { return i.first == node; });
-    const Columns::Column& column = kinds_.given()[input->second];
+    return std::find_if(columns.begin(), columns.end(), [&](auto& column) { return column.first == node; })->second;
+  }
+
+  Expr input() {
+    const Columns::Column& column = kinds_.given()[column_in(kind_.inputs)];
     return vertex_.pull_row(column.name, column.width);
   }
 
@@ -208,6 +247,15 @@ class Body {
       const Operand from = Patterns::decode(codes.front());
       codes = codes.subspan(1);
       in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+    }
+    if (key.op == &sum_of_many) {
+      Expr sum = in[0] + in[1];
+      for (std::size_t i = 2; i < in.size(); ++i) sum = sum + in[i];
+      return sum;
+    }
+    if (key.has_factor()) {
+      const Columns::Column& column = kinds_.factors()[column_in(kind_.factors)];
+      return apply(op::mul_columns, {in[0], vertex_.pull(column.name, column.width)});
     }
     std::vector<IndexExpr> indices;
     for (const Kinds::IndexOperand& index : kind_.indices) {

@@ -34,6 +34,10 @@ class Columns {
   std::int32_t id(Index width, std::int32_t number);
   const Column& operator[](std::int32_t id) const { return all_[at(id)]; }
   std::int32_t size() const { return static_cast<std::int32_t>(all_.size()); }
+  void clear() {
+    ids_.clear();
+    all_.clear();
+  }
 
  private:
   const char* name_;
@@ -61,10 +65,12 @@ class Kinds {
     std::uint32_t pattern;
     std::int32_t children = 0;
     std::vector<Outside> outside = {};
-    std::vector<std::pair<std::int32_t, std::int32_t>> inputs = {};  ///< nodes that are inputs, and their columns
+    using Columns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // nodes, and their columns
+    Columns inputs = {}, factors = {};
     std::vector<IndexOperand> indices = {};
     std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
     std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none
+    std::int64_t flops = 0;                 ///< in products with parameters
   };
 
   /// The kind of a run, whose values from outside are of runs before it. Their runs, each once, are added to
@@ -77,7 +83,12 @@ class Kinds {
   std::int32_t size() const { return static_cast<std::int32_t>(kinds_.size()); }
   const Columns& given() const { return given_; }
   const Columns& indices() const { return indices_; }
+  const Columns& factors() const { return factors_; }
   const Columns& outputs() const { return outputs_; }
+
+  /// The same as of Runs, with whom they forget.
+  bool remember_too_much() const;
+  void forget();
 
   /// Counts changes of what the function is made of.
   std::int64_t version() const { return version_; }
@@ -96,12 +107,13 @@ class Kinds {
   Lists
       keys_;  // of kinds: pattern, children of values from outside; and of those that are apart, where these come from
   std::vector<Kind> kinds_;
+  LastUse used_;
   struct State {
     Index width;
     std::vector<KindNode> nodes;  // which have it, of one kind at most one
   };
   std::vector<State> states_;
-  Columns given_{"given"}, indices_{"index"}, outputs_{"out"};
+  Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
   std::int64_t version_ = 0;
   std::vector<std::uint32_t> scratch_;
 };

@@ -17,6 +17,20 @@ void mix(std::size_t& hash, std::size_t more) { hash = (hash ^ more) * 0x9e3779b
 
 }  // namespace
 
+constinit const Operator sum_of_many = {
+    .name = "sum",
+    .inputs = Operator::any_number,
+    .infer =
+        [](const Operator& self, const Signature& signature) {
+          const auto& in = signature.in;
+          if (in.empty() || std::any_of(in.begin(), in.end(), [&](const Type& type) { return type != in[0]; })) {
+            throw shape_error(self, signature, "operands of one shape");
+          }
+          return in[0];
+        },
+    .locality = Locality::elementwise,
+};
+
 void Keys::collide(bool all_hashes_equal) { all_collide = all_hashes_equal; }
 
 std::size_t Keys::hash_of(const Key& key) {
@@ -60,15 +74,10 @@ void Record::clear() {
   epochs_->clear();
 }
 
-void Record::start_next_epoch() {
-  first_pending_ = size();
-  run_of_.clear();
-  run_begins_.clear();
-  outside_.clear();
-}
-
 NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
-  if (expr.record_ != this || closed_) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  expr.record(what);
+  if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  if (closed_) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
   if (expr.minibatch_ != minibatch_) {
     throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
   }
@@ -94,30 +103,67 @@ NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_
   return id;
 }
 
-/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
-/// or with what the run computes with anyway. So a run needs nothing that needs it.
+std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
+  return std::span(run_begins_).subspan(from < size() ? at(run_of_[at(from)]) : run_begins_.size());
+}
+
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
-  constexpr std::size_t most_outside = 16;
-  const auto current = static_cast<std::int32_t>(run_begins_.size()) - 1;
-  const bool full = current >= 0 && id - run_begins_.back().node >= most_nodes;
   const bool apart = std::exchange(cut_, false);
-  bool related = false, foreign = apart || full || outside_.size() > most_outside;
-  for (NodeId operand : operands) {
-    if (operand < first_pending_) continue;  // already computed: it is given
-    const std::int32_t run = run_of_[at(operand - first_pending_)];
-    foreign |= run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end();
-    related = true;
+  const bool fits = !apart && joins(id, operands);
+  const NodeId cycle = fits ? repeated_by(id) : 0;
+  if (fits && cycle == 0) {
+    run_of_.push_back(run_of_.back());
+  } else {
+    outside_.clear();
+    for (NodeId operand : operands) outside_.push_back(run_of_[at(operand)]);
+    run_of_.push_back(static_cast<std::int32_t>(run_begins_.size()));
+    run_begins_.push_back({id, apart});
+    cycle_ = cycle;
   }
-  if (related && !foreign) {
-    run_of_.push_back(current);
+  follow_period(id);
+}
+
+/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
+/// or with what the run computes with anyway. So a run needs nothing that needs it. What is computed already ties only
+/// what is done with it twice in the same way: a loss of what was looked at is not one with the next step.
+bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
+  constexpr std::size_t most_outside = 16;
+  if (id == first_pending_) return false;
+  const std::int32_t current = run_of_.back();
+  if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
+  bool related = false;
+  for (NodeId operand : operands) {
+    const std::int32_t run = run_of_[at(operand)];
+    if (run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end()) return false;
+    related |= operand >= first_pending_ || same_key(id, id - 1);
+  }
+  return related;
+}
+
+/// The length of what the run repeats again and again and begins anew with this node, or 0. Such a run is cut: else a
+/// chain of equal cells would be a way of computing for each length. A few operations that are alike, such as sums of
+/// products, are no chain.
+NodeId Record::repeated_by(NodeId id) const {
+  constexpr NodeId chain = 12;  // nodes
+  const NodeId begin = run_begins_.back().node;
+  if (cycle_ > 0 && id - begin == cycle_ && same_key(id, begin)) return cycle_;
+  const bool goes_on = period_ > 0 && same_key(id, id - period_);
+  return goes_on && repeated_ >= std::max(period_, chain - period_) ? period_ : 0;
+}
+
+/// Behind each node of a run.
+void Record::follow_period(NodeId id) {
+  constexpr NodeId longest = 64;
+  const NodeId before = id - run_begins_.back().node;
+  if (period_ > 0 && period_ <= before && same_key(id, id - period_)) {
+    ++repeated_;
     return;
   }
-  outside_.clear();
-  for (NodeId operand : operands) {
-    if (operand >= first_pending_) outside_.push_back(run_of_[at(operand - first_pending_)]);
+  repeated_ = 1;
+  for (period_ = 1; period_ <= std::min(before, longest); ++period_) {
+    if (same_key(id, id - period_)) return;
   }
-  run_begins_.push_back({id, apart});
-  run_of_.push_back(current + 1);
+  period_ = repeated_ = 0;
 }
 
 Index Record::infer_width(const Key& key) const {
@@ -149,44 +195,30 @@ LazyIndex Record::index(std::span<const std::int32_t> values) {
     throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +
                       std::to_string(LazyIndex::widest));
   }
-  LazyIndex result;
+  LazyIndex result(*this);
   std::copy(values.begin(), values.end(), result.values_.begin());
   result.width_ = static_cast<std::uint32_t>(values.size());
-  result.record_ = this;
   return result;
 }
 
 LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
                        const Attributes& attributes) {
-  Record* record = nullptr;
-  for (const LazyOperand& operand : in) record = operand.expr_ != nullptr ? operand.expr_->record_ : record;
-  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_ : record;
   const std::string_view what = op.name.text();
-  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
-  Key& key = record->scratch_;
-  key.op = &op;
-  key.attributes = attributes;
-  key.operands.clear();
-  key.widths.clear();
-  key.index_widths.clear();
-  record->scratch_operands_.clear();
+  Record* record = nullptr;
   for (const LazyOperand& operand : in) {
-    if (operand.expr_ != nullptr) {
-      const NodeId id = record->checked(*operand.expr_, what);
-      key.operands.push_back(Key::expression);
-      key.widths.push_back(record->width(id));
-      record->scratch_operands_.push_back(id);
-    } else {
-      key.operands.push_back(record->parameters_.number_of(*operand.parameter_));
-    }
+    if (operand.expr_ != nullptr) record = &operand.expr_->record(what);
   }
-  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
-    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
-                      std::to_string(ir::type_bits - 1) + " at most");
-  }
-  for (const LazyIndex& index : indices) {
-    if (index.record_ != record) throw MisuseError(std::string(what) + ": an index of another lazy graph");
-    key.index_widths.push_back(index.width_);
+  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_.get() : record;
+  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
+  if (record->closed_) throw MisuseError(std::string(what) + ": an operand of a lazy graph that is gone");
+  record->set_key(op, in, indices, attributes);
+  const Key& key = record->scratch_;
+  if (key.has_factor()) {
+    make_room(record->inputs_, 1);
+    const auto data = static_cast<std::int32_t>(record->inputs_.size());
+    const NodeId id = record->add(key, record->scratch_operands_, data);
+    record->inputs_.push_back(static_cast<float>(attributes.values[0]));
+    return record->handle(id);
   }
   make_room(record->indices_, indices.size() * LazyIndex::widest);
   const auto data = static_cast<std::int32_t>(record->indices_.size());
@@ -195,6 +227,38 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
     record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
   }
   return record->handle(id);
+}
+
+/// In scratch_, and its operands in scratch_operands_.
+void Record::set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+                     const Attributes& attributes) {
+  const std::string_view what = op.name.text();
+  Key& key = scratch_;
+  key.op = &op;
+  key.attributes = attributes;
+  if (key.has_factor()) key.attributes.values = {};
+  key.operands.clear();
+  key.widths.clear();
+  key.index_widths.clear();
+  scratch_operands_.clear();
+  for (const LazyOperand& operand : in) {
+    if (operand.expr_ != nullptr) {
+      const NodeId id = checked(*operand.expr_, what);
+      key.operands.push_back(Key::expression);
+      key.widths.push_back(width(id));
+      scratch_operands_.push_back(id);
+    } else {
+      key.operands.push_back(parameters_.number_of(*operand.parameter_));
+    }
+  }
+  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
+                      std::to_string(ir::type_bits - 1) + " at most");
+  }
+  for (const LazyIndex& index : indices) {
+    if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
+    key.index_widths.push_back(index.width_);
+  }
 }
 
 }  // namespace windrow::lazy
@@ -230,8 +294,17 @@ LazyExpr::~LazyExpr() {
 }
 
 Index LazyExpr::width() const {
-  if (record_ == nullptr) throw MisuseError("width: an expression that was moved from");
-  return record_->width(record_->checked(*this, "width"));
+  lazy::Record& of = record("width");
+  return of.width(of.checked(*this, "width"));
 }
+
+lazy::Record& LazyExpr::record(std::string_view what) const {
+  if (record_ == nullptr) throw MisuseError(std::string(what) + ": an expression that was moved from");
+  return *record_;
+}
+
+lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
+lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
+lazy::RecordRef::~RecordRef() { record_->release(); }
 
 }  // namespace windrow

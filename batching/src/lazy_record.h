@@ -25,7 +25,8 @@ void make_room(std::vector<T>& list, std::size_t more) {
   if (list.capacity() - list.size() < more) list.reserve(std::max(2 * list.size(), list.size() + more));
 }
 
-/// The key of an operation: two with one key, applied to the values of two instances, can be a batch.
+/// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
+/// scale is no part of it, but an input of the node, so that programs may scale by what they compute as they go.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
@@ -34,7 +35,30 @@ struct Key {
   static constexpr std::int32_t expression = -1;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
+  bool has_factor() const { return op == &op::scale; }
   friend bool operator==(const Key&, const Key&) = default;
+};
+
+/// Of two expressions or more, of one shape. Recorded and nothing else: a vertex adds its operands up by op::add, which
+/// its program makes one sum of.
+extern const Operator sum_of_many;
+
+/// When each of a list was used last, in minibatches.
+class LastUse {
+ public:
+  void note(std::uint32_t number, std::uint32_t minibatch) {
+    if (number >= last_.size()) last_.resize(number + 1);
+    last_[number] = minibatch;
+  }
+  /// Half of them, and so many at least, were not used for some minibatches.
+  bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
+    constexpr std::uint32_t long_ago = 16;
+    const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
+    return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
+  }
+
+ private:
+  std::vector<std::uint32_t> last_;
 };
 
 /// Keys by number. They are found by a hash, and compared.
@@ -55,6 +79,7 @@ class Keys {
   }
   const Key& operator[](std::uint32_t number) const { return all_[number].key; }
   Index width(std::uint32_t number) const { return all_[number].width; }
+  std::size_t size() const { return all_.size(); }
 
   /// For tests: gives every key this hash.
   static void collide(bool all_hashes_equal);
@@ -85,7 +110,7 @@ class Record {
   struct Node {
     std::uint32_t key;
     std::int32_t operands;  ///< where they begin in operands()
-    std::int32_t data;      ///< where its indices begin in indices(), or its values in inputs()
+    std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
   };
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }
@@ -100,19 +125,20 @@ class Record {
   /// A handle names it.
   bool named(NodeId id) const { return handles_[at(id)] > 0; }
   const Keys& keys() const { return keys_; }
-  /// Where runs begin, in ascending order, from the first node that is not computed yet on; see Runs.
+  /// Where runs begin, in ascending order, from a node on that begins one, as the first of a flush does; see Runs.
   struct RunBegin {
     NodeId node;
     bool apart;  ///< behind a cut
   };
-  const std::vector<RunBegin>& run_begins() const { return run_begins_; }
+  std::span<const RunBegin> run_begins(NodeId from) const;
   NodeId first_pending() const { return first_pending_; }
-  void start_next_epoch();
+  void start_next_epoch() { first_pending_ = size(); }
   /// What is recorded next is not written together with what was recorded last.
   void cut() { cut_ = true; }
   /// Instances that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
-  int running = 0;  ///< calls of resume_all() under way, one inside the other
+  std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
+  int running = 0;               ///< calls of resume_all() under way, one inside the other
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);
@@ -122,6 +148,8 @@ class Record {
 
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
+  /// As long as there are no nodes.
+  void forget_keys() { keys_ = {}; }
   /// Throws MisuseError for one of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const;
 
@@ -129,8 +157,14 @@ class Record {
   friend class windrow::LazyExpr;
   NodeId add(const Key& key, std::span<const NodeId> operands, std::int32_t data);
   void join_run(NodeId id, std::span<const NodeId> operands);
+  bool joins(NodeId id, std::span<const NodeId> operands) const;
+  NodeId repeated_by(NodeId id) const;
+  void follow_period(NodeId id);
+  bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Index infer_width(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+  void set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+               const Attributes& attributes);
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
@@ -142,12 +176,14 @@ class Record {
   std::vector<std::int32_t> indices_;
   std::vector<float> inputs_;
   std::vector<std::int32_t> handles_;  // by node: how many name it
-  // Runs: which one each node is in, from 0 for the first of those that are not computed.
   NodeId first_pending_ = 0;
-  std::vector<std::int32_t> run_of_;   // by node, from first_pending_ on
-  std::vector<RunBegin> run_begins_;   // the same runs
+  // Runs, also of what is computed: what comes later is cut in the same way whether it is or not.
+  std::vector<std::int32_t> run_of_;   // by node
+  std::vector<RunBegin> run_begins_;   // by run
   std::vector<std::int32_t> outside_;  // runs that the last one has operands of
-  bool cut_ = false;                   // the next node begins a run
+  bool cut_ = false;                   // the next node begins a run, and is apart
+  NodeId cycle_ = 0;                   // where the last run begins anew what the one before repeated; 0 for nothing
+  NodeId period_ = 0, repeated_ = 0;   // so many nodes of the last run, up to its end, are like those a period before
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // so that an application allocates nothing
   std::vector<NodeId> scratch_operands_;

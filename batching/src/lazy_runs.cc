@@ -46,13 +46,14 @@ std::span<const std::uint32_t> Lists::operator[](std::uint32_t number) const {
   return {elements_.data() + begin_[number], begin_[number + 1] - begin_[number]};
 }
 
-void Runs::find(NodeId first) {
+void Runs::find(NodeId first, NodeId end) {
   first_ = first;
+  end_ = end;
   runs_.clear();
   outside_.clear();
-  const auto& begins = record_.run_begins();
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : record_.size(), begins[i].apart});
+  const auto begins = record_.run_begins(first);
+  for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
+    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart});
     join_known();
   }
   while (learn()) {
@@ -65,11 +66,32 @@ void Runs::find(NodeId first) {
     }
   }
   split_what_is_rare();
-  run_of_.resize(at(record_.size() - first));
+  run_of_.resize(at(end - first));
+  number();
+}
+
+void Runs::number() {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    std::fill(run_of_.begin() + (runs_[i].begin - first), run_of_.begin() + (runs_[i].end - first),
+    std::fill(run_of_.begin() + (runs_[i].begin - first_), run_of_.begin() + (runs_[i].end - first_),
               static_cast<std::int32_t>(i));
   }
+}
+
+void Runs::keep_only(std::span<const NodeId> nodes) {
+  std::vector<char> needed(runs_.size(), 0);
+  for (NodeId node : nodes) needed[at(run_of(node))] = 1;
+  for (std::size_t i = runs_.size(); i-- > 0;) {
+    if (needed[i] == 0) continue;
+    for (NodeId node : outside(runs_[i])) {
+      if (node >= first_) needed[at(run_of(node))] = 1;
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (needed[i] != 0) runs_[kept++] = runs_[i];
+  }
+  runs_.resize(kept);
+  number();
 }
 
 void Runs::add(Run run) {
@@ -91,7 +113,19 @@ void Runs::add(Run run) {
   }
   run.outside_end = static_cast<std::int32_t>(outside_.size());
   run.pattern = patterns_.number(scratch_);
+  used_.note(run.pattern, record_.minibatch());
   runs_.push_back(run);
+}
+
+bool Runs::remember_too_much() const {
+  constexpr std::ptrdiff_t much = 4096;
+  return used_.mostly_long_ago(record_.minibatch(), much);
+}
+
+void Runs::forget() {
+  patterns_ = {};
+  together_.clear();
+  used_ = {};
 }
 
 void Runs::pop() {

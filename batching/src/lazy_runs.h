@@ -57,18 +57,24 @@ class Runs {
  public:
   explicit Runs(const Record& record) : record_(record) {}
 
-  /// Finds those of the nodes from `first` on, which are the record's last.
-  void find(NodeId first);
+  /// Finds those of nodes [first, end), each of which is where a flush began, or the record's end.
+  void find(NodeId first, NodeId end);
+  /// Drops those that these nodes do not need.
+  void keep_only(std::span<const NodeId> nodes);
   const std::vector<Run>& runs() const { return runs_; }
   /// Nodes whose values runs compute with, run by run, each once.
   std::span<const NodeId> outside(const Run& run) const {
     return {outside_.data() + run.outside, static_cast<std::size_t>(run.outside_end - run.outside)};
   }
-  /// The run of a node from `first` on.
+  /// The run of one of these nodes.
   std::int32_t run_of(NodeId node) const { return run_of_[at(node - first_)]; }
   const Lists& patterns() const { return patterns_; }
-  /// The first node that they are of; those before were computed earlier.
+  /// What was not used for long is most of all that is remembered.
+  bool remember_too_much() const;
+  void forget();
+  /// The nodes that they are of; those before were computed earlier.
   NodeId first() const { return first_; }
+  NodeId end() const { return end_; }
 
  private:
   using Pair = std::uint64_t;
@@ -80,14 +86,16 @@ class Runs {
   void join_known();
   bool learn();
   void split_what_is_rare();
+  void number();
   bool depends(const Run& run, const Run& on) const;
 
   const Record& record_;
-  NodeId first_ = 0;
+  NodeId first_ = 0, end_ = 0;
   std::vector<Run> runs_, before_;
   std::vector<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
+  LastUse used_;                       // patterns
   std::unordered_set<Pair> together_;  // patterns of neighbours that are put together
   std::vector<std::uint32_t> scratch_;
 };

@@ -1,6 +1,7 @@
 #include "windrow/batching/lazy_task.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lazy_epochs.h"
 #include "lazy_record.h"
@@ -16,6 +17,8 @@ void LazyValue::await_suspend(std::coroutine_handle<> task) {
   expr_.record_->suspended.push_back(task);
 }
 
+std::coroutine_handle<>& lazy::next_of(LazyGraph& graph) { return graph.record_->next; }
+
 void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks) {
   Record& record = *graph.record_;
   for (const std::coroutine_handle<> task : tasks) {
@@ -30,7 +33,8 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
   while (!ready.empty()) {
     for (const std::coroutine_handle<> task : ready) {
       record.cut();
-      task.resume();
+      record.next = task;
+      while (record.next) std::exchange(record.next, nullptr).resume();
     }
     ready = std::exchange(record.suspended, {});
     if (!ready.empty()) record.epochs().flush(std::source_location::current());

@@ -1,4 +1,6 @@
 // What can be asked of a minibatch.
+#include <algorithm>
+
 #include "batch.h"
 #include "ir.h"
 #include "windrow/batching/runner.h"
@@ -18,15 +20,23 @@ double Minibatch::loss(std::source_location from) const {
   return batch_->loss();
 }
 
-Tensor Minibatch::output(const std::string& name, std::source_location from) const {
+Tensor Minibatch::output(const std::string& name, std::source_location from) const { return output(name, {}, from); }
+
+Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_of, std::source_location from) const {
+  if (!row_of.empty() && static_cast<std::int64_t>(row_of.size()) != vertices()) {
+    throw MisuseError("output '" + name + "': rows of " + std::to_string(row_of.size()) + " vertices; expected " +
+                      std::to_string(vertices()));
+  }
+  const Index rows = row_of.empty() ? vertices() : 1 + *std::max_element(row_of.begin(), row_of.end());
   const ir::Function& function = *batch_->plan().program.function;
   for (std::size_t p = 0; p < function.outputs.size(); ++p) {
     if (function.outputs[p].name != name) continue;
     const Index width = function.outputs[p].width;
-    const Tensor out(batch_->device(), vertices(), width, "output");
-    batch_->device().engine->push([batch = batch_, p, to = out.view()] { batch->collect(p, to.write()); },
-                                  {read(batch_->memory()), overwrite(out.var())},
-                                  {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
+    const Tensor out(batch_->device(), rows, width, "output");
+    batch_->device().engine->push(
+        [batch = batch_, p, row_of = std::move(row_of), to = out.view()] { batch->collect(p, row_of, to.write()); },
+        {read(batch_->memory()), overwrite(out.var())},
+        {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
     return out;
   }
   throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");

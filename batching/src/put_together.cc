@@ -30,11 +30,13 @@ class PuttingTogether {
     const auto pulls = numbers(whole_.pulls, part.pulls, "input");
     const auto tensors = numbers(whole_.tensors, part.tensors, "tensor");
     const auto index_pulls = numbers(whole_.index_pulls, part.index_pulls, "input");
+    const auto outputs = numbers(whole_.outputs, part.outputs, "output");
     for (std::size_t i = 0; i < index_pulls.size(); ++i) {
       IndexField& field = whole_.index_pulls[index_pulls[i]];
-      if (field.holds == IndexField::Holds::row) field.tensor = tensors[part.index_pulls[i].tensor];
+      const std::size_t tensor = part.index_pulls[i].tensor;
+      if (field.holds == IndexField::Holds::row) field.tensor = tensors[tensor];
+      if (field.holds == IndexField::Holds::gradient_row) field.tensor = outputs[tensor];
     }
-    const auto outputs = numbers(whole_.outputs, part.outputs, "output");
     Kind kind = part.kinds[0];
     for (Node& node : kind.nodes) {
       if (node.code == Code::gather) node.number = states[node.number];

@@ -136,7 +136,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
 }
 
 std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
-                                     std::source_location from) {
+                                     RowsOf rows, std::source_location from) {
   Index vertices = 0;
   for (const InputGraph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
@@ -157,6 +157,9 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
                         .schedule = options_.schedule,
                         .table = table_ ? &*table_ : nullptr};
   for (const Given* one : given) options.row_of.push_back(&one->row_of);
+  std::vector<char> announced_rows;
+  for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
+  options.gradient_row_of = std::move(rows);
   Layout layout = Layout::make(graphs, *plan, options);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
@@ -165,6 +168,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
                                        Batch::Options{stats_.minibatches, options_.batch_rows, clock_});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
+  batch->announced_rows = std::move(announced_rows);
   Push push(batch, stats_, from);
   push.memory();
   push.before();
@@ -175,11 +179,11 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
 }
 
 Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  return Minibatch(forward(graphs, given, {}, from));
+  return Minibatch(forward(graphs, given, {}, {}, from));
 }
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  const auto batch = start(graphs, given, {.training = true}, from);
+  const auto batch = start(graphs, given, {.training = true}, {}, from);
   Push push(batch, stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) {
     push.forward(g);
@@ -194,23 +198,38 @@ Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::s
 
 Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
                          std::source_location from) {
+  std::vector<Announced> announced;
+  for (const std::string& output : outputs) announced.push_back({output});
+  return record_rows(graphs, given, std::move(announced), from);
+}
+
+Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
+                              std::source_location from) {
   const auto& all = function_.function_->outputs;
   Purpose purpose{.training = true};
-  for (const std::string& name : outputs) {
+  RowsOf rows(all.size());
+  Index vertices = 0;
+  for (const InputGraph* graph : graphs) vertices += graph == nullptr ? 0 : graph->vertices();
+  for (auto& [name, row_of] : outputs) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const ir::Field& field) { return field.name == name; });
     if (found == all.end()) {
       throw MisuseError(function_.name() + ": there is no output '" + name + "'; expected one that it pushes");
     }
+    if (!row_of.empty() && static_cast<Index>(row_of.size()) != vertices) {
+      throw MisuseError(function_.name() + ": output '" + name + "' has a row_of for " + std::to_string(row_of.size()) +
+                        " vertices; expected " + std::to_string(vertices));
+    }
     purpose.outputs.push_back(static_cast<std::size_t>(found - all.begin()));
+    rows[purpose.outputs.back()] = std::move(row_of);
   }
   std::sort(purpose.outputs.begin(), purpose.outputs.end());
   purpose.outputs.erase(std::unique(purpose.outputs.begin(), purpose.outputs.end()), purpose.outputs.end());
-  return Minibatch(forward(graphs, given, purpose, from));
+  return Minibatch(forward(graphs, given, purpose, std::move(rows), from));
 }
 
-std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                        std::source_location from) {
-  const auto batch = start(graphs, given, purpose, from);
+  const auto batch = start(graphs, given, purpose, std::move(rows), from);
   Push push(batch, stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.forward(g);
   push.finish();
@@ -252,7 +271,8 @@ void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& g
     const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
     if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
     const Tensor& tensor = found->second;
-    const Index vertices = batch.layout().vertices;
+    const bool any_rows = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
+    const Index vertices = any_rows ? tensor.rows() : batch.layout().vertices;
     if (tensor.rows() != vertices || tensor.width() != field.width) {
       throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
                         to_string({Rows::count(vertices), field.width}));

@@ -182,9 +182,13 @@ Expr Trace::share_of_child() {
   return expr({.code = Code::pull, .type = {Rows::vertices(), 1}, .number = pull});
 }
 
-void Trace::number_vertices() {
+void Trace::find_gradient() {
   add_field(function.index_pulls, kind().index_pulls,
-            {.name = "(vertex)", .width = 1, .rows = Rows::vertices(), .holds = IndexField::Holds::vertex});
+            {.name = "(row of the gradient of " + function.outputs.back().name + ")",
+             .width = 1,
+             .rows = Rows::vertices(),
+             .holds = IndexField::Holds::gradient_row,
+             .tensor = function.outputs.size() - 1});
 }
 
 Expr Trace::row_of(const std::string& tensor, Index width) {

@@ -160,7 +160,7 @@ void Vertex::push(const std::string& name, const Expr& value) {
   }
   f.outputs.push_back({name, value.width(), Rows::vertices()});
   trace_->kind().pushes.push_back(trace_->value_of(value));
-  trace_->number_vertices();
+  trace_->find_gradient();
 }
 
 void Vertex::loss(const Expr& value) {

@@ -93,9 +93,9 @@ LazyExpr Parser::scores(const Sentence& sentence, const ArcHybrid& state) const 
   const auto seen = [&](std::int32_t word, std::size_t place) -> const LazyExpr& {
     return (word == ArcHybrid::none ? sentence.nothing : sentence.words[static_cast<std::size_t>(word)])[place];
   };
-  const LazyExpr sum =
-      seen(state.stack(0), 0) + seen(state.stack(1), 1) + seen(state.stack(2), 2) + seen(state.next(), 3);
-  return affine(tanh(sum + scorer_bias_), out_, out_bias_);
+  const LazyExpr terms[] = {seen(state.stack(0), 0), seen(state.stack(1), 1), seen(state.stack(2), 2),
+                            seen(state.next(), 3)};
+  return affine(tanh(sum(terms) + scorer_bias_), out_, out_bias_);
 }
 
 }  // namespace windrow

@@ -60,5 +60,35 @@ TEST(LazyFaults, LeaveAGraphThatGoesOn) {
   }
 }
 
+/// Half-way through gradients nothing goes on but a new minibatch.
+TEST(LazyFaults, LeaveAGraphThatCanBeCleared) {
+  Model model;
+  const auto differentiate = [&](LazyGraph& graph) {
+    std::vector<LazyExpr> values;
+    values.reserve(10);
+    model.double_often(graph, values);
+    values[3].value();
+    graph.backward(std::span(values).last(1));
+  };
+  bool struck = true;
+  for (std::uint64_t at = 1; struck; ++at) {
+    SCOPED_TRACE(at);
+    LazyGraph graph(model.host, model.parameters);
+    {
+      const testing::faults::Armed armed({.at = at, .where = testing::faults::Where::this_thread});
+      try {
+        differentiate(graph);
+      } catch (const std::bad_alloc&) {
+      }
+      struck = testing::faults::struck();
+    }
+    graph.clear();
+    differentiate(graph);
+    // Of x -> w (x + 3), six times from 1 on, by w, which is 2.
+    EXPECT_EQ(model.parameters.gradient(model.twice).all->get(), std::vector<float>{1155});
+    if (HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace windrow

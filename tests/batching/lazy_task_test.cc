@@ -70,6 +70,7 @@ TEST_F(Tasks, WaitForEachOther) {
   EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<std::string>{"4.00", "4.00", "4.00"}));
 }
 
+/// Whether what each flush computes is kept, or computed again at once.
 TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
   const auto power = [](LazyGraph& g, Parameter w, int n, std::vector<LazyExpr>& losses) -> LazyTask<> {
     LazyExpr x = g.input({1});
@@ -79,16 +80,23 @@ TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
     }
     losses.push_back(x);
   };
-  std::vector<LazyExpr> losses;
-  std::vector<LazyTask<>> tasks;
-  double expected = 0;  // d/dw of the sum of w^n
-  for (int n = 1; n <= 6; ++n) {
-    tasks.push_back(power(graph, half, n, losses));
-    expected += n * std::pow(0.5, n - 1);
+  std::int64_t minibatches[2];
+  for (const bool kept : {false, true}) {
+    LazyGraph other(host, parameters, {.recompute_below = kept ? 0 : 1000});
+    std::vector<LazyExpr> losses;
+    std::vector<LazyTask<>> tasks;
+    double expected = 0;  // d/dw of the sum of w^n
+    for (int n = 1; n <= 6; ++n) {
+      tasks.push_back(power(other, half, n, losses));
+      expected += n * std::pow(0.5, n - 1);
+    }
+    run(other, std::move(tasks));
+    other.backward(losses);
+    EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
+    minibatches[kept] = other.stats().runner.minibatches;
   }
-  run(graph, std::move(tasks));
-  graph.backward(losses);
-  EXPECT_NEAR(dense(parameters, half)[0], expected, 1e-5);
+  EXPECT_EQ(minibatches[true], 6);
+  EXPECT_EQ(minibatches[false], 7);
 }
 
 enum class Keeps { losses, nothing };
@@ -164,6 +172,51 @@ TEST_F(Tasks, TellWhatWouldNeverGoOn) {
   LazyTask<int> first = halve(graph, half, 4);
   const LazyTask<int> second = std::move(first);
   EXPECT_EQ(said([&] { return std::move(first); }), "run: a task that was moved from; expected one that has not begun");
+}
+
+LazyTask<int> nothing() { co_return 1; }
+
+/// Neither grows the stack by what they waited for, also without optimisation.
+TEST_F(Tasks, MayWaitForAnyNumberOfOthers) {
+  constexpr int count = 200'000;
+  const auto many = []() -> LazyTask<int> {
+    int sum = 0;
+    for (int i = 0; i < count; ++i) sum += co_await nothing();
+    co_return sum;
+  };
+  const auto deep = [](const auto& self, int depth) -> LazyTask<int> {
+    if (depth == 0) co_return 0;
+    co_return 1 + co_await self(self, depth - 1);
+  };
+  std::vector<LazyTask<int>> tasks;
+  tasks.push_back(many());
+  tasks.push_back(deep(deep, count));
+  EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<int>{count, count}));
+}
+
+/// A task that runs others makes those go on that wait beside it.
+TEST_F(Tasks, MayRunOthersInTheirMidst) {
+  const auto inner = [](LazyGraph& g, Parameter w) -> LazyTask<std::string> {
+    std::vector<LazyTask<int>> tasks;
+    tasks.push_back(halve(g, w, 4));
+    const std::vector<int> steps = run(g, std::move(tasks));
+    co_return std::to_string(steps[0]);
+  };
+  std::vector<LazyTask<std::string>> tasks;
+  for (float from : {1.0f, 2.0f}) tasks.push_back(with_others(graph, from));
+  tasks.push_back(inner(graph, half));
+  EXPECT_EQ(run(graph, std::move(tasks)), (std::vector<std::string>{"4.00", "4.00", "2"}));
+}
+
+TEST_F(Tasks, RefuseToWaitForOneThatWasMovedFrom) {
+  const auto waits = [](LazyTask<int> task) -> LazyTask<int> {
+    const LazyTask<int> other = std::move(task);
+    co_return co_await std::move(task);
+  };
+  std::vector<LazyTask<int>> tasks;
+  tasks.push_back(waits(nothing()));
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
+            "co_await: a task that was moved from; expected one that has not begun");
 }
 
 TEST_F(Tasks, MayBeDroppedBeforeTheyRun) {

@@ -174,6 +174,28 @@ TEST(Outputs, MayBeNamedTwice) {
   EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
 }
 
+TEST(Outputs, AndTheirGradientsMayHaveRowsOfSomeVerticesOnly) {
+  Networks s;
+  Runner runner(s.host, s.without_head, s.parameters);
+  const Graphs graphs(s.without_head, s.data);
+  const Tensor x = s.tensor(s.inputs(), Cell::in);
+  std::vector<std::int32_t> kept(15, -1), row_of(15, 2);
+  kept[3] = row_of[3] = 1;
+  kept[9] = row_of[9] = 0;
+  std::vector<float> all(15 * Cell::h, 0);
+  for (std::size_t c = 0; c < Cell::h; ++c) all[3 * Cell::h + c] = 3, all[9 * Cell::h + c] = 9;
+  const Minibatch whole = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
+  runner.backward(whole, {{"h", s.tensor(all, Cell::h)}});
+  const auto expected = s.gradients();
+  const std::vector<float> values = whole.output("h").get();
+
+  const Minibatch some = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", row_of}});
+  const std::vector<float> rows = some.output("h", kept).get();
+  EXPECT_EQ(rows, (std::vector<float>{values[27], values[28], values[29], values[9], values[10], values[11]}));
+  runner.backward(some, {{"h", s.tensor({9, 9, 9, 3, 3, 3, 0, 0, 0}, Cell::h)}});
+  EXPECT_EQ(s.gradients(), expected);
+}
+
 TEST(Outputs, MayBeOtherOnesEachTimeWithoutEnd) {
   Engine engine;
   const Device host = host_device(engine);
@@ -227,8 +249,13 @@ TEST(Outside, TellsWhatDoesNotFit) {
               runner.differentiate(graphs.pointers, {{"rows", {x}}});
             }),
             "without_head: has no loss; expected one to differentiate");
+  EXPECT_EQ(said([&] {
+              runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", {0, 1}}});
+            }),
+            "without_head: output 'h' has a row_of for 2 vertices; expected 15");
   EXPECT_EQ(runner.describe(), "");
   const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
+  EXPECT_EQ(said([&] { recorded.output("h", {0}); }), "output 'h': rows of 1 vertices; expected 15");
   EXPECT_EQ(said([&] { recorded.gradient("rows"); }), "without_head: 'rows' has no gradient before backward()");
   EXPECT_EQ(said([&] { runner.backward(recorded, {}); }),
             "without_head: the gradient of output 'h' was announced, but is not given");

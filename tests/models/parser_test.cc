@@ -75,6 +75,7 @@ TEST(DependencyParser, ComputesASentencesStepsWithThoseOfTheOthers) {
   EXPECT_LE(kinds.front(), 20);
   EXPECT_EQ(kinds.back(), kinds[1]);
   EXPECT_LT(graph.stats().runner.batches, graph.stats().expressions / 20);
+  EXPECT_LE(graph.stats().runner.minibatches, flushes + 12);  // gradients of all steps at once
 }
 
 TEST(DependencyParser, ParsesWhatHasNoWordsOrUnknownOnes) {

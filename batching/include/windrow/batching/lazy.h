@@ -21,6 +21,7 @@
 //   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
 //            More can be recorded after a value, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
+//            Gradients are those for the values that parameters have at backward().
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
 //            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
 //            later flush throws it, and what that was to compute waits for the next.
@@ -37,6 +38,9 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "windrow/batching/expr.h"
@@ -47,7 +51,25 @@ namespace windrow {
 class LazyGraph;
 namespace lazy {
 class Record;
+
+/// What a handle holds of its graph, which may end before it.
+class RecordRef {
+ public:
+  explicit RecordRef(Record& record);
+  RecordRef(const RecordRef& other);
+  RecordRef& operator=(RecordRef other) noexcept {
+    std::swap(record_, other.record_);
+    return *this;
+  }
+  ~RecordRef();
+  Record* get() const { return record_; }
+
+ private:
+  Record* record_;
+};
+
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+std::coroutine_handle<>& next_of(LazyGraph& graph);
 }  // namespace lazy
 
 /// A handle to a value, a row of numbers, of an instance. It may outlive its graph, and is of no use then.
@@ -72,14 +94,16 @@ class LazyExpr {
   LazyExpr(lazy::Record* record, std::int32_t node);
   /// Its value is there, or under way.
   bool computed() const;
+  /// Throws MisuseError for one that was moved from.
+  lazy::Record& record(std::string_view what) const;
 
   lazy::Record* record_;  // null after a move
   std::int32_t node_;
   std::uint32_t minibatch_;  // how often the graph had been cleared
 };
 
-/// Numbers that operators look something up by: a row of a table, a label. Names its graph, and must not be used after
-/// it.
+/// Numbers that operators look something up by: a row of a table, a label. It may outlive its graph, and is of no use
+/// then.
 class LazyIndex {
  public:
   static constexpr std::size_t widest = 4;
@@ -87,11 +111,11 @@ class LazyIndex {
  private:
   friend class lazy::Record;
   friend class LazyGraph;
-  LazyIndex() = default;
+  explicit LazyIndex(lazy::Record& record) : record_(record) {}
 
   std::array<std::int32_t, widest> values_{};
   std::uint32_t width_ = 0;
-  lazy::Record* record_ = nullptr;  // for embedding(), which has no other operand to know its graph by
+  lazy::RecordRef record_;  // for embedding(), which has no other operand to know its graph by
 };
 
 /// An expression or a parameter, which must outlive it.
@@ -112,13 +136,17 @@ struct LazyOptions {
   enum class For : std::uint8_t { training, inference } use = For::training;
   /// Policy serial computes one expression after the other, by the same kernels.
   SchedulePolicy schedule = SchedulePolicy::agenda;
+  /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
+  /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
+  /// in common is batches again; operators must give the same again for the same operands. 0: never.
+  std::int64_t recompute_below = 20'000'000;
 };
 
 /// Counted since the graph was made.
 struct LazyStats {
   std::int64_t expressions = 0;  ///< recorded and computed
-  std::int64_t vertices = 0;     ///< what they were put together to
-  std::int64_t kinds = 0;        ///< ways of putting together that were found
+  std::int64_t vertices = 0;     ///< what they were put together to, and again if they were computed again
+  std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
   RunnerStats runner;
@@ -143,7 +171,7 @@ class LazyGraph {
   /// Pushes the gradients, for all parameters, of the sum of the losses, which have width 1. Throws MisuseError without
   /// a loss, for a second time before clear(), and if made for inference.
   void backward(std::span<const LazyExpr> losses, std::source_location from = std::source_location::current());
-  /// Forgets all expressions, but not what was learned about batching them.
+  /// Forgets all expressions, but not what was learned about batching them, unless most of it was not used for long.
   void clear();
 
   LazyStats stats() const;
@@ -152,12 +180,14 @@ class LazyGraph {
 
  private:
   friend void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+  friend std::coroutine_handle<>& lazy::next_of(LazyGraph& graph);
   lazy::Record* record_;
 };
 
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
 /// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
-/// do not fit.
+/// do not fit. Attributes are constants, and what is computed with others is no batch with it; but for the factor of
+/// op::scale, which is an input like any other.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},

@@ -60,16 +60,20 @@ LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks);
 namespace lazy {
 
 /// What promises of all types share: who goes on behind the task, and what it threw.
+///
+/// A task that ends or begins another one does not resume it, but leaves it to the loop that resumed the task itself:
+/// compilers that do not optimise would keep a frame of the stack for each of them (symmetric transfer is no promise).
 struct Promise {
   struct Final {
     bool await_ready() const noexcept { return false; }
     template <class P>
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<P> task) const noexcept {
-      return task.promise().behind ? task.promise().behind : std::noop_coroutine();
+    void await_suspend(std::coroutine_handle<P> task) const noexcept {
+      *task.promise().next = task.promise().behind;
     }
     void await_resume() const noexcept {}
   };
 
+  std::coroutine_handle<>* next = nullptr;  // what resume_all() resumes next; null for nothing
   std::coroutine_handle<> behind;
   std::exception_ptr error;
 
@@ -99,6 +103,8 @@ struct PromiseOf<void> : Promise {
 };
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+/// Where its tasks leave whom to resume behind them.
+std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 }  // namespace lazy
 
@@ -120,9 +126,12 @@ class [[nodiscard]] LazyTask {
 
   // A task may wait for another one: it begins, and its result is what co_await gives.
   bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> behind) noexcept {
+  template <class P>
+  void await_suspend(std::coroutine_handle<P> behind) {
+    if (!task_) throw MisuseError("co_await: a task that was moved from; expected one that has not begun");
     task_.promise().behind = behind;
-    return task_;
+    task_.promise().next = behind.promise().next;
+    *task_.promise().next = task_;
   }
   T await_resume() { return result(); }
 
@@ -149,7 +158,10 @@ inline LazyTask<void> lazy::PromiseOf<void>::get_return_object() {
 template <class T>
 LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks) {
   std::vector<std::coroutine_handle<>> handles;
-  for (const LazyTask<T>& task : tasks) handles.push_back(task.task_);
+  for (const LazyTask<T>& task : tasks) {
+    handles.push_back(task.task_);
+    if (task.task_) task.task_.promise().next = &lazy::next_of(graph);
+  }
   lazy::resume_all(graph, handles);
   if constexpr (std::is_void_v<T>) {
     for (LazyTask<T>& task : tasks) task.result();

@@ -91,6 +91,14 @@ struct Given {
 /// By name. What the function does not pull is passed over.
 using GivenTensors = std::map<std::string, Given>;
 
+/// An output whose gradient is to come.
+struct Announced {
+  std::string output;
+  /// Of each vertex, graph after graph, which row of the gradient is its own; several may have one. Empty: the first
+  /// vertex has the first row, and so on.
+  std::vector<std::int32_t> row_of = {};
+};
+
 /// What steps took so far, added up over all workers. Descent is none of them, nor is what outputs are collected by.
 struct StepTimes {
   std::int64_t product_ns = 0;     ///< products with parameters, and their gradients
@@ -122,6 +130,10 @@ class Minibatch {
   /// where the value is zero for a vertex's type. Pushes the op that collects it. Throws MisuseError for an unknown
   /// name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
+  /// The same of some vertices: of each, graph after graph, which row is its own, and -1 for none. Throws MisuseError
+  /// for another number of vertices.
+  Tensor output(const std::string& name, std::vector<std::int32_t> row_of,
+                std::source_location from = std::source_location::current()) const;
   /// Of a tensor that was given, in its shape. Pushes the ops that add it up. Throws MisuseError for another name, and
   /// before the minibatch was differentiated.
   Tensor gradient(const std::string& name, std::source_location from = std::source_location::current()) const;
@@ -157,8 +169,12 @@ class Runner {
   /// until the last handle to it goes.
   Minibatch record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
                    std::source_location from = std::source_location::current());
+  /// The same where gradients have rows of some vertices only.
+  Minibatch record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
+                        std::source_location from = std::source_location::current());
   /// Pushes the gradients of the loss, if there is one, and of the outputs times what is given for each that record()
-  /// named. Throws MisuseError if these differ, have other shapes than the outputs, or for a second time.
+  /// named. Throws MisuseError if these differ, have other shapes than the outputs, or for a second time; a row that a
+  /// gradient lacks fails the op.
   enum class Gradients {
     set,  ///< those of parameters are this minibatch's
     add,  ///< it adds to what they were before
@@ -179,9 +195,10 @@ class Runner {
   };
   const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
   /// Pushes what comes before the groups.
-  std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+  using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
+  std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                std::source_location from);
-  std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+  std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                  std::source_location from);
   void hold_back(std::source_location from);
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,

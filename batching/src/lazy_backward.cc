@@ -1,0 +1,136 @@
+// Gradients through epochs, from the last one to the first.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "lazy_epochs.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::lazy {
+
+void Epochs::backward(std::span<const NodeId> losses, std::source_location from) {
+  if (options_.use == LazyOptions::For::inference) {
+    throw MisuseError("backward() of a lazy graph for inference; expected one for training");
+  }
+  if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
+  if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
+  Times times;
+  for (NodeId loss : losses) {
+    if (record_.width(loss) != 1) {
+      throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
+    }
+    times[loss] += 1;
+  }
+  auto mode = Runner::Gradients::set;
+  std::size_t end = epochs_.size();
+  do {
+    std::size_t begin = end;
+    while (begin > 0 && epochs_[begin - 1].keeps == Epoch::Keeps::values) --begin;
+    const std::shared_ptr<Computed> again = compute_again(begin, end, times, from);
+    differentiated_ = true;
+    if (again) differentiate(*again, times, take_parts(begin, end), mode, from);
+    if (begin > 0) {
+      --begin;
+      differentiate(*epochs_[begin].computed, times, take_parts(begin, begin + 1), mode, from);
+    }
+    end = begin;
+  } while (end > 0);
+}
+
+/// Epochs [begin, end), which kept values only, and behind the last one what is pending: at once, and of it what a
+/// gradient or a handle needs. Null for nothing.
+std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::size_t end, const Times& losses,
+                                                        std::source_location from) {
+  const NodeId pending = record_.first_pending();
+  const auto first_of = [&](std::size_t epoch) { return epoch < epochs_.size() ? epochs_[epoch].first : pending; };
+  const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : record_.size();
+  std::vector<NodeId> with_gradient;
+  for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first < behind; ++loss) {
+    with_gradient.push_back(loss->first);
+  }
+  for (std::size_t epoch = begin; epoch < end; ++epoch) {
+    for (const GradientPart& part : epochs_[epoch].gradient) {
+      with_gradient.insert(with_gradient.end(), part.nodes.begin(), part.nodes.end());
+    }
+  }
+  std::vector<NodeId> kept = with_gradient;
+  const bool last = end == epochs_.size() && pending < record_.size();
+  if (last) {
+    const std::vector<NodeId> more = named(pending);
+    kept.insert(kept.end(), more.begin(), more.end());
+  }
+  for (auto* nodes : {&with_gradient, &kept}) {
+    std::sort(nodes->begin(), nodes->end());
+    nodes->erase(std::unique(nodes->begin(), nodes->end()), nodes->end());
+  }
+  if (kept.empty() && !last) return nullptr;
+  runs_.find(first, behind);
+  if (!kept.empty()) runs_.keep_only(kept);
+  find_kinds();
+  auto computed = compute(kept, with_gradient, from);
+  if (last) add_epoch(computed, Epoch::Keeps::all);
+  if (!last) again_.push_back(computed);
+  return computed;
+}
+
+std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::size_t end) {
+  std::vector<GradientPart> parts;
+  for (std::size_t epoch = begin; epoch < end; ++epoch) {
+    std::move(epochs_[epoch].gradient.begin(), epochs_[epoch].gradient.end(), std::back_inserter(parts));
+    epochs_[epoch].gradient.clear();
+  }
+  return parts;
+}
+
+/// Of an output: its rows, one that stays zero, and one for what is not of this output.
+Tensor Epochs::gradient_of(const Computed& computed, std::int32_t column, const Times& losses,
+                           const std::vector<GradientPart>& parts, std::source_location from) const {
+  const Output& output = computed.outputs.at(column);
+  const std::int32_t none = output.zero() + 1;
+  const Tensor gradient(device_, none + 1, output.width, "gradient");
+  std::vector<float> values(static_cast<std::size_t>((none + 1) * output.width), 0);
+  const auto row_of = [&](NodeId node) {
+    const Place& place = computed.place(node);
+    return place.output == column ? place.row : none;
+  };
+  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first <= last; ++loss) {
+    const std::int32_t row = row_of(loss->first);
+    if (row != none) values[at(row)] += loss->second;
+  }
+  gradient.set(std::move(values), from);
+  for (const GradientPart& part : parts) {
+    std::vector<std::int32_t> rows;
+    for (NodeId node : part.nodes) rows.push_back(row_of(node));
+    if (std::count(rows.begin(), rows.end(), none) == static_cast<std::ptrdiff_t>(rows.size())) continue;
+    const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");
+    of.set(std::move(rows), from);
+    apply(device_, op::scatter_rows,
+          {.in = {part.rows}, .indices = {of}, .attributes = op::to_rows(Rows::count(none + 1)), .write = Write::add},
+          gradient, from);
+  }
+  return gradient;
+}
+
+/// If it concerns them. The mode is that of the first, and then to add.
+void Epochs::differentiate(Computed& computed, const Times& losses, const std::vector<GradientPart>& parts,
+                           Runner::Gradients& mode, std::source_location from) {
+  if (computed.announced.empty()) return;
+  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const auto loss = losses.lower_bound(first);
+  if (parts.empty() && (loss == losses.end() || loss->first > last)) return;
+  std::map<std::string, Tensor> gradients;
+  for (std::int32_t column : computed.announced) {
+    gradients.emplace(computed.outputs.at(column).name, gradient_of(computed, column, losses, parts, from));
+  }
+  computed.runner->backward(computed.minibatch, gradients, std::exchange(mode, Runner::Gradients::add), from);
+  for (auto& [name, blocks] : computed.given) {
+    if (blocks.empty()) continue;
+    const Tensor gradient = computed.minibatch.gradient(name, from);
+    for (Block& block : blocks) {
+      epochs_[block.epoch].gradient.push_back({std::move(block.nodes), gradient.row_range(block.begin, block.end)});
+    }
+  }
+}
+
+}  // namespace windrow::lazy

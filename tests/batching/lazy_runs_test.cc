@@ -1,0 +1,188 @@
+// What lazy expressions are cut into: as few ways of computing, and batches, as the program has, whatever the lengths
+// and the numbers in it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/batching/cells.h"
+#include "tests/ops/cases.h"
+#include "windrow/batching/lazy.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::expect_close;
+
+struct Model {
+  static constexpr Index h = 3;
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1));
+  Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
+  Parameter b = parameters.add("b", 1, h, Initial::uniform(-1, 1));
+  LazyGraph graph{host, parameters};
+
+  LazyExpr word(int number) { return tanh(embedding(words, graph.index(number % 5)) + b); }
+  std::vector<std::vector<double>> gradients() const {
+    return {dense(parameters, words), dense(parameters, u), dense(parameters, b)};
+  }
+};
+
+enum class Flush { between, never };
+/// Losses of sequences of 1 to 12 words, which may be computed before.
+std::vector<LazyExpr> sequences(Model& m, Flush flush) {
+  std::vector<std::vector<LazyExpr>> inputs;
+  for (int length = 1; length <= 12; ++length) {
+    auto& x = inputs.emplace_back();
+    for (int step = 0; step < length; ++step) x.push_back(m.word(length + step));
+  }
+  if (flush == Flush::between) m.graph.flush();
+  std::vector<LazyExpr> losses;
+  for (const auto& x : inputs) {
+    LazyExpr state = x[0];
+    for (std::size_t step = 1; step < x.size(); ++step) state = tanh(matmul(state, m.u) + x[step]);
+    losses.push_back(row_sum(square(state)));
+  }
+  return losses;
+}
+
+/// Each length would be a way of computing of its own if a chain were a run.
+TEST(LazyRuns, AreOfOneStepWhetherItsInputsAreComputedOrNot) {
+  Model at_once, apart;
+  at_once.graph.backward(sequences(at_once, Flush::never));
+  apart.graph.backward(sequences(apart, Flush::between));
+  EXPECT_LE(at_once.graph.stats().kinds, 6);
+  EXPECT_LE(apart.graph.stats().kinds, 7);
+  EXPECT_LT(at_once.graph.stats().runner.batches, 120);
+  EXPECT_LT(apart.graph.stats().runner.batches, 120);
+  const auto expected = at_once.gradients(), found = apart.gradients();
+  for (std::size_t p = 0; p < expected.size(); ++p) expect_close(found[p], expected[p], 1e-5);
+}
+
+/// The same of a cell without inputs, which nothing else would cut.
+TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
+  Model m;
+  std::vector<LazyExpr> losses;
+  for (int length = 1; length <= 30; ++length) {
+    LazyExpr state = m.word(length);
+    for (int step = 0; step < length; ++step) state = tanh(affine(state, m.u, m.b));
+    losses.push_back(row_sum(square(state)));
+  }
+  m.graph.backward(losses);
+  EXPECT_LE(m.graph.stats().kinds, 10);
+  EXPECT_LT(m.graph.stats().runner.batches, 300);
+}
+
+/// Factors are inputs of their operations.
+TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
+  Model m;
+  const auto losses = [&](int first) {
+    std::vector<LazyExpr> all;
+    for (int i = first; i < first + 20; ++i)
+      all.push_back(row_sum(square(0.37 * i * m.word(i) + (1.0 / (1 + i)) * m.word(i + 1))));
+    return all;
+  };
+  const auto value_of = [&](int i) {
+    double sum = 0;
+    const std::vector<float> x = m.word(i).value(), y = m.word(i + 1).value();
+    for (std::size_t c = 0; c < x.size(); ++c) sum += std::pow(0.37 * i * x[c] + y[c] / (1 + i), 2);
+    return sum;
+  };
+  std::int64_t kinds = 0;
+  for (int first : {0, 20, 40}) {
+    const std::vector<LazyExpr> all = losses(first);
+    m.graph.flush();
+    for (int i : {0, 3, 19}) EXPECT_NEAR(all[static_cast<std::size_t>(i)].scalar(), value_of(first + i), 1e-2);
+    if (first == 0) kinds = m.graph.stats().kinds;
+    m.graph.clear();
+  }
+  EXPECT_EQ(m.graph.stats().kinds, kinds);
+}
+
+TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
+  Model m;
+  std::vector<LazyExpr> losses;
+  double expected = 0;
+  const Parameter one = m.parameters.add("one", 1, 1, Initial::constant(1));
+  for (int i = 1; i <= 10; ++i) {
+    losses.push_back(0.1 * i * matmul(m.graph.input({2}), one));
+    expected += 0.2 * i;
+  }
+  m.graph.backward(losses);
+  EXPECT_NEAR(dense(m.parameters, one)[0], expected, 1e-5);
+  EXPECT_EQ(m.graph.stats().kinds, 1);
+}
+
+/// A program whose structure changes for ever, beside a part that stays.
+TEST(LazyRuns, ForgetWhatIsNotUsedForLong) {
+  Model m;
+  std::int64_t most = 0, flushes = 0;
+  for (int width = 1; width <= 400; ++width) {
+    const std::vector<float> ones(static_cast<std::size_t>(width), 1);
+    const LazyExpr x = row_sum(2.0 * m.graph.input(ones)), loss = row_sum(square(m.word(width))) * x;
+    m.graph.backward(std::array{loss});
+    EXPECT_EQ(x.scalar(), 2 * static_cast<float>(width));
+    most = std::max(most, m.graph.stats().kinds);
+    EXPECT_EQ(m.graph.stats().flushes, ++flushes);
+    EXPECT_GE(m.graph.stats().runner.minibatches, flushes);
+    m.graph.clear();
+  }
+  EXPECT_GT(most, 32);
+  EXPECT_LT(most, 300);
+}
+
+/// A sum is one operation, of as many terms as it has.
+TEST(LazyRuns, AddUpListsAtOnce) {
+  Model m;
+  std::vector<LazyExpr> words, losses;
+  for (int i = 0; i < 13; ++i) words.push_back(m.word(i));
+  m.graph.flush();
+  const std::int64_t vertices = m.graph.stats().vertices;
+  for (std::size_t begin = 0; begin < 6; ++begin)
+    losses.push_back(row_sum(square(sum(std::span(words).subspan(begin, 7)))));
+  m.graph.flush();
+  EXPECT_EQ(m.graph.stats().vertices - vertices, 6);
+  m.graph.backward(losses);
+  double expected = 0;
+  for (std::size_t c = 0; c < Model::h; ++c) {
+    double column = 0;
+    for (std::size_t i = 0; i < 7; ++i) column += words[i].value()[c];
+    expected += column * column;
+  }
+  EXPECT_NEAR(losses[0].scalar(), expected, 1e-4);
+}
+
+/// A row, and not one for each vertex.
+TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
+  Model m;
+  const auto pool = std::dynamic_pointer_cast<Pool>(m.host.memory);
+  ASSERT_NE(pool, nullptr);
+  constexpr Index width = 64;
+  const Parameter wide = m.parameters.add("wide", Model::h, width, Initial::constant(1));
+  LazyExpr last = m.word(0);
+  for (int i = 1; i < 10'000; ++i) last = tanh(matmul(last, m.u) + m.word(i));
+  const LazyExpr kept = matmul(last, wide);
+  m.graph.flush();
+  m.engine.wait_all();
+  const std::size_t before = pool->stats().in_use;
+  kept.value();
+  m.engine.wait_all();
+  EXPECT_LT(pool->stats().in_use - before, 10'000u);
+}
+
+TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {
+  Model m;
+  std::vector<LazyExpr> seen, losses;
+  for (int i = 0; i < 3; ++i) seen.push_back(m.word(i));
+  m.graph.flush();
+  const std::int64_t vertices = m.graph.stats().vertices;
+  for (const LazyExpr& x : seen) losses.push_back(pick(x, m.graph.index(0)) - pick(x, m.graph.index(2)));
+  m.graph.flush();
+  EXPECT_EQ(m.graph.stats().vertices - vertices, 3);
+}
+
+}  // namespace
+}  // namespace windrow
