@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
                      4, 2},
         TableCommand{"ablation",
                      "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
-                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no fusion | no "
+                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no sharing | no "
+                     "fusion | no "
                      "ahead | all off |",
                      8, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",

@@ -50,10 +50,10 @@ void multiply(const Product& p) {
   const Index columns = columns_at_once(p);
   for (Index begin = 0; begin < out.width; begin += columns) {
     const dnnl_status_t status =
-        dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows,
-                   std::min(columns, out.width - begin), p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix),
-                   p.y.matrix.data + begin * (p.y.as == Factor::As::it_is ? 1 : p.y.matrix.stride),
-                   leading(p.y.matrix), adds ? 1.0f : 0.0f, out.data + begin, leading(out));
+        dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows, std::min(columns, out.width - begin),
+                   p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix),
+                   p.y.matrix.data + begin * (p.y.as == Factor::As::it_is ? 1 : p.y.matrix.stride), leading(p.y.matrix),
+                   adds ? 1.0f : 0.0f, out.data + begin, leading(out));
     if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
   }
 }
