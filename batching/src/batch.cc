@@ -227,19 +227,43 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
 
 // --- What belongs to no vertex, and the end
 
+Var Batch::add_block() {
+  blocks_.push_back(Buffer(*device_.engine, device_.memory, 0, "block of a gradient"));
+  return blocks_.back().var();
+}
+
+void Batch::begin_in_blocks(std::size_t tensor) {
+  const Tensor::View view = tensors_[tensor].view();
+  adds_to(tensor) ? view.update() : view.write();
+}
+
 void Batch::run(const TensorStep& step) {
+  const Tensor::View view = tensors_[step.step.out.number].view();
+  const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
+  run_timed(step, adds ? view.update() : view.write());
+}
+
+void Batch::run(const TensorStep& part, Range columns) {
+  TensorStep step = part;
+  const Index width = columns.end - columns.begin;
+  for (Place* place : {&step.step.in[1], &step.step.out}) {
+    place->column += columns.begin;
+    place->width = width;
+  }
+  run_timed(step, tensors_[step.step.out.number].view().update());
+}
+
+void Batch::run_timed(const TensorStep& step, Matrix<float> tensor) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
-  run_untimed(step);
+  run_untimed(step, tensor);
   if (lap) lap->end_of(step.step);
 }
 
-void Batch::run_untimed(const TensorStep& tensor_step) {
+void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   Step step = tensor_step.step;
-  const Tensor& tensor = tensors_[step.out.number];
   if (adds_to(step.out.number)) step.write = Write::add;
-  Matrix<float> out = step.write == Write::add ? tensor.view().update() : tensor.view().write();
-  out = {out.data + step.out.column, out.rows, step.out.width, out.stride};
+  const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
   if (tensor_step.vertex_type < 0) return run_kernel(step, {0, 0, step.rate, {0, 0}}, out);
   const auto type = static_cast<std::size_t>(tensor_step.vertex_type);

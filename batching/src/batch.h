@@ -51,6 +51,8 @@ class Batch {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
+  /// A variable for an op that does a part of another one's work.
+  Var add_block();
   Index batch_rows() const { return options_.batch_rows; }
 
   struct Range {
@@ -74,6 +76,9 @@ class Batch {
   void take_memory();
   void run(Index group, const Stage& stage);
   void run(const TensorStep& step);
+  /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
+  void begin_in_blocks(std::size_t tensor);
+  void run(const TensorStep& step, Range columns);
   /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
   void finish();
   /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
@@ -123,7 +128,8 @@ class Batch {
   template <class Visit>
   void each_step(Index group, const Stage& stage, Visit visit);
   void run_step(const Step& step, const Tile& tile);
-  void run_untimed(const TensorStep& step);
+  void run_timed(const TensorStep& step, Matrix<float> tensor);
+  void run_untimed(const TensorStep& step, Matrix<float> out);
   /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
   /// each row its first consumer, then further ones in order.
   template <class Visit>
@@ -155,7 +161,7 @@ class Batch {
   std::vector<char> adds_to_;
   const Options options_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Buffer> groups_;  // without bytes: owners of variables
+  std::vector<Buffer> groups_, blocks_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.
   std::vector<std::vector<Index>> arenas_;  // by type and arena
   Keepers states_, gradients_;

@@ -1,6 +1,7 @@
 #include "push.h"
 
 #include <algorithm>
+#include <map>
 
 namespace windrow {
 namespace {
@@ -9,6 +10,11 @@ namespace {
 constexpr Index flops_of_an_op = 20'000'000;
 /// What a step does to an element counts as, beside its products.
 constexpr Index flops_of_an_element = 20;
+/// Gradients of parameters are cut into ops of about so much work, a millisecond, and of so many columns, at least:
+/// narrower products are slower.
+constexpr Index flops_of_a_block = 100'000'000;
+constexpr Index columns_of_a_block = 192;
+constexpr Index most_blocks = 8;
 
 }  // namespace
 
@@ -34,8 +40,30 @@ std::vector<Access> Push::parameters() const {
   return accesses;
 }
 
-void Push::before() { tensors(batch_->plan().before, -1); }
-void Push::after() { tensors(batch_->plan().after, 0); }
+void Push::before() {
+  for (const TensorStep& step : batch_->plan().before) {
+    if (counts(step)) tensor(step, -1);
+  }
+}
+
+/// All parts of a sum by one op each, or by columns.
+void Push::after() {
+  std::map<std::size_t, std::vector<const TensorStep*>> parts;  // by tensor
+  for (const TensorStep& step : batch_->plan().after) {
+    if (counts(step)) parts[step.step.out.number].push_back(&step);
+  }
+  for (const TensorStep& step : batch_->plan().after) {
+    const auto whole = parts.find(step.step.out.number);
+    if (!counts(step) || whole == parts.end()) continue;
+    const Index blocks = blocks_of(whole->second);
+    if (blocks == 1) {
+      tensor(step, 0);
+      continue;
+    }
+    in_blocks(whole->second, blocks);
+    parts.erase(whole);
+  }
+}
 
 /// Whether it changes something that is needed.
 bool Push::counts(const TensorStep& step) const {
@@ -46,27 +74,73 @@ bool Push::counts(const TensorStep& step) const {
          batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
 }
 
-void Push::tensors(const std::vector<TensorStep>& steps, int priority) {
-  for (const TensorStep& step : steps) {
-    if (!counts(step)) continue;
-    std::vector<Access> accesses;
-    for (const Place& place : step.step.in) {
-      if (place.in == Place::In::tensor) accesses.push_back(read(batch_->tensor(place.number).var()));
-    }
-    if (step.vertex_type >= 0) {
-      accesses.push_back(read(batch_->memory()));
-      const Index rows = batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
-      stats_.multiply_flops += rows * step.step.flops_a_row;
-      stats_.batches += batches_of(rows);
-      stats_.kernels += batches_of(rows);
-    }
-    const Var out = batch_->tensor(step.step.out.number).var();
-    // Only the first may clear the poison that is there: that of the others is this minibatch's.
-    const bool first = begun_.insert(step.step.out.number).second && !batch_->adds_to(step.step.out.number);
-    accesses.push_back(first ? overwrite(out) : mutate(out));
-    push(
-        batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
+void Push::count(const TensorStep& step) {
+  if (step.vertex_type < 0) return;
+  const Index rows = batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
+  stats_.multiply_flops += rows * step.step.flops_a_row;
+  stats_.batches += batches_of(rows);
+  stats_.kernels += batches_of(rows);
+}
+
+/// Only the first op that touches it may clear the poison that is there: that of the others is this minibatch's.
+Access Push::write_access(std::size_t tensor) {
+  const Var var = batch_->tensor(tensor).var();
+  return begun_.insert(tensor).second && !batch_->adds_to(tensor) ? overwrite(var) : mutate(var);
+}
+
+void Push::tensor(const TensorStep& step, int priority) {
+  std::vector<Access> accesses;
+  for (const Place& place : step.step.in) {
+    if (place.in == Place::In::tensor) accesses.push_back(read(batch_->tensor(place.number).var()));
   }
+  if (step.vertex_type >= 0) accesses.push_back(read(batch_->memory()));
+  count(step);
+  accesses.push_back(write_access(step.step.out.number));
+  push(
+      batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
+}
+
+/// Of the gradient of a parameter, by its columns; 1 where it is anything else, or no work for two. By shapes alone.
+Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
+  // A check of accesses would find that ops write what they only read.
+  if (batch_->device().engine->watcher()) return 1;
+  Index flops = 0;
+  const Index width = batch_->tensor(parts.front()->step.out.number).width();
+  for (const TensorStep* part : parts) {
+    const Step& step = part->step;
+    const auto in_tensor = [](const Place& place) { return place.in == Place::In::tensor; };
+    if (part->vertex_type < 0 || step.flops_a_row == 0 || step.out.width != width || step.in.size() != 2 ||
+        std::any_of(step.in.begin(), step.in.end(), in_tensor)) {
+      return 1;
+    }
+    flops += step.flops_a_row * batch_->layout().count(static_cast<std::size_t>(part->vertex_type), step.rate);
+  }
+  return std::clamp<Index>(std::min(flops / flops_of_a_block, width / columns_of_a_block), 1, most_blocks);
+}
+
+/// Ops that run side by side write columns of one tensor, which they only read as the engine sees it: between one op
+/// that overwrites it and one that mutates it and waits for all. Each has a variable of its own, which tells the last
+/// one of failures.
+void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
+  const std::size_t number = parts.front()->step.out.number;
+  const Tensor& tensor = batch_->tensor(number);
+  const OpName name = batch_->name_of(parts.front()->step);
+  for (const TensorStep* part : parts) count(*part);
+  push(name, {write_access(number)}, [batch = batch_, number] { batch->begin_in_blocks(number); });
+  std::vector<Access> all = {mutate(tensor.var())};
+  for (Index block = 0; block < blocks; ++block) {
+    constexpr Index line = 16;
+    const auto cut = [&](Index at) {
+      return at == blocks ? tensor.width() : tensor.width() * at / blocks / line * line;
+    };
+    const Batch::Range columns{cut(block), cut(block + 1)};
+    const Var done = batch_->add_block();
+    push(name, {read(batch_->memory()), read(tensor.var()), mutate(done)}, [batch = batch_, parts, columns] {
+      for (const TensorStep* part : parts) batch->run(*part, columns);
+    });
+    all.push_back(read(done));
+  }
+  push(name, all, [] {});
 }
 
 void Push::forward(Index group) {

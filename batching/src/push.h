@@ -31,7 +31,11 @@ class Push {
 
  private:
   bool counts(const TensorStep& step) const;
-  void tensors(const std::vector<TensorStep>& steps, int priority);
+  void count(const TensorStep& step);
+  Access write_access(std::size_t tensor);
+  void tensor(const TensorStep& step, int priority);
+  Index blocks_of(const std::vector<const TensorStep*>& parts) const;
+  void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);
   void share(Index group, OpName name, const std::vector<Stage>& stages);
   Index count(Index group, const Stage& stage, std::set<std::size_t>& tensors);
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);

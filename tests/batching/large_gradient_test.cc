@@ -1,0 +1,95 @@
+// Gradients of large parameters, which are cut into ops by their columns.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+
+namespace windrow {
+namespace {
+
+using testing::Graphs;
+
+/// 400 vertices that share a parameter of 400 x 512, which each multiplies with two of its inputs.
+struct Wide {
+  static constexpr Index in = 400, out = 512;
+
+  explicit Wide(const EngineOptions& options = {}) : engine(options) {
+    std::mt19937 random(1);
+    for (GraphData& graph : data) {
+      graph.child_begin.assign(201, 0);
+      for (const char* name : {"x", "z"}) {
+        for (Index i = 0; i < 200 * in; ++i) {
+          graph.values[name].push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+        }
+      }
+    }
+  }
+
+  std::vector<float> gradient() {
+    runner.differentiate(graphs().pointers);
+    return parameters.gradient(w).all->get();
+  }
+  const Graphs& graphs() {
+    if (!made) made.emplace(function, data);
+    return *made;
+  }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter w = parameters.add("w", in, out, Initial::uniform(-0.05f, 0.05f));
+  VertexFunction function{"wide", {.arity = 0}, [this](Vertex& v) {
+                            const Expr y = tanh(matmul(v.pull("x", in), w)), z = tanh(matmul(v.pull("z", in), w));
+                            v.push("y", y);
+                            v.loss(row_sum(y * z));
+                          }};
+  Runner runner{host, function, parameters, {.optimisations = {.packing = false}}};
+  std::vector<GraphData> data{2};
+  std::optional<Graphs> made;
+};
+
+class LargeGradient : public testing::EveryPolicy {};
+
+TEST_P(LargeGradient, IsOfTheSameBitsWhateverComputesItsParts) {
+  Wide wide(options()), serial({.policy = Policy::serial});
+  EXPECT_EQ(wide.gradient(), serial.gradient());
+}
+WINDROW_EVERY_POLICY(LargeGradient);
+
+TEST(LargeGradients, AreThoseOfOneOp) {
+  Wide wide, whole({.check = true});  // where accesses are checked an op writes what it says
+  const std::vector<float> parts = wide.gradient(), expected = whole.gradient();
+  EXPECT_GT(wide.runner.stats().ops, whole.runner.stats().ops);
+  EXPECT_EQ(wide.runner.stats().multiply_flops, whole.runner.stats().multiply_flops);
+  ASSERT_EQ(parts.size(), expected.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) ASSERT_NEAR(parts[i], expected[i], 1e-4) << i;
+}
+
+TEST(LargeGradients, AddToWhatIsThere) {
+  Wide wide;
+  const auto rows = static_cast<std::size_t>(400 * Wide::out);
+  const Tensor ones(wide.host, 400, Wide::out);
+  ones.set(std::vector<float>(rows, 1));
+  const auto gradient = [&](Runner::Gradients mode) {
+    wide.runner.backward(wide.runner.record(wide.graphs().pointers, {}, {"y"}), {{"y", ones}}, mode);
+    return wide.parameters.gradient(wide.w).all->get();
+  };
+  const auto once = gradient(Runner::Gradients::set), twice = gradient(Runner::Gradients::add);
+  for (std::size_t i = 0; i < once.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[i], 2e-3) << i;
+  EXPECT_EQ(gradient(Runner::Gradients::set), once);
+}
+
+TEST(LargeGradients, AreRefusedAfterAFailureUntilTheyAreOverwritten) {
+  Wide wide;
+  const std::vector<float> before = wide.gradient(), value = wide.parameters.value(wide.w).get();
+  wide.parameters.value(wide.w).set(std::vector<float>(value.size(), std::nanf("")));
+  EXPECT_THROW(wide.gradient(), OpError);
+  wide.parameters.value(wide.w).set(value);
+  EXPECT_EQ(wide.gradient(), before);
+}
+
+}  // namespace
+}  // namespace windrow
