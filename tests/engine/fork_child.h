@@ -20,6 +20,7 @@
 
 #include "sim_device.h"
 #include "support.h"
+#include "tests/sanitized.h"
 
 namespace windrow::testing {
 
@@ -31,12 +32,6 @@ namespace windrow::testing {
   std::fprintf(stderr, "fork_test.cc:%d: in the child: %s\n", line, what);
   _exit(1);
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 /// Whether each thread but this one sleeps.
 inline bool others_sleep() {
