@@ -66,7 +66,10 @@ class EveryCell : public ::testing::Test {
     Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
     for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
       std::vector<GraphData> data;
-      for (std::int32_t vertices : {1, 9, 0, 23, 2, 1, 14}) data.push_back(graph_for<Cell>(vertices, form, random));
+      for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
+      for (std::int32_t vertices : {23, 1, 14}) {
+        if (!sanitized) data.push_back(graph_for<Cell>(vertices, form, random));
+      }
       check_minibatch(runner, parameters, oracle, function, data);
     }
   }
