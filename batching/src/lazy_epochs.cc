@@ -8,6 +8,21 @@
 
 namespace windrow::lazy {
 
+namespace {
+
+void add(RunnerStats& sum, const RunnerStats& more) {
+  sum.minibatches += more.minibatches;
+  sum.vertices += more.vertices;
+  sum.batches += more.batches;
+  sum.kernels += more.kernels;
+  sum.ops += more.ops;
+  sum.multiply_flops += more.multiply_flops;
+  sum.peak_bytes = std::max(sum.peak_bytes, more.peak_bytes);
+  sum.schedule_ns += more.schedule_ns;
+}
+
+}  // namespace
+
 Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, LazyOptions options)
     : record_(record),
       device_(device),
@@ -21,13 +36,14 @@ void Epochs::clear() {
   again_.clear();
   differentiated_ = false;
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
+  for (const auto& runner : replaced_) add(earlier_, runner->stats());
+  replaced_.clear();
 }
 
 /// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
 /// again.
 void Epochs::forget() {
-  if (runner_) earlier_ = stats().runner;
-  runner_ = nullptr;
+  replace_runner();
   function_.reset();
   runs_.forget();
   kinds_.forget();
@@ -173,9 +189,15 @@ void Epochs::keep(Computed& computed, const std::vector<NodeId>& kept, const std
   for (NodeId node : with_gradient) computed.announced.insert(computed.place(node).output);
 }
 
+/// Gradients may still go back through what it computed.
+void Epochs::replace_runner() {
+  if (runner_) replaced_.push_back(std::move(runner_));
+  runner_ = nullptr;
+}
+
 void Epochs::make_runner() {
   if (version_ == kinds_.version()) return;
-  if (runner_) earlier_ = stats().runner;
+  replace_runner();
   function_ = kinds_.function();
   runner_ = std::make_shared<Runner>(device_, *function_, parameters_, RunnerOptions{.schedule = options_.schedule});
   version_ = kinds_.version();
@@ -294,16 +316,8 @@ LazyStats Epochs::stats() const {
   LazyStats stats = stats_;
   stats.kinds = kinds_.size();
   stats.runner = earlier_;
-  if (!runner_) return stats;
-  const RunnerStats now = runner_->stats();
-  stats.runner.minibatches += now.minibatches;
-  stats.runner.vertices += now.vertices;
-  stats.runner.batches += now.batches;
-  stats.runner.kernels += now.kernels;
-  stats.runner.ops += now.ops;
-  stats.runner.multiply_flops += now.multiply_flops;
-  stats.runner.peak_bytes = std::max(stats.runner.peak_bytes, now.peak_bytes);
-  stats.runner.schedule_ns += now.schedule_ns;
+  for (const auto& runner : replaced_) add(stats.runner, runner->stats());
+  if (runner_) add(stats.runner, runner_->stats());
   return stats;
 }
 

@@ -94,6 +94,7 @@ class Epochs {
   void keep(Computed& computed, const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient);
   std::vector<std::vector<Wanted>> find_given() const;
   Given give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks, std::source_location from);
+  void replace_runner();
   void make_runner();
   bool keeps_all() const;
 
@@ -122,7 +123,8 @@ class Epochs {
   std::vector<std::shared_ptr<Computed>> again_;  // what was computed a second time
   bool differentiated_ = false;
   LazyStats stats_;
-  RunnerStats earlier_;  // of runners that were replaced
+  std::vector<std::shared_ptr<Runner>> replaced_;  // since clear()
+  RunnerStats earlier_;                            // of those before
   // By run:
   std::vector<KindId> kind_of_;
   std::vector<std::int32_t> child_begin_, children_;

@@ -38,6 +38,28 @@ TEST_P(LazyLessons, OneArgumentTwiceInABatch) {
   EXPECT_NEAR(gradient(), expected, 1e-4);
 }
 
+/// The first time, a later flush brings a way of computing that the runner does not know.
+TEST(LazyStatistics, CountGradientsThroughRunnersThatWereReplaced) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 4, 4, Initial::uniform(-1, 1));
+  LazyGraph graph(host, parameters, {.recompute_below = 0});
+  std::int64_t before = 0;
+  std::vector<std::int64_t> flops;
+  for (int pass = 0; pass < 2; ++pass) {
+    const LazyExpr x = matmul(graph.input({1, 2, 3, 4}), w);
+    x.value();
+    const LazyExpr loss = row_sum(tanh(matmul(exp(x), w)));
+    graph.backward({&loss, 1});
+    graph.clear();
+    flops.push_back(graph.stats().runner.multiply_flops - before);
+    before += flops.back();
+  }
+  EXPECT_EQ(flops[0], flops[1]);
+  EXPECT_GE(flops[0], 5 * 2 * 4 * 4);
+}
+
 /// One instance's value is an argument of all others, though it came out of a batch with them.
 TEST_P(LazyLessons, AnArgumentOfAllThatCameOutOfABatch) {
   std::vector<LazyExpr> states, losses;
