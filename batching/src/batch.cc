@@ -131,6 +131,8 @@ void Batch::run_step(const Step& step, const Tile& tile) {
       return fill(place(step.out, tile), step.constant, step.write);
     case Step::Does::scatter:
       return scatter(step, tile);
+    case Step::Does::gather:
+      return gather(step, tile);
     case Step::Does::incoming:
       return take_incoming(step, tile);
   }
@@ -173,6 +175,27 @@ void Batch::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   each_kept(states_, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+}
+
+/// Copies what each child has stored. Places of children that are not there are left as they are.
+void Batch::gather(const Step& step, const Tile& tile) {
+  const Matrix<float> to = place(step.out, tile);
+  const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
+  const Producer* producer =
+      layout_.types[tile.type].producers.data() + tile.rows.begin * static_cast<Index>(column.size());
+  Matrix<const float> from{};
+  std::size_t type = plan_->types.size();  // that `from` is of: neighbours' children are mostly of one
+  for (Index r = 0; r < to.rows; ++r) {
+    for (std::size_t k = 0; k < column.size(); ++k, ++producer) {
+      if (producer->row < 0 || column[k] < 0) continue;
+      if (producer->type != type) {
+        type = producer->type;
+        const Tile all{type, tile.group, Rate::vertices, {0, layout_.types[type].rows}};
+        from = operand(plan_->types[type].stored[step.state], all);
+      }
+      std::copy_n(from.row(producer->row), from.width, to.row(r) + column[k]);
+    }
+  }
 }
 
 void Batch::take_incoming(const Step& step, const Tile& tile) {

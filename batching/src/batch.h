@@ -135,6 +135,7 @@ class Batch {
   template <class Visit>
   void each_kept(const Keepers& keepers, std::size_t state, const Tile& tile, Visit visit) const;
   void scatter(const Step& step, const Tile& tile);
+  void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
   void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
   /// The place's rows that belong to the tile; all there are if they are of another rate.

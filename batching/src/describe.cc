@@ -26,6 +26,9 @@ std::string line_of(const Plan& plan, const Step& step) {
     case Step::Does::scatter:
       text += "scatter " + plan.program.function->states[step.state].name;
       break;
+    case Step::Does::gather:
+      text += "gather " + plan.program.function->states[step.state].name;
+      break;
     case Step::Does::incoming:
       text += "incoming " + plan.program.function->states[step.state].name;
       break;

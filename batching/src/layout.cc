@@ -27,6 +27,7 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.place_edges();
   maker.size_columns();
   maker.place();
+  if (!plan.slots) maker.find_producers();
   maker.fill_columns();
   return layout;
 }
@@ -244,6 +245,25 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Run& run,
       copy_rows(column.elements + edge * column.width, from + begin[place] * column.width,
                 (begin[place + 1] - begin[place]) * column.width);
     }
+  }
+}
+
+/// From the slots, whose ends they are.
+void Layout::Maker::find_producers() {
+  std::vector<std::size_t> children;  // by type
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    children.push_back(ir::kind_of(*plan_.program.function, plan_.program.types[t]).child_bits());
+    const auto rows = static_cast<std::size_t>(layout_.count(t, plan_.types[t].children));
+    layout_.types[t].producers.resize(rows * children[t]);
+  }
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    const auto note = [&](Index row, Slot slot) {
+      if (slot.row < 0) return;
+      layout_.types[slot.type].producers[static_cast<std::size_t>(slot.row) * children[slot.type] + slot.child] = {
+          static_cast<std::int32_t>(row), static_cast<std::uint16_t>(t)};
+    };
+    for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));
+    for (const TypeRows::Further& more : layout_.types[t].further) note(more.row, more.slot);
   }
 }
 

@@ -25,6 +25,12 @@ struct Slot {
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
 
+/// The other end: whose state it is.
+struct Producer {
+  std::int32_t row = -1;  ///< of its type; -1 where there is no such child
+  std::uint16_t type = 0;
+};
+
 struct TypeRows {
   Index first = 0;  ///< of its rows, among those of all types
   Index rows = 0, edges = 0;
@@ -39,6 +45,8 @@ struct TypeRows {
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;
+  /// Of each row and child, or of each edge. Empty where states have slots.
+  std::vector<Producer> producers;
   /// Of each row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;
   /// An input in the order of the rows, or edges; of width 0 where nothing reads it.

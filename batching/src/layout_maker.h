@@ -19,6 +19,7 @@ class Layout::Maker {
   void place_edges();
   void size_columns();
   void place();
+  void find_producers();
   void fill_columns();
 
  private:

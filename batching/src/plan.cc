@@ -22,10 +22,13 @@ constexpr Index tile_bytes = 96 * 1024;
 class Planner {
  public:
   Planner(Program program, const PlanOptions& options, const KernelTable<float>& kernels)
-      : plan_{.program = std::move(program), .training = options.training, .lazy = options.lazy},
+      : plan_{.program = std::move(program),
+              .training = options.training,
+              .lazy = options.lazy,
+              .slots = options.slots},
         phases_(phases_of(plan_.program, options)),
         roots_(plan_.program),
-        steps_(plan_.program, roots_, kernels, options.fusion ? Steps::Fusion::tiles : Steps::Fusion::none) {}
+        steps_(plan_.program, roots_, kernels, options) {}
 
   Plan run() {
     if (program().types.size() > UINT16_MAX) {
@@ -37,6 +40,7 @@ class Planner {
     note_what_is_read_outside();
     place_all();
     for (TypePlan& type : plan_.types) settle_type(type);
+    if (!plan_.slots) note_stored();
     settle_tensors();
     return std::move(plan_);
   }
@@ -105,6 +109,10 @@ class Planner {
       for (const TensorStep& tensor_step : *list) {
         for (const Place& place : tensor_step.step.in) read_outside_[place.number] = 1;
       }
+    }
+    if (plan_.slots) return;
+    for (const Node& n : program().nodes) {
+      if (n.code == Code::scatter) note(n.in[0]);
     }
   }
 
@@ -223,6 +231,17 @@ class Planner {
     for (Value push : program().pushes[t]) type.pushes.push_back(settled(push));
     for (const Place& place : type.losses) note_pull(type, place);
     for (const Place& place : type.pushes) note_pull(type, place);
+  }
+
+  /// A state stays where it was computed.
+  void note_stored() {
+    for (TypePlan& type : plan_.types) type.stored.assign(program().function->states.size(), {Place::In::nowhere, 0});
+    for (const Node& n : program().nodes) {
+      if (n.code != Code::scatter) continue;
+      TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+      type.stored[n.number] = settled(n.in[0]);
+      note_pull(type, type.stored[n.number]);
+    }
   }
 
   static void note_pull(TypePlan& type, const Place& place) {

@@ -43,7 +43,7 @@ struct Place {
 
 /// One kernel over some rows, or one of the moves between vertices.
 struct Step {
-  enum class Does : std::uint8_t { kernel, fill, scatter, incoming } does;
+  enum class Does : std::uint8_t { kernel, fill, scatter, gather, incoming } does;
   ir::Value node;  ///< that it is for
   Kernel<float> kernel = nullptr;
   Attributes attributes = {};
@@ -52,7 +52,7 @@ struct Step {
   Place out = {};                         ///< scatter: none
   Write write = Write::overwrite;
   float constant = 0;          ///< fill
-  std::size_t state = 0;       ///< scatter, incoming
+  std::size_t state = 0;       ///< scatter, gather, incoming
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
   /// What its time counts as; see StepTimes.
@@ -99,6 +99,7 @@ struct TypePlan {
   };
   std::vector<Arena> arenas;
   std::vector<Kept> states, gradients;  ///< by state
+  std::vector<Place> stored;            ///< by state, where there are no slots: its own, for consumers to gather
   std::vector<char> takes_over;         ///< by state: gradients lie where the children's states were
   struct Tile {
     Index width;
@@ -114,13 +115,14 @@ struct TypePlan {
 
 struct PlanOptions {
   bool training = false;
-  bool eager = true, lazy = true, fusion = true, sharing = true;  ///< see Optimisations
+  bool eager = true, lazy = true, slots = true, sharing = true, fusion = true;  ///< see Optimisations
 };
 
 struct Plan {
   ir::Program program;
   bool training = false;
   bool lazy = true;                       ///< else gradients of parameters are added up batch by batch
+  bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types;
   std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order

@@ -166,7 +166,16 @@ std::string Batch::name_of(VertexRow vertex) const {
 std::string Batch::name_of(const Step& step) const {
   const ir::Node& node = plan_->program.at(step.node);
   if (node.op != nullptr) return std::string(node.op->name.text());
-  return step.does == Step::Does::incoming ? "incoming" : step.does == Step::Does::fill ? "fill" : "sum";
+  switch (step.does) {
+    case Step::Does::fill:
+      return "fill";
+    case Step::Does::gather:
+      return "gather";
+    case Step::Does::incoming:
+      return "incoming";
+    default:
+      return "sum";
+  }
 }
 
 }  // namespace windrow

@@ -62,8 +62,12 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
       ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-  const PlanOptions options{
-      .training = purpose.training, .eager = on.eager, .lazy = on.lazy, .fusion = on.fusion, .sharing = on.sharing};
+  const PlanOptions options{.training = purpose.training,
+                            .eager = on.eager,
+                            .lazy = on.lazy,
+                            .slots = on.slots,
+                            .sharing = on.sharing,
+                            .fusion = on.fusion};
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;

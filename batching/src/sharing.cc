@@ -75,6 +75,15 @@ class Sharing {
     if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, forever});
   }
 
+  /// Other vertices look at it, at moments of their own, but before any gradient is computed.
+  void keep_forward(const Place& place) {
+    if (place.in == Place::In::arena) {
+      Moment& end = tenants_[place.number].end;
+      end = std::max(end, end_of_forward_);
+    }
+    if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, end_of_forward_});
+  }
+
   void run(const ir::Program& program) {
     for (Tenant& tenant : tenants_) settle_stays(tenant);
     each_step([&](const Step& step, Moment now) { take_over(program, step, now); });
@@ -92,10 +101,11 @@ class Sharing {
   template <class Visit>
   void each_step(Visit visit) {
     Moment now = 0;
-    for (auto& segments : type_.phases) {
-      for (Segment& segment : segments) {
+    for (std::size_t p = 0; p < phase_count; ++p) {
+      for (Segment& segment : type_.phases[p]) {
         for (Step& step : segment.steps) visit(step, now++);
       }
+      if (static_cast<Phase>(p) == Phase::lazy) end_of_forward_ = now++;
     }
   }
 
@@ -208,6 +218,7 @@ class Sharing {
     Index column = 0;
   };
   TypePlan& type_;
+  Moment end_of_forward_ = never;                  // when no step runs
   std::vector<std::vector<Stay>> reads_, writes_;  // by state: of those of children, and of the gradients for them
   std::vector<Tenant> tenants_;                    // by arena as it was
   std::vector<At> places_;                         // the same
@@ -230,8 +241,10 @@ void share_memory(Plan& plan) {
     }
     Sharing sharing(type);
     for (const Place* place : outside) sharing.keep(*place);
+    for (const Place& place : type.stored) sharing.keep_forward(place);
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
+    for (Place& place : type.stored) sharing.settle(place);
     for (auto& segments : type.phases) {
       for (Segment& segment : segments) {
         for (Step& step : segment.steps) {

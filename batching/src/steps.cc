@@ -55,7 +55,9 @@ std::vector<Step> Steps::unrated(Value value) const {
     case Code::incoming:
       return {{.does = Step::Does::incoming, .node = value, .out = provisional(value), .state = n.number}};
     case Code::scatter:
-      return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
+      return scatter_steps(value);
+    case Code::gather:
+      return gather_steps(value);
     case Code::sum:
     case Code::send:
     case Code::gradient:
@@ -63,6 +65,17 @@ std::vector<Step> Steps::unrated(Value value) const {
     default:
       return {};
   }
+}
+
+std::vector<Step> Steps::scatter_steps(Value value) const {
+  const Node& n = node(value);
+  if (!options_.slots) return {};
+  return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
+}
+
+std::vector<Step> Steps::gather_steps(Value value) const {
+  if (options_.slots) return {};
+  return {{.does = Step::Does::gather, .node = value, .out = provisional(value), .state = node(value).number}};
 }
 
 Step Steps::kernel_step(Value value) const {
@@ -114,7 +127,7 @@ std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   std::vector<Segment> segments;
   for (std::size_t turn = 0; !tasks.empty(); ++turn) {
     const auto [tiled, rate] = kinds[turn % std::size(kinds)];
-    Segment segment{.tiled = tiled && fusion_ == Fusion::tiles, .rate = rate};
+    Segment segment{.tiled = tiled && options_.fusion, .rate = rate};
     std::vector<Value> left;  // ascending, as the tasks are
     for (Value task : tasks) {
       const Node& n = node(task);
@@ -124,7 +137,7 @@ std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
         left.push_back(task);
         continue;
       }
-      if (fusion_ == Fusion::none && !segment.steps.empty()) {
+      if (!options_.fusion && !segment.steps.empty()) {
         segments.push_back(std::exchange(segment, {.tiled = false, .rate = rate}));
       }
       for (Step& step : of(task)) segment.steps.push_back(std::move(step));

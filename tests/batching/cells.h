@@ -91,6 +91,27 @@ struct WideCell {
   }
 };
 
+/// States that are computed by nobody: an input, and what a child scattered. Losses that look at children alone.
+struct PassingCell {
+  static constexpr std::size_t arity = 2;
+  static constexpr Index in = 2;
+  Parameter w, out;
+
+  explicit PassingCell(Parameters& p)
+      : w(p.add("w", in, in, Initial::uniform(-1, 1))), out(p.add("out", in, 1, Initial::uniform(-1, 1))) {}
+
+  void operator()(auto& v) const {
+    const auto a = v.state("a", in), b = v.state("b", in), c = v.state("c", in);
+    const auto x = v.pull("x", in), passed = v.gather(0, c);
+    v.scatter(a, x);
+    v.scatter(b, passed);
+    v.scatter(c, tanh(matmul(x + v.gather(1, a), w) + v.gather(1, b)));
+    v.push("passed", passed);
+    v.loss(square(matmul(v.gather(0, b) + v.gather(0, a), out)));
+    v.loss(row_sum(v.gather(1, c)));
+  }
+};
+
 /// An LSTM along first children, whose gates are written one by one; and products of one value that are no gates.
 struct GatesCell {
   static constexpr std::size_t arity = 2;

@@ -1,6 +1,8 @@
 // What each optimisation saves, in counts that no clock is needed for.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/batching/cells.h"
 
 namespace windrow {
@@ -19,7 +21,15 @@ class Counts {
   RunnerStats of(const Optimisations& optimisations) {
     Runner runner(host_, function_, parameters_, {.optimisations = optimisations});
     runner.differentiate(graphs_.pointers).loss();
+    plan_ = runner.describe();
     return runner.stats();
+  }
+  /// Of the last plan: how many steps are of that name.
+  std::ptrdiff_t steps(const std::string& name) const {
+    std::istringstream lines(plan_);
+    std::ptrdiff_t count = 0;
+    for (std::string line; std::getline(lines, line);) count += line.find(" " + name + " ") != std::string::npos;
+    return count;
   }
 
  private:
@@ -35,6 +45,7 @@ class Counts {
   Cell cell_{parameters_};
   VertexFunction function_{"cell", {.arity = Cell::arity}, [&](Vertex& v) { cell_(v); }};
   Graphs graphs_{function_, data()};
+  std::string plan_;
 };
 
 TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
@@ -76,6 +87,18 @@ TEST(Optimisations, EagerAndLazyBatchingNeedFewerBatches) {
   const RunnerStats with = counts.of({});
   EXPECT_LT(with.batches, counts.of({.eager = false}).batches);
   EXPECT_LT(with.batches, counts.of({.lazy = false}).batches);
+}
+
+TEST(Optimisations, SlotsNeedNoGathersBeforeWhatLooksAtChildren) {
+  Counts<TreeLstm> counts;
+  const RunnerStats with = counts.of({});
+  EXPECT_EQ(counts.steps("gather"), 0);
+  EXPECT_GT(counts.steps("scatter"), 0);
+  const RunnerStats without = counts.of({.slots = false});
+  EXPECT_GT(counts.steps("gather"), 0);
+  EXPECT_EQ(counts.steps("scatter"), 0);
+  EXPECT_EQ(with.multiply_flops, without.multiply_flops);
+  EXPECT_LT(with.batches, without.batches);
 }
 
 TEST(Optimisations, SharingTakesLessMemoryAndChangesNoBits) {

@@ -17,6 +17,7 @@ namespace {
 
 using testing::check_minibatch;
 using testing::ChildSumCell;
+using testing::dense;
 using testing::expect_close;
 using testing::Form;
 using testing::GatesCell;
@@ -25,6 +26,7 @@ using testing::Kinds;
 using testing::OddCell;
 using testing::Oracle;
 using testing::OracleVertex;
+using testing::PassingCell;
 using testing::random_graph;
 using testing::RandomFunction;
 using testing::sanitized;
@@ -73,8 +75,35 @@ class EveryCell : public ::testing::Test {
       check_minibatch(runner, parameters, oracle, function, data);
     }
   }
+
+  /// The loss, outputs and gradients of a minibatch of graphs with several consumers.
+  struct Bits {
+    double loss;
+    std::map<std::string, std::vector<float>> outputs;
+    std::vector<std::vector<double>> gradients;
+    friend bool operator==(const Bits&, const Bits&) = default;
+  };
+  Bits bits(const RunnerOptions& options) const {
+    std::mt19937 random(first_seed());
+    Engine engine({.workers = 2});
+    const Device host = host_device(engine);
+    Parameters parameters(host, 1);
+    const Cell cell(parameters);
+    const VertexFunction function = function_of(cell);
+    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });  // which knows the outputs
+    std::vector<GraphData> data;
+    for (std::int32_t vertices : {1, 9, 0, 40, 2}) data.push_back(graph_for<Cell>(vertices, Form::dag, random));
+    const Graphs graphs(function, data);
+    Runner runner(host, function, parameters, options);
+    const Minibatch minibatch = runner.differentiate(graphs.pointers);
+    Bits bits{.loss = minibatch.loss(), .outputs = {}, .gradients = {}};
+    oracle.loss(data);
+    for (const auto& [name, values] : oracle.outputs) bits.outputs[name] = minibatch.output(name).get();
+    for (std::size_t i = 0; i < parameters.size(); ++i) bits.gradients.push_back(dense(parameters, parameters[i]));
+    return bits;
+  }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, GatesCell, ChildSumCell, Kinds, SeeingCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
@@ -108,6 +137,12 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
+  this->check(Form::dag, {.optimisations = {.slots = false}}, first_seed() + 4);
+  this->check(Form::dag,
+              {.groups = 3, .group_vertices = 10, .optimisations = {.specialisation = false, .slots = false}},
+              first_seed() + 5);
+  this->check(Form::dag, {.optimisations = {.lazy = false, .slots = false}}, first_seed() + 6);
+  this->check(Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}, first_seed() + 7);
   this->check(Form::dag, {.optimisations = {.sharing = false}}, first_seed() + 4);
   this->check(Form::dag, {.optimisations = {.sharing = false, .fusion = false}}, first_seed() + 5);
   this->check(Form::any_order,
@@ -118,9 +153,29 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
                                  .packing = false,
                                  .eager = false,
                                  .lazy = false,
+                                 .slots = false,
                                  .sharing = false,
                                  .fusion = false}},
               first_seed() + 4);
+}
+
+TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
+  const Optimisations all = {}, others[] = {{.specialisation = false, .packing = false},
+                                            {.eager = false, .lazy = false},
+                                            {.sharing = false},
+                                            {.fusion = false}};
+  const auto compare = [&](RunnerOptions options, std::string_view what) {
+    SCOPED_TRACE(what);
+    const auto with = this->bits(options);
+    options.optimisations.slots = false;
+    EXPECT_EQ(with, this->bits(options));
+  };
+  compare({.optimisations = all}, "all others");
+  for (const Optimisations& other : others) compare({.optimisations = other}, "one other left out");
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+    compare({.groups = 3, .group_vertices = 10, .schedule = policy}, to_string(policy));
+  }
 }
 
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
@@ -158,8 +213,13 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };
-    options.optimisations = {
-        .specialisation = on(), .packing = on(), .eager = on(), .lazy = on(), .sharing = on(), .fusion = on()};
+    options.optimisations = {.specialisation = on(),
+                             .packing = on(),
+                             .eager = on(),
+                             .lazy = on(),
+                             .slots = on(),
+                             .sharing = on(),
+                             .fusion = on()};
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

@@ -57,8 +57,9 @@ struct Optimisations {
   bool eager = true;           ///< what depends on no child is computed first, for all vertices of a group at once
   bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
                                ///< parameters over all vertices
-  bool sharing = true;         ///< values that are needed one after the other lie in the same memory
-  bool fusion = true;          ///< small steps run one after the other over tiles of rows that stay in the cache
+  bool slots = true;    ///< a state is written where its consumers look for it; else each consumer gathers copies
+  bool sharing = true;  ///< values that are needed one after the other lie in the same memory
+  bool fusion = true;   ///< small steps run one after the other over tiles of rows that stay in the cache
 
   friend bool operator==(const Optimisations&, const Optimisations&) = default;
 };
