@@ -108,8 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --without speed",
-              "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, sharing, "
-              "fusion, ahead, or "
+              "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
+              "sharing, fusion, ahead, or "
               "several with commas between; see windrow-perf train --help"},
         Wrong{"windrow-perf train --model parser --samples 1 --without fusion",
               "windrow-perf: parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is"},

@@ -58,12 +58,12 @@ INSTANTIATE_TEST_SUITE_P(
                      4, 2},
         TableCommand{"ablation",
                      "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
-                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no sharing | no "
-                     "fusion | no "
+                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
+                     "sharing | no fusion | no "
                      "ahead | all off |",
                      8, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
-                     "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 8, 2},
+                     "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
         TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
                      "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",

@@ -17,6 +17,7 @@ const Without each[] = {
     {"packing", [](RunnerOptions& options) { options.optimisations.packing = false; }},
     {"eager", [](RunnerOptions& options) { options.optimisations.eager = false; }},
     {"lazy", [](RunnerOptions& options) { options.optimisations.lazy = false; }},
+    {"slots", [](RunnerOptions& options) { options.optimisations.slots = false; }},
     {"sharing", [](RunnerOptions& options) { options.optimisations.sharing = false; }},
     {"fusion", [](RunnerOptions& options) { options.optimisations.fusion = false; }},
     {"ahead", [](RunnerOptions& options) { options.ahead = 1; }}};

@@ -5,6 +5,11 @@
 namespace windrow::perf {
 namespace {
 
+const struct {
+  const char* steps;
+  Optimisations optimisations;
+} variants[] = {{"fused", {}}, {"fused, no slots", {.slots = false}}, {"unfused", {.fusion = false}}};
+
 /// In ms a sample.
 struct Spent {
   double products, arithmetic, moves;
@@ -54,7 +59,8 @@ Result memory_operations(const TableOptions& options) {
                     "What the steps of training take, in ms of a worker for each sample: products with parameters; "
                     "all else that is computed; moves, that is lookups, gathers, scatters, copies and fills. "
                     "Fused, as by default: what is small runs over tiles that stay in the cache; unfused, each step "
-                    "over all of its rows. The clock is read around each step (RunnerOptions::time_steps). " +
+                    "over all of its rows. Without slots states are gathered by their consumers. The clock is read "
+                    "around each step (RunnerOptions::time_steps). " +
                     std::to_string(options.workload.samples) + " samples, " + turns_text(options) + ".",
                 .table = Table({{"model"},
                                 {"batch", 0},
@@ -70,8 +76,8 @@ Result memory_operations(const TableOptions& options) {
     Turns turns;
     std::vector<std::unique_ptr<Timed>> all;
     for (const int batch : options.batches) {
-      for (const bool fusion : {true, false}) {
-        all.push_back(std::make_unique<Timed>(loaded, batch, RunnerOptions{.optimisations = {.fusion = fusion}}));
+      for (const auto& variant : variants) {
+        all.push_back(std::make_unique<Timed>(loaded, batch, RunnerOptions{.optimisations = variant.optimisations}));
         turns.add([one = all.back().get()] { return one->run(); });
       }
     }
@@ -84,10 +90,11 @@ Result memory_operations(const TableOptions& options) {
               .form = Plot::Form::stacked};
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Spent spent = all[i]->spent();
-      const int batch = options.batches[i / 2];
-      result.table.add({model, static_cast<double>(batch), i % 2 == 0 ? "fused" : "unfused", spent.products,
-                        spent.arithmetic, spent.moves, spent.share_of_moves(), turns.median(i)});
-      if (i % 2 != 0) continue;
+      const int batch = options.batches[i / std::size(variants)];
+      const std::size_t variant = i % std::size(variants);
+      result.table.add({model, static_cast<double>(batch), variants[variant].steps, spent.products, spent.arithmetic,
+                        spent.moves, spent.share_of_moves(), turns.median(i)});
+      if (variant != 0) continue;
       plot.places.push_back(std::to_string(batch));
       plot.series[0].values.push_back(spent.products);
       plot.series[1].values.push_back(spent.arithmetic);
