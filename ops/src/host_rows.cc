@@ -1,4 +1,4 @@
-// Host kernels that move rows and columns, and reduce segments.
+// Host kernels that move rows and columns, and add up segments.
 #include <algorithm>
 #include <cmath>
 
@@ -73,15 +73,6 @@ Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
   return best;
 }
 
-void segment_max(const HostCall& k) {
-  zero_unless_adding(k);
-  for (Index r = 0; r < k.out.rows; ++r) {
-    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
-    if (first == last) continue;
-    for (Index c = 0; c < k.out.width; ++c) k.out.row(r)[c] += k.in[0].row(first_maximum(k.in[0], c, first, last))[c];
-  }
-}
-
 void segment_max_gradient(const HostCall& k) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.in[1].rows; ++r) {
@@ -134,7 +125,6 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::place, place);
   table.add(op::segment_sum, [](const HostCall& k) { segment_sum(k, Share::whole); });
   table.add(op::segment_mean, [](const HostCall& k) { segment_sum(k, Share::mean); });
-  table.add(op::segment_max, segment_max);
   table.add(op::segment_max_gradient, segment_max_gradient);
   table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, Share::mean); });

@@ -1,4 +1,4 @@
-// Host kernels that reduce, scale or fill single rows, and dropout, by Highway.
+// Host kernels that reduce, scale or fill single rows, maxima of segments, and dropout, by Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "host_rowwise.cc"
 #include "hwy/foreach_target.h"
@@ -88,6 +88,61 @@ void row_max_gradient(const HostCall& k) {
     const float *x = k.in[0].row(r), top = maximum_of(x, k.out.width);
     const auto is_top = [top](float v) { return std::isnan(top) ? std::isnan(v) : v == top; };
     k.out.row(r)[std::find_if(x, x + k.out.width, is_top) - x] += *k.in[1].row(r);
+  }
+}
+
+/// Of some columns of a segment: the first NaN or the first maximum, and how many rows come before it.
+struct Top {
+  V value, place;
+};
+template <class Load>
+HWY_INLINE Top top_of(Index first, Index last, Load load) {
+  Top top{load(first), hn::Zero(d)};
+  for (Index r = first + 1; r < last; ++r) {
+    const V x = load(r);
+    const auto higher = hn::Or(hn::Gt(x, top.value), hn::AndNot(hn::IsNaN(top.value), hn::IsNaN(x)));
+    top.value = hn::IfThenElse(higher, x, top.value);
+    top.place = hn::IfThenElse(higher, hn::Set(d, static_cast<float>(r - first)), top.place);
+  }
+  return top;
+}
+
+/// Writes part(top) for each segment that is not empty.
+template <class Part>
+HWY_INLINE void write_tops(const HostCall& k, Part part) {
+  zero_unless_adding(k);
+  const Matrix<const float> x = k.in[0];
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, x.rows);
+    if (first == last) continue;
+    float* const out = k.out.row(r);
+    Index c = 0;
+    for (; c + lanes <= k.out.width; c += lanes) {
+      const Top top = top_of(first, last, [&](Index from) HWY_ATTR { return hn::LoadU(d, x.row(from) + c); });
+      hn::StoreU(hn::Add(hn::LoadU(d, out + c), part(top)), d, out + c);
+    }
+    if (c == k.out.width) continue;
+    Tail tail(k.out.width - c);
+    const Top top = top_of(first, last, [&](Index from) HWY_ATTR { return tail.load(x.row(from) + c); });
+    tail.store(hn::Add(tail.load(out + c), part(top)), out + c);
+  }
+}
+
+void segment_max(const HostCall& k) {
+  write_tops(k, [](const Top& top) HWY_ATTR { return top.value; });
+}
+
+void segment_argmax(const HostCall& k) {
+  write_tops(k, [](const Top& top) HWY_ATTR { return top.place; });
+}
+
+void gather_where(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const Index from = checked_row(k.indices[0], r, k.in[0].rows);
+    const V there = hn::Set(d, static_cast<float>(k.indices[0].row(r)[1]));
+    write_row<2>(k.write, k.out.row(r), {k.in[0].row(from), k.in[1].row(from)}, k.out.width,
+                 [=](V x, V y) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(x, there), y); });
   }
 }
 
@@ -202,7 +257,7 @@ namespace windrow {
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                     \
   X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
-  X(row_max_gradient) X(dropout)
+  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

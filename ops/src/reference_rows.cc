@@ -34,9 +34,12 @@ double sum_of(In x, Index c, Index first, Index last) {
   return sum;
 }
 
-double maximum_of(In x, Index c, Index first, Index last) {
-  double top = x.row(first)[c];
-  for (Index r = first; r < last; ++r) top = std::isnan(top) || x.row(r)[c] <= top ? top : x.row(r)[c];
+/// The row of the first that is NaN, or of the first maximum.
+Index first_maximum(In x, Index c, Index first, Index last) {
+  Index top = first;
+  for (Index r = first; r < last; ++r) {
+    if (!std::isnan(x.row(top)[c]) && !(x.row(r)[c] <= x.row(top)[c])) top = r;
+  }
   return top;
 }
 
@@ -58,7 +61,12 @@ void add_segments(KernelTable<double>& table) {
   table.add(op::segment_mean, [](const Call& k) {
     segments(k, [](In x, Index c, Index b, Index e) { return sum_of(x, c, b, e) / static_cast<double>(e - b); });
   });
-  table.add(op::segment_max, [](const Call& k) { segments(k, maximum_of); });
+  table.add(op::segment_max, [](const Call& k) {
+    segments(k, [](In x, Index c, Index b, Index e) { return x.row(first_maximum(x, c, b, e))[c]; });
+  });
+  table.add(op::segment_argmax, [](const Call& k) {
+    segments(k, [](In x, Index c, Index b, Index e) { return static_cast<double>(first_maximum(x, c, b, e) - b); });
+  });
   table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
   table.add(op::segment_max_gradient, [](const Call& k) {
@@ -66,10 +74,7 @@ void add_segments(KernelTable<double>& table) {
     for (Index r = 0; r < k.in[1].rows; ++r) {
       const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
       for (Index c = 0; c < k.out.width && first < last; ++c) {
-        Index to = first;
-        const double top = maximum_of(k.in[0], c, first, last);
-        while (std::isnan(top) ? !std::isnan(k.in[0].row(to)[c]) : k.in[0].row(to)[c] != top) ++to;
-        k.out.row(to)[c] += k.in[1].row(r)[c];
+        k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[1].row(r)[c];
       }
     }
   });
@@ -111,6 +116,12 @@ void add_rows(KernelTable<double>& table) {
   add_choices(table);
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
+  table.add(op::gather_where, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const Index from = checked_row(k.indices[0], r, k.in[0].rows);
+      return k.in[0].row(from)[c] == k.indices[0].row(r)[1] ? k.in[1].row(from)[c] : 0.0;
+    });
+  });
   table.add(op::scatter_rows, [](const Call& k) {
     zero_unless_adding(k);
     scatter(k, 1);

@@ -13,6 +13,11 @@ Type infer_embedding(const Operator& op, const Signature& s) {
   require(s.in[0].rows.counted(), op, s, "a parameter as the table");
   return infer_gather(op, s);
 }
+Type infer_gather_where(const Operator& op, const Signature& s) {
+  require(s.in[0] == s.in[1], op, s, "operands of one shape");
+  require(s.indices[0].width == 2, op, s, "indices of width 2: a row, and what the first operand has there");
+  return {s.indices[0].rows, s.in[1].width};
+}
 Type infer_scatter(const Operator& op, const Signature& s) {
   require_index(1, op, s);
   return {s.attributes.rows, s.in[0].width};
@@ -115,6 +120,13 @@ constinit const Operator embedding{.name = "embedding",
                                    .locality = Locality::rowwise,
                                    .whole = 0b1,
                                    .zero = 0b1};
+constinit const Operator gather_where{.name = "gather_where",
+                                      .inputs = 2,
+                                      .index_inputs = 1,
+                                      .infer = infer_gather_where,
+                                      .locality = Locality::rowwise,
+                                      .whole = 0b11,
+                                      .zero = 0b10};
 constinit const Operator scatter_rows{.name = "scatter_rows",
                                       .index_inputs = 1,
                                       .infer = infer_scatter,
@@ -173,6 +185,7 @@ static consteval Operator reduction(OpName name, Terms (*gradients)(const Signat
 constinit const Operator segment_sum = reduction("segment_sum", of_segment_sum);
 constinit const Operator segment_mean = reduction("segment_mean", of_segment_mean);
 constinit const Operator segment_max = reduction("segment_max", of_segment_max);
+constinit const Operator segment_argmax = reduction("segment_argmax", nullptr);
 
 constinit const Operator segment_spread{.name = "segment_spread",
                                         .index_inputs = 1,

@@ -31,6 +31,11 @@ class Maker {
     operand(type);
     for (double& value : made.in.back()) value = static_cast<float>(std::abs(value) + 0.25);
   }
+  /// Of whole numbers.
+  void whole_operand(const Type& type) {
+    operand(type);
+    for (double& value : made.in.back()) value = static_cast<double>(number(-2, 2));
+  }
   void index(const Type& type, const std::function<Index()>& value) {
     made.signature.indices.push_back(type);
     std::vector<std::int32_t> values(elements(type));
@@ -100,6 +105,15 @@ void make_gather(Maker& m) {
   const Index table = m.number(1, 9);
   m.operand(counted(table, m.width));
   m.index(counted(m.rows, 1), [&m, table] { return m.number(0, table - 1); });
+}
+
+/// Of each row, which number its first operand must have.
+void make_gather_where(Maker& m) {
+  const Index table = m.number(1, 9);
+  m.whole_operand(counted(table, m.width));
+  m.operand(counted(table, m.width));
+  bool row = false;
+  m.index(counted(m.rows, 2), [&m, &row, table] { return (row = !row) ? m.number(0, table - 1) : m.number(-1, 2); });
 }
 
 void make_scatter(Maker& m) {
@@ -218,6 +232,7 @@ const std::map<std::string, Make>& makes() {
        }},
       {"gather_rows", make_gather},
       {"embedding", make_gather},
+      {"gather_where", make_gather_where},
       {"scatter_rows", make_scatter},
       {"sgd_rows",
        [](Maker& m) {
@@ -294,6 +309,7 @@ const std::map<std::string, Make>& makes() {
       {"segment_sum", make_segments},
       {"segment_mean", make_segments},
       {"segment_max", make_segments},
+      {"segment_argmax", make_segments},
       {"segment_spread", make_spread},
       {"segment_spread_mean", make_spread},
       {"segment_max_gradient",

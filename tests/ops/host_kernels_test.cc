@@ -84,6 +84,7 @@ TEST(HostKernels, PassNotANumberOn) {
   EXPECT_EQ(host_value(op::relu_gradient, {nan, 5}), 5);
   Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, nan, 2}}, {{0, 3}}};
   EXPECT_TRUE(std::isnan(run_host(op::segment_max, c, {0}, Write::overwrite, 1)[0]));
+  EXPECT_EQ(run_host(op::segment_argmax, c, {0}, Write::overwrite, 1), (Values{1}));
   for (Index at = 0; at < 40; ++at) {
     Application row{{.in = {{Rows::count(1), 40}}}, {Values(40, 1.0)}};
     row.in[0][static_cast<std::size_t>(at)] = nan;
@@ -133,6 +134,12 @@ TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
                          {{1, 3, 3, 2}, {5}},
                          {{0, 4}}};
   EXPECT_EQ(run_host(op::segment_max_gradient, ties, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
+  const Application alone{{.in = {{Rows::count(4), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, 3, 3, 2}}, {{0, 4}}};
+  EXPECT_EQ(run_host(op::segment_argmax, alone, Values(1), Write::overwrite, 1), (Values{1}));
+  const Application back{{.in = {{Rows::count(1), 1}, {Rows::count(1), 1}}, .indices = {{Rows::count(4), 2}}},
+                         {{1}, {5}},
+                         {{0, 0, 0, 1, 0, 2, 0, 3}}};
+  EXPECT_EQ(run_host(op::gather_where, back, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
   Application row{{.in = {{Rows::count(1), 4}, {Rows::count(1), 1}}}, {{1, 3, 3, 2}, {5}}};
   EXPECT_EQ(run_host(op::row_max_gradient, row, Values(4), Write::overwrite, 1), (Values{0, 5, 0, 0}));
   row.signature.attributes =
@@ -195,7 +202,7 @@ TEST(Indices, BadSegmentsAreNamed) {
     const std::string expected =
         "segment [" + std::to_string(bad[0]) + ", " + std::to_string(bad[1]) + ") at row 0; expected it within [0, 3)";
     Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(1), 2}}}, {{1, 2, 3}}, {bad}};
-    for (const Operator* op : {&op::segment_sum, &op::segment_mean, &op::segment_max}) {
+    for (const Operator* op : {&op::segment_sum, &op::segment_mean, &op::segment_max, &op::segment_argmax}) {
       EXPECT_EQ(text_of_both(*op, c), expected) << op->name.text();
     }
     c.signature.in = {{Rows::count(1), 1}};

@@ -33,6 +33,10 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
   EXPECT_EQ(text(op::scatter_rows,
                  {.in = {counted(2, 3)}, .indices = {counted(3, 1)}, .attributes = op::to_rows(Rows::count(9))}),
             "scatter_rows: operands 2 x 3, indices 3 x 1; expected indices 2 x 1");
+  EXPECT_EQ(
+      text(op::gather_where, {.in = {counted(2, 3), counted(2, 3)}, .indices = {counted(2, 1)}}),
+      "gather_where: operands 2 x 3, 2 x 3, indices 2 x 1; expected indices of width 2: a row, and what the first "
+      "operand has there");
   EXPECT_EQ(text(op::segment_sum, {.in = {counted(2, 3)}, .indices = {counted(2, 1)}}),
             "segment_sum: operands 2 x 3, indices 2 x 1; expected indices of width 2: begin and end of each segment");
   EXPECT_EQ(text(op::matmul_tn, {.in = {counted(2, 3), counted(3, 3)}}),

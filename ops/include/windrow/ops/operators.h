@@ -65,8 +65,11 @@ extern const Operator mul_columns;  ///< n x w, n x 1 -> n x w: each row times i
 extern const Operator matmul_each, matmul_each_nt, matmul_each_tn;
 
 // Rows and columns moved.
-extern const Operator gather_rows;   ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
-extern const Operator embedding;     ///< the same for a parameter x, a table
+extern const Operator gather_rows;  ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
+extern const Operator embedding;    ///< the same for a parameter x, a table
+/// m x w, m x w; n x 2 -> n x w: the same of y, but zeros where row i[r][0] of x is not i[r][1]. By segment_argmax,
+/// back from segment_max to a row.
+extern const Operator gather_where;
 extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: row r of x added to row i[r] of zeros; to_rows
 extern const Operator concat;        ///< n x w1, n x w2, ... -> n x (w1 + w2 + ...)
 extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end), a part of a split; columns
@@ -97,6 +100,8 @@ extern const Operator add_channel_bias_gradient;  ///< g: n x (c * p) -> 1 x c, 
 extern const Operator segment_sum;
 extern const Operator segment_mean;
 extern const Operator segment_max;  ///< NaN if a row has it
+/// How many rows of the segment come before the first that has the maximum. Exact up to 2^24.
+extern const Operator segment_argmax;
 
 // Back from segments to rows: n x w; n x 2 -> m x w.
 extern const Operator segment_spread;        ///< row r of x added to each row of its segment of zeros; to_rows
