@@ -158,6 +158,9 @@ class Differentiation {
     if (builder_.vanishes(*rule.op, in)) return std::nullopt;
     std::vector<std::size_t> indices;
     for (std::size_t k : rule.indices) indices.push_back(node.indices[k]);
+    if (rule.op == &op::segment_max_gradient && holds(indices[0]) == IndexField::Holds::edges) {
+      return Builder::Term{to_first_maximum(in[0], in[1], node), 0};
+    }
     if (const auto other = other_way(indices)) {
       const bool up = holds(indices[0]) == IndexField::Holds::consumer;
       return Builder::Term{
@@ -178,6 +181,14 @@ class Differentiation {
     if (holds(indices[0]) == Holds::edges) return holding(Holds::consumer);
     if (holds(indices[0]) == Holds::consumer) return holding(Holds::edges);
     return std::nullopt;
+  }
+
+  /// The gradient of a maximum over edges, for those. As above, but which of its edges a vertex looked at is computed:
+  /// so an edge needs nothing of the others.
+  Value to_first_maximum(Value edges, Value gradient, const Node& node) {
+    const Value first = builder_.apply(op::segment_argmax, {edges}, node.indices, {}, node.vertex_type);
+    return builder_.apply(op::gather_where, {first, gradient}, {holding(IndexField::Holds::sibling)}, {},
+                          node.vertex_type);
   }
 
   /// The pull that holds that; there is one.

@@ -91,6 +91,7 @@ Expr mean_children(const Expr& x) {
   const Expr sum = trace->over_children(op::segment_sum, x);
   return sum * apply(op::spread_columns, {trace->share_of_child()}, {}, op::to_width(x.width()));
 }
+Expr max_children(const Expr& x) { return trace_of("max_children", x)->over_children(op::segment_max, x); }
 Expr to_children(const Expr& x) { return trace_of("to_children", x)->to_children(x); }
 
 }  // namespace windrow

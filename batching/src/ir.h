@@ -73,9 +73,9 @@ struct IndexField {
   Index width;
   Rows rows;
   bool optional = false;
-  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is; or the
-  /// vertex's row of tensor `tensor`, or of the gradient of output `tensor`.
-  enum class Holds : std::uint8_t { input, edges, consumer, row, gradient_row } holds = Holds::input;
+  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is, or with
+  /// that which of its consumer's edges; or the vertex's row of tensor `tensor`, or of the gradient of output `tensor`.
+  enum class Holds : std::uint8_t { input, edges, consumer, sibling, row, gradient_row } holds = Holds::input;
   std::size_t tensor = 0;
 };
 

@@ -149,6 +149,11 @@ void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std:
       to[2 * r + 1] = begin[r + 1];
     } else if (field.holds == Holds::consumer) {
       std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
+    } else if (field.holds == Holds::sibling) {
+      for (std::int32_t edge = begin[r]; edge < begin[r + 1]; ++edge) {
+        to[2 * static_cast<std::size_t>(edge)] = static_cast<std::int32_t>(r);
+        to[2 * static_cast<std::size_t>(edge) + 1] = edge - begin[r];
+      }
     }
   }
 }

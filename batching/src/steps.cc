@@ -22,9 +22,9 @@ bool heavy(const Program& program, const Node& node) {
 
 /// Whether it brings values to other places, and computes nothing but sums of those that meet.
 bool moves(const Node& node) {
-  const Operator* const those[] = {&op::gather_rows, &op::embedding,   &op::scatter_rows,  &op::concat,
-                                   &op::slice,       &op::place,       &op::segment_sum,   &op::segment_spread,
-                                   &op::transpose,   &op::spread_rows, &op::spread_columns};
+  const Operator* const those[] = {&op::gather_rows,    &op::gather_where, &op::embedding,   &op::scatter_rows,
+                                   &op::concat,         &op::slice,        &op::place,       &op::segment_sum,
+                                   &op::segment_spread, &op::transpose,    &op::spread_rows, &op::spread_columns};
   return std::any_of(std::begin(those), std::end(those), [&](const Operator* one) { return node.is(*one); });
 }
 

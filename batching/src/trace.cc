@@ -141,16 +141,18 @@ Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<co
 
 // --- Vertices and edges
 
-/// Both at once, since one is the other's gradient.
+/// All at once, since what reads one has a gradient that reads another.
 std::size_t Trace::structure(IndexField::Holds holds) {
   using Holds = IndexField::Holds;
-  auto& fields = function.index_pulls;
-  auto& of_kind = kind().index_pulls;
-  const std::size_t edges =
-      add_field(fields, of_kind, {.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges});
-  const std::size_t consumer =
-      add_field(fields, of_kind, {.name = "(consumer)", .width = 1, .rows = Rows::edges(), .holds = Holds::consumer});
-  return holds == Holds::edges ? edges : consumer;
+  const IndexField all[] = {{.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges},
+                            {.name = "(consumer)", .width = 1, .rows = Rows::edges(), .holds = Holds::consumer},
+                            {.name = "(sibling)", .width = 2, .rows = Rows::edges(), .holds = Holds::sibling}};
+  std::size_t found = 0;
+  for (const IndexField& field : all) {
+    const std::size_t number = add_field(function.index_pulls, kind().index_pulls, field);
+    if (field.holds == holds) found = number;
+  }
+  return found;
 }
 
 Expr Trace::to_children(const Expr& x) {

@@ -1,5 +1,6 @@
 #include "tests/batching/oracle.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace windrow::testing {
@@ -59,6 +60,16 @@ Row sum_children(const Row& x) {
 Row mean_children(const Row& x) {
   const Index children = x.type.rows.number();
   return (children == 0 ? 0 : 1 / static_cast<double>(children)) * sum_children(x);
+}
+
+Row max_children(const Row& x) {
+  Row result = 0.0 * sum_children(x);
+  const std::size_t width = result.values.size();
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    double& top = result.values[i % width];
+    top = i < width ? x.values[i] : std::max(top, x.values[i]);
+  }
+  return result;
 }
 
 Row operator+(const Row& x, const RowOperand& y) {

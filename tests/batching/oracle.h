@@ -112,6 +112,7 @@ Row operator-(const Row& x, const Row& y);
 Row to_children(const Row& x, Index children);
 Row sum_children(const Row& x);
 Row mean_children(const Row& x);
+Row max_children(const Row& x);
 inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
 inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
 inline Row relu(const Row& x) { return apply(op::relu, {x}); }

@@ -23,6 +23,7 @@ using testing::Form;
 using testing::GatesCell;
 using testing::Graphs;
 using testing::Kinds;
+using testing::MaxCell;
 using testing::OddCell;
 using testing::Oracle;
 using testing::OracleVertex;
@@ -103,7 +104,8 @@ class EveryCell : public ::testing::Test {
     return bits;
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, Kinds, SeeingCell>;
+using Cells =
+    ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MaxCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {

@@ -131,6 +131,9 @@ Expr add_channel_bias(const Expr& images, const Operand& bias);
 /// The sum over all children, first to last; zero for a vertex without.
 Expr sum_children(const Expr& x);
 Expr mean_children(const Expr& x);
+/// Of each column the maximum over all children, NaN if one is; zero for a vertex without. Its gradient goes to the
+/// first child that has it.
+Expr max_children(const Expr& x);
 /// The vertex's value for each of its edges; the same that apply() does by itself.
 Expr to_children(const Expr& x);
 
