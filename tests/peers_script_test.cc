@@ -7,7 +7,7 @@ namespace {
 class PeersScript : public Programs {
  protected:
   PeersScript() {
-    std::ofstream(folder / "train.txt") << "(3 (2 It) (4 works))\n";
+    for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n";
     make("windrow", "");
   }
 
