@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "machine.h"
@@ -31,6 +32,11 @@ class Contestant {
         engine_({.policy = options.policy, .workers = workers}),
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
+    if (options.inference) {
+      if (workload_.unseen.empty()) throw MisuseError(options.model + ": nothing to ask about; expected more samples");
+      ask();
+      return;
+    }
     trainer_.train(std::min<std::size_t>(workload_.training.size(), 512));  // memory, plans and caches
     trainer_.train(1, Trainer::Batching::unbatched);
   }
@@ -38,23 +44,26 @@ class Contestant {
   void pass() {
     peak_.sample();
     const RunnerStats before = trainer_.stats();
-    last_ = trainer_.train();
+    last_ = options_.inference ? ask() : trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
-    unbatched_.push_back(trainer_.train_some_unbatched().units_a_second());
+    if (!options_.inference) unbatched_.push_back(trainer_.train_some_unbatched().units_a_second());
   }
 
   Record record() const {
     const double best = most(rates_);
-    const double flops = 3 * last_.flops / static_cast<double>(last_.units);
+    const double flops = (options_.inference ? 1 : 3) * last_.flops / static_cast<double>(last_.units);
     Record record;
-    record.add("model", options_.model).add("workers", static_cast<std::int64_t>(workers_));
+    record.add("model", options_.model);
+    if (options_.inference) record.add("mode", "inference");
+    record.add("workers", static_cast<std::int64_t>(workers_));
     record.add("unit", workload_.kind->unit);
     record.add("units_per_s", best).add("units_per_s_median", median(rates_)).add("flops_per_unit", flops);
     record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
-    record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("unbatched_units_per_s", most(unbatched_));
+    record.add("schedule_ns_per_vertex", median(schedule_ns_));
+    if (!options_.inference) record.add("unbatched_units_per_s", most(unbatched_));
     record.add("peak_rss_mb", peak_rss_mb()).add("formula", workload_.formula);
     if (!workload_.kind->cells.empty()) {
       const std::string& cell = options_.workload.cell;
@@ -73,6 +82,19 @@ class Contestant {
   }
 
  private:
+  /// Answers about all unseen samples.
+  Trainer::Pass ask() {
+    Trainer::Pass pass;
+    for (const Sample& sample : workload_.unseen) {
+      pass.units += sample.units;
+      pass.flops += sample.flops;
+    }
+    const auto began = std::chrono::steady_clock::now();
+    trainer_.evaluate();
+    pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return pass;
+  }
+
   const TrainOptions& options_;
   const int workers_;
   GemmPeak peak_;

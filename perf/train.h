@@ -18,10 +18,12 @@ struct TrainOptions {
   Policy policy = Policy::pool;
   std::string without;  ///< names of what `trainer` leaves out, for the record
   int passes = 5;
+  bool inference = false;  ///< ask about the unseen samples, and train nothing
 };
 
-/// Trains a workload, each number of workers in turn, pass by pass; a pass goes through all samples once. A record for
-/// each number of workers. Throws what reading and training throw.
+/// Trains a workload, or asks it, each number of workers in turn, pass by pass; a pass goes through all samples once. A
+/// record for each number of workers. Throws what reading and training throw, and MisuseError if there is nothing to
+/// ask.
 std::vector<Record> train(const TrainOptions& options);
 
 }  // namespace windrow::perf

@@ -57,6 +57,8 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
   flag(train, "--without", to.train.without, "Optimisations to leave out", some_of(perf::optimisation_names()));
   flag(train, "--passes", to.train.passes, "Times through the samples", whole_number(1, 1 << 20));
+  train.add_flag("--inference", to.train.inference, "Ask about the unseen samples instead, with the first parameters")
+      ->disable_flag_override();
   add_json(train, to.json);
   train.footer(
       train.get_footer() +
@@ -65,7 +67,9 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
       "peak_gflops is the best that as many threads reach in oneDNN's products between the passes (on no more cores\n"
       "than there are), flops_per_unit what the model needs by formula, three times what that says for the forward\n"
       "computation, peak_share units_per_s flops_per_unit / peak_gflops, schedule_ns_per_vertex host time to make\n"
-      "minibatches, peak_rss_mb of the whole process.");
+      "minibatches, peak_rss_mb of the whole process.\n"
+      "With --inference, inside the timing: minibatches made, the losses, the answers, their score; flops_per_unit is\n"
+      "what the formula says, and nothing is done one vertex at a time.");
   return &train;
 }
 
@@ -156,6 +160,8 @@ int main(int argc, char** argv) {
       "Benchmarks and the commands that reproduce them:\n"
       "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
+      "  ... inference       windrow-perf train --model tree-lstm --data DIR --inference --json\n"
+      "  ... beside DyNet    scripts/peers --data DIR --dynet dynet_tree_lstm\n"
       "  Training of all     windrow-perf train --model all --workers 1,2 --json\n"
       "  Batched or serial   windrow-perf serial         each of these six writes its table and plot to perf/results\n"
       "  Overhead            windrow-perf overhead\n"

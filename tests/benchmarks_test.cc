@@ -44,6 +44,22 @@ TEST_F(Perf, PrintsFiguresThatBelongTogether) {
   EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
 }
 
+TEST_F(Perf, AsksAboutUnseenSamples) {
+  for (const char* part : {"train.txt", "dev.txt"}) {
+    std::ofstream(folder / part) << (part[0] == 'd' ? "(3 (2 good) (4 (1 very) (1 good)))\n"
+                                                    : "(2 (1 bad) (3 good))\n");
+  }
+  const std::string command = "windrow-perf train --model tree-lstm --data '" + folder.string() +
+                              "' --hidden 8 --embedding 6 --passes 2 --inference --json";
+  const auto lines = lines_of(run(command));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with(R"({"model": "tree-lstm", "mode": "inference", "workers": 1, "unit": "trees", )"))
+      << lines[0];
+  EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * 6 * 8 * 6 + 2 * 16 * 8 * 8 + 5 * 10 * 8);
+  EXPECT_GT(field(lines[0], "units_per_s"), 0);
+  EXPECT_EQ(lines[0].find("unbatched"), std::string::npos) << lines[0];
+}
+
 TEST_F(Perf, TrainsSeveralModels) {
   const auto lines = lines_of(run(
       "windrow-perf train --model tree-fc,dag,var-lstm,parser --samples 20 --hidden 8 --passes 1 --batch 4 --json"));

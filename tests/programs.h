@@ -37,14 +37,22 @@ class Programs : public ::testing::Test {
 
   /// Runs one of the programs by the shell, which may send its output elsewhere.
   Outcome run(const std::string& command, const std::string& to = {}) const {
-    const auto out = folder / "out", err = folder / "err";
-    const std::string target = to.empty() ? ">'" + out.string() + "'" : to;
-    const int status =
-        std::system(("'" WINDROW_BIN "'/" + command + " " + target + " 2>'" + err.string() + "'").c_str());
-    return {read_file(out), read_file(err), WEXITSTATUS(status)};
+    return run_from("'" WINDROW_BIN "'/", command, to);
+  }
+  /// The same of the scripts.
+  Outcome run_script(const std::string& command) const {
+    return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
   }
 
   std::filesystem::path folder;
+
+ private:
+  Outcome run_from(const std::string& where, const std::string& command, const std::string& to = {}) const {
+    const auto out = folder / "out", err = folder / "err";
+    const std::string target = to.empty() ? ">'" + out.string() + "'" : to;
+    const int status = std::system((where + command + " " + target + " 2>'" + err.string() + "'").c_str());
+    return {read_file(out), read_file(err), WEXITSTATUS(status)};
+  }
 };
 
 /// The number of that field, in one line of JSON.

@@ -1,0 +1,26 @@
+"""What scripts share that write tables of figures."""
+import os
+import pathlib
+import platform
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def machine():
+    with open("/proc/cpuinfo") as lines:
+        models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    return f"{os.cpu_count()} cores, {model}, {platform.system()}"
+
+
+def commit():
+    git = lambda *arguments: subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True).stdout
+    changed = git("status", "--porcelain", "-uno")
+    return git("rev-parse", "--short", "HEAD").strip() + (" and changes" if changed else "")
+
+
+def table(header, rows):
+    """Lines of Markdown."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]
