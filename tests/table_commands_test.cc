@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no sharing | no "
                      "fusion | no "
                      "ahead | all off |",
-                     8, 1},
+                     9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 8, 2},
         TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",

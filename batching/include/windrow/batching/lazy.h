@@ -134,8 +134,9 @@ class LazyOperand {
 struct LazyOptions {
   /// Training keeps what backward() needs; inference does not, and is faster.
   enum class For : std::uint8_t { training, inference } use = For::training;
-  /// Policy serial computes one expression after the other, by the same kernels.
-  SchedulePolicy schedule = SchedulePolicy::agenda;
+  /// Each flush is a minibatch of a runner with these options; `ahead` counts flushes. Policy serial computes one
+  /// vertex after the other, by the same kernels.
+  RunnerOptions runner = {.schedule = SchedulePolicy::agenda};
   /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
   /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
   /// in common is batches again; operators must give the same again for the same operands. 0: never.
@@ -149,12 +150,13 @@ struct LazyStats {
   std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
-  RunnerStats runner;
+  RunnerStats runner;  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
 };
 
 /// An owner; must end before the engine of its device and the parameters.
 class LazyGraph {
  public:
+  /// Throws MisuseError as Runner does.
   LazyGraph(const Device& device, Parameters& parameters, LazyOptions options = {});
   ~LazyGraph();
   LazyGraph(const LazyGraph&) = delete;
