@@ -26,7 +26,8 @@ void make_room(std::vector<T>& list, std::size_t more) {
 }
 
 /// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
-/// scale is no part of it, but an input of the node, so that programs may scale by what they compute as they go.
+/// scale and the seed of a dropout are no part of it, but inputs of the node, so that programs may scale by what they
+/// compute as they go, and have another seed at each step. A seed stands behind the node's indices, as two of them.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
@@ -36,6 +37,7 @@ struct Key {
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
   bool has_factor() const { return op == &op::scale; }
+  bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
   friend bool operator==(const Key&, const Key&) = default;
 };
 

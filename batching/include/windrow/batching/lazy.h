@@ -189,7 +189,7 @@ class LazyGraph {
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
 /// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
 /// do not fit. Attributes are constants, and what is computed with others is no batch with it; but for the factor of
-/// op::scale, which is an input like any other.
+/// op::scale and the seed of op::dropout, which are inputs like any other.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},
