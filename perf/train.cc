@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "machine.h"
@@ -41,6 +42,8 @@ class Contestant {
     last_ = trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
+    const double steps = std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.batch));
+    batches_.push_back(static_cast<double>(after.batches - before.batches) / steps);
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
     unbatched_.push_back(trainer_.train_some_unbatched().units_a_second());
@@ -55,6 +58,7 @@ class Contestant {
     record.add("units_per_s", best).add("units_per_s_median", median(rates_)).add("flops_per_unit", flops);
     record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
     record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("unbatched_units_per_s", most(unbatched_));
+    record.add("batches_per_minibatch", median(batches_));
     record.add("peak_rss_mb", peak_rss_mb()).add("formula", workload_.formula);
     if (!workload_.kind->cells.empty()) {
       const std::string& cell = options_.workload.cell;
@@ -80,7 +84,7 @@ class Contestant {
   Workload workload_;
   Trainer trainer_;
   Trainer::Pass last_;
-  std::vector<double> rates_, unbatched_, schedule_ns_;
+  std::vector<double> rates_, unbatched_, schedule_ns_, batches_;
 };
 
 }  // namespace
