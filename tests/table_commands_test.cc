@@ -69,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1},
         TableCommand{"lazy", "--batch 3 --samples 8 --hidden 6,8",
-                     "| hidden | vertex function | lazy | lazy over vertex function | nodes a tree | recording ns a "
+                     "| hidden | vertex function | lazy | lazy over vertex function | by CPU time | nodes a tree | "
+                     "recording ns a "
                      "node | lowering ns a node |",
                      2, 1}),
     [](const auto& command) { return std::string(command.param.name); });
