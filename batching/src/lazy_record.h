@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <coroutine>
 #include <memory>
 #include <span>
@@ -87,7 +88,7 @@ class LastUse {
   std::vector<std::uint32_t> last_;
 };
 
-/// Keys by number. They are found by what followed the one before the last time, as programs mostly write the same
+/// Keys by number. They are found by what followed the one before the last times, as programs mostly write the same
 /// again; else by a hash; and compared.
 class Keys {
  public:
@@ -95,9 +96,16 @@ class Keys {
   template <class WidthOf>
   std::uint32_t number(const Key& key, WidthOf width_of) {
     const std::uint32_t before = last_;
-    if (before < all_.size() && all_[all_[before].next].key == key) return last_ = all_[before].next;
+    if (before < all_.size()) {
+      auto& [latest, earlier] = all_[before].next;
+      if (all_[latest].key == key) return last_ = latest;
+      if (all_[earlier].key == key) {
+        std::swap(latest, earlier);
+        return last_ = latest;
+      }
+    }
     last_ = find_or_add(key, width_of);
-    if (before < all_.size()) all_[before].next = last_;
+    if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
     return last_;
   }
   const Key& operator[](std::uint32_t number) const { return all_[number].key; }
@@ -125,7 +133,7 @@ class Keys {
   struct Entry {
     Key key;
     Index width;
-    std::uint32_t next = 0;  // what came behind it the last time
+    std::array<std::uint32_t, 2> next = {};  // what came behind it the last time, and another time
   };
   std::vector<Entry> all_;
   std::uint32_t last_ = UINT32_MAX;  // that was asked for
