@@ -185,34 +185,33 @@ class BothWays {
 };
 
 Result empty_result(const TableOptions& options, std::size_t trees) {
-  return {
-      .name = "lazy",
-      .title = "Lazy expressions against a vertex function",
-      .command = {},
-      .about =
-          "Training the binary Tree-LSTM in trees/s over its width (hidden and embedding): as a vertex function "
-          "with graphs that were loaded before, and written operation by operation as lazy expressions, anew "
-          "for each minibatch. " +
-          std::to_string(options.batches.front()) + " trees a minibatch, of " + std::to_string(trees) + ", " +
-          turns_text(options) +
-          ". By CPU time is the same ratio by what all threads took together, which other work on the machine changes "
-          "less. Nodes are expressions that are recorded; what recording one takes contains the walk over the "
-          "tree, and lowering is to find vertices among them. Losses were compared.",
-      .table = Table({{"hidden", 0},
-                      {"vertex function", 0},
-                      {"lazy", 0},
-                      {"lazy over vertex function", 1, " %"},
-                      {"by CPU time", 1, " %"},
-                      {"nodes a tree", 0},
-                      {"recording ns a node", 0},
-                      {"lowering ns a node", 0}}),
-      .plots = {{.title = "tree-lstm, " + std::to_string(options.batches.front()) + " trees a minibatch",
-                 .x = "hidden",
-                 .y = "trees/s",
-                 .places = {},
-                 .series = {{"vertex function", {}}, {"lazy", {}}},
-                 .form = Plot::Form::bars,
-                 .scale = Plot::Scale::logarithmic}}};
+  return {.name = "lazy",
+          .title = "Lazy expressions against a vertex function",
+          .command = {},
+          .about =
+              "Training the binary Tree-LSTM in trees/s over its width (hidden and embedding): as a vertex function "
+              "with graphs that were loaded before, and written operation by operation as lazy expressions, anew "
+              "for each minibatch. " +
+              std::to_string(options.batches.front()) + " trees a minibatch, of " + std::to_string(trees) + ", " +
+              turns_text(options) +
+              ". By CPU time is the same ratio by what all threads took together, waiting in loops included. Nodes are "
+              "expressions that are recorded; what recording one takes contains the walk over the "
+              "tree, and lowering is to find vertices among them. Losses were compared.",
+          .table = Table({{"hidden", 0},
+                          {"vertex function", 0},
+                          {"lazy", 0},
+                          {"lazy over vertex function", 1, " %"},
+                          {"by CPU time", 1, " %"},
+                          {"nodes a tree", 0},
+                          {"recording ns a node", 0},
+                          {"lowering ns a node", 0}}),
+          .plots = {{.title = "tree-lstm, " + std::to_string(options.batches.front()) + " trees a minibatch",
+                     .x = "hidden",
+                     .y = "trees/s",
+                     .places = {},
+                     .series = {{"vertex function", {}}, {"lazy", {}}},
+                     .form = Plot::Form::bars,
+                     .scale = Plot::Scale::logarithmic}}};
 }
 
 }  // namespace
