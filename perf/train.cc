@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "machine.h"
@@ -47,6 +48,8 @@ class Contestant {
     last_ = options_.inference ? ask() : trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
+    const double steps = std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.batch));
+    batches_.push_back(static_cast<double>(after.batches - before.batches) / steps);
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
     if (!options_.inference) unbatched_.push_back(trainer_.train_some_unbatched().units_a_second());
@@ -62,7 +65,7 @@ class Contestant {
     record.add("unit", workload_.kind->unit);
     record.add("units_per_s", best).add("units_per_s_median", median(rates_)).add("flops_per_unit", flops);
     record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
-    record.add("schedule_ns_per_vertex", median(schedule_ns_));
+    record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("batches_per_minibatch", median(batches_));
     if (!options_.inference) record.add("unbatched_units_per_s", most(unbatched_));
     record.add("peak_rss_mb", peak_rss_mb()).add("formula", workload_.formula);
     if (!workload_.kind->cells.empty()) {
@@ -85,6 +88,7 @@ class Contestant {
   /// Answers about all unseen samples.
   Trainer::Pass ask() {
     Trainer::Pass pass;
+    pass.samples = workload_.unseen.size();
     for (const Sample& sample : workload_.unseen) {
       pass.units += sample.units;
       pass.flops += sample.flops;
@@ -102,7 +106,7 @@ class Contestant {
   Workload workload_;
   Trainer trainer_;
   Trainer::Pass last_;
-  std::vector<double> rates_, unbatched_, schedule_ns_;
+  std::vector<double> rates_, unbatched_, schedule_ns_, batches_;
 };
 
 }  // namespace

@@ -111,11 +111,9 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
               "sharing, fusion, ahead, or "
               "several with commas between; see windrow-perf train --help"},
-        Wrong{"windrow-perf train --model parser --samples 1 --without fusion",
-              "windrow-perf: parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is"},
-        Wrong{"windrow-perf ablation --model parser",
+        Wrong{"windrow-perf memory --model parser",
               "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
-              "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf ablation --help"},
+              "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf memory --help"},
         Wrong{"windrow-perf serial --batch 0",
               "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, with commas between; see windrow-perf "
               "serial --help"},

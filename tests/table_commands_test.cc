@@ -61,13 +61,18 @@ INSTANTIATE_TEST_SUITE_P(
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
                      "sharing | no fusion | no "
                      "ahead | all off |",
-                     8, 1},
+                     9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
         TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
                      "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
-                     "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1}),
+                     "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1},
+        TableCommand{"lazy", "--batch 3 --samples 8 --hidden 6,8",
+                     "| hidden | vertex function | lazy | lazy over vertex function | by CPU time | nodes a tree | "
+                     "recording ns a "
+                     "node | lowering ns a node |",
+                     2, 1}),
     [](const auto& command) { return std::string(command.param.name); });
 
 using Tables = Programs;
@@ -78,6 +83,9 @@ TEST_F(Tables, AreOfPublishedDataToo) {
       " --batch 2 --hidden 8 --embedding 8 --repetitions 1 --data " + folder.string() + " --out " + folder.string();
   EXPECT_EQ(lines_of(run("windrow-perf overhead --leaves 3" + flags)).front(),
             "# What graphs and schedules take of the time");
+  const std::string trees =
+      " --batch 2 --hidden 8 --repetitions 1 --data " + folder.string() + " --out " + folder.string();
+  EXPECT_EQ(lines_of(run("windrow-perf lazy" + trees)).front(), "# Lazy expressions against a vertex function");
   EXPECT_EQ(lines_of(run("windrow-perf memory" + flags)).front(), "# Moving values against computing with them");
 }
 

@@ -53,16 +53,12 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
       with_gradient.insert(with_gradient.end(), part.nodes.begin(), part.nodes.end());
     }
   }
-  std::vector<NodeId> kept = with_gradient;
+  std::sort(with_gradient.begin(), with_gradient.end());
+  with_gradient.erase(std::unique(with_gradient.begin(), with_gradient.end()), with_gradient.end());
   const bool last = end == epochs_.size() && pending < record_.size();
-  if (last) {
-    const std::vector<NodeId> more = named(pending);
-    kept.insert(kept.end(), more.begin(), more.end());
-  }
-  for (auto* nodes : {&with_gradient, &kept}) {
-    std::sort(nodes->begin(), nodes->end());
-    nodes->erase(std::unique(nodes->begin(), nodes->end()), nodes->end());
-  }
+  const std::vector<NodeId> more = last ? named(pending) : std::vector<NodeId>();
+  std::vector<NodeId> kept;
+  std::set_union(with_gradient.begin(), with_gradient.end(), more.begin(), more.end(), std::back_inserter(kept));
   if (kept.empty() && !last) return nullptr;
   runs_.find(first, behind);
   if (!kept.empty()) runs_.keep_only(kept);

@@ -19,6 +19,9 @@ void add(RunnerStats& sum, const RunnerStats& more) {
   sum.multiply_flops += more.multiply_flops;
   sum.peak_bytes = std::max(sum.peak_bytes, more.peak_bytes);
   sum.schedule_ns += more.schedule_ns;
+  sum.times.product_ns += more.times.product_ns;
+  sum.times.arithmetic_ns += more.times.arithmetic_ns;
+  sum.times.move_ns += more.times.move_ns;
 }
 
 }  // namespace
@@ -29,7 +32,10 @@ Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, Laz
       parameters_(parameters),
       options_(options),
       runs_(record),
-      kinds_(record, runs_, parameters) {}
+      kinds_(record, runs_, parameters) {
+  const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
+  Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
+}
 
 void Epochs::clear() {
   epochs_.clear();
@@ -199,7 +205,7 @@ void Epochs::make_runner() {
   if (version_ == kinds_.version()) return;
   replace_runner();
   function_ = kinds_.function();
-  runner_ = std::make_shared<Runner>(device_, *function_, parameters_, RunnerOptions{.schedule = options_.schedule});
+  runner_ = std::make_shared<Runner>(device_, *function_, parameters_, options_.runner);
   version_ = kinds_.version();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <utility>
 
 #include "ir.h"
@@ -37,7 +38,7 @@ std::size_t Keys::hash_of(const Key& key) {
   if (all_collide.load(std::memory_order_relaxed)) return 0;
   std::size_t hash = std::hash<const void*>()(key.op);
   for (Index size : key.attributes.sizes) mix(hash, static_cast<std::size_t>(size));
-  for (double value : key.attributes.values) mix(hash, std::hash<double>()(value));
+  for (double value : key.attributes.values) mix(hash, std::bit_cast<std::size_t>(value + 0.0));  // -0 equals 0
   for (std::int32_t operand : key.operands) mix(hash, static_cast<std::size_t>(operand));
   for (Index width : key.widths) mix(hash, static_cast<std::size_t>(width));
   for (Index width : key.index_widths) mix(hash, static_cast<std::size_t>(width));
@@ -220,11 +221,16 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
     record->inputs_.push_back(static_cast<float>(attributes.values[0]));
     return record->handle(id);
   }
-  make_room(record->indices_, indices.size() * LazyIndex::widest);
+  make_room(record->indices_, indices.size() * LazyIndex::widest + 2);
   const auto data = static_cast<std::int32_t>(record->indices_.size());
   const NodeId id = record->add(key, record->scratch_operands_, data);
   for (const LazyIndex& index : indices) {
     record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+  }
+  if (key.has_seed()) {
+    const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);
+    record->indices_.push_back(static_cast<std::int32_t>(seed));
+    record->indices_.push_back(static_cast<std::int32_t>(seed >> 32));
   }
   return record->handle(id);
 }
@@ -258,6 +264,10 @@ void Record::set_key(const Operator& op, std::span<const LazyOperand> in, std::s
   for (const LazyIndex& index : indices) {
     if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
     key.index_widths.push_back(index.width_);
+  }
+  if (&op == &op::dropout && key.index_widths.size() == 1 && key.index_widths[0] == 3) {
+    key.index_widths[0] = 5;  // with the seed
+    key.attributes.sizes[0] = 0;
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <coroutine>
 #include <memory>
 #include <span>
@@ -19,14 +20,20 @@ inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(num
 /// The most nodes of a run: what a kind costs to plan grows faster than they.
 inline constexpr NodeId most_nodes = 256;
 
-/// So that adding so many more needs no memory.
+/// So that adding so many more needs no memory. Growing is rare, and not inlined with it.
+template <class T>
+[[gnu::noinline]] void grow(std::vector<T>& list, std::size_t more) {
+  list.reserve(std::max(2 * list.size(), list.size() + more));
+}
 template <class T>
 void make_room(std::vector<T>& list, std::size_t more) {
-  if (list.capacity() - list.size() < more) list.reserve(std::max(2 * list.size(), list.size() + more));
+  if (list.capacity() - list.size() < more) [[unlikely]]
+    grow(list, more);
 }
 
 /// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
-/// scale is no part of it, but an input of the node, so that programs may scale by what they compute as they go.
+/// scale and the seed of a dropout are no part of it, but inputs of the node, so that programs may scale by what they
+/// compute as they go, and have another seed at each step. A seed stands behind the node's indices, as two of them.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
@@ -36,7 +43,27 @@ struct Key {
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
   bool has_factor() const { return op == &op::scale; }
-  friend bool operator==(const Key&, const Key&) = default;
+  bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
+  friend bool operator==(const Key& a, const Key& b) {
+    return a.op == b.op && same(a.operands, b.operands) && same(a.widths, b.widths) &&
+           same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
+  }
+
+ private:
+  /// Lists of a few numbers, for which a call of memcmp takes longer.
+  template <class T>
+  static bool same(const std::vector<T>& a, const std::vector<T>& b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+  /// Literals mostly lie at one place.
+  static bool same(const Attributes& a, const Attributes& b) {
+    const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
+    return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes && a.values == b.values;
+  }
 };
 
 /// Of two expressions or more, of one shape. Recorded and nothing else: a vertex adds its operands up by op::add, which
@@ -61,12 +88,36 @@ class LastUse {
   std::vector<std::uint32_t> last_;
 };
 
-/// Keys by number. They are found by a hash, and compared.
+/// Keys by number. They are found by what followed the one before the last times, as programs mostly write the same
+/// again; else by a hash; and compared.
 class Keys {
  public:
   /// Adds it if it is new, with its result's width, which `width_of` is asked for.
   template <class WidthOf>
   std::uint32_t number(const Key& key, WidthOf width_of) {
+    const std::uint32_t before = last_;
+    if (before < all_.size()) {
+      auto& [latest, earlier] = all_[before].next;
+      if (all_[latest].key == key) return last_ = latest;
+      if (all_[earlier].key == key) {
+        std::swap(latest, earlier);
+        return last_ = latest;
+      }
+    }
+    last_ = find_or_add(key, width_of);
+    if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
+    return last_;
+  }
+  const Key& operator[](std::uint32_t number) const { return all_[number].key; }
+  Index width(std::uint32_t number) const { return all_[number].width; }
+  std::size_t size() const { return all_.size(); }
+
+  /// For tests: gives every key this hash.
+  static void collide(bool all_hashes_equal);
+
+ private:
+  template <class WidthOf>
+  std::uint32_t find_or_add(const Key& key, WidthOf width_of) {
     const std::size_t hash = hash_of(key);
     const auto [first, last] = by_hash_.equal_range(hash);
     for (auto known = first; known != last; ++known) {
@@ -77,21 +128,15 @@ class Keys {
     by_hash_.emplace(hash, added);
     return added;
   }
-  const Key& operator[](std::uint32_t number) const { return all_[number].key; }
-  Index width(std::uint32_t number) const { return all_[number].width; }
-  std::size_t size() const { return all_.size(); }
-
-  /// For tests: gives every key this hash.
-  static void collide(bool all_hashes_equal);
-
- private:
   static std::size_t hash_of(const Key& key);
 
   struct Entry {
     Key key;
     Index width;
+    std::array<std::uint32_t, 2> next = {};  // what came behind it the last time, and another time
   };
   std::vector<Entry> all_;
+  std::uint32_t last_ = UINT32_MAX;  // that was asked for
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
 };
 

@@ -8,6 +8,7 @@
 #include "needed.h"
 #include "plan.h"
 #include "push.h"
+#include "schedule_lessons.h"
 
 namespace windrow {
 namespace {
@@ -19,7 +20,11 @@ void require_option(bool holds, const std::string& what) {
 }  // namespace
 
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
-    : device_(device), function_(function), parameters_(parameters), options_(options) {
+    : device_(device),
+      function_(function),
+      parameters_(parameters),
+      options_(options),
+      lessons_(std::make_unique<ScheduleLessons>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
   };
@@ -53,7 +58,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
   if (all != types_) {
     types_ = std::move(all);
     plans_.clear();
-    table_.reset();
+    *lessons_ = {};
   }
   const auto known = plans_.find(purpose);
   if (known != plans_.end()) return known->second;
@@ -151,15 +156,13 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   const std::vector<const Given*> given = check_given(*function_.function_, given_tensors, vertices);
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
-  if (options_.schedule == SchedulePolicy::learned && !table_) {
-    const TypedGraph example = Layout::typed(graphs, *plan);
-    table_ = ScheduleTable::learn({&example, 1});
-  }
+  if (options_.schedule == SchedulePolicy::learned && !lessons_->done())
+    lessons_->look_at(Layout::typed(graphs, *plan));
   const auto began = std::chrono::steady_clock::now();
   LayoutOptions options{.groups = options_.groups,
                         .group_vertices = options_.group_vertices,
                         .schedule = options_.schedule,
-                        .table = table_ ? &*table_ : nullptr};
+                        .table = lessons_->table()};
   for (const Given* one : given) options.row_of.push_back(&one->row_of);
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());

@@ -126,11 +126,30 @@ std::vector<std::int32_t> DependencyParser::partly_forgotten(std::vector<std::in
   return words;
 }
 
+namespace {
+
+/// A step's scores, and actions of which the wrong one scored higher than the right one, or not lower by the margin.
+struct TooNear {
+  LazyExpr scores;
+  std::size_t wrong, right;
+};
+
+LazyExpr difference(LazyGraph& graph, const TooNear& of) {
+  const auto score = [&](std::size_t action) {
+    return pick(of.scores, graph.index(static_cast<std::int32_t>(action)));
+  };
+  return score(of.wrong) - score(of.right);
+}
+
+}  // namespace
+
+/// Its losses are recorded in the end: next to a step they would be computed with the next one, and then once more.
 LazyTask<DependencyParser::Learned> DependencyParser::learn(LazyGraph& graph, const Sentence& sentence,
                                                             std::uint64_t seed) const {
   std::mt19937_64 random(seed);
   const Parser::Sentence read = parser_.read(graph, partly_forgotten(sentence.words, random), sentence.tags);
   Learned learned{};
+  std::vector<TooNear> too_near;
   ArcHybrid state(static_cast<std::int32_t>(sentence.words.size()));
   state.apply(Transition::shift);  // there is nothing else to do
   while (!state.final()) {
@@ -139,13 +158,13 @@ LazyTask<DependencyParser::Learned> DependencyParser::learn(LazyGraph& graph, co
     const auto [right, wrong] = judge(state, values, sentence.heads, sentence.relations);
     const float margin = right.score - wrong.score;
     if (margin < 1) {
-      learned.losses.push_back(pick(scores, graph.index(static_cast<std::int32_t>(wrong.action))) -
-                               pick(scores, graph.index(static_cast<std::int32_t>(right.action))));
+      too_near.push_back({scores, wrong.action, right.action});
       learned.loss += 1 - static_cast<double>(margin);
     }
     const bool follow_wrong = margin < 0 || (margin < 1 && share(random) < options_.explore);
     state.apply(Parser::action((follow_wrong ? wrong : right).action).transition);
   }
+  for (const TooNear& one : too_near) learned.losses.push_back(difference(graph, one));
   co_return learned;
 }
 

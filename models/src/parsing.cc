@@ -36,9 +36,9 @@ class ParserNetwork final : public Network {
 /// Shares of the words with the right head, and with the right relation to it too. Punctuation counts.
 class ParserNetwork::Attachment final : public Score {
  public:
-  Attachment(const ParserNetwork& network, SchedulePolicy schedule)
+  Attachment(const ParserNetwork& network, const RunnerOptions& options)
       : network_(network),
-        graph_(network.device_, network.parameters_, {.use = LazyOptions::For::inference, .schedule = schedule}) {}
+        graph_(network.device_, network.parameters_, {.use = LazyOptions::For::inference, .runner = options}) {}
 
   void add(SampleNumbers numbers) override {
     Treebank sentences;
@@ -65,10 +65,10 @@ class ParserNetwork::Attachment final : public Score {
 
 class ParserNetwork::ParserLearner final : public Learner {
  public:
-  ParserLearner(const ParserNetwork& network, SchedulePolicy schedule)
+  ParserLearner(const ParserNetwork& network, const RunnerOptions& options)
       : network_(network),
-        schedule_(schedule),
-        graph_(network.device_, network.parameters_, {.schedule = schedule}),
+        options_(options),
+        graph_(network.device_, network.parameters_, {.runner = options}),
         random_(network.seed_) {}
 
   Loss descend(SampleNumbers numbers, double rate) override {
@@ -89,24 +89,18 @@ class ParserNetwork::ParserLearner final : public Learner {
     graph_.clear();
     return [loss] { return loss; };
   }
-  std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, schedule_); }
+  std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
 
  private:
   const ParserNetwork& network_;
-  const SchedulePolicy schedule_;
+  const RunnerOptions options_;
   LazyGraph graph_;
   std::mt19937_64 random_;
 };
 
-/// Lazy graphs choose the other options themselves. What computes one vertex at a time for comparison asks for that
-/// only.
 std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
-  if (options.batch_rows == 1) return std::make_unique<ParserLearner>(*this, SchedulePolicy::serial);
-  if (options.optimisations != Optimisations{} || options.ahead != RunnerOptions{}.ahead) {
-    throw MisuseError("parser: is made of lazy expressions; expected all optimisations, and `ahead` as it is");
-  }
-  return std::make_unique<ParserLearner>(*this, options.schedule);
+  return std::make_unique<ParserLearner>(*this, options);
 }
 
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {

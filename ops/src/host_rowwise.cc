@@ -171,16 +171,17 @@ HWY_INLINE VU upper_product(VU x, VU all) {
 /// philox() of a counter in each lane.
 struct Counters {
   VU c0, c1, c2, c3;
-  HWY_INLINE void mix(PhiloxKey key) {
+  HWY_INLINE void mix(VU key0, VU key1) {
     const VU a = hn::Set(du, 0xD2511F53u), b = hn::Set(du, 0xCD9E8D57u);
     for (int round = 0; round < 10; ++round) {
       const VU low_a = hn::Mul(a, c0), low_b = hn::Mul(b, c2);
       const VU upper_a = upper_product(c0, a), upper_b = upper_product(c2, b);
-      c0 = hn::Xor(hn::Xor(upper_b, c1), hn::Set(du, key[0]));
-      c2 = hn::Xor(hn::Xor(upper_a, c3), hn::Set(du, key[1]));
+      c0 = hn::Xor(hn::Xor(upper_b, c1), key0);
+      c2 = hn::Xor(hn::Xor(upper_a, c3), key1);
       c1 = low_b;
       c3 = low_a;
-      key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+      key0 = hn::Add(key0, hn::Set(du, 0x9E3779B9u));
+      key1 = hn::Add(key1, hn::Set(du, 0xBB67AE85u));
     }
   }
 };
@@ -203,13 +204,16 @@ class DropoutFactors {
   /// Draws those from `at` on, and gives the block behind the last of them.
   Block draw(Block at) {
     HWY_ALIGN std::uint32_t words[4][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
+    HWY_ALIGN std::uint32_t seeds[2][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
     for (std::size_t lane = 0; lane < hn::Lanes(du) && at.row < keys_.rows; ++lane) {
       words[0][lane] = site_ | static_cast<std::uint32_t>(at.number);
+      const PhiloxKey seed = keys_.width == 5 ? seed_of(keys_.row(at.row)) : key_;
+      for (std::size_t half : {0u, 1u}) seeds[half][lane] = seed[half];
       for (int i = 0; i < 3; ++i) words[i + 1][lane] = static_cast<std::uint32_t>(keys_.row(at.row)[i]);
       at = at.number + 1 < blocks_ ? Block{at.row, at.number + 1} : Block{at.row + 1, 0};
     }
     Counters c{hn::Load(du, words[0]), hn::Load(du, words[1]), hn::Load(du, words[2]), hn::Load(du, words[3])};
-    c.mix(key_);
+    c.mix(hn::Load(du, seeds[0]), hn::Load(du, seeds[1]));
     hn::StoreInterleaved4(factor(c.c0), factor(c.c1), factor(c.c2), factor(c.c3), d, factors);
     return at;
   }

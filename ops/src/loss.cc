@@ -24,7 +24,8 @@ Type infer_squared_distance_gradient(const Operator& op, const Signature& s) {
   return type;
 }
 Type infer_dropout(const Operator& op, const Signature& s) {
-  require_index(3, op, s);
+  const bool has_seeds = s.indices.size() == 1 && s.indices[0].width == 5;
+  require_index(has_seeds ? 5 : 3, op, s);
   require(s.in[0].width <= dropout_width_limit, op, s, "a width of at most 262144");
   return s.in[0];
 }

@@ -70,10 +70,13 @@ void add_losses(KernelTable<double>& table) {
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
     const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];
-    const PhiloxKey key = philox_key(static_cast<std::uint64_t>(seed));
+    const bool has_seeds = k.indices[0].width == 5;
+    const PhiloxKey key_of_all = philox_key(static_cast<std::uint64_t>(seed));
     each(k, [&](Index r, Index c) {
       PhiloxCounter counter = {static_cast<std::uint32_t>(site * 65536 + c / 4)};
       for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
+      const auto half = [&](int i) { return static_cast<std::uint32_t>(k.indices[0].row(r)[3 + i]); };
+      const PhiloxKey key = has_seeds ? PhiloxKey{half(0), half(1)} : key_of_all;
       const bool dropped = unit_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]) < rate;
       return dropped ? 0.0 : k.in[0].row(r)[c] / (1 - rate);
     });

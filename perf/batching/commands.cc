@@ -12,7 +12,7 @@ namespace {
 struct Command {
   const char *name, *about;
   Result (*measure)(const TableOptions& options);
-  enum class Takes { one_model, several_models, graph_models, trees, sentences } takes;
+  enum class Takes { one_model, several_models, graph_models, trees, sentences, widths } takes;
   std::string models = {}, batches;  ///< as flags have them
   bool several_batches = true;
   std::size_t samples = 0;
@@ -40,8 +40,8 @@ const std::vector<Command>& commands() {
       {.name = "ablation",
        .about = "Each optimisation left out (Cavs, figure 10)",
        .measure = ablation,
-       .takes = Takes::graph_models,
-       .models = graph_models,
+       .takes = Takes::several_models,
+       .models = "all",
        .batches = "32",
        .several_batches = false,
        .samples = 96,
@@ -69,13 +69,20 @@ const std::vector<Command>& commands() {
        .batches = "1,2,4,8,16,32,64",
        .samples = 64,
        .sizes = {{"hidden", 256}, {"embedding", 200}, {"layers", 2}}},
+      {.name = "lazy",
+       .about = "A Tree-LSTM as lazy expressions against its vertex function, over the width",
+       .measure = lazy_expressions,
+       .takes = Takes::widths,
+       .batches = "64",
+       .several_batches = false,
+       .samples = 512},
   };
   return all;
 }
 
 /// Of one command.
 struct TableArguments {
-  std::string models, batches, leaves = "32,64,128,256,512,1024", out = "perf/results";
+  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", out = "perf/results";
   TableOptions table;
 };
 
@@ -90,6 +97,7 @@ void run(const Command& command, TableArguments arguments, const std::string& ca
   require_one_model(table.models, table.workload);
   table.batches = program::numbers_of(arguments.batches);
   table.leaves = program::numbers_of(arguments.leaves);
+  table.hidden = program::numbers_of(arguments.hidden);
   for (const auto& [name, value] : command.sizes) table.workload.sizes.emplace(name, value);
   const ResultFolder folder(arguments.out, command.name);
   Result result = command.measure(table);
@@ -117,25 +125,31 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
     flag(table, "--model", to.models, "What to train", some_of(with_all(models_of(command))));
   }
-  if (command.takes == Takes::trees) {
+  const bool fixed =
+      command.takes == Takes::trees || command.takes == Takes::sentences || command.takes == Takes::widths;
+  if (command.takes == Takes::trees || command.takes == Takes::widths) {
     flag(table, "--data", workload.data, "Has the trees of tree-lstm; else generated", folder());
+  }
+  if (command.takes == Takes::trees) {
     flag(table, "--leaves", to.leaves, "Of the trees of tree-fc", whole_numbers(2, 1 << 16));
   }
-  if (command.takes == Takes::trees || command.takes == Takes::sentences) {
+  if (command.takes == Takes::widths) {
+    flag(table, "--hidden", to.hidden, "Widths of the states and of the words", whole_numbers(1, 65536));
+  } else if (fixed) {
     add_size("--hidden", "Width of the states");
     add_size("--embedding", "Width of the words");
-    if (command.takes == Takes::sentences) add_size("--layers", "LSTMs one above the other, each in both directions");
-    flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
   }
-  if (command.takes == Takes::sentences) {
-    flag(table, "--samples", workload.samples, "Sentences of a turn", whole_number(1, 1 << 24));
-  } else if (command.takes != Takes::trees) {
+  if (command.takes == Takes::sentences) add_size("--layers", "LSTMs one above the other, each in both directions");
+  if (fixed) flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
+  if (command.takes == Takes::sentences || command.takes == Takes::widths) {
+    flag(table, "--samples", workload.samples, "Samples of a turn", whole_number(1, 1 << 24));
+  } else if (!fixed) {
     add_workload_flags(table, workload);
   }
   flag(table, "--batch", to.batches, "Samples a minibatch",
        command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
   flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
-  if (command.takes != Takes::trees && command.takes != Takes::sentences) {
+  if (!fixed) {
     flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
   }
   flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));

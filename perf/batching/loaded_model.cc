@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <sstream>
 
 #include "batching/tables.h"
 
@@ -36,6 +37,12 @@ Trainer& LoadedModel::trainer(std::size_t batch, const RunnerOptions& runner) {
   trainers_.push_back(
       std::make_unique<Trainer>(device(), workload_, TrainerOptions{.batch = batch, .rate = 0, .runner = runner}));
   return *trainers_.back();
+}
+
+std::vector<LabelledTree> treebank(const WorkloadOptions& options, std::size_t trees) {
+  if (!options.data.empty()) return read_treebank(std::filesystem::path(options.data) / "train.txt");
+  std::istringstream text(generate_treebank(trees, options.seed));
+  return read_treebank(text, "generated");
 }
 
 std::string sizes_text(const std::string& model, const TableOptions& options) {

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cmath>
 #include <random>
-#include <sstream>
 
 #include "batching/tables.h"
 #include "batching/turns.h"
@@ -68,12 +67,6 @@ std::unique_ptr<Measured> complete_trees(const TableOptions& options, int leaves
   }
   measured->take_graphs(std::move(graphs));
   return measured;
-}
-
-std::vector<LabelledTree> treebank(const WorkloadOptions& options, std::size_t trees) {
-  if (!options.data.empty()) return read_treebank(std::filesystem::path(options.data) / "train.txt");
-  std::istringstream text(generate_treebank(trees, options.seed));
-  return read_treebank(text, "generated");
 }
 
 std::unique_ptr<Measured> parsed_sentences(const TableOptions& options, std::size_t batch) {

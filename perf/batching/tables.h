@@ -11,6 +11,7 @@
 
 #include "batching/result.h"
 #include "windrow/models/trainer.h"
+#include "windrow/models/treebank.h"
 
 namespace windrow::perf {
 
@@ -20,6 +21,7 @@ struct TableOptions {
   WorkloadOptions workload;  ///< sizes go to the models that have them
   std::vector<int> batches;  ///< samples a minibatch
   std::vector<int> leaves;   ///< of trees
+  std::vector<int> hidden;   ///< widths of the states
   int repetitions = 5;
   int turn_ms = 200;  ///< a turn goes through its samples again and again until it has taken about as long
   int workers = 1;
@@ -41,6 +43,8 @@ Result memory_operations(const TableOptions& options);
 Result schedules(const TableOptions& options);
 /// Minibatches written by hand against those that a runner finds, over the batch size (Neubig et al. 2017, figure 2).
 Result by_hand(const TableOptions& options);
+/// A Tree-LSTM as lazy expressions against its vertex function, over the width.
+Result lazy_expressions(const TableOptions& options);
 
 /// All of a model's samples, on an engine of its own, with one way or several of training it. An owner.
 class LoadedModel {
@@ -64,6 +68,9 @@ class LoadedModel {
   const double turn_seconds_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
 };
+
+/// Those of the folder, or so many generated ones.
+std::vector<LabelledTree> treebank(const WorkloadOptions& options, std::size_t trees);
 
 /// "hidden 256, embedding 256", of that model.
 std::string sizes_text(const std::string& model, const TableOptions& options);

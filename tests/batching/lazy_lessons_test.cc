@@ -19,7 +19,7 @@ class LazyLessons : public ::testing::TestWithParam<SchedulePolicy> {
   Device host = host_device(engine);
   Parameters parameters{host, 1};
   Parameter u = parameters.add("u", 1, 1, Initial::constant(0.5f));
-  LazyGraph graph{host, parameters, {.schedule = GetParam()}};
+  LazyGraph graph{host, parameters, {.runner = {.schedule = GetParam()}}};
 
   LazyExpr number(float value) { return graph.input({value}); }
   double gradient() { return dense(parameters, u)[0]; }

@@ -238,9 +238,21 @@ void check_program(unsigned seed, LazyOptions options) {
 TEST(LazyPrograms, GiveWhatTheReferenceGives) {
   constexpr std::int64_t flops[] = {0, 500, INT64_MAX};
   for (unsigned seed = first_seed(); seed < first_seed() + 30; ++seed) {
-    check_program(seed, {.schedule = static_cast<SchedulePolicy>(seed % 5), .recompute_below = flops[seed % 3]});
+    check_program(seed,
+                  {.runner = {.schedule = static_cast<SchedulePolicy>(seed % 5)}, .recompute_below = flops[seed % 3]});
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST(LazyPrograms, GiveWhatTheReferenceGivesWhateverRunnersAreTold) {
+  const Optimisations lacking[] = {{.specialisation = false}, {.packing = false}, {.eager = false},
+                                   {.lazy = false},           {.sharing = false}, {.fusion = false}};
+  unsigned seed = first_seed();
+  for (const Optimisations& one : lacking) {
+    check_program(++seed, {.runner = {.optimisations = one}, .recompute_below = 500 * (seed % 2)});
+  }
+  check_program(++seed, {.runner = {.ahead = 1, .batch_rows = 1}});
+  check_program(++seed, {.runner = {.group_vertices = 1}});
 }
 
 TEST(LazyPrograms, GiveWhatTheReferenceGivesWithoutTraining) {
@@ -284,6 +296,8 @@ TEST_F(Lazy, TellsWhatDoesNotFit) {
   EXPECT_EQ(said_of([&] { graph.index(std::array{1, 2, 3, 4, 5}); }), "an index of 5 numbers; expected at most 4");
   EXPECT_EQ(said_of([&] { graph.backward({}); }), "backward() of no loss; expected one or more");
   EXPECT_EQ(said_of([&] { graph.backward(std::array{x}); }), "backward(): a loss of width 2; expected 1");
+  EXPECT_EQ(said_of([&] { LazyGraph(host, parameters, {.runner = {.ahead = 0}}); }),
+            "RunnerOptions: ahead is 0; expected 1 or more");
   EXPECT_EQ(said_of([&] { sum({}); }), "sum of no expressions; expected one or more");
   EXPECT_EQ(said_of([&] { apply(op::concat, std::vector<LazyOperand>(32, x), {}); }),
             "concat of 32 expressions; expected 31 at most");

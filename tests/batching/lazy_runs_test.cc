@@ -8,6 +8,7 @@
 #include "tests/ops/cases.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/memory/pool.h"
+#include "windrow/ops/apply.h"
 
 namespace windrow {
 namespace {
@@ -100,6 +101,56 @@ TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
     m.graph.clear();
   }
   EXPECT_EQ(m.graph.stats().kinds, kinds);
+}
+
+/// The mask that the operator has for this seed and these keys.
+std::vector<float> dropped(Model& m, const std::vector<float>& x, const std::vector<std::int32_t>& keys,
+                           std::uint64_t seed) {
+  const Tensor in(m.host, 1, static_cast<Index>(x.size()));
+  const IntTensor rows(m.host, 1, 3);
+  in.set(x);
+  rows.set(keys);
+  return apply(m.host, op::dropout, {.in = {in}, .indices = {rows}, .attributes = op::dropout_by(0.5, seed, 3)}).get();
+}
+
+TEST(LazyRuns, AreOneKindWhateverSeedsTheyDropBy) {
+  Model m;
+  const std::vector<float> ones(40, 1);
+  std::int64_t kinds = 0;
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    std::vector<LazyExpr> masks;
+    std::vector<std::vector<float>> expected;
+    for (std::int32_t instance = 0; instance < 10; ++instance) {
+      const std::uint64_t seed = step << 40 | static_cast<std::uint64_t>(instance % 2);
+      const std::int32_t keys[] = {static_cast<std::int32_t>(step), instance, 0};
+      masks.push_back(dropout(m.graph.input(ones), m.graph.index(keys), 0.5, seed, 3));
+      expected.push_back(dropped(m, ones, {keys[0], instance, 0}, seed));
+    }
+    m.graph.flush();
+    for (std::size_t i = 0; i < masks.size(); ++i) EXPECT_EQ(masks[i].value(), expected[i]) << step << " " << i;
+    if (step == 1) kinds = m.graph.stats().kinds;
+    m.graph.clear();
+  }
+  EXPECT_EQ(m.graph.stats().kinds, kinds);
+  EXPECT_EQ(kinds, 1);
+}
+
+/// A gradient has its value's mask.
+TEST(LazyRuns, HaveGradientsThroughWhatIsDropped) {
+  Model m;
+  const Parameter row = m.parameters.add("row", 1, 40, Initial::constant(1));
+  std::vector<LazyExpr> losses;
+  std::vector<double> expected(40, 0);
+  for (std::int32_t instance = 0; instance < 10; ++instance) {
+    const std::int32_t keys[] = {1, instance, 0};
+    const auto seed = static_cast<std::uint64_t>(instance);
+    const LazyExpr x = matmul(m.graph.input({1}), row);
+    losses.push_back(row_sum(dropout(x, m.graph.index(keys), 0.5, seed, 3)));
+    const std::vector<float> mask = dropped(m, std::vector<float>(40, 1), {1, instance, 0}, seed);
+    for (std::size_t c = 0; c < expected.size(); ++c) expected[c] += mask[c];
+  }
+  m.graph.backward(losses);
+  expect_close(dense(m.parameters, row), expected, 1e-5);
 }
 
 TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {

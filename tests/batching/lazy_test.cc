@@ -108,7 +108,7 @@ TEST_P(LazyTrees, GiveWhatTheVertexFunctionGives) {
   Runner runner(s.host, s.function, s.parameters);
   const double expected = runner.differentiate(graphs.pointers).loss();
   const auto gradients = s.gradients();
-  LazyGraph graph(s.host, s.parameters, {.schedule = GetParam()});
+  LazyGraph graph(s.host, s.parameters, {.runner = {.schedule = GetParam()}});
   for (int time = 0; time < 2; ++time) {
     const std::vector<LazyExpr> losses = s.losses_of(graph);
     graph.backward(losses);

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "batching/src/schedule_lessons.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/graph.h"
 
@@ -175,6 +176,24 @@ TEST(Schedule, ALearnedTableNeedsFewerBatchesThanTheAgenda) {
   const std::size_t learned = make_schedule(graph, SchedulePolicy::learned, &table).batches.size();
   EXPECT_LT(learned, agenda);
   EXPECT_EQ(static_cast<std::int64_t>(learned), least_by_search(graph));
+}
+
+TEST(ScheduleLessons, AreAlsoOfMinibatchesThatTurnOutHarder) {
+  GraphMaker easy(3);
+  easy.add(0, {easy.add(1), easy.add(2)});
+  const TypedGraph hard = mixed_chains();
+  ScheduleLessons lessons;
+  EXPECT_EQ(lessons.table(), nullptr);
+  lessons.look_at(easy.graph);
+  const auto batches = [&] { return make_schedule(hard, SchedulePolicy::learned, lessons.table()).batches.size(); };
+  const std::size_t before = batches();
+  lessons.look_at(hard);
+  EXPECT_LT(batches(), before);
+  EXPECT_EQ(static_cast<std::int64_t>(batches()), least_by_search(hard));
+  int looks = 2;
+  for (; !lessons.done(); ++looks) lessons.look_at(hard);  // they are no harder, so that nothing is learned
+  EXPECT_EQ(looks, 32);
+  EXPECT_EQ(static_cast<std::int64_t>(batches()), least_by_search(hard));
 }
 
 TEST(Schedule, IsTheSameEachTimeAndForEachSeedOfLearning) {

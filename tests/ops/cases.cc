@@ -339,6 +339,12 @@ const std::map<std::string, Make>& makes() {
          m.index(counted(m.rows, 3), [&m] { return m.number(-1'000'000, 1'000'000); });
          m.made.signature.attributes = op::dropout_by(0.3, 5'000'000'000, 7);
        }},
+      {"dropout",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.index(counted(m.rows, 5), [&m] { return m.number(-1'000'000, 1'000'000); });
+         m.made.signature.attributes = op::dropout_by(0.3, 0, 7);
+       }},
   };
   return table;
 }

@@ -205,6 +205,29 @@ TEST_F(Random, DropoutOfARowDoesNotDependOnWhereItLies) {
   EXPECT_NE(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = elsewhere}).get(), a.get());
 }
 
+TEST_F(Random, DropoutBySeedsOfRowsIsDropoutByEachSeed) {
+  const std::uint64_t seeds[] = {1, 5'000'000'000, ~std::uint64_t{0}};
+  constexpr Index width = 38;
+  const Tensor x(host, 3, width);
+  x.set(Floats(3 * width, 1));
+  IntTensor keys(host, 3, 3), with_seeds(host, 3, 5);
+  keys.set({1, 2, 3, 4, 5, 6, 7, 8, 9});
+  std::vector<std::int32_t> all;
+  for (std::int32_t row = 0; row < 3; ++row) {
+    const std::uint64_t seed = seeds[row];
+    all.insert(all.end(), {3 * row + 1, 3 * row + 2, 3 * row + 3, static_cast<std::int32_t>(seed),
+                           static_cast<std::int32_t>(seed >> 32)});
+  }
+  with_seeds.set(all);
+  const Attributes by_rows = op::dropout_by(0.5, 99, 2);
+  const Tensor found = apply(host, op::dropout, {.in = {x}, .indices = {with_seeds}, .attributes = by_rows});
+  for (Index row = 0; row < 3; ++row) {
+    const Attributes by_seed = op::dropout_by(0.5, seeds[row], 2);
+    const Tensor expected = apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = by_seed});
+    EXPECT_EQ(found.row_range(row, row + 1).get(), expected.row_range(row, row + 1).get()) << row;
+  }
+}
+
 TEST_F(Random, BadRangesAreNamed) {
   const Tensor x(host, 1, 1);
   EXPECT_EQ(error_of<MisuseError>([&] { generator.uniform(x, 2, 2); }),

@@ -134,8 +134,9 @@ class LazyOperand {
 struct LazyOptions {
   /// Training keeps what backward() needs; inference does not, and is faster.
   enum class For : std::uint8_t { training, inference } use = For::training;
-  /// Policy serial computes one expression after the other, by the same kernels.
-  SchedulePolicy schedule = SchedulePolicy::agenda;
+  /// Each flush is a minibatch of a runner with these options; `ahead` counts flushes. Policy serial computes one
+  /// vertex after the other, by the same kernels.
+  RunnerOptions runner = {.schedule = SchedulePolicy::agenda};
   /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
   /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
   /// in common is batches again; operators must give the same again for the same operands. 0: never.
@@ -149,12 +150,13 @@ struct LazyStats {
   std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
-  RunnerStats runner;
+  RunnerStats runner;  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
 };
 
 /// An owner; must end before the engine of its device and the parameters.
 class LazyGraph {
  public:
+  /// Throws MisuseError as Runner does.
   LazyGraph(const Device& device, Parameters& parameters, LazyOptions options = {});
   ~LazyGraph();
   LazyGraph(const LazyGraph&) = delete;
@@ -187,7 +189,7 @@ class LazyGraph {
 /// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
 /// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
 /// do not fit. Attributes are constants, and what is computed with others is no batch with it; but for the factor of
-/// op::scale, which is an input like any other.
+/// op::scale and the seed of op::dropout, which are inputs like any other.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {});
 LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices = {},

@@ -29,7 +29,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -43,6 +42,7 @@
 namespace windrow {
 
 class Batch;
+class ScheduleLessons;
 class StepClock;
 struct Plan;
 namespace lazy {
@@ -72,7 +72,8 @@ struct RunnerOptions {
   int groups = 8;
   std::int64_t group_vertices = 512;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
-  /// minibatch, and anew where there are types of vertices that the runner has not seen before; policy serial makes all
+  /// minibatch and some harder ones behind it, and anew where there are types of vertices that the runner has not seen
+  /// before; policy serial makes all
   /// batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
@@ -214,7 +215,7 @@ class Runner {
   RunnerOptions options_;
   std::vector<std::uint64_t> types_;                      // all seen so far, sorted
   std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
-  std::optional<ScheduleTable> table_;                    // the same
+  std::unique_ptr<ScheduleLessons> lessons_;              // the same
   std::deque<std::shared_ptr<Batch>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;

@@ -120,7 +120,8 @@ extern const Operator softmax_cross_entropy;
 extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
 
 /// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, else divided by 1 - rate; dropout_by. The draw is
-/// fixed by its seed and site, the row's three keys, and the column (see philox.h). At most 262144 wide.
+/// fixed by its seed and site, the row's three keys, and the column (see philox.h). Of n x 5 indices, the last two of a
+/// row are its seed, lower half first, and that of dropout_by is not looked at. At most 262144 wide.
 extern const Operator dropout;
 
 // Training. These change what their result held: they take Write::add only.
