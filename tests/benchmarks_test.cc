@@ -18,7 +18,7 @@ TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
   EXPECT_EQ(outcome.status, 0);
   std::string line = R"re(\{"model": "tree-lstm", "workers": %, "unit": "trees")re";
   for (const char* name : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
-                           "schedule_ns_per_vertex", "unbatched_units_per_s", "batches_per_minibatch", "peak_rss_mb"}) {
+                           "schedule_ns_per_vertex", "batches_per_minibatch", "unbatched_units_per_s", "peak_rss_mb"}) {
     line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
   line += R"re(, "formula": "6 h e a leaf, 16 h\^2 an inner vertex, 10 h a vertex", "cell": "binary")re";

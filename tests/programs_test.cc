@@ -109,8 +109,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --without speed",
               "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
-              "sharing, fusion, ahead, or "
-              "several with commas between; see windrow-perf train --help"},
+              "sharing, fusion, streaming, splitting, ahead, or several with commas between; see windrow-perf train "
+              "--help"},
         Wrong{"windrow-perf memory --model parser",
               "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
               "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf memory --help"},

@@ -18,6 +18,21 @@ void fill(Matrix<float> out, float value, Write write) {
   }
 }
 
+/// For tiles. A thread runs one op at a time, and finds what it wrote last still in its cache.
+float* scratch_of_thread(Index elements) {
+  struct Free {
+    void operator()(float* scratch) const { ::operator delete(scratch, std::align_val_t(memory_alignment)); }
+  };
+  thread_local std::unique_ptr<float, Free> scratch;
+  thread_local Index size = 0;
+  if (size < elements) {
+    const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
+    scratch.reset(static_cast<float*>(::operator new(bytes, std::align_val_t(memory_alignment))));
+    size = elements;
+  }
+  return scratch.get();
+}
+
 }  // namespace
 
 Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
@@ -30,9 +45,6 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
       adds_to_(tensors_.size(), 0),
       options_(options) {
   map_memory();
-  for (Index g = 0; g < layout_.groups; ++g) {
-    groups_.push_back(Buffer(*device_.engine, device_.memory, 0, "group of samples"));
-  }
 }
 
 void Batch::map_memory() {
@@ -42,13 +54,12 @@ void Batch::map_memory() {
     size += aligned(elements);
     return offset;
   };
-  Index scratch = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     auto& arenas = arenas_.emplace_back();
     for (const TypePlan::Arena& arena : plan_->types[t].arenas) {
       arenas.push_back(take(layout_.count(t, arena.rate) * row_stride(arena.width)));
     }
-    scratch = std::max(scratch, plan_->types[t].scratch);
+    scratch_ = std::max(scratch_, plan_->types[t].scratch);
   }
   const auto keep = [&](Keepers& keepers, std::size_t t, const std::vector<Kept>& states, const char* in_states) {
     keepers.resize(states.size());
@@ -68,7 +79,6 @@ void Batch::map_memory() {
     keep(states_, t, plan_->types[t].states, nullptr);
     keep(gradients_, t, plan_->types[t].gradients, plan_->types[t].takes_over.data());
   }
-  for (Index g = 0; g < layout_.groups; ++g) scratch_.push_back(take(scratch));
   memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
                                      OpName("minibatch"));
 }
@@ -89,31 +99,18 @@ void Batch::clear_missing() {
   }
 }
 
-Batch::Range Batch::range(std::size_t type, Index group, const Stage& stage) const {
-  if (!stage.scheduled()) return {layout_.begin(type, group), layout_.begin(type, group + 1)};
-  const Layout::Batch& batch = layout_.batches[static_cast<std::size_t>(group)][static_cast<std::size_t>(stage.batch)];
-  return batch.type == type ? Range{batch.begin, batch.end} : Range{0, 0};
-}
-
 Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
   if (rate == Rate::vertices) return vertices;
   const auto& begin = layout_.types[type].edge_begin;
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
-std::pair<std::size_t, std::size_t> Batch::types(Index group, const Stage& stage) const {
-  if (!stage.scheduled()) return {0, plan_->types.size()};
-  const auto& batches = layout_.batches[static_cast<std::size_t>(group)];
-  const std::size_t type = batches[static_cast<std::size_t>(stage.batch)].type;
-  return {type, type + 1};
-}
-
 // --- Steps
 
-void Batch::run(Index group, const Stage& stage) {
+void Batch::run(const Part& part) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
-  each_step(group, stage, [&](const Step& step, const Tile& tile) {
+  each_step(part, [&](const Step& step, const Tile& tile) {
     try {
       run_step(step, tile);
     } catch (const MisuseError& error) {
@@ -190,7 +187,7 @@ void Batch::gather(const Step& step, const Tile& tile) {
       if (producer->row < 0 || column[k] < 0) continue;
       if (producer->type != type) {
         type = producer->type;
-        const Tile all{type, tile.group, Rate::vertices, {0, layout_.types[type].rows}};
+        const Tile all{type, Rate::vertices, {0, layout_.types[type].rows}};
         from = operand(plan_->types[type].stored[step.state], all);
       }
       std::copy_n(from.row(producer->row), from.width, to.row(r) + column[k]);
@@ -221,8 +218,7 @@ Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
     }
     case Place::In::tile: {
       const TypePlan::Tile& scratch = plan.tiles[place.number];
-      return {data_ + scratch_[static_cast<std::size_t>(tile.group)] + scratch.offset + place.column, count,
-              place.width, scratch.width};
+      return {scratch_of_thread(scratch_) + scratch.offset + place.column, count, place.width, scratch.width};
     }
     case Place::In::state:
     case Place::In::state_gradient: {
@@ -250,9 +246,9 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
 
 // --- What belongs to no vertex, and the end
 
-Var Batch::add_block() {
-  blocks_.push_back(Buffer(*device_.engine, device_.memory, 0, "block of a gradient"));
-  return blocks_.back().var();
+Var Batch::add_part() {
+  parts_.push_back(Buffer(*device_.engine, device_.memory, 0, "part of a minibatch"));
+  return parts_.back().var();
 }
 
 void Batch::begin_in_blocks(std::size_t tensor) {
@@ -288,24 +284,24 @@ void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   if (adds_to(step.out.number)) step.write = Write::add;
   const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
-  if (tensor_step.vertex_type < 0) return run_kernel(step, {0, 0, step.rate, {0, 0}}, out);
+  if (tensor_step.vertex_type < 0) return run_kernel(step, {0, step.rate, {0, 0}}, out);
   const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
   const Index rows = layout_.count(type, step.rate);
   const bool parts = plan_->program.at(step.node).op->locality == Locality::sums_rows;
   if (!parts || (options_.batch_rows >= rows && plan_->lazy)) {
-    return run_kernel(step, {type, 0, step.rate, {0, rows}}, out);
+    return run_kernel(step, {type, step.rate, {0, rows}}, out);
   }
   if (options_.batch_rows < rows) {
     for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
-      run_kernel(step, {type, 0, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
+      run_kernel(step, {type, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
     }
     return;
   }
-  if (rows == 0) run_kernel(step, {type, 0, step.rate, {0, 0}}, out);
+  if (rows == 0) run_kernel(step, {type, step.rate, {0, 0}}, out);
   for (const auto& batches : layout_.batches) {
     for (const Layout::Batch& batch : batches) {
       if (batch.type != type) continue;
-      run_kernel(step, {type, 0, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
+      run_kernel(step, {type, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
       step.write = Write::add;
     }
   }
@@ -324,7 +320,7 @@ void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, M
     const TypeRows& type = layout_.types[t];
     if (type.rows == 0) continue;
     const Place& place = plan_->types[t].pushes[push];
-    const Tile all{t, 0, Rate::vertices, {0, type.rows}};
+    const Tile all{t, Rate::vertices, {0, type.rows}};
     const Matrix<const float> from = place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all);
     for (Index r = 0; r < type.rows; ++r) {
       const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];

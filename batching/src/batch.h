@@ -1,8 +1,8 @@
 // A minibatch on its way: its memory, and what its ops do when they run.
 //
-// Memory is one buffer. An op of a group mutates the group's variable and reads the buffer's, which the first op of all
-// overwrites and the last one mutates; from there on all that the groups wrote stands behind the buffer's variable.
-// Groups write different rows, so they need no order among themselves.
+// Memory is one buffer, whose variable the first op of all overwrites and the last one mutates; from there on all that
+// was written stands behind it. An op between them reads it, writes a variable of its own, and reads those of the ops
+// that it must wait for (pieces.h): what else is under way does not touch what it touches.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layout.h"
+#include "pieces.h"
 #include "plan.h"
 #include "step_clock.h"
 #include "windrow/memory/buffer.h"
@@ -20,14 +21,6 @@
 #include "windrow/ops/tensor.h"
 
 namespace windrow {
-
-/// A part of the work of one group: a phase, and the number of the batch for phases that go by the schedule.
-struct Stage {
-  Phase phase;
-  Index batch = 0;
-
-  bool scheduled() const { return phase == Phase::level || phase == Phase::back_level; }
-};
 
 /// Pushed by the runner, used by ops; ends with the last op that holds it.
 class Batch {
@@ -50,9 +43,8 @@ class Batch {
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
-  Var group(Index number) const { return groups_[static_cast<std::size_t>(number)].var(); }
-  /// A variable for an op that does a part of another one's work.
-  Var add_block();
+  /// A variable for an op that does a part of the work.
+  Var add_part();
   Index batch_rows() const { return options_.batch_rows; }
 
   struct Range {
@@ -61,20 +53,15 @@ class Batch {
   /// Rows at hand: of vertices of a type, or of their edges.
   struct Tile {
     std::size_t type;
-    Index group;
     Rate rate;
     Range rows;
   };
-  /// The vertices of a type that belong to a stage of a group.
-  Range range(std::size_t type, Index group, const Stage& stage) const;
-  /// The same by rate.
+  /// Rows of that rate of some vertices of a type.
   Range range(std::size_t type, Rate rate, Range vertices) const;
-  /// The types that can have some: the first, and the one behind the last.
-  std::pair<std::size_t, std::size_t> types(Index group, const Stage& stage) const;
 
   // What ops do; each under the accesses that the comment above asks for.
   void take_memory();
-  void run(Index group, const Stage& stage);
+  void run(const Part& part);
   void run(const TensorStep& step);
   /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
   void begin_in_blocks(std::size_t tensor);
@@ -124,9 +111,9 @@ class Batch {
 
   void map_memory();
   void clear_missing();
-  /// Calls visit(step, tile) for all steps of a stage, in the order in which they must run.
+  /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
   template <class Visit>
-  void each_step(Index group, const Stage& stage, Visit visit);
+  void each_step(const Part& part, Visit visit);
   void run_step(const Step& step, const Tile& tile);
   void run_timed(const TensorStep& step, Matrix<float> tensor);
   void run_untimed(const TensorStep& step, Matrix<float> out);
@@ -162,32 +149,28 @@ class Batch {
   std::vector<char> adds_to_;
   const Options options_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Buffer> groups_, blocks_;  // without bytes: owners of variables
+  std::vector<Buffer> parts_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.
   std::vector<std::vector<Index>> arenas_;  // by type and arena
   Keepers states_, gradients_;
-  std::vector<Index> scratch_;  // by group
-  float* data_ = nullptr;       // written by take_memory()
-  double loss_ = 0;             // written by finish()
+  Index scratch_ = 0;      // that the tiles of a segment take, at most
+  float* data_ = nullptr;  // written by take_memory()
+  double loss_ = 0;        // written by finish()
 };
 
 template <class Visit>
-void Batch::each_step(Index group, const Stage& stage, Visit visit) {
-  const auto [first, end] = types(group, stage);
-  for (std::size_t t = first; t < end; ++t) {
-    const auto& segments = plan_->types[t].phases[static_cast<std::size_t>(stage.phase)];
-    if (segments.empty()) continue;
-    const Range all = range(t, group, stage);
-    for (Range batch{all.begin, 0}; batch.begin < all.end; batch.begin = batch.end) {
-      batch.end = std::min(all.end - batch.begin, options_.batch_rows) + batch.begin;
-      for (const Segment& segment : segments) {
-        const Range rows = range(t, segment.rate, batch);
-        const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
-        Tile tile{t, group, segment.rate, {rows.begin, 0}};
-        for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
-          tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
-          for (const Step& step : segment.steps) visit(step, tile);
-        }
+void Batch::each_step(const Part& part, Visit visit) {
+  const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
+  if (segments.empty()) return;
+  for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
+    batch.end = std::min(part.end - batch.begin, options_.batch_rows) + batch.begin;
+    for (const Segment& segment : segments) {
+      const Range rows = range(part.type, segment.rate, batch);
+      const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
+      Tile tile{part.type, segment.rate, {rows.begin, 0}};
+      for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
+        tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
+        for (const Step& step : segment.steps) visit(step, tile);
       }
     }
   }

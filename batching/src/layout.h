@@ -97,6 +97,12 @@ struct Layout {
   Index count(std::size_t type, Rate rate) const {
     return rate == Rate::vertices ? types[type].rows : types[type].edges;
   }
+  /// The same of vertices [begin, end) of the type.
+  Index count(std::size_t type, Rate rate, Index begin, Index end) const {
+    const auto& edge_begin = types[type].edge_begin;
+    if (rate == Rate::vertices) return end - begin;
+    return edge_begin[static_cast<std::size_t>(end)] - edge_begin[static_cast<std::size_t>(begin)];
+  }
   Index begin(std::size_t type, Index group) const { return types[type].begin[static_cast<std::size_t>(group)]; }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "costs.h"
 #include "phases.h"
 #include "placement.h"
 #include "sharing.h"
@@ -319,6 +320,7 @@ class Planner {
 Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
   Plan plan = Planner(std::move(program), options, kernels).run();
   if (options.sharing) share_memory(plan);
+  count_costs(plan);
   return plan;
 }
 

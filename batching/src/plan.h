@@ -108,6 +108,12 @@ struct TypePlan {
   std::vector<Tile> tiles;
   Index scratch = 0;  ///< elements that the tiles of any one segment take
   std::array<std::vector<Segment>, phase_count> phases;
+  struct Cost {
+    Index segments = 0, steps = 0;       ///< of a batch
+    Index multiply_flops = 0, work = 0;  ///< of a row: floating point operations, of products and in all
+  };
+  std::array<std::array<Cost, 2>, phase_count> costs = {};         ///< by phase and rate
+  std::array<std::vector<std::size_t>, phase_count> tensors = {};  ///< by phase: that its steps read, ascending
   std::vector<Place> losses;
   std::vector<Place> pushes;
   std::vector<char> pulls_values, pulls_indices;  ///< by number: whether anything reads it

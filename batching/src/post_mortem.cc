@@ -38,7 +38,7 @@ void Batch::finish() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0) continue;
     for (const Place& place : plan_->types[t].losses) {
-      const Matrix<const float> values = operand(place, {t, 0, Rate::vertices, {0, layout_.types[t].rows}});
+      const Matrix<const float> values = operand(place, {t, Rate::vertices, {0, layout_.types[t].rows}});
       for (Index r = 0; r < values.rows; ++r) {
         sum += *values.row(r);
         if (std::isfinite(*values.row(r))) continue;
@@ -71,7 +71,7 @@ std::string Batch::find_culprit(VertexRow loss) {
       const auto& column = layout_.types[t].values[p];
       const Rate rate = column.edges ? Rate::edges : Rate::vertices;
       for (Index r = 0; r < (column.width > 0 ? layout_.count(t, rate) : 0); ++r) {
-        const VertexRow vertex = vertex_of({t, 0, rate, {}}, r);
+        const VertexRow vertex = vertex_of({t, rate, {}}, r);
         if (involved[t][static_cast<std::size_t>(vertex.row)] &&
             !finite({column.row(r), 1, column.width, column.width})) {
           return "its input '" + pulls[p].name + "' at " + name_of(vertex) + " is not finite";
@@ -82,8 +82,8 @@ std::string Batch::find_culprit(VertexRow loss) {
   // Steps may have overwritten each other's results, so what led to the loss is run again, and watched.
   clear_missing();
   std::string found;
-  const auto watch = [&](Index group, const Stage& stage) {
-    each_step(group, stage, [&](const Step& step, const Tile& tile) {
+  const auto watch = [&](const Part& part) {
+    each_step(part, [&](const Step& step, const Tile& tile) {
       if (!found.empty()) return;
       run_step(step, tile);
       if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
@@ -96,11 +96,17 @@ std::string Batch::find_culprit(VertexRow loss) {
       }
     });
   };
+  const auto watch_all = [&](Phase phase, Index group) {
+    for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+      watch({phase, t, layout_.begin(t, group), layout_.begin(t, group + 1)});
+    }
+  };
   for (Index g = 0; g < layout_.groups; ++g) {
-    watch(g, {Phase::eager});
-    const auto batches = static_cast<Index>(layout_.batches[static_cast<std::size_t>(g)].size());
-    for (Index batch = 0; batch < batches; ++batch) watch(g, {Phase::level, batch});
-    watch(g, {Phase::lazy});
+    watch_all(Phase::eager, g);
+    for (const Layout::Batch& batch : layout_.batches[static_cast<std::size_t>(g)]) {
+      watch({Phase::level, batch.type, batch.begin, batch.end});
+    }
+    watch_all(Phase::lazy, g);
   }
   return found.empty() ? "no operator gave such a value" : found;
 }
@@ -142,7 +148,7 @@ Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
 void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
-      run_step(step, {tile.type, tile.group, tile.rate, {r, r + 1}});
+      run_step(step, {tile.type, tile.rate, {r, r + 1}});
     } catch (const MisuseError& alone) {
       throw Error(name() + ": " + name_of(step) + " at " + name_of(vertex_of(tile, r)) + ": " + alone.what());
     }

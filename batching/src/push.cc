@@ -6,10 +6,6 @@
 namespace windrow {
 namespace {
 
-/// Work below which stages of a group share an engine op, in floating point operations: some hundred microseconds.
-constexpr Index flops_of_an_op = 20'000'000;
-/// What a step does to an element counts as, beside its products.
-constexpr Index flops_of_an_element = 20;
 /// Gradients of parameters are cut into ops of about so much work, a millisecond, and of so many columns, at least:
 /// narrower products are slower.
 constexpr Index flops_of_a_block = 100'000'000;
@@ -134,7 +130,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
       return at == blocks ? tensor.width() : tensor.width() * at / blocks / line * line;
     };
     const Batch::Range columns{cut(block), cut(block + 1)};
-    const Var done = batch_->add_block();
+    const Var done = batch_->add_part();
     push(name, {read(batch_->memory()), read(tensor.var()), mutate(done)}, [batch = batch_, parts, columns] {
       for (const TensorStep* part : parts) batch->run(*part, columns);
     });
@@ -143,72 +139,45 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
   push(name, all, [] {});
 }
 
-void Push::forward(Index group) {
-  const auto batches = static_cast<Index>(batch_->layout().batches[static_cast<std::size_t>(group)].size());
-  std::vector<Stage> stages = {{Phase::eager}};
-  for (Index batch = 0; batch < batches; ++batch) stages.push_back({Phase::level, batch});
-  stages.push_back({Phase::lazy});
-  share(group, "forward", stages);
-}
-
-void Push::backward(Index group) {
-  std::vector<Stage> stages;
-  for (auto batch = static_cast<Index>(batch_->layout().batches[static_cast<std::size_t>(group)].size());
-       batch-- > 0;) {
-    stages.push_back({Phase::back_level, batch});
-  }
-  stages.push_back({Phase::back_lazy});
-  share(group, "backward", stages);
-}
-
-/// Cuts the stages into ops that are worth one.
-void Push::share(Index group, OpName name, const std::vector<Stage>& stages) {
-  std::vector<Stage> some;
-  std::set<std::size_t> tensors;
-  Index work = 0;
-  const auto push_some = [&] {
-    if (some.empty()) return;
-    std::vector<Access> accesses = {read(batch_->memory()), mutate(batch_->group(group))};
+void Push::group(Index number, Passes passes) {
+  Pieces pieces(batch_->plan(), batch_->layout(), number, options_);
+  if (passes != Passes::backward) pieces.forward();
+  if (passes != Passes::forward) pieces.backward();
+  std::vector<Var> done;
+  for (const Piece& piece : pieces.all()) {
+    std::vector<Access> accesses = {read(batch_->memory()), overwrite(done.emplace_back(batch_->add_part()))};
+    for (std::size_t other : piece.after) accesses.push_back(read(done[other]));
+    std::set<std::size_t> tensors;
+    for (const Part& part : piece.parts) count(part, tensors);
     for (std::size_t tensor : tensors) accesses.push_back(read(batch_->tensor(tensor).var()));
-    push(name, accesses, [batch = batch_, group, stages = std::move(some)] {
-      for (const Stage& stage : stages) batch->run(group, stage);
+    push(name_of(piece), accesses, [batch = batch_, parts = piece.parts] {
+      for (const Part& part : parts) batch->run(part);
     });
-    some.clear();
-    tensors.clear();
-    work = 0;
-  };
-  for (const Stage& stage : stages) {
-    const Index more = count(group, stage, tensors);
-    if (more == 0) continue;
-    some.push_back(stage);
-    work += more;
-    if (work >= flops_of_an_op) push_some();
   }
-  push_some();
+  for (std::size_t last : pieces.last()) ends_.push_back(done[last]);
 }
 
-/// The work of a stage; the tensors it reads are added to those given.
-Index Push::count(Index group, const Stage& stage, std::set<std::size_t>& tensors) {
-  Index work = 0;
-  const auto [first, end] = batch_->types(group, stage);
-  for (std::size_t t = first; t < end; ++t) {
-    const Batch::Range range = batch_->range(t, group, stage);
-    if (range.begin == range.end) continue;
-    for (const Segment& segment : batch_->plan().types[t].phases[static_cast<std::size_t>(stage.phase)]) {
-      const Batch::Range of = batch_->range(t, segment.rate, range);
-      const Index rows = of.end - of.begin;
-      stats_.batches += batches_of(rows);
-      for (const Step& step : segment.steps) {
-        work += rows * (step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1));
-        stats_.multiply_flops += rows * step.flops_a_row;
-        stats_.kernels += batches_of(rows);
-        for (const Place& place : step.in) {
-          if (place.in == Place::In::tensor) tensors.insert(place.number);
-        }
-      }
-    }
+OpName Push::name_of(const Piece& piece) {
+  const Phase phase = piece.parts.front().phase;
+  const bool up = phase == Phase::eager || phase == Phase::level || phase == Phase::lazy;
+  if (piece.chain) return up ? OpName("forward") : OpName("backward");
+  if (!up) return "lazy backward";
+  return phase == Phase::eager ? OpName("eager") : OpName("lazy");
+}
+
+/// The tensors that it reads are added to those given.
+void Push::count(const Part& part, std::set<std::size_t>& tensors) {
+  const TypePlan& type = batch_->plan().types[part.type];
+  const auto phase = static_cast<std::size_t>(part.phase);
+  tensors.insert(type.tensors[phase].begin(), type.tensors[phase].end());
+  for (Rate rate : {Rate::vertices, Rate::edges}) {
+    const TypePlan::Cost& cost = type.costs[phase][static_cast<std::size_t>(rate)];
+    if (cost.segments == 0) continue;
+    const Index rows = batch_->layout().count(part.type, rate, part.begin, part.end);
+    stats_.batches += cost.segments * batches_of(rows);
+    stats_.kernels += cost.steps * batches_of(rows);
+    stats_.multiply_flops += cost.multiply_flops * rows;
   }
-  return work;
 }
 
 Index Push::batches_of(Index rows) const {
@@ -216,9 +185,9 @@ Index Push::batches_of(Index rows) const {
   return rows / most + (rows % most == 0 ? 0 : 1);
 }
 
-std::vector<Access> Push::after_groups() const {
+std::vector<Access> Push::after_groups() {
   std::vector<Access> accesses = {mutate(batch_->memory())};
-  for (Index g = 0; g < batch_->layout().groups; ++g) accesses.push_back(read(batch_->group(g)));
+  for (Var end : std::exchange(ends_, {})) accesses.push_back(read(end));
   return accesses;
 }
 

@@ -14,14 +14,14 @@ namespace windrow {
 /// Pushes a batch's ops, in the order of its members, and counts them.
 class Push {
  public:
-  Push(std::shared_ptr<Batch> batch, RunnerStats& stats, std::source_location from)
-      : batch_(std::move(batch)), stats_(stats), from_(from) {}
+  Push(std::shared_ptr<Batch> batch, const PieceOptions& options, RunnerStats& stats, std::source_location from)
+      : batch_(std::move(batch)), options_(options), stats_(stats), from_(from) {}
 
   void memory();
   /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
   void before();
-  void forward(Index group);
-  void backward(Index group);
+  enum class Passes { forward, backward, both };
+  void group(Index number, Passes passes);
   /// The loss. From here on all that groups wrote stands behind the buffer's variable.
   void finish();
   /// The same without the loss, for what was written since.
@@ -36,17 +36,19 @@ class Push {
   void tensor(const TensorStep& step, int priority);
   Index blocks_of(const std::vector<const TensorStep*>& parts) const;
   void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);
-  void share(Index group, OpName name, const std::vector<Stage>& stages);
-  Index count(Index group, const Stage& stage, std::set<std::size_t>& tensors);
+  static OpName name_of(const Piece& piece);
+  void count(const Part& part, std::set<std::size_t>& tensors);
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
   Index batches_of(Index rows) const;
-  std::vector<Access> after_groups() const;
+  std::vector<Access> after_groups();
   std::vector<Access> parameters() const;
 
   std::shared_ptr<Batch> batch_;
+  const PieceOptions options_;
   RunnerStats& stats_;
   const std::source_location from_;
   std::set<std::size_t> begun_;  // tensors that a step was pushed for
+  std::vector<Var> ends_;        // of ops of groups that nobody waits for yet
 };
 
 }  // namespace windrow

@@ -17,6 +17,13 @@ void require_option(bool holds, const std::string& what) {
   if (!holds) throw MisuseError("RunnerOptions: " + what);
 }
 
+PieceOptions piece_options(const RunnerOptions& options) {
+  return {.op_flops = options.op_flops,
+          .split_rows = options.split_rows,
+          .streaming = options.optimisations.streaming,
+          .splitting = options.optimisations.splitting};
+}
+
 }  // namespace
 
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
@@ -31,6 +38,8 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   require_option(options.ahead >= 1, given("ahead", options.ahead));
   require_option(options.groups >= 1, given("groups", options.groups));
   require_option(options.group_vertices >= 1, given("group_vertices", options.group_vertices));
+  require_option(options.op_flops >= 1, given("op_flops", options.op_flops));
+  require_option(options.split_rows >= 1, given("split_rows", options.split_rows));
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
   if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
@@ -176,7 +185,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
                                        Batch::Options{stats_.minibatches, options_.batch_rows, clock_});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);
-  Push push(batch, stats_, from);
+  Push push(batch, piece_options(options_), stats_, from);
   push.memory();
   push.before();
   ++stats_.minibatches;
@@ -191,11 +200,8 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
   const auto batch = start(graphs, given, {.training = true}, {}, from);
-  Push push(batch, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) {
-    push.forward(g);
-    push.backward(g);
-  }
+  Push push(batch, piece_options(options_), stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::both);
   push.finish();
   push.after();
   set_gradients(*batch, from);
@@ -237,8 +243,8 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
 std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                        std::source_location from) {
   const auto batch = start(graphs, given, purpose, std::move(rows), from);
-  Push push(batch, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.forward(g);
+  Push push(batch, piece_options(options_), stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
   unfinished_.push_back(batch);
   return batch;
@@ -261,8 +267,8 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
   } else {
     for (Parameters::Entry& entry : parameters_.entries_) entry.gradient = {};
   }
-  Push push(batch, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.backward(g);
+  Push push(batch, piece_options(options_), stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
   push.seal();
   push.after();
   add_gradients(*batch, from);

@@ -20,6 +20,8 @@ const Without each[] = {
     {"slots", [](RunnerOptions& options) { options.optimisations.slots = false; }},
     {"sharing", [](RunnerOptions& options) { options.optimisations.sharing = false; }},
     {"fusion", [](RunnerOptions& options) { options.optimisations.fusion = false; }},
+    {"streaming", [](RunnerOptions& options) { options.optimisations.streaming = false; }},
+    {"splitting", [](RunnerOptions& options) { options.optimisations.splitting = false; }},
     {"ahead", [](RunnerOptions& options) { options.ahead = 1; }}};
 
 /// All on, each one off alone, all off.

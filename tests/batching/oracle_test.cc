@@ -123,6 +123,14 @@ TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
   this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
 }
 
+TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
+  this->check(Form::dag, {.op_flops = 1, .split_rows = 1}, first_seed() + 6);
+  this->check(Form::any_order, {.groups = 2, .group_vertices = 10, .op_flops = 500, .split_rows = 2}, first_seed() + 7);
+  this->check(Form::dag, {.op_flops = 1, .split_rows = 2, .optimisations = {.slots = false, .streaming = false}},
+              first_seed() + 8);
+  this->check(Form::dag, {.op_flops = 1, .optimisations = {.lazy = false, .splitting = false}}, first_seed() + 9);
+}
+
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   for (const SchedulePolicy policy :
        {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
@@ -157,7 +165,9 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
                                  .lazy = false,
                                  .slots = false,
                                  .sharing = false,
-                                 .fusion = false}},
+                                 .fusion = false,
+                                 .streaming = false,
+                                 .splitting = false}},
               first_seed() + 4);
 }
 
@@ -187,7 +197,7 @@ TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   Parameters parameters(host, 1);
   const TypeParam cell(parameters);
   const VertexFunction function = function_of(cell);
-  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1});
+  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1, .op_flops = 2000, .split_rows = 3});
   Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
   std::vector<GraphData> data;
   for (int g = 0; g < 40; ++g) data.push_back(graph_for<TypeParam>(60, Form::dag, random));
@@ -221,7 +231,11 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
                              .lazy = on(),
                              .slots = on(),
                              .sharing = on(),
-                             .fusion = on()};
+                             .fusion = on(),
+                             .streaming = on(),
+                             .splitting = on()};
+    if (on()) options.op_flops = static_cast<Index>(1 + random() % 2000);
+    options.split_rows = static_cast<Index>(1 + random() % 3);
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

@@ -24,7 +24,7 @@ using testing::Watched;
 
 /// All parameters after some steps of training.
 std::vector<std::vector<float>> trained(EngineOptions options) {
-  Trainer s(options, {.groups = 4, .group_vertices = 40});
+  Trainer s(options, {.groups = 4, .group_vertices = 40, .op_flops = 20'000, .split_rows = 4});
   for (unsigned step = 0; step < 5; ++step) {
     const Graphs graphs(s.function, many_trees(step, 20));
     s.runner.differentiate(graphs.pointers);

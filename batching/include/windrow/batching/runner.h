@@ -61,6 +61,10 @@ struct Optimisations {
   bool sharing = true;  ///< values that are needed one after the other lie in the same memory
   bool fusion = true;   ///< small steps run one after the other over tiles of rows that stay in the cache
 
+  bool streaming = true;  ///< what is computed for all vertices at once runs beside the levels, in blocks that are
+                          ///< there when a level needs them, or begin when their levels are done
+  bool splitting = true;  ///< what is more work than an op is worth is cut by rows, for several workers
+
   friend bool operator==(const Optimisations&, const Optimisations&) = default;
 };
 
@@ -71,6 +75,10 @@ struct RunnerOptions {
   /// no more than two where its batches would be narrow, since that costs more than further workers bring.
   int groups = 8;
   std::int64_t group_vertices = 512;
+  /// Work that an op is worth, in floating point operations: less is put together, of more others get their share. Of a
+  /// batch that is cut by rows each op has `split_rows` or more, since products of few rows are slow.
+  std::int64_t op_flops = 20'000'000;
+  std::int64_t split_rows = 32;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
   /// minibatch and some harder ones behind it, and anew where there are types of vertices that the runner has not seen
   /// before; policy serial makes all
