@@ -5,7 +5,8 @@
 namespace windrow {
 namespace {
 
-/// Pieces that a phase or a batch is cut into, at most: more than that many workers are not waited for.
+/// Pieces that a phase or a batch is cut into, at most, of all groups together: groups are work for several workers,
+/// too.
 constexpr Index most_cuts = 8;
 
 /// Vertices of one type in neighbouring batches are neighbours.
@@ -35,7 +36,8 @@ Pieces::Pieces(const Plan& plan, const Layout& layout, Index group, const PieceO
       layout_(layout),
       group_(group),
       options_(options),
-      batches_(layout.batches[static_cast<std::size_t>(group)]) {}
+      batches_(layout.batches[static_cast<std::size_t>(group)]),
+      most_cuts_(std::max<Index>(1, most_cuts / layout.groups)) {}
 
 void Pieces::forward() {
   phase_before(Phase::eager);
@@ -85,7 +87,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
     if (more > 0) whole.parts.push_back(part);
     work += more;
   }
-  const Index count = std::min(work / options_.op_flops, most_cuts);
+  const Index count = std::min(work / options_.op_flops, most_cuts_);
   if (count < 2 || (!options_.streaming && !options_.splitting)) return {std::move(whole)};
   const Index worth = work / count;
   std::vector<Block> blocks;
@@ -177,7 +179,7 @@ void Pieces::chain(Phase phase, Way way) {
     const Part whole = batch(phase, way == Way::up ? i : batch_count() - 1 - i);
     const Index work = work_of(plan_, layout_, whole), rows = whole.end - whole.begin;
     if (work == 0) continue;
-    const Index cuts = std::min({work / options_.op_flops, rows / options_.split_rows, most_cuts});
+    const Index cuts = std::min({work / options_.op_flops, rows / options_.split_rows, most_cuts_});
     const std::vector<std::size_t> after = wait_until(i);
     if (cuts < 2 || !options_.splitting) {
       append({whole}, i, after);

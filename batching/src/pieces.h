@@ -81,6 +81,7 @@ class Pieces {
   const Index group_;
   const PieceOptions options_;
   const std::vector<Layout::Batch>& batches_;
+  const Index most_cuts_;
   std::vector<Piece> pieces_;
   // Of the chain under way:
   std::vector<std::size_t> begin_;  // what it waits for, whatever its first batch
