@@ -140,14 +140,18 @@ void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   std::array<Matrix<const float>, usual> few;
   std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
   const std::span<Matrix<const float>> in(many.empty() ? few.data() : many.data(), step.in.size());
-  for (std::size_t k = 0; k < in.size(); ++k) in[k] = operand(step.in[k], tile);
+  const bool direct = step.direct.kernel != nullptr && !needs(step.in[1].number);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    in[k] = operand(direct && k == 1 ? step.direct.factor : step.in[k], tile);
+  }
   std::array<Matrix<const std::int32_t>, usual> indices;
   if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
   for (std::size_t k = 0; k < step.indices.size(); ++k) {
     const auto& column = layout_.types[tile.type].indices[step.indices[k]];
     indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
   }
-  step.kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
+  const Kernel<float> kernel = direct ? step.direct.kernel : step.kernel;
+  kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
 }
 
 template <class Visit>

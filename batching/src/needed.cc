@@ -1,5 +1,9 @@
 #include "needed.h"
 
+#include <algorithm>
+
+#include "copies.h"
+
 namespace windrow {
 namespace {
 
@@ -7,8 +11,10 @@ class Needed {
  public:
   explicit Needed(const Plan& plan) : needed_(plan.tensors.size(), 0) {}
 
+  /// Not even where what follows would need it.
+  void do_without(std::size_t tensor) { without_.push_back(tensor); }
   void note(const Place& place) {
-    if (place.in == Place::In::tensor) needed_[place.number] = 1;
+    if (place.in == Place::In::tensor && !without(place.number)) needed_[place.number] = 1;
   }
   void note(const std::vector<Place>& places) {
     for (const Place& place : places) note(place);
@@ -16,7 +22,10 @@ class Needed {
   void note(const TypePlan& type) {
     for (const auto& segments : type.phases) {
       for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) note(step.in);
+        for (const Step& step : segment.steps) {
+          note(step.in);
+          if (step.direct.kernel != nullptr && without(step.in[1].number)) note(step.direct.factor);
+        }
       }
     }
     note(type.losses);
@@ -26,13 +35,21 @@ class Needed {
   std::vector<char> take() { return std::move(needed_); }
 
  private:
+  bool without(std::size_t tensor) const {
+    return std::find(without_.begin(), without_.end(), tensor) != without_.end();
+  }
+
   std::vector<char> needed_;
+  std::vector<std::size_t> without_;
 };
 
 }  // namespace
 
 std::vector<char> needed_tensors(const Plan& plan, const Layout& layout) {
   Needed needed(plan);
+  for (const Plan::Copy& copy : plan.copies) {
+    if (!pays(copy, layout)) needed.do_without(copy.tensor);
+  }
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (layout.types[t].rows > 0) needed.note(plan.types[t]);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "copies.h"
 #include "costs.h"
 #include "phases.h"
 #include "placement.h"
@@ -320,6 +321,7 @@ class Planner {
 Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
   Plan plan = Planner(std::move(program), options, kernels).run();
   if (options.sharing) share_memory(plan);
+  find_copies(plan, kernels);
   count_costs(plan);
   return plan;
 }

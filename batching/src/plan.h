@@ -55,6 +55,11 @@ struct Step {
   std::size_t state = 0;       ///< scatter, gather, incoming
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
+  /// Of a product with a transposed copy: the same by what was transposed, for minibatches that do without the copy.
+  struct Direct {
+    Kernel<float> kernel = nullptr;
+    Place factor = {};
+  } direct = {};
   /// What its time counts as; see StepTimes.
   enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
 };
@@ -141,6 +146,17 @@ struct Plan {
     Place rows;
   };
   std::vector<Rows> rows;
+  /// Of a transposed copy that only products use that can do without it: their types and phases.
+  struct Copy {
+    std::size_t tensor;
+    struct User {
+      std::size_t type;
+      Phase phase;
+      Rate rate;
+    };
+    std::vector<User> users;
+  };
+  std::vector<Copy> copies = {};
 };
 
 /// Elements, rounded up so that what follows them is aligned.

@@ -69,6 +69,29 @@ TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
   EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns, 0);
 }
 
+TEST(Copies, AreTransposedWhereProductsHaveRowsEnough) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 4, 4, Initial::constant(0.5f));
+  const VertexFunction function("chain", {.arity = 1}, [&](Vertex& v) {
+    const State h = v.state("h", 4);
+    const Expr own = tanh(matmul(v.gather(0, h), w) + v.pull("x", 4));
+    v.scatter(h, own);
+    v.loss(row_sum(own));
+  });
+  Runner runner(host, function, parameters);
+  const auto ops_of = [&](std::size_t chains) {
+    const GraphData chain{
+        .child_begin = {0, 0, 1, 2}, .children = {0, 1}, .values = {{"x", std::vector<float>(12, 1)}}};
+    const Graphs graphs(function, std::vector<GraphData>(chains, chain));
+    const std::int64_t before = runner.stats().ops;
+    runner.differentiate(graphs.pointers).loss();
+    return runner.stats().ops - before;
+  };
+  EXPECT_EQ(ops_of(3) + 1, ops_of(30)) << "which transposes w first";
+}
+
 TEST(Optimisations, PackingMakesOneProductOfSeveral) {
   Counts<GatesCell> counts;
   const RunnerStats with = counts.of({}), without = counts.of({.packing = false});
