@@ -59,8 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
         TableCommand{"ablation",
                      "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
-                     "sharing | no fusion | no "
-                     "ahead | all off |",
+                     "sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
