@@ -68,8 +68,9 @@ void find_copies(Plan& plan, const KernelTable<float>& kernels) {
   for (auto& [tensor, copy] : copies) plan.copies.push_back(std::move(copy));
 }
 
-/// Measured with oneDNN at 1280 x 512, one core of an EPYC: products of one or two rows take less time by what was
-/// transposed, of up to 12 a third more, which is as much as the copy takes after some 50 rows; of 16 twice as much.
+/// With oneDNN products of one or two rows are as fast by what was transposed. Those of a few more rows are somewhat
+/// slower, which a number of rows makes up to the copy; from where it copies operands itself, they are slow. The bounds
+/// are first guesses, which `windrow-perf train --model tree-lstm --batch 1` feels.
 bool pays(const Plan::Copy& copy, const Layout& layout) {
   constexpr Index very_few = 2, few = 12, in_all = 48;
   Index all = 0;

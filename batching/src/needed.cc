@@ -1,7 +1,5 @@
 #include "needed.h"
 
-#include <algorithm>
-
 #include "copies.h"
 
 namespace windrow {
@@ -9,10 +7,10 @@ namespace {
 
 class Needed {
  public:
-  explicit Needed(const Plan& plan) : needed_(plan.tensors.size(), 0) {}
+  explicit Needed(const Plan& plan) : needed_(plan.tensors.size(), 0), without_(plan.tensors.size(), 0) {}
 
   /// Not even where what follows would need it.
-  void do_without(std::size_t tensor) { without_.push_back(tensor); }
+  void do_without(std::size_t tensor) { without_[tensor] = 1; }
   void note(const Place& place) {
     if (place.in == Place::In::tensor && !without(place.number)) needed_[place.number] = 1;
   }
@@ -35,12 +33,9 @@ class Needed {
   std::vector<char> take() { return std::move(needed_); }
 
  private:
-  bool without(std::size_t tensor) const {
-    return std::find(without_.begin(), without_.end(), tensor) != without_.end();
-  }
+  bool without(std::size_t tensor) const { return without_[tensor] != 0; }
 
-  std::vector<char> needed_;
-  std::vector<std::size_t> without_;
+  std::vector<char> needed_, without_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "pieces.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -51,10 +52,7 @@ void Pieces::backward() {
   for (; waited_ < before_.size(); ++waited_) begin_.push_back(before_[waited_].piece);
   end_ = begin_;
   links_.clear();
-  before_.clear();
-  for (auto block = behind_.rbegin(); block != behind_.rend(); ++block) {
-    before_.push_back({batch_count() - 1 - block->last, batch_count() - 1 - block->first, {}, block->piece});
-  }
+  before_ = turned(std::move(behind_));
   waited_ = 0;
   chain(Phase::back_level, Way::down);
   phase_behind(Phase::back_lazy, Way::down);
@@ -112,10 +110,8 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   return blocks;
 }
 
-/// In the order of the chain.
-std::vector<Pieces::Block> Pieces::cut(Phase phase, Way way) const {
-  std::vector<Block> blocks = cut(phase);
-  if (way == Way::up) return blocks;
+/// For a chain that goes the other way.
+std::vector<Pieces::Block> Pieces::turned(std::vector<Block> blocks) const {
   std::reverse(blocks.begin(), blocks.end());
   for (Block& block : blocks) {
     const Index first = batch_count() - 1 - block.last;
@@ -195,29 +191,27 @@ void Pieces::chain(Phase phase, Way way) {
 
 // --- Phases that take all batches at once
 
-void Pieces::phase_before(Phase phase) {
-  std::vector<Block> blocks = cut(phase);
-  if (blocks.size() > 1 && options_.streaming) {
-    for (Block& block : blocks) block.piece = add(std::move(block.parts), begin_, false);
-    before_ = std::move(blocks);
-    return;
-  }
+/// To the chain.
+void Pieces::append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after) {
   std::vector<std::vector<Part>> parts;
   for (Block& block : blocks) parts.push_back(std::move(block.parts));
-  if (parts.size() > 1) return append_side_by_side(std::move(parts), 0, {});
-  if (!parts.front().empty()) append(parts.front(), 0, {});
+  if (parts.size() > 1) return append_side_by_side(std::move(parts), first, after);
+  if (!parts.front().empty()) append(parts.front(), first, after);
+}
+
+void Pieces::phase_before(Phase phase) {
+  std::vector<Block> blocks = cut(phase);
+  if (blocks.size() == 1 || !options_.streaming) return append_phase(std::move(blocks), 0, {});
+  for (Block& block : blocks) block.piece = add(std::move(block.parts), begin_, false);
+  before_ = std::move(blocks);
 }
 
 void Pieces::phase_behind(Phase phase, Way way) {
-  std::vector<Block> blocks = cut(phase, way);
+  std::vector<Block> blocks = way == Way::up ? cut(phase) : turned(cut(phase));
   behind_.clear();
   if (blocks.size() == 1 || !options_.streaming) {
     if (blocks.front().parts.empty()) return;
-    const std::vector<std::size_t> after = wait_until(batch_count());
-    std::vector<std::vector<Part>> parts;
-    for (Block& block : blocks) parts.push_back(std::move(block.parts));
-    if (parts.size() > 1) return append_side_by_side(std::move(parts), batch_count() - 1, after);
-    return append(parts.front(), batch_count() - 1, after);
+    return append_phase(std::move(blocks), batch_count() - 1, wait_until(batch_count()));
   }
   close();
   for (Block& block : blocks) {

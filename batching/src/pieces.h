@@ -66,12 +66,13 @@ class Pieces {
   Index batch_count() const { return static_cast<Index>(batches_.size()); }
   Part batch(Phase phase, Index number) const;
   std::vector<Block> cut(Phase phase) const;
-  std::vector<Block> cut(Phase phase, Way way) const;
+  std::vector<Block> turned(std::vector<Block> blocks) const;
   void phase_before(Phase phase);
   void chain(Phase phase, Way way);
   void phase_behind(Phase phase, Way way);
   std::size_t add(std::vector<Part> parts, std::vector<std::size_t> after, bool chain);
   std::vector<std::size_t> wait_until(Index batch);
+  void append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after);
   void append(const std::vector<Part>& parts, Index first, const std::vector<std::size_t>& after);
   void append_side_by_side(std::vector<std::vector<Part>> parts, Index first, const std::vector<std::size_t>& after);
   void close();

@@ -57,10 +57,9 @@ struct Optimisations {
   bool eager = true;           ///< what depends on no child is computed first, for all vertices of a group at once
   bool lazy = true;            ///< what no consumer depends on is computed last, in the same way; and the gradients of
                                ///< parameters over all vertices
-  bool slots = true;    ///< a state is written where its consumers look for it; else each consumer gathers copies
-  bool sharing = true;  ///< values that are needed one after the other lie in the same memory
-  bool fusion = true;   ///< small steps run one after the other over tiles of rows that stay in the cache
-
+  bool slots = true;      ///< a state is written where its consumers look for it; else each consumer gathers copies
+  bool sharing = true;    ///< values that are needed one after the other lie in the same memory
+  bool fusion = true;     ///< small steps run one after the other over tiles of rows that stay in the cache
   bool streaming = true;  ///< what is computed for all vertices at once runs beside the levels, in blocks that are
                           ///< there when a level needs them, or begin when their levels are done
   bool splitting = true;  ///< what is more work than an op is worth is cut by rows, for several workers
@@ -81,8 +80,7 @@ struct RunnerOptions {
   std::int64_t split_rows = 32;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
   /// minibatch and some harder ones behind it, and anew where there are types of vertices that the runner has not seen
-  /// before; policy serial makes all
-  /// batches of one vertex.
+  /// before; policy serial makes all batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
@@ -121,9 +119,9 @@ struct StepTimes {
 struct RunnerStats {
   std::int64_t minibatches = 0;
   std::int64_t vertices = 0;
-  std::int64_t batches = 0;         ///< fused runs of steps over rows of one type of vertex
-  std::int64_t kernels = 0;         ///< steps of them, of which those that are not heavy run tile by tile
-  std::int64_t ops = 0;             ///< engine ops, but for those of Minibatch::output
+  std::int64_t batches = 0;  ///< fused runs of steps over rows of one type of vertex; each part of one that is cut
+  std::int64_t kernels = 0;  ///< steps of them, of which those that are not heavy run tile by tile
+  std::int64_t ops = 0;      ///< engine ops, but for those of Minibatch::output
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in their order
