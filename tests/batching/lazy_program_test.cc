@@ -2,13 +2,13 @@
 // values asked for in their midst; and what lazy expressions refuse.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "batching/src/lazy_record.h"
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
+#include "tests/seed.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/ops/evaluate.h"
 
@@ -18,6 +18,7 @@ namespace {
 using testing::dense;
 using testing::error_of;
 using testing::expect_close;
+using testing::first_seed;
 
 /// One operation, of operands that came before it.
 struct Instruction {
@@ -184,11 +185,6 @@ class RandomProgram {
   std::mt19937 random_;
   Parameters& parameters_;
 };
-
-unsigned first_seed() {
-  const char* given = std::getenv("WINDROW_TEST_SEED");
-  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
-}
 
 void check_program(unsigned seed, LazyOptions options) {
   SCOPED_TRACE("seed " + std::to_string(seed));

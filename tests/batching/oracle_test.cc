@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
+#include "tests/seed.h"
 
 namespace windrow {
 namespace {
@@ -19,6 +18,7 @@ using testing::check_minibatch;
 using testing::ChildSumCell;
 using testing::dense;
 using testing::expect_close;
+using testing::first_seed;
 using testing::Form;
 using testing::GatesCell;
 using testing::Graphs;
@@ -36,11 +36,6 @@ using testing::TreeLstm;
 using testing::WideCell;
 
 /// WINDROW_TEST_SEED, or 1.
-unsigned first_seed() {
-  const char* given = std::getenv("WINDROW_TEST_SEED");
-  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
-}
-
 template <class Cell>
 VertexFunction function_of(const Cell& cell) {
   return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });

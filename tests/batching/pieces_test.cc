@@ -6,21 +6,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "tests/seed.h"
+
 namespace windrow {
 namespace {
 
-/// WINDROW_TEST_SEED, or 1.
-unsigned first_seed() {
-  const char* given = std::getenv("WINDROW_TEST_SEED");
-  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
-}
+using testing::first_seed;
 
 constexpr std::array<Phase, phase_count> phases = {Phase::eager, Phase::level, Phase::lazy, Phase::back_level,
                                                    Phase::back_lazy};

@@ -4,18 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <string>
 
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
+#include "tests/seed.h"
 
 namespace windrow {
 namespace {
 
 using testing::elements;
 using testing::expect_close;
+using testing::first_seed;
 using testing::Numbers;
 using testing::run_host;
 using testing::Values;
@@ -23,11 +24,6 @@ using testing::Values;
 constexpr Index row_counts[] = {0, 1, 2, 3, 5, 16, 33, 70, 300};
 
 /// WINDROW_TEST_SEED, or 1.
-unsigned first_seed() {
-  const char* given = std::getenv("WINDROW_TEST_SEED");
-  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
-}
-
 class EveryOperator : public ::testing::TestWithParam<const Operator*> {
  protected:
   const Operator& op() const { return *GetParam(); }

@@ -1,0 +1,14 @@
+// Where tests of random inputs begin: WINDROW_TEST_SEED tries others.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace windrow::testing {
+
+inline unsigned first_seed() {
+  const char* given = std::getenv("WINDROW_TEST_SEED");
+  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
+}
+
+}  // namespace windrow::testing
