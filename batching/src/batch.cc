@@ -43,7 +43,8 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
       tensors_(std::move(tensors)),
       needed_(std::move(needed)),
       adds_to_(tensors_.size(), 0),
-      options_(options) {
+      options_(options),
+      outcome_(std::make_shared<Outcome>(device)) {
   map_memory();
 }
 

@@ -22,6 +22,16 @@
 
 namespace windrow {
 
+/// What is heard of a minibatch in the end. Who waits for that holds this, and not the minibatch's memory.
+struct Outcome {
+  explicit Outcome(const Device& device) : over(*device.engine, device.memory, 0, "end of a minibatch") {}
+
+  const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
+  double loss = 0;    ///< written by Batch::finish()
+  /// Somebody was told that it failed. Written and read by waiting threads.
+  std::atomic<bool> failure_told{false};
+};
+
 /// Pushed by the runner, used by ops; ends with the last op that holds it.
 class Batch {
  public:
@@ -43,6 +53,7 @@ class Batch {
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
+  const std::shared_ptr<Outcome>& outcome() const { return outcome_; }
   /// A variable for an op that does a part of the work.
   Var add_part();
   Index batch_rows() const { return options_.batch_rows; }
@@ -71,8 +82,6 @@ class Batch {
   /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
   void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   std::string name_of(const Step& step) const;
-  /// Valid after finish().
-  double loss() const { return loss_; }
 
   /// A tensor that comes after the forward computation was pushed. Called before what reads it is pushed.
   void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
@@ -94,9 +103,6 @@ class Batch {
   std::vector<char> announced_rows;
   /// The gradients were pushed. The same.
   bool differentiated = false;
-
-  /// Somebody was told that the minibatch failed. Written and read by waiting threads.
-  std::atomic<bool> failure_told{false};
 
   /// The rows of a lookup's gradient, as a tensor in the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
@@ -148,6 +154,7 @@ class Batch {
   const std::vector<char> needed_;
   std::vector<char> adds_to_;
   const Options options_;
+  const std::shared_ptr<Outcome> outcome_;
   std::shared_ptr<Buffer> memory_;
   std::vector<Buffer> parts_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.
@@ -155,7 +162,6 @@ class Batch {
   Keepers states_, gradients_;
   Index scratch_ = 0;      // that the tiles of a segment take, at most
   float* data_ = nullptr;  // written by take_memory()
-  double loss_ = 0;        // written by finish()
 };
 
 template <class Visit>

@@ -257,7 +257,7 @@ void InputGraph::Loading::pack() {
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
   graph_.runs_ = static_cast<std::int32_t>(runs_.size());
   block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * runs_.size() +
-                4 * vertex_.size() + data_.children.size());
+                4 * vertex_.size() + 1 + data_.children.size());
   block.assign(static_cast<std::size_t>(graph_.columns_), -1);
   for (const ir::VertexType type : distinct_) {
     block.push_back(static_cast<std::int32_t>(type));
@@ -281,6 +281,7 @@ void InputGraph::Loading::pack() {
   block.insert(block.end(), children.begin(), children.end());
   block.insert(block.end(), vertex_.begin(), vertex_.end());
   pack_columns();
+  block.shrink_to_fit();  // a corpus of graphs stays in memory
 }
 
 void InputGraph::Loading::pack_columns() {

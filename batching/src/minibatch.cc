@@ -11,13 +11,14 @@ namespace windrow {
 std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
 
 double Minibatch::loss(std::source_location from) const {
+  Outcome& outcome = *batch_->outcome();
   try {
-    batch_->device().engine->wait({read(batch_->memory())}, from);
+    batch_->device().engine->wait({read(outcome.over.var())}, from);
   } catch (const OpError&) {
-    batch_->failure_told = true;
+    outcome.failure_told = true;
     throw;
   }
-  return batch_->loss();
+  return outcome.loss;
 }
 
 Tensor Minibatch::output(const std::string& name, std::source_location from) const { return output(name, {}, from); }

@@ -67,6 +67,10 @@ const std::string& Parameters::name(const Parameter& parameter) const { return e
 const Tensor& Parameters::value(const Parameter& parameter) const { return entry(parameter).value; }
 const Gradient& Parameters::gradient(const Parameter& parameter) const { return entry(parameter).gradient; }
 
+void Parameters::forget_gradients() {
+  for (Entry& entry : entries_) entry.gradient = {};
+}
+
 void Parameters::sgd(double rate, double decay, std::source_location from) {
   if (!std::isfinite(rate) || !std::isfinite(decay)) {
     throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");

@@ -47,7 +47,7 @@ void Batch::finish() {
       }
     }
   }
-  loss_ = sum;
+  outcome_->loss = sum;
 }
 
 std::string Batch::find_culprit(VertexRow loss) {

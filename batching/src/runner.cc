@@ -94,10 +94,10 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
 
 void Runner::hold_back(std::source_location from) {
   while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
-    const std::shared_ptr<Batch> oldest = std::move(unfinished_.front());
+    const std::shared_ptr<Outcome> oldest = std::move(unfinished_.front());
     unfinished_.pop_front();
     try {
-      device_.engine->wait({read(oldest->memory())}, from);
+      device_.engine->wait({read(oldest->over.var())}, from);
     } catch (const OpError&) {
       if (!oldest->failure_told.exchange(true)) throw;
     }
@@ -205,7 +205,7 @@ Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::s
   push.finish();
   push.after();
   set_gradients(*batch, from);
-  unfinished_.push_back(batch);
+  unfinished_.push_back(batch->outcome());
   return Minibatch(batch);
 }
 
@@ -246,7 +246,7 @@ std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given,
   Push push(batch, piece_options(options_), stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
-  unfinished_.push_back(batch);
+  unfinished_.push_back(batch->outcome());
   return batch;
 }
 
@@ -265,7 +265,7 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
       if (spec.is == TensorSpec::Is::gradient && parameters_.entries_[spec.number].gradient.all) batch->add_to(i);
     }
   } else {
-    for (Parameters::Entry& entry : parameters_.entries_) entry.gradient = {};
+    parameters_.forget_gradients();
   }
   Push push(batch, piece_options(options_), stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
@@ -303,7 +303,7 @@ void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& g
 }
 
 void Runner::set_gradients(Batch& batch, std::source_location from) {
-  for (Parameters::Entry& entry : parameters_.entries_) entry.gradient = {};
+  parameters_.forget_gradients();
   add_gradients(batch, from);
 }
 

@@ -36,6 +36,8 @@ static std::size_t bytes_of(std::size_t size_class) {
 
 /// As many classes on, sizes have doubled.
 constexpr std::size_t steps_to_double = 4;
+/// A large piece is up to so much larger than what it serves.
+constexpr std::size_t most_steps = 2 * steps_to_double;
 static bool is_large(std::size_t size_class) { return bytes_of(size_class) >= std::size_t{1} << 20; }
 
 std::size_t Pool::rounded(std::size_t bytes) { return bytes_of(class_of(bytes)); }
@@ -78,7 +80,7 @@ std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
 }
 
 Pool::Piece Pool::take_kept(std::size_t size_class) {
-  const std::size_t last = std::min(is_large(size_class) ? size_class + steps_to_double : size_class, kept_.size() - 1);
+  const std::size_t last = std::min(is_large(size_class) ? size_class + most_steps : size_class, kept_.size() - 1);
   for (std::size_t other = size_class; other <= last; ++other) {
     if (kept_[other].empty()) continue;
     std::byte* const start = kept_[other].back();

@@ -46,7 +46,7 @@ GraphData with_kinds(GraphData graph) {
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_listops(from...); };
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
-  const Parts<ListOpsTree> trees = parts_of(kind, options, read, generate);
+  Parts<ListOpsTree> trees = parts_of(kind, options, read, generate);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
   GraphWorkload workload{.kind = kind,
@@ -55,7 +55,7 @@ Workload make_listops(const WorkloadKind& kind, const Device& device, const Work
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_root_accuracy};
-  return with_samples(std::move(workload), trees, [&](const ListOpsTree& tree) {
+  return with_samples(std::move(workload), std::move(trees), [&](const ListOpsTree& tree) {
     const GraphData graph = with_kinds(tree.graph);
     const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
     return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};

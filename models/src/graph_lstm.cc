@@ -68,7 +68,7 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  const Parts<DependencySentence> sentences = parts_of(kind, options, read, generate_conllu);
+  Parts<DependencySentence> sentences = parts_of(kind, options, read, generate_conllu);
   const Numbering numbering(sentences.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
@@ -79,7 +79,7 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [] { return make_accuracy("accuracy"); }};
-  return with_samples(std::move(workload), sentences,
+  return with_samples(std::move(workload), std::move(sentences),
                       [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }
 

@@ -113,7 +113,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   };
   Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
   if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
-  return with_samples(std::move(workload), parts, [&](const Numbers& words) {
+  return with_samples(std::move(workload), std::move(parts), [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};
   });

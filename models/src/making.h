@@ -71,13 +71,15 @@ struct Draft {
 };
 Sample counted(const LabelledGraph& graph, const Draft& draft);
 
-/// With the samples of both parts; `draft_of` makes a Draft of what was read.
+/// With the samples of both parts; `draft_of` makes a Draft of what was read, which ends as soon as its graph is there:
+/// so a corpus is not in memory twice.
 template <class T, class DraftOf>
-Workload with_samples(GraphWorkload made, const Parts<T>& parts, DraftOf draft_of) {
+Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   Workload workload{.kind = &made.kind, .formula = std::move(made.formula), .parameters = std::move(made.parameters)};
-  const auto add = [&](const std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
-    for (const T& one : part) {
+  const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
+    for (T& element : part) {
+      const T one = std::move(element);
       const Draft draft = draft_of(one);
       const std::string name = made.kind.sample + " " + std::to_string(samples.size() + 1);
       graphs.push_back(network->labelled(draft.graph, name));

@@ -59,7 +59,7 @@ struct Numbering {
 /// Rare words are read by their characters if these have sizes, else they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
-  const Parts<TaggedSentence> sentences = parts_of(kind, options, read, generate_tagged_sentences);
+  Parts<TaggedSentence> sentences = parts_of(kind, options, read, generate_tagged_sentences);
   const Numbering numbering(sentences.training);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
@@ -80,7 +80,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [names] { return make_tagging_score(names); }};
-  return with_samples(std::move(workload), sentences, [&](const TaggedSentence& sentence) {
+  return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
     const TaggerInput input = numbering.input(sentence, sizes.characters > 0 ? -1 : Vocabulary::unknown);
     return Draft{model.graph(input), 1, model.flops(input)};
   });

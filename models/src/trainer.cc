@@ -106,8 +106,9 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
     loss.give_up();
     throw;
   }
-  const Parameters& parameters = *workload_.parameters;
+  Parameters& parameters = *workload_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
+  parameters.forget_gradients();  // and what evaluation can use of the memory that they lie in
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
 }

@@ -72,13 +72,13 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [] { return make_accuracy("accuracy"); }};
-  const Parts<GraphData> trees = generate_parts(options, [&](std::size_t count, std::uint64_t seed, const char*) {
+  Parts<GraphData> trees = generate_parts(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
     return drawn;
   });
-  return with_samples(std::move(workload), trees, [&](const GraphData& tree) {
+  return with_samples(std::move(workload), std::move(trees), [&](const GraphData& tree) {
     return Draft{tree, 1, model.flops(leaves)};
   });
 }

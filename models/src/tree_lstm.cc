@@ -48,7 +48,7 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
 
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_treebank(from...); };
-  const Parts<LabelledTree> trees = parts_of(kind, options, read, generate_treebank);
+  Parts<LabelledTree> trees = parts_of(kind, options, read, generate_treebank);
   const Vocabulary words = vocabulary_of(trees.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Cell cell = cell_of(options, *parameters, words.size());
@@ -58,7 +58,7 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
                          .parameters = std::move(parameters),
                          .function = cell.function,
                          .score = make_root_accuracy};
-  return with_samples(std::move(workload), trees, [&](const LabelledTree& tree) {
+  return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });
 }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "making.h"
 
 namespace windrow {
@@ -68,7 +72,11 @@ const WorkloadKind& workload_kind(std::string_view name) {
 
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
-  return kind.make(kind, device, complete(kind, options));
+  Workload workload = kind.make(kind, device, complete(kind, options));
+#ifdef __GLIBC__
+  malloc_trim(0);  // what the corpus took as it was read, which the heap would hold for ever
+#endif
+  return workload;
 }
 
 std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder) {

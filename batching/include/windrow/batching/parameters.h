@@ -87,6 +87,9 @@ class Parameters {
   /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *
   /// value). Rows that a lookup left are subtracted without decay. Throws MisuseError unless both are finite.
   void sgd(double rate, double decay = 0, std::source_location from = std::source_location::current());
+  /// As if no minibatch had been differentiated yet. Rows that lookups left lie in the minibatch's memory, which is
+  /// held until then, or until the next one is differentiated.
+  void forget_gradients();
 
  private:
   friend class Runner;

@@ -42,6 +42,7 @@
 namespace windrow {
 
 class Batch;
+struct Outcome;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -222,7 +223,7 @@ class Runner {
   std::vector<std::uint64_t> types_;                      // all seen so far, sorted
   std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
   std::unique_ptr<ScheduleLessons> lessons_;              // the same
-  std::deque<std::shared_ptr<Batch>> unfinished_;
+  std::deque<std::shared_ptr<Outcome>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;
 };

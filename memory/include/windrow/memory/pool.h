@@ -1,9 +1,9 @@
 // A pool: memory that was given back is kept, by size, for who asks next.
 //
 // Sizes are rounded up to multiples of memory_alignment and then to classes, four to each power of two, so that at most
-// a fifth of a piece more stands empty. Large pieces, of a mebibyte or more, also serve requests for down to half of
-// them, and go where a larger one must be taken: so minibatches of any sizes soon share a few pieces, each as large as
-// the largest needs.
+// a fifth of a piece more stands empty. Large pieces, of a mebibyte or more, also serve requests for down to a quarter
+// of them, and go where one of up to twice as much must be taken: so minibatches of any sizes soon share a few pieces,
+// each as large as the largest needs, and the last of an epoch or one that asks for no gradients is served by them too.
 #pragma once
 
 #include <array>

@@ -1,0 +1,66 @@
+// Who holds a minibatch's memory, and until when.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/trainer.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow {
+namespace {
+
+using testing::Graphs;
+using testing::Trainer;
+
+/// Vertices that look up rows of a table, whose gradients lie in the minibatch's memory.
+class MinibatchMemory : public ::testing::Test {
+ protected:
+  MinibatchMemory() {
+    data_.child_begin.assign(65, 0);
+    for (std::int32_t v = 0; v < 64; ++v) data_.indices["i"].push_back(v % 3);
+    graphs_.emplace(function_, std::vector{data_});
+  }
+  Minibatch differentiate() { return runner_.differentiate(graphs_->pointers); }
+  /// Bytes, when all that was pushed is done.
+  std::size_t in_use() {
+    s_.engine.wait_all();
+    return std::dynamic_pointer_cast<Pool>(s_.host.memory)->stats().in_use;
+  }
+
+  Trainer s_;
+  const Parameter table_ = s_.parameters.add("table", 3, 64, Initial::constant(1));
+  const VertexFunction function_{
+      "lookup", {}, [this](Vertex& v) { v.loss(row_sum(tanh(embedding(table_, v.pull_index("i"))))); }};
+  GraphData data_;
+  std::optional<Graphs> graphs_;
+  Runner runner_{s_.host, function_, s_.parameters, {.ahead = 2}};
+};
+
+TEST_F(MinibatchMemory, GoesWithTheLastHandleThoughTheRunnerHasNotSeenItsEnd) {
+  const std::size_t none = in_use();
+  {
+    const Minibatch minibatch = differentiate();
+    s_.parameters.forget_gradients();
+    EXPECT_GT(in_use(), none + 64 * 64 * sizeof(float));
+  }
+  EXPECT_EQ(in_use(), none);
+}
+
+TEST_F(MinibatchMemory, IsHeldByGradientsOfRowsUntilTheyAreForgotten) {
+  const std::size_t none = in_use();
+  differentiate();
+  EXPECT_GT(in_use(), none + 64 * 64 * sizeof(float));
+  const std::vector<float> before = s_.parameters.value(table_).get();
+  s_.parameters.sgd(0.1);
+  s_.parameters.forget_gradients();
+  EXPECT_EQ(in_use(), none);
+  EXPECT_TRUE(s_.parameters.gradient(table_).rows.empty());
+  const std::vector<float> after = s_.parameters.value(table_).get();
+  EXPECT_NE(after, before);
+  s_.parameters.sgd(0.1);
+  EXPECT_EQ(s_.parameters.value(table_).get(), after) << "there is no gradient to descend along";
+}
+
+}  // namespace
+}  // namespace windrow
