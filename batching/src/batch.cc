@@ -176,6 +176,7 @@ void Batch::each_kept(const Keepers& keepers, std::size_t state, const Tile& til
 void Batch::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
+  if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
   each_kept(states_, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
 }
 

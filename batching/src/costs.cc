@@ -30,6 +30,7 @@ void count_costs(Plan& plan) {
       for (const Segment& segment : type.phases[phase]) {
         count(segment, type.costs[phase][static_cast<std::size_t>(segment.rate)], tensors);
       }
+      for (const TypePlan::Cost& cost : type.costs[phase]) type.cost += cost.work;
       std::sort(tensors.begin(), tensors.end());
       tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
     }

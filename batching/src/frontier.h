@@ -35,7 +35,8 @@ class Frontier {
   std::size_t ready(std::int32_t type) const { return ready_[static_cast<std::size_t>(type)].size(); }
   /// The types that have some, by how many, then by number, as a text that is not for people.
   std::string state() const;
-  /// Of those types, the one whose vertices lie lowest on average.
+  /// Of those types, the one whose vertices lie lowest on average; of two such, the cheaper, after which there may be
+  /// more of the other.
   std::int32_t lowest_type() const;
   std::int32_t best_type(const ScheduleTable& table) const;
   /// All that is ready of the type becomes a batch.

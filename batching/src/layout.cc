@@ -9,7 +9,7 @@
 namespace windrow {
 
 TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& plan) {
-  TypedGraph all{.types = static_cast<std::int32_t>(plan.types.size())};
+  TypedGraph all = nothing_of(plan);
   std::vector<std::uint32_t> numbers;
   for (const InputGraph* graph : graphs) {
     numbers.clear();
@@ -17,6 +17,12 @@ TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& 
     graph->append_to(all, numbers.data());
   }
   return all;
+}
+
+TypedGraph Layout::nothing_of(const Plan& plan) {
+  TypedGraph nothing{.types = static_cast<std::int32_t>(plan.types.size())};
+  for (const TypePlan& type : plan.types) nothing.costs.push_back(type.cost);
+  return nothing;
 }
 
 Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options) {

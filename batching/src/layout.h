@@ -90,6 +90,8 @@ struct Layout {
 
   /// What a schedule sees of the graphs, by the plan's numbers of types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
+  /// The same of no graphs.
+  static TypedGraph nothing_of(const Plan& plan);
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
 
   Slot slot(std::size_t type, Index row) const { return slots[static_cast<std::size_t>(types[type].first + row)]; }

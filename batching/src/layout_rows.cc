@@ -99,7 +99,7 @@ void Layout::Maker::assign_rows(std::size_t graph) {
 }
 
 void Layout::Maker::schedule_group(Index group) {
-  TypedGraph all{.types = static_cast<std::int32_t>(layout_.types.size())};
+  TypedGraph all = nothing_of(plan_);
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     if (group_of_[g] == group) graphs_[g]->append_to(all, type_numbers_.data() + type_begin_[g]);
   }

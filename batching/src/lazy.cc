@@ -14,6 +14,13 @@ LazyGraph::~LazyGraph() {
 }
 
 LazyExpr LazyGraph::input(std::span<const float> values) { return record_->add_input(values); }
+LazyExpr LazyGraph::parameter(const Parameter& parameter) {
+  const Index rows = parameter.type().rows.number();
+  if (rows != 1) {
+    throw MisuseError("a parameter of " + std::to_string(rows) + " rows as an expression; expected one of 1 row");
+  }
+  return embedding(parameter, index(0));
+}
 LazyIndex LazyGraph::index(std::int32_t value) { return record_->index({&value, 1}); }
 LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
 void LazyGraph::flush(std::source_location from) { record_->epochs().flush(from); }

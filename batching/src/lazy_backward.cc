@@ -1,5 +1,6 @@
 // Gradients through epochs, from the last one to the first.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -78,8 +79,22 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
+/// As a runner does with the losses of its function: else parameters would be of no use for ever.
+void Epochs::require_finite(const Tensor& losses, std::vector<std::int32_t> rows, const Tensor& gradient,
+                            std::source_location from) const {
+  device_.engine->push(
+      [rows = std::move(rows), losses = losses.view()] {
+        const Matrix<const float> values = losses.read();
+        for (const std::int32_t row : rows) {
+          const float loss = *values.row(row);
+          if (!std::isfinite(loss)) throw Error("a loss is " + std::to_string(loss) + "; expected a finite number");
+        }
+      },
+      {read(losses.var()), mutate(gradient.var())}, {.name = "losses", .lane = device_.lane, .pushed_at = from});
+}
+
 /// Of an output: its rows, one that stays zero, and one for what is not of this output.
-Tensor Epochs::gradient_of(const Computed& computed, std::int32_t column, const Times& losses,
+Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const Times& losses,
                            const std::vector<GradientPart>& parts, std::source_location from) const {
   const Output& output = computed.outputs.at(column);
   const std::int32_t none = output.zero() + 1;
@@ -90,11 +105,15 @@ Tensor Epochs::gradient_of(const Computed& computed, std::int32_t column, const 
     return place.output == column ? place.row : none;
   };
   const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  std::vector<std::int32_t> of_losses;
   for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first <= last; ++loss) {
     const std::int32_t row = row_of(loss->first);
-    if (row != none) values[at(row)] += loss->second;
+    if (row == none) continue;
+    values[at(row)] += loss->second;
+    of_losses.push_back(row);
   }
   gradient.set(std::move(values), from);
+  if (!of_losses.empty()) require_finite(tensor_of(computed, column, from), std::move(of_losses), gradient, from);
   for (const GradientPart& part : parts) {
     std::vector<std::int32_t> rows;
     for (NodeId node : part.nodes) rows.push_back(row_of(node));

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "batch.h"
+#include "schedule_lessons.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {
@@ -206,6 +207,11 @@ void Epochs::make_runner() {
   replace_runner();
   function_ = kinds_.function();
   runner_ = std::make_shared<Runner>(device_, *function_, parameters_, options_.runner);
+  if (lessons_) {  // which end for all runners together
+    lessons_->begin_anew();
+    runner_->lessons_ = lessons_;
+  }
+  lessons_ = runner_->lessons_;
   version_ = kinds_.version();
 }
 

@@ -105,7 +105,9 @@ class Epochs {
   std::shared_ptr<Computed> compute_again(std::size_t begin, std::size_t end, const Times& losses,
                                           std::source_location from);
   std::vector<GradientPart> take_parts(std::size_t begin, std::size_t end);
-  Tensor gradient_of(const Computed& computed, std::int32_t column, const Times& losses,
+  void require_finite(const Tensor& losses, std::vector<std::int32_t> rows, const Tensor& gradient,
+                      std::source_location from) const;
+  Tensor gradient_of(Computed& computed, std::int32_t column, const Times& losses,
                      const std::vector<GradientPart>& parts, std::source_location from) const;
   void differentiate(Computed& computed, const Times& losses, const std::vector<GradientPart>& parts,
                      Runner::Gradients& mode, std::source_location from);
@@ -117,6 +119,7 @@ class Epochs {
   Runs runs_;
   Kinds kinds_;
   std::shared_ptr<Runner> runner_;
+  std::shared_ptr<ScheduleLessons> lessons_;  // of the first runner, handed on
   std::optional<VertexFunction> function_;
   std::int64_t version_ = -1;  // of kinds_, that function_ is of
   std::vector<Epoch> epochs_;

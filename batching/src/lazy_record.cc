@@ -265,7 +265,8 @@ void Record::set_key(const Operator& op, std::span<const LazyOperand> in, std::s
     if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
     key.index_widths.push_back(index.width_);
   }
-  if (&op == &op::dropout && key.index_widths.size() == 1 && key.index_widths[0] == 3) {
+  const bool drops = &op == &op::dropout && attributes.made_by == op.attributes;
+  if (drops && key.index_widths.size() == 1 && key.index_widths[0] == 3) {
     key.index_widths[0] = 5;  // with the seed
     key.attributes.sizes[0] = 0;
   }

@@ -183,7 +183,6 @@ class Record {
   /// Instances that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
   std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
-  int running = 0;               ///< calls of resume_all() under way, one inside the other
 
   LazyExpr add_input(std::span<const float> values);
   LazyIndex index(std::span<const std::int32_t> values);

@@ -10,8 +10,8 @@ namespace windrow {
 
 bool LazyValue::await_ready() const { return expr_.computed(); }
 
-void LazyValue::await_suspend(std::coroutine_handle<> task) {
-  if (expr_.record_->running == 0) {
+void LazyValue::suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next) {
+  if (next != &expr_.record_->next) {  // nobody would make it go on, or somebody else when it is gone
     throw MisuseError("a task waits for an expression of another lazy graph than it runs with; expected the same");
   }
   expr_.record_->suspended.push_back(task);
@@ -19,16 +19,11 @@ void LazyValue::await_suspend(std::coroutine_handle<> task) {
 
 std::coroutine_handle<>& lazy::next_of(LazyGraph& graph) { return graph.record_->next; }
 
-void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks) {
+void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from) {
   Record& record = *graph.record_;
   for (const std::coroutine_handle<> task : tasks) {
     if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
   }
-  struct Running {
-    int& count;
-    explicit Running(int& of) : count(of) { ++count; }
-    ~Running() { --count; }
-  } running(record.running);
   std::vector<std::coroutine_handle<>> ready = tasks;
   while (!ready.empty()) {
     for (const std::coroutine_handle<> task : ready) {
@@ -37,7 +32,7 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
       while (record.next) std::exchange(record.next, nullptr).resume();
     }
     ready = std::exchange(record.suspended, {});
-    if (!ready.empty()) record.epochs().flush(std::source_location::current());
+    if (!ready.empty()) record.epochs().flush(from);
   }
   record.cut();
   if (std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); })) return;

@@ -28,7 +28,10 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
     throw MisuseError("output '" + name + "': rows of " + std::to_string(row_of.size()) + " vertices; expected " +
                       std::to_string(vertices()));
   }
-  const Index rows = row_of.empty() ? vertices() : 1 + *std::max_element(row_of.begin(), row_of.end());
+  for (const std::int32_t row : row_of) {
+    if (row < -1) throw MisuseError("output '" + name + "': row " + std::to_string(row) + "; expected -1 or more");
+  }
+  const Index rows = row_of.empty() ? vertices() : Index{1} + *std::max_element(row_of.begin(), row_of.end());
   const ir::Function& function = *batch_->plan().program.function;
   for (std::size_t p = 0; p < function.outputs.size(); ++p) {
     if (function.outputs[p].name != name) continue;

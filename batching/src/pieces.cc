@@ -99,7 +99,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
       }
       const Index rows = rest.end - rest.begin;
       Index taken = more <= room ? rows : std::max(options_.split_rows, rows * room / more);
-      if (rows - taken < options_.split_rows) taken = rows;
+      if (rows - taken < options_.split_rows || !options_.splitting) taken = rows;
       const Part some{phase, rest.type, rest.begin, rest.begin + taken};
       room = taken < rows ? 0 : room - more;
       rest.begin = some.end;

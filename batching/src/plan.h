@@ -118,6 +118,7 @@ struct TypePlan {
     Index multiply_flops = 0, work = 0;  ///< of a row: floating point operations, of products and in all
   };
   std::array<std::array<Cost, 2>, phase_count> costs = {};         ///< by phase and rate
+  Index cost = 0;                                                  ///< of a vertex, in all phases, where it has an edge
   std::array<std::vector<std::size_t>, phase_count> tensors = {};  ///< by phase: that its steps read, ascending
   std::vector<Place> losses;
   std::vector<Place> pushes;

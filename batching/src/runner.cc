@@ -31,7 +31,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
       function_(function),
       parameters_(parameters),
       options_(options),
-      lessons_(std::make_unique<ScheduleLessons>()) {
+      lessons_(std::make_shared<ScheduleLessons>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
   };
@@ -67,7 +67,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
   if (all != types_) {
     types_ = std::move(all);
     plans_.clear();
-    *lessons_ = {};
+    lessons_->begin_anew();
   }
   const auto known = plans_.find(purpose);
   if (known != plans_.end()) return known->second;
@@ -165,13 +165,14 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   const std::vector<const Given*> given = check_given(*function_.function_, given_tensors, vertices);
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
-  if (options_.schedule == SchedulePolicy::learned && !lessons_->done())
-    lessons_->look_at(Layout::typed(graphs, *plan));
   const auto began = std::chrono::steady_clock::now();
-  LayoutOptions options{.groups = options_.groups,
-                        .group_vertices = options_.group_vertices,
-                        .schedule = options_.schedule,
-                        .table = lessons_->table()};
+  LayoutOptions options{
+      .groups = options_.groups, .group_vertices = options_.group_vertices, .schedule = options_.schedule};
+  if (options.schedule == SchedulePolicy::learned) {
+    if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
+    options.table = lessons_->table();
+    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // which a table begins with, too
+  }
   for (const Given* one : given) options.row_of.push_back(&one->row_of);
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());

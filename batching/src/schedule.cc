@@ -22,6 +22,10 @@ void check(const TypedGraph& graph) {
                       " vertices; expected to ascend from 0 to " +
                       text(static_cast<std::int64_t>(graph.children.size())));
   }
+  if (!graph.costs.empty() && graph.costs.size() != at(graph.types)) {
+    throw MisuseError("schedule: costs of " + text(static_cast<std::int64_t>(graph.costs.size())) +
+                      " types; expected " + text(graph.types) + ", or none");
+  }
   for (std::int32_t v = 0; v < graph.vertices(); ++v) {
     if (graph.type[at(v)] >= 0 && graph.type[at(v)] < graph.types) continue;
     throw MisuseError("schedule: vertex " + text(v) + " is of type " + text(graph.type[at(v)]) + "; expected 0 to " +
@@ -169,10 +173,14 @@ std::string Frontier::state() const {
 }
 
 std::int32_t Frontier::lowest_type() const {
+  const auto rank = [&](std::int32_t type) {
+    const auto& costs = facts_.graph.costs;
+    return std::pair(facts_.mean_level[at(type)], costs.empty() ? 0 : costs[at(type)]);
+  };
   std::int32_t best = -1;
   for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
     if (ready(type) == 0) continue;
-    if (best < 0 || facts_.mean_level[at(type)] < facts_.mean_level[at(best)]) best = type;
+    if (best < 0 || rank(type) < rank(best)) best = type;
   }
   return best;
 }

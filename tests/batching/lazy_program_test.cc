@@ -241,14 +241,16 @@ TEST(LazyPrograms, GiveWhatTheReferenceGives) {
 }
 
 TEST(LazyPrograms, GiveWhatTheReferenceGivesWhateverRunnersAreTold) {
-  const Optimisations lacking[] = {{.specialisation = false}, {.packing = false}, {.eager = false},
-                                   {.lazy = false},           {.sharing = false}, {.fusion = false}};
+  const Optimisations lacking[] = {{.specialisation = false}, {.packing = false},   {.eager = false},
+                                   {.lazy = false},           {.slots = false},     {.sharing = false},
+                                   {.fusion = false},         {.streaming = false}, {.splitting = false}};
   unsigned seed = first_seed();
   for (const Optimisations& one : lacking) {
     check_program(++seed, {.runner = {.optimisations = one}, .recompute_below = 500 * (seed % 2)});
   }
   check_program(++seed, {.runner = {.ahead = 1, .batch_rows = 1}});
-  check_program(++seed, {.runner = {.group_vertices = 1}});
+  check_program(++seed, {.runner = {.groups = 3, .group_vertices = 1}});
+  check_program(++seed, {.runner = {.op_flops = 1, .split_rows = 1}, .recompute_below = 0});
 }
 
 TEST(LazyPrograms, GiveWhatTheReferenceGivesWithoutTraining) {

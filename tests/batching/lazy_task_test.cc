@@ -203,6 +203,25 @@ TEST_F(Tasks, TellWhatWouldNeverGoOn) {
   EXPECT_EQ(said([&] { return std::move(first); }), "run: a task that was moved from; expected one that has not begun");
 }
 
+/// What it asks for is of a graph whose tasks run, but with another graph's loop, which would never come back to it.
+TEST_F(Tasks, RefuseAnotherGraphThatRunsToo) {
+  LazyGraph other(host, parameters);
+  const auto inner = [](LazyExpr of) -> LazyTask<float> { co_return (co_await value(of))[0]; };
+  const auto outer = [&](LazyGraph& own) -> LazyTask<std::string> {
+    const LazyExpr x = tanh(own.input({0}));
+    std::vector<LazyTask<float>> tasks;
+    tasks.push_back(inner(x));
+    std::string error = testing::error_of<MisuseError>([&] { run(other, std::move(tasks)); });
+    const std::vector<float> then = co_await value(exp(x));
+    co_return error + std::to_string(then[0]).substr(0, 4);
+  };
+  std::vector<LazyTask<std::string>> tasks;
+  tasks.push_back(outer(graph));
+  EXPECT_EQ(run(graph, std::move(tasks)),
+            std::vector<std::string>{
+                "a task waits for an expression of another lazy graph than it runs with; expected the same1.00"});
+}
+
 LazyTask<int> nothing() { co_return 1; }
 
 /// Neither grows the stack by what they waited for, also without optimisation.

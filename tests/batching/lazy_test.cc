@@ -172,6 +172,27 @@ TEST_F(LazyFlushes, ComputeWhatNoHandleNames) {
   EXPECT_EQ(graph.stats().flushes, 2);
 }
 
+TEST_F(LazyFlushes, LetNoLossThroughThatIsNotFinite) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  const LazyExpr finite = matmul(graph.input({2}), u), infinite = matmul(log(graph.input({0})), u);
+  graph.backward(std::array{finite, infinite});
+  EXPECT_EQ(finite.scalar(), 2);
+  parameters.sgd(0.1);
+  const std::string error = testing::error_of<OpError>([&] { parameters.value(u).get(); });
+  EXPECT_NE(error.find("a loss is -inf; expected a finite number"), std::string::npos) << error;
+}
+
+TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
+  const Parameter first = parameters.add("first", 1, 2, Initial::constant(3));
+  const Parameter table = parameters.add("table", 4, 2, Initial::constant(1));
+  const LazyExpr x = graph.parameter(first), y = x * x + graph.input({1, 2});
+  graph.backward(std::array{row_sum(y), row_sum(x)});
+  EXPECT_EQ(y.value(), (std::vector<float>{10, 11}));
+  EXPECT_EQ(dense(parameters, first), (std::vector<double>{7, 7}));
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.parameter(table); }),
+            "a parameter of 4 rows as an expression; expected one of 1 row");
+}
+
 /// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
 TEST_F(LazyFlushes, KeepValuesBehindOneThatThrew) {
   const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));

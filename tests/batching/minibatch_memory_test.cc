@@ -62,5 +62,25 @@ TEST_F(MinibatchMemory, IsHeldByGradientsOfRowsUntilTheyAreForgotten) {
   EXPECT_EQ(s_.parameters.value(table_).get(), after) << "there is no gradient to descend along";
 }
 
+TEST(NoMemory, IsWhatAMinibatchOfNoColumnsNeeds) {
+  Trainer s;
+  const VertexFunction function("nothing", {.arity = 1}, [](Vertex& v) {
+    const State state = v.state("z", 0);
+    v.scatter(state, v.pull("x", 0));
+    v.push("out", v.gather(0, state));
+  });
+  GraphData data;
+  data.child_begin = {0, 0, 1};
+  data.children = {0};
+  data.values["x"] = {};
+  const Graphs graphs(function, {data});
+  for (const bool slots : {true, false}) {
+    Runner runner(s.host, function, s.parameters, {.optimisations = {.slots = slots}});
+    const Minibatch minibatch = runner.run(graphs.pointers);
+    EXPECT_EQ(minibatch.loss(), 0);
+    EXPECT_TRUE(minibatch.output("out").get().empty());
+  }
+}
+
 }  // namespace
 }  // namespace windrow

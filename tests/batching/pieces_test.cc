@@ -194,6 +194,13 @@ TEST(Pieces, WaitForAllOfAPhaseWhereNothingStreams) {
   EXPECT_EQ(level->after.size(), 4u);
 }
 
+TEST(Pieces, EndAtBatchesWhereNothingIsSplit) {
+  const Work work({{10, 10, 10, 0, 0}}, {{0, 0, 100}, {0, 0, 100}});
+  Pieces pieces(work.plan, work.layout, 0, {.op_flops = 100, .split_rows = 4, .splitting = false});
+  pieces.forward();
+  EXPECT_EQ(pieces.all().size(), 6u) << "each phase of each batch";
+}
+
 TEST(Pieces, CutBatchesByRowsIfTheyAreWorthSeveralOps) {
   const Work work({{0, 10, 0, 0, 0}}, {{0, 0, 8}, {0, 0, 4}, {0, 0, 1}});
   const auto pieces_of = [&](const PieceOptions& options) {

@@ -169,6 +169,20 @@ TypedGraph mixed_chains() {
   return std::move(maker.graph);
 }
 
+TEST(Schedule, TheAgendaTakesWhatIsCheapFirstWhereNothingElseTells) {
+  GraphMaker maker(2);
+  maker.add(0);
+  maker.add(1);
+  const auto first = [&] { return make_schedule(maker.graph, SchedulePolicy::agenda).batches.front().type; };
+  EXPECT_EQ(first(), 0);
+  maker.graph.costs = {100, 1};
+  EXPECT_EQ(first(), 1);
+  maker.graph.costs = {1, 100};
+  EXPECT_EQ(first(), 0);
+  maker.graph.costs = {1};
+  EXPECT_EQ(error_of<MisuseError>(first), "schedule: costs of 1 types; expected 2, or none");
+}
+
 TEST(Schedule, ALearnedTableNeedsFewerBatchesThanTheAgenda) {
   const TypedGraph graph = mixed_chains();
   const ScheduleTable table = ScheduleTable::learn({&graph, 1});
@@ -194,6 +208,21 @@ TEST(ScheduleLessons, AreAlsoOfMinibatchesThatTurnOutHarder) {
   for (; !lessons.done(); ++looks) lessons.look_at(hard);  // they are no harder, so that nothing is learned
   EXPECT_EQ(looks, 32);
   EXPECT_EQ(static_cast<std::int64_t>(batches()), least_by_search(hard));
+}
+
+TEST(ScheduleLessons, EndWhenTheyHaveTakenEnoughWhateverComes) {
+  const TypedGraph graph = mixed_chains();
+  ScheduleLessons lessons;
+  int looks = 0;
+  for (; !lessons.done(); ++looks) {
+    lessons.begin_anew();
+    EXPECT_EQ(lessons.table(), nullptr);
+    lessons.look_at(graph);
+    ASSERT_LT(looks, ScheduleLessons::most_vertices / graph.vertices());
+  }
+  EXPECT_GT(looks, 32);
+  lessons.begin_anew();
+  EXPECT_TRUE(lessons.done());
 }
 
 TEST(Schedule, IsTheSameEachTimeAndForEachSeedOfLearning) {

@@ -21,7 +21,8 @@
 //   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
 //            More can be recorded after a value, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
-//            Gradients are those for the values that parameters have at backward().
+//            Gradients are those for the values that parameters have at backward(). A loss that is not finite poisons
+//            them, and who asks for what is computed with them then gets OpError.
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
 //            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
 //            later flush throws it, and what that was to compute waits for the next.
@@ -68,7 +69,7 @@ class RecordRef {
   Record* record_;
 };
 
-void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 }  // namespace lazy
 
@@ -164,6 +165,8 @@ class LazyGraph {
 
   LazyExpr input(std::span<const float> values);
   LazyExpr input(std::initializer_list<float> values) { return input(std::span(values.begin(), values.size())); }
+  /// The only row of a parameter, such as a state to begin with. Throws MisuseError for one of more rows or none.
+  LazyExpr parameter(const Parameter& parameter);
   LazyIndex index(std::int32_t value);
   /// Throws MisuseError for more than LazyIndex::widest values.
   LazyIndex index(std::span<const std::int32_t> values);
@@ -181,7 +184,8 @@ class LazyGraph {
   std::string describe() const;
 
  private:
-  friend void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+  friend void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks,
+                               std::source_location from);
   friend std::coroutine_handle<>& lazy::next_of(LazyGraph& graph);
   lazy::Record* record_;
 };

@@ -28,6 +28,7 @@
 #include <coroutine>
 #include <exception>
 #include <optional>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -39,15 +40,24 @@ namespace windrow {
 /// For co_await in a LazyTask: gives std::vector<float>.
 class LazyValue {
  public:
-  explicit LazyValue(LazyExpr expr) : expr_(std::move(expr)) {}
+  LazyValue(LazyExpr expr, std::source_location from) : expr_(std::move(expr)), from_(from) {}
   bool await_ready() const;
-  void await_suspend(std::coroutine_handle<> task);
-  std::vector<float> await_resume() const { return expr_.value(); }
+  template <class P>
+  void await_suspend(std::coroutine_handle<P> task) {
+    suspend(task, task.promise().next);
+  }
+  std::vector<float> await_resume() const { return expr_.value(from_); }
 
  private:
+  /// `next` tells which graph the task runs with.
+  void suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next);
+
   LazyExpr expr_;
+  std::source_location from_;
 };
-inline LazyValue value(LazyExpr expr) { return LazyValue(std::move(expr)); }
+inline LazyValue value(LazyExpr expr, std::source_location from = std::source_location::current()) {
+  return {std::move(expr), from};
+}
 
 template <class T>
 class LazyTask;
@@ -55,7 +65,8 @@ class LazyTask;
 template <class T>
 using LazyResults = std::conditional_t<std::is_void_v<T>, void, std::vector<T>>;
 template <class T>
-LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks);
+LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks,
+                   std::source_location from = std::source_location::current());
 
 namespace lazy {
 
@@ -102,7 +113,7 @@ struct PromiseOf<void> : Promise {
   void take() const {}
 };
 
-void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks);
+void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
 /// Where its tasks leave whom to resume behind them.
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 
@@ -137,7 +148,7 @@ class [[nodiscard]] LazyTask {
 
  private:
   template <class U>
-  friend LazyResults<U> run(LazyGraph& graph, std::vector<LazyTask<U>> tasks);
+  friend LazyResults<U> run(LazyGraph& graph, std::vector<LazyTask<U>> tasks, std::source_location from);
   T result() {
     if (task_.promise().error) std::rethrow_exception(task_.promise().error);
     return task_.promise().take();
@@ -156,13 +167,13 @@ inline LazyTask<void> lazy::PromiseOf<void>::get_return_object() {
 
 /// Runs the tasks to their ends, side by side. Returns their results, if they have some, in the order of the tasks.
 template <class T>
-LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks) {
+LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks, std::source_location from) {
   std::vector<std::coroutine_handle<>> handles;
   for (const LazyTask<T>& task : tasks) {
     handles.push_back(task.task_);
     if (task.task_) task.task_.promise().next = &lazy::next_of(graph);
   }
-  lazy::resume_all(graph, handles);
+  lazy::resume_all(graph, handles, from);
   if constexpr (std::is_void_v<T>) {
     for (LazyTask<T>& task : tasks) task.result();
   } else {

@@ -51,7 +51,8 @@ class Epochs;
 }
 
 /// What a runner does beyond computing batch after batch. Each can be left out, to see what it brings; results are the
-/// same to rounding.
+/// same to rounding. Without `lazy`, and by policy serial, gradients of parameters are added up batch by batch: where
+/// these are a million, a hundredth of such a sum may be lost.
 struct Optimisations {
   bool specialisation = true;  ///< what is zero since a vertex lacks a child is not computed
   bool packing = true;         ///< products of one value with several parameters, such as gates, become one
@@ -81,7 +82,8 @@ struct RunnerOptions {
   std::int64_t split_rows = 32;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
   /// minibatch and some harder ones behind it, and anew where there are types of vertices that the runner has not seen
-  /// before; policy serial makes all batches of one vertex.
+  /// before, as long as that takes a few seconds in all, and is agenda then; policy serial makes all batches of one
+  /// vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
@@ -140,7 +142,7 @@ class Minibatch {
   /// name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
   /// The same of some vertices: of each, graph after graph, which row is its own, and -1 for none. Throws MisuseError
-  /// for another number of vertices.
+  /// for another number of vertices, or a row below that.
   Tensor output(const std::string& name, std::vector<std::int32_t> row_of,
                 std::source_location from = std::source_location::current()) const;
   /// Of a tensor that was given, in its shape. Pushes the ops that add it up. Throws MisuseError for another name, and
@@ -196,6 +198,7 @@ class Runner {
   std::string describe() const;
 
  private:
+  friend class lazy::Epochs;
   /// What a plan is for: inference, or training with gradients of these outputs.
   struct Purpose {
     bool training = false;
@@ -222,7 +225,7 @@ class Runner {
   RunnerOptions options_;
   std::vector<std::uint64_t> types_;                      // all seen so far, sorted
   std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
-  std::unique_ptr<ScheduleLessons> lessons_;              // the same
+  std::shared_ptr<ScheduleLessons> lessons_;              // begun anew then
   std::deque<std::shared_ptr<Outcome>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;

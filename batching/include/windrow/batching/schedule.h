@@ -34,6 +34,7 @@ struct TypedGraph {
   std::vector<std::int32_t> type;               ///< of each vertex, from 0 to types - 1
   std::vector<std::int32_t> child_begin = {0};  ///< children in CSR, as in GraphData; no_child is passed over
   std::vector<std::int32_t> children;
+  std::vector<std::int64_t> costs;  ///< of a vertex of each type; empty where they do not matter
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(type.size()); }
 };
