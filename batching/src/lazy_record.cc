@@ -65,10 +65,9 @@ void Record::clear() {
   operands_.clear();
   indices_.clear();
   inputs_.clear();
-  handles_.clear();
   first_pending_ = 0;
-  run_of_.clear();
   run_begins_.clear();
+  latest_.clear();
   outside_.clear();
   suspended.clear();
   ++minibatch_;
@@ -85,27 +84,30 @@ NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
   return expr.node_;
 }
 
-NodeId Record::add(const Key& key, std::span<const NodeId> operands, std::int32_t data) {
+/// Of the key in scratch_.
+std::uint32_t Record::number_of_key() {
+  const std::uint32_t* known = keys_.following([&](const Key& key) { return key == scratch_; });
+  return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer_width(scratch_); });
+}
+
+NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data) {
   if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
-  const std::uint32_t number = keys_.number(key, [&] { return infer_width(key); });
   make_room(nodes_, 1);
   make_room(operands_, operands.size());
-  make_room(handles_, 1);
-  make_room(run_of_, 1);
   make_room(run_begins_, 1);
+  if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
   make_room(outside_, operands.size());
   const NodeId id = size();  // from here on nothing throws: there is a node, with all that it has, or none
-  nodes_.push_back({number, static_cast<std::int32_t>(operands_.size()), data});
+  nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
-  handles_.push_back(0);
   join_run(id, operands);
   return id;
 }
 
 std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
-  return std::span(run_begins_).subspan(from < size() ? at(run_of_[at(from)]) : run_begins_.size());
+  return std::span(run_begins_).subspan(from < size() ? at(node(from).run) : run_begins_.size());
 }
 
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
@@ -113,11 +115,11 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   const bool fits = !apart && joins(id, operands);
   const NodeId cycle = fits ? repeated_by(id) : 0;
   if (fits && cycle == 0) {
-    run_of_.push_back(run_of_.back());
+    nodes_.back().run = node(id - 1).run;
   } else {
     outside_.clear();
-    for (NodeId operand : operands) outside_.push_back(run_of_[at(operand)]);
-    run_of_.push_back(static_cast<std::int32_t>(run_begins_.size()));
+    for (NodeId operand : operands) outside_.push_back(node(operand).run);
+    nodes_.back().run = static_cast<std::int32_t>(run_begins_.size());
     run_begins_.push_back({id, apart});
     cycle_ = cycle;
   }
@@ -130,11 +132,11 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
 bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
   constexpr std::size_t most_outside = 16;
   if (id == first_pending_) return false;
-  const std::int32_t current = run_of_.back();
+  const std::int32_t current = node(id - 1).run;
   if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
   bool related = false;
   for (NodeId operand : operands) {
-    const std::int32_t run = run_of_[at(operand)];
+    const std::int32_t run = node(operand).run;
     if (run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end()) return false;
     related |= operand >= first_pending_ || same_key(id, id - 1);
   }
@@ -155,16 +157,15 @@ NodeId Record::repeated_by(NodeId id) const {
 /// Behind each node of a run.
 void Record::follow_period(NodeId id) {
   constexpr NodeId longest = 64;
+  const NodeId latest = std::exchange(latest_[node(id).key], id);  // of the same key, here or in an earlier run
   const NodeId before = id - run_begins_.back().node;
   if (period_ > 0 && period_ <= before && same_key(id, id - period_)) {
     ++repeated_;
     return;
   }
-  repeated_ = 1;
-  for (period_ = 1; period_ <= std::min(before, longest); ++period_) {
-    if (same_key(id, id - period_)) return;
-  }
-  period_ = repeated_ = 0;
+  const bool repeats = latest >= 0 && id - latest <= std::min(before, longest);
+  period_ = repeats ? id - latest : 0;
+  repeated_ = repeats ? 1 : 0;
 }
 
 Index Record::infer_width(const Key& key) const {
@@ -186,7 +187,7 @@ LazyExpr Record::add_input(std::span<const float> values) {
   const auto data = static_cast<std::int32_t>(inputs_.size());
   if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
   make_room(inputs_, values.size());
-  const NodeId id = add(scratch_, {}, data);
+  const NodeId id = add(number_of_key(), {}, data);
   inputs_.insert(inputs_.end(), values.begin(), values.end());
   return handle(id);
 }
@@ -212,22 +213,25 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
   for (const LazyIndex& index : indices) record = record == nullptr ? index.record_.get() : record;
   if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
   if (record->closed_) throw MisuseError(std::string(what) + ": an operand of a lazy graph that is gone");
-  record->set_key(op, in, indices, attributes);
-  const Key& key = record->scratch_;
-  if (key.has_factor()) {
+  const Written written{op, in, indices, attributes};
+  record->take_operands(written);
+  const std::uint32_t* known = record->keys_.following([&](const Key& key) { return record->is(key, written); });
+  if (known == nullptr) record->set_key(written);
+  const std::uint32_t number = known != nullptr ? *known : record->number_of_key();
+  if (record->keys_[number].has_factor()) {
     make_room(record->inputs_, 1);
     const auto data = static_cast<std::int32_t>(record->inputs_.size());
-    const NodeId id = record->add(key, record->scratch_operands_, data);
+    const NodeId id = record->add(number, record->scratch_operands_, data);
     record->inputs_.push_back(static_cast<float>(attributes.values[0]));
     return record->handle(id);
   }
   make_room(record->indices_, indices.size() * LazyIndex::widest + 2);
   const auto data = static_cast<std::int32_t>(record->indices_.size());
-  const NodeId id = record->add(key, record->scratch_operands_, data);
+  const NodeId id = record->add(number, record->scratch_operands_, data);
   for (const LazyIndex& index : indices) {
     record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
   }
-  if (key.has_seed()) {
+  if (record->keys_[number].has_seed()) {
     const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);
     record->indices_.push_back(static_cast<std::int32_t>(seed));
     record->indices_.push_back(static_cast<std::int32_t>(seed >> 32));
@@ -235,38 +239,60 @@ LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std:
   return record->handle(id);
 }
 
-/// In scratch_, and its operands in scratch_operands_.
-void Record::set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
-                     const Attributes& attributes) {
-  const std::string_view what = op.name.text();
+/// In scratch_operands_.
+void Record::take_operands(const Written& written) {
+  const std::string_view what = written.op.name.text();
+  scratch_operands_.clear();
+  for (const LazyOperand& operand : written.in) {
+    if (operand.expr_ != nullptr) scratch_operands_.push_back(checked(*operand.expr_, what));
+  }
+  for (const LazyIndex& index : written.indices) {
+    if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
+  }
+}
+
+/// Whether it is what set_key() would make, with the operands that were taken.
+bool Record::is(const Key& key, const Written& written) const {
+  if (key.op != &written.op || key.operands.size() != written.in.size() ||
+      key.index_widths.size() != written.indices.size() || written.has_seed()) {
+    return false;
+  }
+  std::size_t expression = 0;
+  for (std::size_t i = 0; i < written.in.size(); ++i) {
+    const LazyOperand& operand = written.in[i];
+    if (operand.expr_ == nullptr) {
+      if (key.operands[i] != parameters_.number_of(*operand.parameter_)) return false;
+      continue;
+    }
+    if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
+      return false;
+    ++expression;
+  }
+  for (std::size_t i = 0; i < written.indices.size(); ++i) {
+    if (key.index_widths[i] != written.indices[i].width_) return false;
+  }
+  return Key::same(key.attributes, written.attributes, key.has_factor() ? Key::But::values : Key::But::nothing);
+}
+
+/// In scratch_.
+void Record::set_key(const Written& written) {
   Key& key = scratch_;
-  key.op = &op;
-  key.attributes = attributes;
+  key.op = &written.op;
+  key.attributes = written.attributes;
   if (key.has_factor()) key.attributes.values = {};
   key.operands.clear();
   key.widths.clear();
   key.index_widths.clear();
-  scratch_operands_.clear();
-  for (const LazyOperand& operand : in) {
-    if (operand.expr_ != nullptr) {
-      const NodeId id = checked(*operand.expr_, what);
-      key.operands.push_back(Key::expression);
-      key.widths.push_back(width(id));
-      scratch_operands_.push_back(id);
-    } else {
-      key.operands.push_back(parameters_.number_of(*operand.parameter_));
-    }
+  for (const LazyOperand& operand : written.in) {
+    key.operands.push_back(operand.expr_ != nullptr ? Key::expression : parameters_.number_of(*operand.parameter_));
   }
+  for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
   if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
-    throw MisuseError(std::string(what) + " of " + std::to_string(key.widths.size()) + " expressions; expected " +
-                      std::to_string(ir::type_bits - 1) + " at most");
+    throw MisuseError(std::string(written.op.name.text()) + " of " + std::to_string(key.widths.size()) +
+                      " expressions; expected " + std::to_string(ir::type_bits - 1) + " at most");
   }
-  for (const LazyIndex& index : indices) {
-    if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
-    key.index_widths.push_back(index.width_);
-  }
-  const bool drops = &op == &op::dropout && attributes.made_by == op.attributes;
-  if (drops && key.index_widths.size() == 1 && key.index_widths[0] == 3) {
+  for (const LazyIndex& index : written.indices) key.index_widths.push_back(index.width_);
+  if (written.has_seed() && key.index_widths[0] == 3) {
     key.index_widths[0] = 5;  // with the seed
     key.attributes.sizes[0] = 0;
   }
@@ -279,13 +305,13 @@ namespace windrow {
 LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
     : record_(record), node_(node), minibatch_(record->minibatch_) {
   record_->retain();
-  ++record_->handles_[lazy::at(node_)];
+  ++record_->nodes_[lazy::at(node_)].handles;
 }
 
 LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
   if (record_ == nullptr) return;
   record_->retain();
-  if (minibatch_ == record_->minibatch_) ++record_->handles_[lazy::at(node_)];
+  if (minibatch_ == record_->minibatch_) ++record_->nodes_[lazy::at(node_)].handles;
 }
 
 LazyExpr::LazyExpr(LazyExpr&& other) noexcept
@@ -300,7 +326,7 @@ LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
 
 LazyExpr::~LazyExpr() {
   if (record_ == nullptr) return;
-  if (minibatch_ == record_->minibatch_) --record_->handles_[lazy::at(node_)];
+  if (minibatch_ == record_->minibatch_) --record_->nodes_[lazy::at(node_)].handles;
   record_->release();
 }
 

@@ -48,6 +48,13 @@ struct Key {
     return a.op == b.op && same(a.operands, b.operands) && same(a.widths, b.widths) &&
            same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
   }
+  enum class But { nothing, values };
+  /// Literals mostly lie at one place.
+  static bool same(const Attributes& a, const Attributes& b, But but = But::nothing) {
+    const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
+    return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes &&
+           (but == But::values || a.values == b.values);
+  }
 
  private:
   /// Lists of a few numbers, for which a call of memcmp takes longer.
@@ -58,11 +65,6 @@ struct Key {
       if (a[i] != b[i]) return false;
     }
     return true;
-  }
-  /// Literals mostly lie at one place.
-  static bool same(const Attributes& a, const Attributes& b) {
-    const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
-    return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes && a.values == b.values;
   }
 };
 
@@ -92,18 +94,22 @@ class LastUse {
 /// again; else by a hash; and compared.
 class Keys {
  public:
+  /// Of those that followed the last one the last times, the one that is meant; null for none.
+  template <class Is>
+  const std::uint32_t* following(Is is) {
+    if (last_ >= all_.size()) return nullptr;
+    auto& [latest, earlier] = all_[last_].next;
+    if (!is(all_[latest].key)) {
+      if (!is(all_[earlier].key)) return nullptr;
+      std::swap(latest, earlier);
+    }
+    last_ = latest;
+    return &last_;
+  }
   /// Adds it if it is new, with its result's width, which `width_of` is asked for.
   template <class WidthOf>
   std::uint32_t number(const Key& key, WidthOf width_of) {
     const std::uint32_t before = last_;
-    if (before < all_.size()) {
-      auto& [latest, earlier] = all_[before].next;
-      if (all_[latest].key == key) return last_ = latest;
-      if (all_[earlier].key == key) {
-        std::swap(latest, earlier);
-        return last_ = latest;
-      }
-    }
     last_ = find_or_add(key, width_of);
     if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
     return last_;
@@ -156,6 +162,9 @@ class Record {
     std::uint32_t key;
     std::int32_t operands;  ///< where they begin in operands()
     std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
+    std::int32_t run =
+        0;  ///< also of one that is computed: what comes later is cut in the same way whether it is or not
+    std::int32_t handles = 0;  ///< how many name it
   };
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }
@@ -168,7 +177,7 @@ class Record {
   const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
   const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
   /// A handle names it.
-  bool named(NodeId id) const { return handles_[at(id)] > 0; }
+  bool named(NodeId id) const { return node(id).handles > 0; }
   const Keys& keys() const { return keys_; }
   /// Where runs begin, in ascending order, from a node on that begins one, as the first of a flush does; see Runs.
   struct RunBegin {
@@ -199,7 +208,7 @@ class Record {
 
  private:
   friend class windrow::LazyExpr;
-  NodeId add(const Key& key, std::span<const NodeId> operands, std::int32_t data);
+  NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data);
   void join_run(NodeId id, std::span<const NodeId> operands);
   bool joins(NodeId id, std::span<const NodeId> operands) const;
   NodeId repeated_by(NodeId id) const;
@@ -207,8 +216,18 @@ class Record {
   bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Index infer_width(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
-  void set_key(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
-               const Attributes& attributes);
+  /// An application as it is written.
+  struct Written {
+    const Operator& op;
+    std::span<const LazyOperand> in;
+    std::span<const LazyIndex> indices;
+    const Attributes& attributes;
+    bool has_seed() const { return &op == &op::dropout && attributes.made_by == op.attributes && indices.size() == 1; }
+  };
+  void take_operands(const Written& written);
+  bool is(const Key& key, const Written& written) const;
+  void set_key(const Written& written);
+  std::uint32_t number_of_key();
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
@@ -219,12 +238,10 @@ class Record {
   std::vector<NodeId> operands_;
   std::vector<std::int32_t> indices_;
   std::vector<float> inputs_;
-  std::vector<std::int32_t> handles_;  // by node: how many name it
   NodeId first_pending_ = 0;
-  // Runs, also of what is computed: what comes later is cut in the same way whether it is or not.
-  std::vector<std::int32_t> run_of_;   // by node
   std::vector<RunBegin> run_begins_;   // by run
   std::vector<std::int32_t> outside_;  // runs that the last one has operands of
+  std::vector<NodeId> latest_;         // by key: its latest node, or -1
   bool cut_ = false;                   // the next node begins a run, and is apart
   NodeId cycle_ = 0;                   // where the last run begins anew what the one before repeated; 0 for nothing
   NodeId period_ = 0, repeated_ = 0;   // so many nodes of the last run, up to its end, are like those a period before
