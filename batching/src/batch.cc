@@ -44,7 +44,7 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
       needed_(std::move(needed)),
       adds_to_(tensors_.size(), 0),
       options_(options),
-      outcome_(std::make_shared<Outcome>(device)) {
+      end_(std::make_shared<MinibatchEnd>(device)) {
   map_memory();
 }
 

@@ -23,8 +23,8 @@
 namespace windrow {
 
 /// What is heard of a minibatch in the end. Who waits for that holds this, and not the minibatch's memory.
-struct Outcome {
-  explicit Outcome(const Device& device) : over(*device.engine, device.memory, 0, "end of a minibatch") {}
+struct MinibatchEnd {
+  explicit MinibatchEnd(const Device& device) : over(*device.engine, device.memory, 0, "end of a minibatch") {}
 
   const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
   double loss = 0;    ///< written by Batch::finish()
@@ -53,7 +53,7 @@ class Batch {
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
-  const std::shared_ptr<Outcome>& outcome() const { return outcome_; }
+  const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
   /// A variable for an op that does a part of the work.
   Var add_part();
   Index batch_rows() const { return options_.batch_rows; }
@@ -154,7 +154,7 @@ class Batch {
   const std::vector<char> needed_;
   std::vector<char> adds_to_;
   const Options options_;
-  const std::shared_ptr<Outcome> outcome_;
+  const std::shared_ptr<MinibatchEnd> end_;
   std::shared_ptr<Buffer> memory_;
   std::vector<Buffer> parts_;  // without bytes: owners of variables
   // Offsets into the buffer, in elements.

@@ -315,9 +315,9 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
     if (!output.values) output.values = tensor.get(from);
   } catch (const OpError&) {  // of this epoch, or of one that it was given rows of
     for (std::size_t epoch = 0; epoch <= epoch_of(node); ++epoch) {
-      epochs_[epoch].computed->minibatch.batch_->outcome()->failure_told = true;
+      epochs_[epoch].computed->minibatch.batch_->end()->failure_told = true;
     }
-    for (const auto& again : again_) again->minibatch.batch_->outcome()->failure_told = true;
+    for (const auto& again : again_) again->minibatch.batch_->end()->failure_told = true;
     throw;
   }
   const auto begin = output.values->begin() + place.row * output.width;

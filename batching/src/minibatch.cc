@@ -11,14 +11,14 @@ namespace windrow {
 std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
 
 double Minibatch::loss(std::source_location from) const {
-  Outcome& outcome = *batch_->outcome();
+  MinibatchEnd& end = *batch_->end();
   try {
-    batch_->device().engine->wait({read(outcome.over.var())}, from);
+    batch_->device().engine->wait({read(end.over.var())}, from);
   } catch (const OpError&) {
-    outcome.failure_told = true;
+    end.failure_told = true;
     throw;
   }
-  return outcome.loss;
+  return end.loss;
 }
 
 Tensor Minibatch::output(const std::string& name, std::source_location from) const { return output(name, {}, from); }

@@ -47,7 +47,7 @@ void Batch::finish() {
       }
     }
   }
-  outcome_->loss = sum;
+  end_->loss = sum;
 }
 
 std::string Batch::find_culprit(VertexRow loss) {

@@ -187,7 +187,7 @@ Index Push::batches_of(Index rows) const {
 }
 
 std::vector<Access> Push::after_groups() {
-  std::vector<Access> accesses = {mutate(batch_->memory()), mutate(batch_->outcome()->over.var())};
+  std::vector<Access> accesses = {mutate(batch_->memory()), mutate(batch_->end()->over.var())};
   for (Var end : std::exchange(ends_, {})) accesses.push_back(read(end));
   return accesses;
 }

@@ -94,7 +94,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
 
 void Runner::hold_back(std::source_location from) {
   while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
-    const std::shared_ptr<Outcome> oldest = std::move(unfinished_.front());
+    const std::shared_ptr<MinibatchEnd> oldest = std::move(unfinished_.front());
     unfinished_.pop_front();
     try {
       device_.engine->wait({read(oldest->over.var())}, from);
@@ -206,7 +206,7 @@ Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::s
   push.finish();
   push.after();
   set_gradients(*batch, from);
-  unfinished_.push_back(batch->outcome());
+  unfinished_.push_back(batch->end());
   return Minibatch(batch);
 }
 
@@ -247,7 +247,7 @@ std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given,
   Push push(batch, piece_options(options_), stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
-  unfinished_.push_back(batch->outcome());
+  unfinished_.push_back(batch->end());
   return batch;
 }
 

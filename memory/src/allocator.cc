@@ -1,6 +1,9 @@
 #include "windrow/memory/allocator.h"
 
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <limits>
@@ -38,6 +41,12 @@ std::size_t aligned_size(std::size_t bytes) {
     throw OutOfMemory(std::to_string(bytes) + " bytes are more than any memory holds");
   }
   return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+}
+
+void trim_heap() noexcept {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 std::shared_ptr<Allocator> host_allocator() { return std::make_shared<HostAllocator>(); }

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include "making.h"
+#include "windrow/memory/allocator.h"
 
 namespace windrow {
 namespace {
@@ -73,9 +70,7 @@ const WorkloadKind& workload_kind(std::string_view name) {
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
   Workload workload = kind.make(kind, device, complete(kind, options));
-#ifdef __GLIBC__
-  malloc_trim(0);  // what the corpus took as it was read, which the heap would hold for ever
-#endif
+  trim_heap();  // of what the corpus took as it was read
   return workload;
 }
 

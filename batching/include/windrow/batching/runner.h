@@ -42,7 +42,7 @@
 namespace windrow {
 
 class Batch;
-struct Outcome;
+struct MinibatchEnd;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -226,7 +226,7 @@ class Runner {
   std::vector<std::uint64_t> types_;                      // all seen so far, sorted
   std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
   std::shared_ptr<ScheduleLessons> lessons_;              // begun anew then
-  std::deque<std::shared_ptr<Outcome>> unfinished_;
+  std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;
 };

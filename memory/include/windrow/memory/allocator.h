@@ -40,4 +40,8 @@ class Allocator {
 /// The host's memory, from the C++ runtime.
 std::shared_ptr<Allocator> host_allocator();
 
+/// Returns pages of the C++ runtime's heap that hold nothing any more to the system, where that is known how: behind
+/// much that was needed once, such as a corpus while it was read. Threads: any.
+void trim_heap() noexcept;
+
 }  // namespace windrow
