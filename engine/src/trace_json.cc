@@ -173,19 +173,30 @@ void write_json(std::ostream& out, const TraceGraph& graph, std::uint32_t engine
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
   static std::atomic<unsigned> files{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
-  const std::string unfinished = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  const bool in_place = std::filesystem::exists(there) && !std::filesystem::is_regular_file(there);
+  const std::string unfinished =
+      in_place ? path : path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
+  const auto remove_unfinished = [&] {
+    if (!in_place) std::remove(unfinished.c_str());  // which needs no memory, unlike that of paths
+  };
   const auto fail = [&](std::error_code reason) {
-    std::error_code ignored;
-    std::filesystem::remove(unfinished, ignored);
+    remove_unfinished();
     throw Error("cannot write the trace '" + path + "': " + reason.message());
   };
   errno = 0;
   std::ofstream out(unfinished, std::ios::binary);
   if (!out) fail({errno, std::generic_category()});
-  write(out);
+  try {
+    write(out);
+  } catch (...) {
+    remove_unfinished();
+    throw;
+  }
   out.close();
   if (!out) fail({errno, std::generic_category()});
-  std::error_code error;
+  if (in_place) return;
   std::filesystem::rename(unfinished, path, error);
   if (error) fail(error);
 }

@@ -1,8 +1,12 @@
 // Memory that is refused, at every allocation of programs that use what stands beside plain ops: graphs, accesses that
 // commute, reductions, coroutines, senders, cancellation, limits, checks, traces and reports.
+#include <unistd.h>
+
 #include <coroutine>
+#include <filesystem>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "tests/engine/fault_trial.h"
@@ -117,17 +121,24 @@ TEST_P(FeatureFault, WhileOpsMayBeCalledOffAndCarryBytes) {
 }
 
 TEST_P(FeatureFault, WhileOpsAreTracedAndReported) {
-  try_program([](Trial& trial) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("windrow_faults_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string file = folder / "run.json";
+  try_program([&](Trial& trial) {
     attempt([&] { trial.engine.trace().start(); });
     const Var x = trial.new_var();
     for (int i = 0; i < 30; ++i) trial.push({mutate(x)});
     attempt([&] { trial.engine.describe_pending(); });
     attempt([&] { trial.engine.wait_for({read(x)}, patience); });
     attempt([&] { trial.engine.trace().summary(); });
-    attempt([&] { trial.engine.trace().save("/dev/null"); });
+    attempt([&] { trial.engine.trace().save(file); });
     attempt([&] { trial.engine.trace().stop(); });
     drain(trial);
   });
+  std::filesystem::remove(file);
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "a part of a trace is left behind";
+  std::filesystem::remove_all(folder);
 }
 
 TEST_P(FeatureFault, WhileAnUndeclaredChangeIsTold) {

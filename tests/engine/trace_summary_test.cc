@@ -1,9 +1,11 @@
-// Summaries of traces, and traces that the environment asks for.
+// Summaries of traces, traces that the environment asks for, and where they are written.
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -180,6 +182,19 @@ TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
   const TraceInEnvironment environment("/no/such/folder/run.json");
   Engine engine({.policy = Policy::serial});
   engine.push([] {}, {});
+}
+
+/// Run as root, a program that saved to a device replaced it.
+TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
+  Engine engine({.policy = Policy::serial});
+  const Folder folder;
+  const std::string full = folder.file("full");
+  std::filesystem::create_symlink("/dev/full", full);
+  engine.trace().start();
+  const std::string text = error_of<Error>([&] { engine.trace().save(full); });
+  EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
+  EXPECT_TRUE(std::filesystem::is_character_file(full));
+  EXPECT_EQ(folder.files(), std::set<std::string>{"full"});
 }
 
 }  // namespace
