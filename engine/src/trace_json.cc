@@ -1,9 +1,10 @@
 #include "trace_json.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <system_error>
 
@@ -173,32 +174,26 @@ void write_json(std::ostream& out, const TraceGraph& graph, std::uint32_t engine
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
   static std::atomic<unsigned> files{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
-  std::error_code error;
-  const std::filesystem::file_status there = std::filesystem::status(path, error);
-  const bool in_place = std::filesystem::exists(there) && !std::filesystem::is_regular_file(there);
-  const std::string unfinished =
-      in_place ? path : path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
-  const auto remove_unfinished = [&] {
-    if (!in_place) std::remove(unfinished.c_str());  // which needs no memory, unlike that of paths
+  const std::string part = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
+  const auto fail = [&](int reason) {
+    throw Error("cannot write the trace '" + path + "': " + std::generic_category().message(reason));
   };
-  const auto fail = [&](std::error_code reason) {
-    remove_unfinished();
-    throw Error("cannot write the trace '" + path + "': " + reason.message());
-  };
-  errno = 0;
-  std::ofstream out(unfinished, std::ios::binary);
-  if (!out) fail({errno, std::generic_category()});
-  try {
+  const auto write_to = [&](const std::string& file) {
+    errno = 0;
+    std::ofstream out(file, std::ios::binary);
+    if (!out) fail(errno);
     write(out);
-  } catch (...) {
-    remove_unfinished();
-    throw;
-  }
-  out.close();
-  if (!out) fail({errno, std::generic_category()});
-  if (in_place) return;
-  std::filesystem::rename(unfinished, path, error);
-  if (error) fail(error);
+    out.close();
+    if (!out) fail(errno);
+  };
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return write_to(path);
+  struct Remover {
+    const char* part;
+    ~Remover() { std::remove(part); }  // which needs no memory, and finds nothing where all went well
+  } remover{part.c_str()};
+  write_to(part);
+  if (std::rename(part.c_str(), path.c_str()) != 0) fail(errno);
 }
 
 }  // namespace windrow
