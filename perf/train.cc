@@ -34,7 +34,10 @@ class Contestant {
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
     if (options.inference) {
-      if (workload_.unseen.empty()) throw MisuseError(options.model + ": nothing to ask about; expected more samples");
+      if (workload_.unseen.empty()) {
+        throw MisuseError(options.model + ": no unseen " + workload_.kind->sample + " in " + options.workload.data +
+                          "; expected one or more, to ask about");
+      }
       ask();
       return;
     }

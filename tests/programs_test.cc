@@ -157,6 +157,34 @@ TEST_F(Data, MayNotBeEmpty) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+TEST_F(Data, HoldOnePieceOfTextAtLeast) {
+  for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "a\n";
+  const std::string why = ": " + (folder / "train.txt").string() +
+                          ": 2 words, ends of sentences with them; expected 64 or more, as a piece has\n";
+  for (const std::string command :
+       {"windrow schedule fixed-lstm", "windrow train fixed-lstm", "windrow-perf train --model fixed-lstm",
+        "windrow-perf schedules --model fixed-lstm"}) {
+    const std::string results = command.ends_with("schedules --model fixed-lstm") ? " --out " + folder.string() : "";
+    const Outcome outcome = run(command + " --data " + folder.string() + results);
+    EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + why);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.status, 2);
+  }
+}
+
+TEST_F(Data, NeedNotHoldWhatIsAskedAbout) {
+  std::ofstream(folder / "all.txt") << "A|B-X b|O\n";  // one in ten would be asked about
+  const std::string data = " --hidden 8 --embedding 8 --data " + folder.string();
+  const auto lines = lines_of(run("windrow train bilstm --epochs 1" + data));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[0].ends_with("is asked about 0 others")) << lines[0];
+  EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
+  const Outcome asked = run("windrow-perf train --model bilstm --inference" + data);
+  EXPECT_EQ(asked.err, "windrow-perf: bilstm: no unseen sentence in " + folder.string() +
+                           "; expected one or more, to ask about\n");
+  EXPECT_EQ(asked.status, 2);
+}
+
 TEST_F(Data, IsScheduledByEveryPolicy) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";

@@ -51,7 +51,9 @@ void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>
   print("%5d  %12.4f", epoch, pass.loss);
   for (const Figure& figure : score) {
     const int width = width_of(figure.name);
-    if (figure.is == Figure::Is::share) {
+    if (workload.unseen.empty()) {
+      print("  %*s", width, "-");  // nothing was asked
+    } else if (figure.is == Figure::Is::share) {
       print("  %*.1f %%", width - 2, 100 * figure.value);
     } else {
       print("  %*.1f", width, figure.value);

@@ -268,6 +268,22 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
   EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
+  const std::string why = error_of<DataError>([&] {
+    make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
+  });
+  EXPECT_EQ(why, (folder.path / "valid.txt").string() +
+                     ": 7 words, ends of sentences with them; expected 8 or more, as a piece has");
+}
+
+TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
+  Engine engine;
+  const std::map<std::string, Index> sizes = {{"hidden", 1}, {"embedding", 1}, {"vocabulary", 2}, {"steps", 64}};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Workload workload =
+        make_workload("fixed-lstm", host_device(engine), {.seed = seed, .samples = 1, .sizes = sizes});
+    EXPECT_EQ(workload.training.size(), 1u) << "seed " << seed;
+    EXPECT_GE(workload.unseen.size(), 1u) << "seed " << seed;
+  }
 }
 
 }  // namespace
