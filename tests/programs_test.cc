@@ -80,6 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: parser: its graphs are made as it goes; expected a model whose graphs are there before"},
         Wrong{"windrow-perf train --model all --data /dev",
               "windrow-perf: --data with several models; expected one, since each has files of its own"},
+        Wrong{"windrow-perf serial --out ''",
+              "windrow-perf: --out: '' is no folder; expected the name of one; see windrow-perf serial --help"},
         Wrong{
             "windrow schedule --policy best",
             "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "

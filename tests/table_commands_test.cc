@@ -1,4 +1,6 @@
 // The commands of windrow-perf that write tables: at sizes so small that they say nothing, but with every figure.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <regex>
 
@@ -93,9 +95,31 @@ TEST_F(Tables, RefuseFoldersInWhichTheyCannotWriteBeforeTheyMeasure) {
   const std::string out = (folder / "file").string();
   const Outcome outcome = run("windrow-perf schedules --out " + out);
   EXPECT_EQ(outcome.err,
-            "windrow-perf: " + out + "/schedules.md: cannot be written; expected a folder in which results can be\n");
+            "windrow-perf: " + out +
+                "/schedules.md: cannot be written, Not a directory; expected a folder in which results can be\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Tables, TakeThePlaceOfNothingButRegularFiles) {
+  ASSERT_EQ(mkfifo((folder / "serial.md").c_str(), 0600), 0);
+  const Outcome outcome = run("windrow-perf serial --out " + folder.string());
+  EXPECT_EQ(outcome.err,
+            "windrow-perf: " + (folder / "serial.md").string() + ": is no regular file; expected one, or none\n");
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "serial.json"));
+}
+
+TEST_F(Tables, TellTheCommandAsAShellReadsIt) {
+  const std::string out = "'" + (folder / "two words").string() + "'";
+  const Outcome outcome =
+      run("windrow-perf serial --batch 1 --samples 1 --steps 2 --hidden 4 --embedding 4 --vocabulary 9 "
+          "--turn-ms 1 --repetitions 1 --out " +
+          out);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find(" --out " + out + "\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(read_file(folder / "two words" / "serial.md"), outcome.out);
 }
 
 TEST_F(Tables, LeaveOutWhatTrainingIsToldTo) {

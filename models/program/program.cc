@@ -173,6 +173,12 @@ Check folder() {
           }};
 }
 
+Check new_folder() {
+  return {"FOLDER", [](std::string& text) -> std::string {
+            return text.empty() ? in_quotes(text) + " is no folder; expected the name of one" : std::string();
+          }};
+}
+
 void print(const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);

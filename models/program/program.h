@@ -33,6 +33,8 @@ Check some_of(std::vector<std::string> words);
 std::vector<std::string> schedule_policies();
 /// A folder that there is.
 Check folder();
+/// A folder that need not be there.
+Check new_folder();
 
 /// Adds a flag with a value, or a positional one if the name has no dashes. Given several times, the last counts.
 template <class T>

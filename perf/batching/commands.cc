@@ -153,7 +153,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
     flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
   }
   flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));
-  table.add_option("--out", to.out, "Folder for Markdown, JSON and SVG")->capture_default_str()->take_last();
+  flag(table, "--out", to.out, "For Markdown, JSON and SVG; made if it is not there", new_folder());
   return &table;
 }
 
