@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "machine.h"
+#include "program.h"
 
 namespace windrow::perf {
 namespace {
@@ -106,6 +107,7 @@ class Contestant {
   const int workers_;
   GemmPeak peak_;
   Engine engine_;
+  const program::ToldOnce once_{engine_};
   Workload workload_;
   Trainer trainer_;
   Trainer::Pass last_;

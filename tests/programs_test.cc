@@ -2,9 +2,12 @@
 // measures, see benchmarks_test.cc.
 #include "tests/programs.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <regex>
 
+#include "tests/sanitized.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {
@@ -222,6 +225,36 @@ TEST_F(Train, StopsAtALossThatIsNotFinite) {
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_EQ(outcome.status, 2);
+}
+
+/// For this process and those that it starts.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    const rlimit limit{std::min(bytes, before_.rlim_max), before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Train, SaysOnceThatMemoryRanOut) {
+  if (sanitized) GTEST_SKIP() << "sanitizers need more memory than this test allows";
+  const MemoryLimit limit(rlim_t{6} << 30);
+  for (const std::string program : {"windrow train tree-lstm", "windrow-perf train --model tree-lstm"}) {
+    const Outcome outcome = run(program + " --hidden 65536 --embedding 65536 --samples 4");
+    EXPECT_TRUE(std::regex_match(
+        outcome.err, std::regex(program.substr(0, program.find(' ')) + ": out of memory: .* bytes are not to be had.*; "
+                                                                       "expected more memory, or smaller sizes\n")))
+        << outcome.err;
+    EXPECT_EQ(outcome.out.find("nobody waited"), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.status, 2);
+  }
 }
 
 TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "windrow/memory/allocator.h"
+
 namespace windrow::program {
 namespace {
 
@@ -43,6 +45,23 @@ std::string line(std::string text) {
 int refuse(const CLI::App& app, const std::string& why) {
   std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
   return 2;
+}
+
+int refuse_for_memory(const CLI::App& app, const std::string& what) {
+  return refuse(app, "out of memory" + what + "; expected more memory, or smaller sizes");
+}
+
+int refuse(const CLI::App& app, const OpError& error) {
+  try {
+    // A failure need not have an exception at its root; it has its text.
+    if (error.failures().front()->root().error) error.rethrow_root();
+  } catch (const OutOfMemory& root) {
+    return refuse_for_memory(app, std::string(": ") + root.what());
+  } catch (const std::bad_alloc&) {
+    return refuse_for_memory(app, "");
+  } catch (...) {
+  }
+  return refuse(app, error.what());
 }
 
 // --- Arguments that do not fit, in words of our own
@@ -189,6 +208,14 @@ void print(const char* format, ...) {
   }
 }
 
+ToldOnce::~ToldOnce() {
+  if (std::uncaught_exceptions() == exceptions_) return;
+  try {
+    engine_.wait_all();
+  } catch (const std::exception&) {
+  }
+}
+
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     try {
@@ -201,8 +228,12 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     }
     body();
     return 0;
+  } catch (const OpError& error) {
+    return refuse(app, error);
+  } catch (const OutOfMemory& error) {
+    return refuse_for_memory(app, std::string(": ") + error.what());
   } catch (const std::bad_alloc&) {
-    return refuse(app, "out of memory; expected more of it, or smaller sizes");
+    return refuse_for_memory(app, "");
   } catch (const std::exception& error) {
     return refuse(app, error.what());
   }

@@ -78,6 +78,7 @@ void compare(Trainer& trainer, const std::string& unit) {
 
 void train_model(Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
+  const program::ToldOnce once(engine);
   const Device host = host_device(engine);
   Workload workload = make_workload(arguments.model, host, arguments.workload);
   TrainerOptions& options = arguments.trainer;
