@@ -106,12 +106,21 @@ std::string without_value(const CLI::App& command, const std::string& error) {
   return option->get_name() + ": no value; expected " + option->get_type_name();
 }
 
+/// A flag that is there or is not, as in --compare=false. The error calls it by its name without dashes.
+std::string with_value(const CLI::App& command, const std::string& error) {
+  const std::size_t end = error.find(" was given a disallowed flag override");
+  if (end == std::string::npos) return {};
+  const CLI::Option* option = command.get_option_no_throw("--" + error.substr(0, end));
+  return option == nullptr ? std::string() : option->get_name() + ": has a value; expected it without";
+}
+
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
   const CLI::App& command = commands.empty() ? app : *commands.front();
   std::string why = unknown(app, command);
   if (why.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) why = missing(app, command);
   if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = without_value(command, error.what());
+  if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = with_value(command, error.what());
   if (why.empty()) why = error.what();
   const std::string of = &command == &app ? "" : " " + command.get_name();
   return refuse(app, why + "; see " + app.get_name() + of + " --help");
