@@ -55,6 +55,8 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: --batch: '0'; expected a whole number, 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hidden -8",
               "windrow: --hidden: '-8'; expected a whole number, 1 to 65536" TRAIN_HELP},
+        Wrong{"windrow train bilstm --layers 65",
+              "windrow: --layers: '65'; expected a whole number, 1 to 64" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --compare=false",
               "windrow: --compare: has a value; expected it without" TRAIN_HELP},
         Wrong{"windrow-perf engine --json=0", "windrow-perf: --json: has a value; expected it without" ENGINE_HELP},
@@ -86,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: parser: its graphs are made as it goes; expected a model whose graphs are there before"},
         Wrong{"windrow-perf train --model all --data /dev",
               "windrow-perf: --data with several models; expected one, since each has files of its own"},
+        Wrong{"windrow-perf hand --layers 65",
+              "windrow-perf: --layers: '65'; expected a whole number, 1 to 64; see windrow-perf hand --help"},
         Wrong{"windrow-perf serial --out ''",
               "windrow-perf: --out: '' is no folder; expected the name of one; see windrow-perf serial --help"},
         Wrong{

@@ -64,6 +64,8 @@ std::vector<int> numbers_of(const std::string& text);
 
 /// The names of all workloads.
 std::vector<std::string> workload_names();
+/// Adds the flag for that size, which one kind or several have.
+void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to);
 /// Adds the flags that choose what is loaded and how large it is: --data, the sizes of all kinds, --cell, --samples and
 /// --seed; and tells in the footer what there is to choose from.
 void add_workload_flags(CLI::App& command, WorkloadOptions& to);

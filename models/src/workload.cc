@@ -28,14 +28,15 @@ std::string list(const Range& range, Name name) {
 }
 
 void check_size(const WorkloadKind& kind, const std::string& name, Index value) {
-  constexpr Index most = 1 << 24;
-  const auto names_it = [&](const WorkloadSize& size) { return size.name == name; };
-  if (std::none_of(kind.sizes.begin(), kind.sizes.end(), names_it)) {
+  const auto found =
+      std::find_if(kind.sizes.begin(), kind.sizes.end(), [&](const WorkloadSize& size) { return size.name == name; });
+  if (found == kind.sizes.end()) {
     throw MisuseError(kind.name + ": has no size '" + name + "'; expected " +
                       list(kind.sizes, [](const WorkloadSize& size) { return size.name; }));
   }
-  if (value >= 1 && value <= most) return;
-  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " + std::to_string(most));
+  if (value >= 1 && value <= found->most) return;
+  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " +
+                    std::to_string(found->most));
 }
 
 void check_cell(const WorkloadKind& kind, const std::string& cell) {

@@ -116,10 +116,6 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   to.batches = command.batches;
   workload.samples = command.samples;
   to.table.workers = default_workers();
-  const auto add_size = [&](const char* name, const char* about) {
-    const auto set = [&workload, key = std::string(name + 2)](const Index& value) { workload.sizes[key] = value; };
-    flag<Index>(table, name, set, about, whole_number(1, 65536));
-  };
   if (command.takes == Takes::one_model) {
     flag(table, "--model", to.models, "What to train", one_of(models_of(command)));
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
@@ -136,10 +132,10 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   if (command.takes == Takes::widths) {
     flag(table, "--hidden", to.hidden, "Widths of the states and of the words", whole_numbers(1, 65536));
   } else if (fixed) {
-    add_size("--hidden", "Width of the states");
-    add_size("--embedding", "Width of the words");
+    add_size_flag(table, "hidden", workload);
+    add_size_flag(table, "embedding", workload);
   }
-  if (command.takes == Takes::sentences) add_size("--layers", "LSTMs one above the other, each in both directions");
+  if (command.takes == Takes::sentences) add_size_flag(table, "layers", workload);
   if (fixed) flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
   if (command.takes == Takes::sentences || command.takes == Takes::widths) {
     flag(table, "--samples", workload.samples, "Samples of a turn", whole_number(1, 1 << 24));
