@@ -39,6 +39,7 @@ struct TrainArguments {
     }
     train.trainer.seed = train.workload.seed;
     train.workers = program::numbers_of(workers);
+    for (const std::string& name : names) check_workload(name, train.workload);
     for (const std::string& name : names) {
       train.model = name;
       for (const perf::Record& record : perf::train(train)) print(record, json);

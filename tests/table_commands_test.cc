@@ -58,14 +58,13 @@ INSTANTIATE_TEST_SUITE_P(
                      "| model | leaves | batch | construction ms | scheduling ms | training ms | construction | "
                      "scheduling |",
                      4, 2},
-        TableCommand{"ablation",
-                     "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"ablation", "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
                      "sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
-        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8",
                      "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1},

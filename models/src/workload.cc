@@ -71,6 +71,8 @@ const WorkloadKind& workload_kind(std::string_view name) {
                     list(all_kinds(), [](const WorkloadKind& kind) { return kind.name; }));
 }
 
+void check_workload(std::string_view name, const WorkloadOptions& options) { complete(workload_kind(name), options); }
+
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
   Workload workload = kind.make(kind, device, complete(kind, options));

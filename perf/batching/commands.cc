@@ -98,6 +98,7 @@ void run(const Command& command, TableArguments arguments, const std::string& ca
   table.batches = program::numbers_of(arguments.batches);
   table.leaves = program::numbers_of(arguments.leaves);
   table.hidden = program::numbers_of(arguments.hidden);
+  for (const std::string& model : table.models) check_workload(model, table.workload);
   for (const auto& [name, value] : command.sizes) table.workload.sizes.emplace(name, value);
   const ResultFolder folder(arguments.out, command.name);
   Result result = command.measure(table);

@@ -238,6 +238,18 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
             "var-lstm: vocabulary 1; expected 2 or more");
 }
 
+TEST(Workloads, AreCheckedBeforeTheyAreMade) {
+  const auto refused = [](const char* name, const WorkloadOptions& options) {
+    return error_of<MisuseError>([&] { check_workload(name, options); });
+  };
+  EXPECT_TRUE(refused("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
+  EXPECT_EQ(refused("tree-fc", {.sizes = {{"embedding", 3}}}),
+            "tree-fc: has no size 'embedding'; expected hidden, leaves");
+  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
+  EXPECT_EQ(refused("bilstm", {.sizes = {{"layers", 65}}}), "bilstm: layers 65; expected 1 to 64");
+  EXPECT_NO_THROW(check_workload("bilstm", {.data = "nowhere", .sizes = {{"layers", 64}}})) << "nothing is read";
+}
+
 /// How many are learned from, and asked about.
 std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<std::string, std::string>& texts) {
   const TextFolder folder(texts);

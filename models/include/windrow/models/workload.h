@@ -125,6 +125,11 @@ struct Workload {
   std::vector<Sample> training = {}, unseen = {};
 };
 
+/// Throws MisuseError for a name and options that make_workload() throws it for, but reads and generates nothing: so
+/// who makes one workload after the other knows of them all before the first. What a kind looks at with its data, such
+/// as how few words it can tell apart, is not among that.
+void check_workload(std::string_view name, const WorkloadOptions& options);
+
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
 /// data that are not what they should be; MisuseError for an unknown name, a size or a cell that the kind does not
 /// have, and a size out of range; OutOfMemory for parameters beyond any memory.
