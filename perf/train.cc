@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "machine.h"
+#include "program.h"
 
 namespace windrow::perf {
 namespace {
@@ -34,7 +35,10 @@ class Contestant {
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
     if (options.inference) {
-      if (workload_.unseen.empty()) throw MisuseError(options.model + ": nothing to ask about; expected more samples");
+      if (workload_.unseen.empty()) {
+        throw MisuseError(options.model + ": no unseen " + workload_.kind->sample + " in " + options.workload.data +
+                          "; expected one or more, to ask about");
+      }
       ask();
       return;
     }
@@ -103,6 +107,7 @@ class Contestant {
   const int workers_;
   GemmPeak peak_;
   Engine engine_;
+  const program::ToldOnce once_{engine_};
   Workload workload_;
   Trainer trainer_;
   Trainer::Pass last_;

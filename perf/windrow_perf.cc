@@ -39,6 +39,7 @@ struct TrainArguments {
     }
     train.trainer.seed = train.workload.seed;
     train.workers = program::numbers_of(workers);
+    for (const std::string& name : names) check_workload(name, train.workload);
     for (const std::string& name : names) {
       train.model = name;
       for (const perf::Record& record : perf::train(train)) print(record, json);
@@ -183,9 +184,8 @@ int main(int argc, char** argv) {
   EngineArguments engine;
   const CLI::App* train_command = add_train(app, train);
   add_engine(app, engine);
-  std::string called = "windrow-perf";
-  for (int i = 1; i < argc; ++i) called += std::string(" ") + argv[i];
-  const std::function<bool()> table = perf::add_tables(app, called);
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  const std::function<bool()> table = perf::add_tables(app, perf::command_line("windrow-perf", arguments));
   return program::run(app, argc, argv, [&] {
     if (table()) return;
     train_command->parsed() ? train.run() : engine.run();

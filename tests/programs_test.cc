@@ -2,9 +2,12 @@
 // measures, see benchmarks_test.cc.
 #include "tests/programs.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <regex>
 
+#include "tests/sanitized.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {
@@ -52,6 +55,11 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: --batch: '0'; expected a whole number, 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hidden -8",
               "windrow: --hidden: '-8'; expected a whole number, 1 to 65536" TRAIN_HELP},
+        Wrong{"windrow train bilstm --layers 65",
+              "windrow: --layers: '65'; expected a whole number, 1 to 64" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --compare=false",
+              "windrow: --compare: has a value; expected it without" TRAIN_HELP},
+        Wrong{"windrow-perf engine --json=0", "windrow-perf: --json: has a value; expected it without" ENGINE_HELP},
         Wrong{"windrow train tree-lstm --epochs many",
               "windrow: --epochs: 'many'; expected a whole number, 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --seed ''",
@@ -80,6 +88,16 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: parser: its graphs are made as it goes; expected a model whose graphs are there before"},
         Wrong{"windrow-perf train --model all --data /dev",
               "windrow-perf: --data with several models; expected one, since each has files of its own"},
+        Wrong{"windrow-perf train --model all --embedding 3",
+              "windrow-perf: tree-fc: has no size 'embedding'; expected hidden, leaves"},
+        Wrong{"windrow-perf schedules --model all --layers 3",
+              "windrow-perf: tree-lstm: has no size 'layers'; expected hidden, embedding"},
+        Wrong{"windrow-perf ablation --model tree-lstm,dag --cell child-sum",
+              "windrow-perf: dag: has one cell; expected none to be chosen"},
+        Wrong{"windrow-perf hand --layers 65",
+              "windrow-perf: --layers: '65'; expected a whole number, 1 to 64; see windrow-perf hand --help"},
+        Wrong{"windrow-perf serial --out ''",
+              "windrow-perf: --out: '' is no folder; expected the name of one; see windrow-perf serial --help"},
         Wrong{
             "windrow schedule --policy best",
             "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "
@@ -157,6 +175,34 @@ TEST_F(Data, MayNotBeEmpty) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+TEST_F(Data, HoldOnePieceOfTextAtLeast) {
+  for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "a\n";
+  const std::string why = ": " + (folder / "train.txt").string() +
+                          ": 2 words, ends of sentences with them; expected 64 or more, as a piece has\n";
+  for (const std::string command :
+       {"windrow schedule fixed-lstm", "windrow train fixed-lstm", "windrow-perf train --model fixed-lstm",
+        "windrow-perf schedules --model fixed-lstm"}) {
+    const std::string results = command.ends_with("schedules --model fixed-lstm") ? " --out " + folder.string() : "";
+    const Outcome outcome = run(command + " --data " + folder.string() + results);
+    EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + why);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.status, 2);
+  }
+}
+
+TEST_F(Data, NeedNotHoldWhatIsAskedAbout) {
+  std::ofstream(folder / "all.txt") << "A|B-X b|O\n";  // one in ten would be asked about
+  const std::string data = " --hidden 8 --embedding 8 --data " + folder.string();
+  const auto lines = lines_of(run("windrow train bilstm --epochs 1" + data));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[0].ends_with("is asked about 0 others")) << lines[0];
+  EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
+  const Outcome asked = run("windrow-perf train --model bilstm --inference" + data);
+  EXPECT_EQ(asked.err, "windrow-perf: bilstm: no unseen sentence in " + folder.string() +
+                           "; expected one or more, to ask about\n");
+  EXPECT_EQ(asked.status, 2);
+}
+
 TEST_F(Data, IsScheduledByEveryPolicy) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
@@ -192,6 +238,36 @@ TEST_F(Train, StopsAtALossThatIsNotFinite) {
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_EQ(outcome.status, 2);
+}
+
+/// For this process and those that it starts.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    const rlimit limit{std::min(bytes, before_.rlim_max), before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Train, SaysOnceThatMemoryRanOut) {
+  if (sanitized) GTEST_SKIP() << "sanitizers need more memory than this test allows";
+  const MemoryLimit limit(rlim_t{6} << 30);
+  for (const std::string program : {"windrow train tree-lstm", "windrow-perf train --model tree-lstm"}) {
+    const Outcome outcome = run(program + " --hidden 65536 --embedding 65536 --samples 4");
+    EXPECT_TRUE(std::regex_match(
+        outcome.err, std::regex(program.substr(0, program.find(' ')) + ": out of memory: .* bytes are not to be had.*; "
+                                                                       "expected more memory, or smaller sizes\n")))
+        << outcome.err;
+    EXPECT_EQ(outcome.out.find("nobody waited"), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.status, 2);
+  }
 }
 
 TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {

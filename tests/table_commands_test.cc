@@ -1,4 +1,6 @@
 // The commands of windrow-perf that write tables: at sizes so small that they say nothing, but with every figure.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <regex>
 
@@ -56,14 +58,13 @@ INSTANTIATE_TEST_SUITE_P(
                      "| model | leaves | batch | construction ms | scheduling ms | training ms | construction | "
                      "scheduling |",
                      4, 2},
-        TableCommand{"ablation",
-                     "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"ablation", "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
                      "sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
                      "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
-        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8 --vocabulary 20 --steps 5 --leaves 5",
+        TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8",
                      "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1},
@@ -93,9 +94,31 @@ TEST_F(Tables, RefuseFoldersInWhichTheyCannotWriteBeforeTheyMeasure) {
   const std::string out = (folder / "file").string();
   const Outcome outcome = run("windrow-perf schedules --out " + out);
   EXPECT_EQ(outcome.err,
-            "windrow-perf: " + out + "/schedules.md: cannot be written; expected a folder in which results can be\n");
+            "windrow-perf: " + out +
+                "/schedules.md: cannot be written, Not a directory; expected a folder in which results can be\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Tables, TakeThePlaceOfNothingButRegularFiles) {
+  ASSERT_EQ(mkfifo((folder / "serial.md").c_str(), 0600), 0);
+  const Outcome outcome = run("windrow-perf serial --out " + folder.string());
+  EXPECT_EQ(outcome.err,
+            "windrow-perf: " + (folder / "serial.md").string() + ": is no regular file; expected one, or none\n");
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "serial.json"));
+}
+
+TEST_F(Tables, TellTheCommandAsAShellReadsIt) {
+  const std::string out = "'" + (folder / "two words").string() + "'";
+  const Outcome outcome =
+      run("windrow-perf serial --batch 1 --samples 1 --steps 2 --hidden 4 --embedding 4 --vocabulary 9 "
+          "--turn-ms 1 --repetitions 1 --out " +
+          out);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find(" --out " + out + "\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(read_file(folder / "two words" / "serial.md"), outcome.out);
 }
 
 TEST_F(Tables, LeaveOutWhatTrainingIsToldTo) {

@@ -2,6 +2,7 @@
 #include "batching/tables.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -137,9 +138,48 @@ TEST(ResultFolder, SaysIfItCannotBeWritten) {
   const TextFolder folder(files);
   const std::string in = (folder.path / "file").string();
   EXPECT_EQ(error_of<Error>([&] { ResultFolder(in, "sample"); }),
-            in + "/sample.md: cannot be written; expected a folder in which results can be");
+            in + "/sample.md: cannot be written, Not a directory; expected a folder in which results can be");
   const ResultFolder there(folder.path, "sample");
   EXPECT_FALSE(std::filesystem::exists(folder.path / "sample.md")) << "nothing was measured yet";
+}
+
+TEST(ResultFolder, WritesAllOrNothing) {
+  const std::map<std::string, std::string> old = {{"sample.md", "old"}, {"sample.json", "old"}};
+  const TextFolder folder(old);
+  const ResultFolder results(folder.path, "sample");
+  std::filesystem::create_directory(folder.path / "sample.svg");  // after it was looked at
+  EXPECT_EQ(error_of<Error>([&] { results.write(sample()); }),
+            (folder.path / "sample.svg").string() + ": is no regular file; expected one, or none");
+  EXPECT_EQ(read_text(folder.path / "sample.md"), "old");
+  EXPECT_EQ(read_text(folder.path / "sample.json"), "old");
+  const std::filesystem::directory_iterator files(folder.path);
+  EXPECT_EQ(std::distance(begin(files), end(files)), 3) << "none is left beside them";
+}
+
+TEST(ResultFolder, FollowsLinksToRegularFilesOnly) {
+  const std::map<std::string, std::string> files = {{"elsewhere", "old"}};
+  const TextFolder folder(files);
+  const auto link = [&](const char* to) {
+    std::filesystem::remove(folder.path / "sample.svg");
+    std::filesystem::create_symlink(to, folder.path / "sample.svg");
+  };
+  ASSERT_EQ(mkfifo((folder.path / "pipe").c_str(), 0600), 0);
+  for (const char* to : {"pipe", "nowhere", "sample.svg", "."}) {
+    link(to);
+    EXPECT_EQ(error_of<Error>([&] { ResultFolder(folder.path, "sample"); }),
+              (folder.path / "sample.svg").string() + ": is no regular file; expected one, or none")
+        << to;
+  }
+  link("elsewhere");
+  ResultFolder(folder.path, "sample").write(sample());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path / "sample.svg"));
+  EXPECT_EQ(read_text(folder.path / "elsewhere"), svg(sample().plots));
+}
+
+TEST(CommandLines, AreQuotedForAShell) {
+  EXPECT_EQ(
+      command_line("windrow-perf", {"serial", "--batch", "1,2", "--out=a/b.c", "", "two words", "it's", "$x", "*"}),
+      "windrow-perf serial --batch 1,2 --out=a/b.c '' 'two words' 'it'\\''s' '$x' '*'");
 }
 
 TEST(Turns, AreTakenInEachRepetition) {

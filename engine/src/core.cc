@@ -1,13 +1,12 @@
 // The core's front but for pushes: variables, what is asked of the engine, and its end.
 #include "core.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <limits>
 #include <thread>
 
 #include "capture.h"
+#include "engine_log.h"
 #include "entry.h"
 #include "slots_free.h"
 #include "trace_environment.h"
@@ -45,6 +44,7 @@ Core::Core(EngineOptions given)
       number(next_number()),
       trace_path_(trace_path_from_environment()),
       access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
+  engine_log();
   if (options.check) detours_ |= by_check;
   lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
@@ -167,7 +167,7 @@ void Core::set_life(Life life) {
 
 void Core::drain() {
   while (!wait_until_idle(std::chrono::steady_clock::now() + shutdown_notice)) {
-    spdlog::warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
+    engine_log().warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
   }
   const std::size_t count = lanes();
   for (std::size_t i = 0; i < count; ++i) {
@@ -194,16 +194,16 @@ bool Core::end() noexcept {
   try {
     shutdown();
   } catch (const std::exception& e) {
-    spdlog::error("windrow: an engine cannot end and is leaked: {}", e.what());
+    engine_log().error("windrow: an engine cannot end and is leaked: {}", e.what());
     return false;
   }
   save_trace_for_environment();
   try {
     for (const FailurePtr& failure : failures_.unreported()) {
-      spdlog::warn("windrow: nobody waited for this: {}", failure->describe());
+      engine_log().warn("windrow: nobody waited for this: {}", failure->describe());
     }
   } catch (const std::exception& e) {
-    spdlog::error("windrow: a failure nobody waited for cannot be described: {}", e.what());
+    engine_log().error("windrow: a failure nobody waited for cannot be described: {}", e.what());
   }
   return true;
 }

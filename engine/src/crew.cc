@@ -1,9 +1,9 @@
 #include "crew.h"
 
-#include <spdlog/spdlog.h>
-
 #include <exception>
 #include <utility>
+
+#include "engine_log.h"
 
 namespace windrow {
 namespace {
@@ -143,9 +143,9 @@ void Crew::serve() {
   try {
     if (options_.on_thread_start) options_.on_thread_start();
   } catch (const std::exception& e) {
-    spdlog::error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
   } catch (...) {
-    spdlog::error("windrow: on_thread_start threw, the thread goes on");
+    engine_log().error("windrow: on_thread_start threw, the thread goes on");
   }
   MutexLock lock(mutex_);
   while (true) {
@@ -198,7 +198,8 @@ void Crew::sleep() {
     changed_.wait_until(mutex_, patience_ends());
   } else if (const OpId awaited = queue_->give_up_waiting(); awaited != 0) {
     mutex_.unlock();
-    spdlog::warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed", awaited);
+    engine_log().warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed",
+                      awaited);
     mutex_.lock();
   }
   --idle_;

@@ -1,12 +1,11 @@
 // The public interface: makes records and hands them to the core.
 #include "windrow/engine/engine.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "core.h"
+#include "engine_log.h"
 #include "windrow/engine/bulk_scope.h"
 
 #if defined(__linux__)
@@ -74,7 +73,7 @@ Engine::~Engine() {
       end(owner);
     }).detach();
   } catch (const std::exception& e) {
-    spdlog::error("windrow: an engine that ends inside its own op is leaked, for want of a thread: {}", e.what());
+    engine_log().error("windrow: an engine that ends inside its own op is leaked, for want of a thread: {}", e.what());
   }
 }
 

@@ -1,7 +1,6 @@
 // What people are told of what the engine does: the trace, and what is pending.
-#include <spdlog/spdlog.h>
-
 #include "core.h"
+#include "engine_log.h"
 #include "inside_wait.h"
 #include "pending_report.h"
 #include "trace_json.h"
@@ -40,7 +39,7 @@ void Core::save_trace_for_environment() noexcept try {
   stop_trace();
   save_trace(trace_path_);
 } catch (const std::exception& e) {
-  spdlog::warn("windrow: {}", e.what());
+  engine_log().warn("windrow: {}", e.what());
 }
 
 Ticks Core::begin_traced(const Slots* slots) { return trace_.on() ? trace_.begin(ports_.mine(), slots) : 0; }

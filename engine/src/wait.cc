@@ -1,9 +1,8 @@
 // Waiting: for variables, for all, for lanes; from outside and from inside an op.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "core.h"
+#include "engine_log.h"
 #include "entry.h"
 #include "slots_free.h"
 
@@ -284,7 +283,7 @@ void Core::reach(Point point) noexcept {
     arrival.reached.set();
   });
   while (!arrival.reached.wait(std::chrono::steady_clock::now() + shutdown_notice)) {
-    spdlog::warn("windrow: still waits for lane '{}'", point.lane->name());
+    engine_log().warn("windrow: still waits for lane '{}'", point.lane->name());
   }
 }
 

@@ -1,10 +1,9 @@
 #include "watchdog.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <system_error>
 
+#include "engine_log.h"
 #include "windrow/engine/error.h"
 
 namespace windrow {
@@ -78,12 +77,12 @@ void Watchdog::report() {
   told_ = true;
   try {
     std::string text = "no op has finished for " + in_seconds(watched_.patience) + "; " + watched_.describe();
-    spdlog::warn("windrow: {}", text);
+    engine_log().warn("windrow: {}", text);
     if (watched_.tell) watched_.tell(std::move(text));
   } catch (const std::exception& e) {
-    spdlog::error("windrow: the watchdog's report failed: {}", e.what());
+    engine_log().error("windrow: the watchdog's report failed: {}", e.what());
   } catch (...) {
-    spdlog::error("windrow: on_silence threw");
+    engine_log().error("windrow: on_silence threw");
   }
 }
 

@@ -1,11 +1,10 @@
 #include "worker_pool.h"
 
-#include <spdlog/spdlog.h>
-
 #include <exception>
 #include <utility>
 
 #include "asymmetric_fence.h"
+#include "engine_log.h"
 
 namespace windrow {
 namespace {
@@ -126,9 +125,9 @@ void WorkerPool::serve() {
   try {
     if (on_thread_start_) on_thread_start_();
   } catch (const std::exception& e) {
-    spdlog::error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
   } catch (...) {
-    spdlog::error("windrow: on_thread_start threw, the thread goes on");
+    engine_log().error("windrow: on_thread_start threw, the thread goes on");
   }
   Worker worker{.port = &ports_.mine(), .from = &ports_.mine(), .from_closely = &ports_.mine()};
   current_ = {this, &worker};

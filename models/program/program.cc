@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "windrow/memory/allocator.h"
+
 namespace windrow::program {
 namespace {
 
@@ -43,6 +45,23 @@ std::string line(std::string text) {
 int refuse(const CLI::App& app, const std::string& why) {
   std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
   return 2;
+}
+
+int refuse_for_memory(const CLI::App& app, const std::string& what) {
+  return refuse(app, "out of memory" + what + "; expected more memory, or smaller sizes");
+}
+
+int refuse(const CLI::App& app, const OpError& error) {
+  try {
+    // A failure need not have an exception at its root; it has its text.
+    if (error.failures().front()->root().error) error.rethrow_root();
+  } catch (const OutOfMemory& root) {
+    return refuse_for_memory(app, std::string(": ") + root.what());
+  } catch (const std::bad_alloc&) {
+    return refuse_for_memory(app, "");
+  } catch (...) {
+  }
+  return refuse(app, error.what());
 }
 
 // --- Arguments that do not fit, in words of our own
@@ -87,12 +106,21 @@ std::string without_value(const CLI::App& command, const std::string& error) {
   return option->get_name() + ": no value; expected " + option->get_type_name();
 }
 
+/// A flag that is there or is not, as in --compare=false. The error calls it by its name without dashes.
+std::string with_value(const CLI::App& command, const std::string& error) {
+  const std::size_t end = error.find(" was given a disallowed flag override");
+  if (end == std::string::npos) return {};
+  const CLI::Option* option = command.get_option_no_throw("--" + error.substr(0, end));
+  return option == nullptr ? std::string() : option->get_name() + ": has a value; expected it without";
+}
+
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
   const CLI::App& command = commands.empty() ? app : *commands.front();
   std::string why = unknown(app, command);
   if (why.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) why = missing(app, command);
   if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = without_value(command, error.what());
+  if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = with_value(command, error.what());
   if (why.empty()) why = error.what();
   const std::string of = &command == &app ? "" : " " + command.get_name();
   return refuse(app, why + "; see " + app.get_name() + of + " --help");
@@ -173,6 +201,12 @@ Check folder() {
           }};
 }
 
+Check new_folder() {
+  return {"FOLDER", [](std::string& text) -> std::string {
+            return text.empty() ? in_quotes(text) + " is no folder; expected the name of one" : std::string();
+          }};
+}
+
 void print(const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
@@ -180,6 +214,14 @@ void print(const char* format, ...) {
   va_end(arguments);
   if (written < 0 || std::fflush(stdout) != 0) {
     throw Error(std::string("standard output cannot be written: ") + std::strerror(errno));
+  }
+}
+
+ToldOnce::~ToldOnce() {
+  if (std::uncaught_exceptions() == exceptions_) return;
+  try {
+    engine_.wait_all();
+  } catch (const std::exception&) {
   }
 }
 
@@ -195,8 +237,12 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     }
     body();
     return 0;
+  } catch (const OpError& error) {
+    return refuse(app, error);
+  } catch (const OutOfMemory& error) {
+    return refuse_for_memory(app, std::string(": ") + error.what());
   } catch (const std::bad_alloc&) {
-    return refuse(app, "out of memory; expected more of it, or smaller sizes");
+    return refuse_for_memory(app, "");
   } catch (const std::exception& error) {
     return refuse(app, error.what());
   }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ Check some_of(std::vector<std::string> words);
 std::vector<std::string> schedule_policies();
 /// A folder that there is.
 Check folder();
+/// A folder that need not be there.
+Check new_folder();
 
 /// Adds a flag with a value, or a positional one if the name has no dashes. Given several times, the last counts.
 template <class T>
@@ -61,12 +64,28 @@ std::vector<int> numbers_of(const std::string& text);
 
 /// The names of all workloads.
 std::vector<std::string> workload_names();
+/// Adds the flag for that size, which one kind or several have.
+void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to);
 /// Adds the flags that choose what is loaded and how large it is: --data, the sizes of all kinds, --cell, --samples and
 /// --seed; and tells in the footer what there is to choose from.
 void add_workload_flags(CLI::App& command, WorkloadOptions& to);
 
 /// Prints to standard output, as printf does, at once. Throws Error if it cannot be written.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
+
+/// Beside an engine, made after it. Where an exception ends them, nobody is told what else failed in that engine: most
+/// often it is the same once more, such as memory that ran out, and the exception tells of that.
+class ToldOnce {
+ public:
+  explicit ToldOnce(Engine& engine) : engine_(engine) {}
+  ~ToldOnce();
+  ToldOnce(const ToldOnce&) = delete;
+  ToldOnce& operator=(const ToldOnce&) = delete;
+
+ private:
+  Engine& engine_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 /// Parses, then runs the body. Returns the exit status: 0; or 2, after a line that begins with the program's name, for
 /// arguments that do not fit and for whatever the body throws.

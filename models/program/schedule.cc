@@ -39,6 +39,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 
 void run(const Arguments& arguments) {
   Engine engine;
+  const ToldOnce once(engine);
   const Workload workload = make_workload(arguments.model, host_device(engine), arguments.workload);
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;

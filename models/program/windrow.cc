@@ -51,7 +51,9 @@ void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>
   print("%5d  %12.4f", epoch, pass.loss);
   for (const Figure& figure : score) {
     const int width = width_of(figure.name);
-    if (figure.is == Figure::Is::share) {
+    if (workload.unseen.empty()) {
+      print("  %*s", width, "-");  // nothing was asked
+    } else if (figure.is == Figure::Is::share) {
       print("  %*.1f %%", width - 2, 100 * figure.value);
     } else {
       print("  %*.1f", width, figure.value);
@@ -76,6 +78,7 @@ void compare(Trainer& trainer, const std::string& unit) {
 
 void train_model(Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
+  const program::ToldOnce once(engine);
   const Device host = host_device(engine);
   Workload workload = make_workload(arguments.model, host, arguments.workload);
   TrainerOptions& options = arguments.trainer;

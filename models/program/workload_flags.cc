@@ -26,8 +26,7 @@ void add_sizes(CLI::App& command, WorkloadOptions& to) {
       const std::size_t before = seen.size();
       add_once(seen, size.name);
       if (seen.size() == before) continue;
-      const auto set = [&to, name = size.name](const Index& value) { to.sizes[name] = value; };
-      flag<Index>(command, "--" + size.name, set, size.about, whole_number(1, 65536));
+      add_size_flag(command, size.name, to);
     }
   }
 }
@@ -53,6 +52,19 @@ std::vector<std::string> workload_names() {
   std::vector<std::string> names;
   for (const WorkloadKind& kind : workload_kinds()) names.push_back(kind.name);
   return names;
+}
+
+void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to) {
+  constexpr Index most = 65536;  // of a flag; beyond it lie typing errors
+  for (const WorkloadKind& kind : workload_kinds()) {
+    for (const WorkloadSize& size : kind.sizes) {
+      if (size.name != name) continue;
+      const auto set = [&to, name](const Index& value) { to.sizes[name] = value; };
+      flag<Index>(command, "--" + name, set, size.about, whole_number(1, std::min(size.most, most)));
+      return;
+    }
+  }
+  throw MisuseError("no model has a size '" + name + "'; expected one of a model's");
 }
 
 void add_workload_flags(CLI::App& command, WorkloadOptions& to) {

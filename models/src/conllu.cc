@@ -69,7 +69,10 @@ class SentenceReader {
 
   DependencySentence finish() {
     if (words() == 0) lines_.refuse(begin_, "a sentence without words; expected lines that begin with 1, 2, ...");
-    if (range_end_ > words()) lines_.refuse(range_, "a range ends behind the last word, " + std::to_string(words()));
+    if (range_end_ > words()) {
+      lines_.refuse(range_, "a range ends with " + std::to_string(range_end_) + "; expected no more than " +
+                                std::to_string(words()) + ", the last word");
+    }
     check_heads();
     check_tree();
     sentence_.forms.insert(sentence_.forms.end(), empty_forms_.begin(), empty_forms_.end());

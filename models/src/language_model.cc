@@ -6,6 +6,7 @@
 
 #include "making.h"
 #include "scores.h"
+#include "windrow/models/data_error.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/vocabulary.h"
 
@@ -83,12 +84,34 @@ std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Num
 
 const auto read_text = [](auto&&... from) { return read_sentences(from...); };
 
+/// Of a text as it is generated: blanks and line ends stand behind words, and a line's end counts as a word too.
+std::size_t words_of(const std::string& text) {
+  const auto count = [&](char c) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), c)); };
+  return count(' ') + 2 * count('\n');
+}
+
+/// Enough for so many pieces.
+std::string generate_pieces(std::size_t pieces, std::size_t steps, std::uint64_t seed) {
+  constexpr std::size_t words = 20;  // of a sentence, with its end 22 in the mean
+  for (std::size_t sentences = 1 + pieces * steps / words;; sentences *= 2) {
+    std::string text = generate_sentences(sentences, seed);
+    if (words_of(text) >= pieces * steps) return text;  // a few sentences may all be short
+  }
+}
+
 Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
   const auto generate = [&](std::size_t samples, std::uint64_t seed) {
-    constexpr std::size_t words = 20;  // of a sentence, with its end 22 in the mean
-    return generate_sentences(steps == 0 ? samples : 1 + samples * steps / words, seed);
+    return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
   };
   return parts_of(kind, options, read_text, generate);
+}
+
+[[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
+                               std::size_t steps) {
+  std::size_t words = 0;
+  for (const Sentence& sentence : text) words += sentence.size() + 1;
+  throw DataError(file.string() + ": " + std::to_string(words) + " words, ends of sentences with them; expected " +
+                  std::to_string(steps) + " or more, as a piece has");
 }
 
 /// In pieces if they have a size, else by sentence.
@@ -100,6 +123,12 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   }
   const Parts<Sentence> text = text_of(kind, options, steps);
   const Numbering numbering(text.training, vocabulary);
+  const auto sequences = [&](const std::vector<Sentence>& part) {
+    return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
+  };
+  Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
+  if (parts.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
   GraphWorkload workload{.kind = kind,
@@ -108,11 +137,6 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_perplexity};
-  const auto sequences = [&](const std::vector<Sentence>& part) {
-    return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
-  };
-  Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
-  if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
   return with_samples(std::move(workload), std::move(parts), [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};

@@ -11,7 +11,7 @@ Lines::Lines(std::istream& in, std::string name) : in_(in), name_(std::move(name
 
 bool Lines::next() {
   if (!std::getline(in_, text_)) {
-    if (in_.bad()) throw DataError(name_ + ": cannot be read to its end");
+    if (in_.bad()) throw DataError(name_ + ": cannot be read to its end; expected a file that can");
     return false;
   }
   skipped_ = number_++ == 0 && text_.starts_with("\xef\xbb\xbf") ? 3 : 0;

@@ -96,7 +96,8 @@ Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
 inline WorkloadSize hidden(Index preset) { return {"hidden", "Width of the states", preset}; }
 inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the words", preset}; }
 inline WorkloadSize layers(Index preset) {
-  return {"layers", "LSTMs one above the other, each in both directions", preset};
+  // How long planning takes grows faster than they do: many more would keep it busy for hours.
+  return {"layers", "LSTMs one above the other, each in both directions", preset, 64};
 }
 
 // What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.

@@ -106,8 +106,13 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
   Parts<DependencySentence> parts = parts_of(kind, options, read, generate_conllu);
-  std::erase_if(parts.training, [](const DependencySentence& sentence) { return !projective(sentence); });
-  if (parts.training.empty()) throw DataError(kind.name + ": no projective sentences to learn from; expected some");
+  const auto crossed =
+      std::erase_if(parts.training, [](const DependencySentence& sentence) { return !projective(sentence); });
+  if (parts.training.empty()) {
+    const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
+    throw DataError(from + ": 0 of " + std::to_string(crossed) +
+                    " sentences are projective; expected 1 or more, to learn from");
+  }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DependencyParser parser(*parameters, parts.training,
                                 {.word = options.size("embedding"),

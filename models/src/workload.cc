@@ -25,14 +25,15 @@ std::string list(const Range& range, Name name) {
 }
 
 void check_size(const WorkloadKind& kind, const std::string& name, Index value) {
-  constexpr Index most = 1 << 24;
-  const auto names_it = [&](const WorkloadSize& size) { return size.name == name; };
-  if (std::none_of(kind.sizes.begin(), kind.sizes.end(), names_it)) {
+  const auto found =
+      std::find_if(kind.sizes.begin(), kind.sizes.end(), [&](const WorkloadSize& size) { return size.name == name; });
+  if (found == kind.sizes.end()) {
     throw MisuseError(kind.name + ": has no size '" + name + "'; expected " +
                       list(kind.sizes, [](const WorkloadSize& size) { return size.name; }));
   }
-  if (value >= 1 && value <= most) return;
-  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " + std::to_string(most));
+  if (value >= 1 && value <= found->most) return;
+  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " +
+                    std::to_string(found->most));
 }
 
 void check_cell(const WorkloadKind& kind, const std::string& cell) {
@@ -66,6 +67,8 @@ const WorkloadKind& workload_kind(std::string_view name) {
   throw MisuseError("workload '" + std::string(name) + "'; expected one of " +
                     list(all_kinds(), [](const WorkloadKind& kind) { return kind.name; }));
 }
+
+void check_workload(std::string_view name, const WorkloadOptions& options) { complete(workload_kind(name), options); }
 
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);

@@ -112,6 +112,7 @@ class Taggers {
   }
 
   Engine engine_;
+  const program::ToldOnce once_{engine_};
   const Device device_ = host_device(engine_);
   Parameters parameters_;
   const int layers_;

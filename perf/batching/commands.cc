@@ -98,6 +98,7 @@ void run(const Command& command, TableArguments arguments, const std::string& ca
   table.batches = program::numbers_of(arguments.batches);
   table.leaves = program::numbers_of(arguments.leaves);
   table.hidden = program::numbers_of(arguments.hidden);
+  for (const std::string& model : table.models) check_workload(model, table.workload);
   for (const auto& [name, value] : command.sizes) table.workload.sizes.emplace(name, value);
   const ResultFolder folder(arguments.out, command.name);
   Result result = command.measure(table);
@@ -116,10 +117,6 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   to.batches = command.batches;
   workload.samples = command.samples;
   to.table.workers = default_workers();
-  const auto add_size = [&](const char* name, const char* about) {
-    const auto set = [&workload, key = std::string(name + 2)](const Index& value) { workload.sizes[key] = value; };
-    flag<Index>(table, name, set, about, whole_number(1, 65536));
-  };
   if (command.takes == Takes::one_model) {
     flag(table, "--model", to.models, "What to train", one_of(models_of(command)));
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
@@ -136,10 +133,10 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   if (command.takes == Takes::widths) {
     flag(table, "--hidden", to.hidden, "Widths of the states and of the words", whole_numbers(1, 65536));
   } else if (fixed) {
-    add_size("--hidden", "Width of the states");
-    add_size("--embedding", "Width of the words");
+    add_size_flag(table, "hidden", workload);
+    add_size_flag(table, "embedding", workload);
   }
-  if (command.takes == Takes::sentences) add_size("--layers", "LSTMs one above the other, each in both directions");
+  if (command.takes == Takes::sentences) add_size_flag(table, "layers", workload);
   if (fixed) flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
   if (command.takes == Takes::sentences || command.takes == Takes::widths) {
     flag(table, "--samples", workload.samples, "Samples of a turn", whole_number(1, 1 << 24));
@@ -153,7 +150,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
     flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
   }
   flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));
-  table.add_option("--out", to.out, "Folder for Markdown, JSON and SVG")->capture_default_str()->take_last();
+  flag(table, "--out", to.out, "For Markdown, JSON and SVG; made if it is not there", new_folder());
   return &table;
 }
 

@@ -171,6 +171,7 @@ class BothWays {
   }
 
   Engine engine_;
+  const program::ToldOnce once_{engine_};
   const Device device_ = host_device(engine_);
   Parameters parameters_;
   const VertexFunction function_;

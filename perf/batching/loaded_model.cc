@@ -13,7 +13,6 @@ bool has(const WorkloadKind& kind, const std::string& size) {
 WorkloadOptions fitting(const std::string& model, WorkloadOptions options) {
   const WorkloadKind& kind = workload_kind(model);
   std::erase_if(options.sizes, [&](const auto& size) { return !has(kind, size.first); });
-  if (std::find(kind.cells.begin(), kind.cells.end(), options.cell) == kind.cells.end()) options.cell.clear();
   return options;
 }
 

@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <deque>
+#include <iterator>
+#include <string_view>
 
+#include "batching/new_file.h"
 #include "batching/svg.h"
 #include "report.h"
 #include "windrow/engine/error.h"
@@ -28,12 +31,8 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (!out) throw Error(path.string() + ": cannot be written; expected a file that can");
-}
+/// Of its files' names.
+constexpr const char* endings[] = {".md", ".json", ".svg"};
 
 }  // namespace
 
@@ -96,22 +95,35 @@ std::string Result::json() const {
   return text + ",\n  \"rows\": " + table.json() + "\n}\n";
 }
 
-ResultFolder::ResultFolder(std::filesystem::path folder, const std::string& name) : folder_(std::move(folder)) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  for (const char* ending : {".md", ".json", ".svg"}) {
-    const std::filesystem::path path = folder_ / (name + ending);
-    const bool there = std::filesystem::exists(path, error);
-    const bool writable = static_cast<bool>(std::ofstream(path, std::ios::app));
-    if (!writable) throw Error(path.string() + ": cannot be written; expected a folder in which results can be");
-    if (!there) std::filesystem::remove(path, error);
+std::string command_line(std::string program, const std::vector<std::string>& arguments) {
+  // Other characters mean something to one shell or another.
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:@%";
+  for (const std::string& argument : arguments) {
+    program += ' ';
+    if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) {
+      program += argument;
+      continue;
+    }
+    program += '\'';
+    for (const char c : argument) program += c == '\'' ? "'\\''" : std::string(1, c);
+    program += '\'';
   }
+  return program;
+}
+
+ResultFolder::ResultFolder(std::filesystem::path folder, const std::string& name) : folder_(std::move(folder)) {
+  std::error_code ignored;  // where there is no folder, no file can be written
+  std::filesystem::create_directories(folder_, ignored);
+  for (const char* ending : endings) NewFile(folder_ / (name + ending), "");
 }
 
 void ResultFolder::write(const Result& result) const {
-  write_file(folder_ / (result.name + ".md"), result.markdown());
-  write_file(folder_ / (result.name + ".json"), result.json());
-  write_file(folder_ / (result.name + ".svg"), svg(result.plots));
+  const std::string texts[] = {result.markdown(), result.json(), svg(result.plots)};
+  std::deque<NewFile> files;
+  for (std::size_t i = 0; i < std::size(endings); ++i) {
+    files.emplace_back(folder_ / (result.name + endings[i]), texts[i]);
+  }
+  for (NewFile& file : files) file.take_place();
 }
 
 }  // namespace windrow::perf

@@ -63,12 +63,15 @@ struct Result {
   std::string json() const;
 };
 
-/// A folder for results: made if it is not there. Throws Error if files of that name cannot be written in it; so who
-/// has one before measuring will not have measured in vain.
+/// As a shell reads it back: arguments are in quotes where they have to be.
+std::string command_line(std::string program, const std::vector<std::string>& arguments);
+
+/// A folder for results: made if it is not there. Throws Error if files of that name cannot be written in it, or if
+/// something else has one of their names; so who has one before measuring will not have measured in vain.
 class ResultFolder {
  public:
   ResultFolder(std::filesystem::path folder, const std::string& name);
-  /// NAME.md, NAME.json and NAME.svg.
+  /// NAME.md, NAME.json and NAME.svg: all of them, or, where one cannot be written, none. Throws Error then.
   void write(const Result& result) const;
 
  private:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "batching/result.h"
+#include "program.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/treebank.h"
 
@@ -63,6 +64,7 @@ class LoadedModel {
 
  private:
   Engine engine_;
+  const program::ToldOnce once_{engine_};
   Workload workload_;
   const std::size_t samples_;
   const double turn_seconds_;

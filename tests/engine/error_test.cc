@@ -255,6 +255,19 @@ TEST_P(ErrorTest, WhatOnlyAnOpWasToldIsToldOutsideToo) {
   engine.wait_all();
 }
 
+TEST_P(ErrorTest, WhatNobodyWaitedForIsToldOnStandardError) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  {
+    Engine forgotten(options());
+    forgotten.push(boom, {}, {.name = "load"});
+  }
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  contains(told, "nobody waited for this: op 'load'");
+  contains(told, "boom");
+}
+
 TEST_P(ErrorTest, AnErrorOfAnotherEngineIsAnErrorLikeAnyOther) {
   std::exception_ptr foreign;
   {

@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{first + line("2-1", "_"), "2:1: range '2-1'; expected one that begins with 2, and ends there or later"},
         BadText{line("1-2", "_") + first + line("2-3", "_"),
                 "3:1: range '2-3'; expected one that begins with 3, and ends there or later"},
-        BadText{line("1-2", "_") + first, "1:1: a range ends behind the last word, 1"},
+        BadText{line("1-2", "_") + first, "1:1: a range ends with 2; expected no more than 1, the last word"},
         BadText{line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
         BadText{line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
         BadText{"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected one, or _"},

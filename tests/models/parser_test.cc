@@ -105,8 +105,9 @@ TEST(ParserWorkload, LearnsWhatItsTransitionsCanBuildAndIsAskedAboutAll) {
   ASSERT_EQ(workload.unseen.size(), 1u);
   EXPECT_EQ(workload.unseen[0].labels, 4);
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
-  EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
-            "parser: no projective sentences to learn from; expected some");
+  EXPECT_EQ(
+      error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
+      (none.path / "train.conllu").string() + ": 0 of 1 sentences are projective; expected 1 or more, to learn from");
 }
 
 TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {

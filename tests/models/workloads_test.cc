@@ -238,6 +238,18 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
             "var-lstm: vocabulary 1; expected 2 or more");
 }
 
+TEST(Workloads, AreCheckedBeforeTheyAreMade) {
+  const auto refused = [](const char* name, const WorkloadOptions& options) {
+    return error_of<MisuseError>([&] { check_workload(name, options); });
+  };
+  EXPECT_TRUE(refused("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
+  EXPECT_EQ(refused("tree-fc", {.sizes = {{"embedding", 3}}}),
+            "tree-fc: has no size 'embedding'; expected hidden, leaves");
+  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
+  EXPECT_EQ(refused("bilstm", {.sizes = {{"layers", 65}}}), "bilstm: layers 65; expected 1 to 64");
+  EXPECT_NO_THROW(check_workload("bilstm", {.data = "nowhere", .sizes = {{"layers", 64}}})) << "nothing is read";
+}
+
 /// How many are learned from, and asked about.
 std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<std::string, std::string>& texts) {
   const TextFolder folder(texts);
@@ -268,6 +280,22 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
   EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
+  const std::string why = error_of<DataError>([&] {
+    make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
+  });
+  EXPECT_EQ(why, (folder.path / "valid.txt").string() +
+                     ": 7 words, ends of sentences with them; expected 8 or more, as a piece has");
+}
+
+TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
+  Engine engine;
+  const std::map<std::string, Index> sizes = {{"hidden", 1}, {"embedding", 1}, {"vocabulary", 2}, {"steps", 64}};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Workload workload =
+        make_workload("fixed-lstm", host_device(engine), {.seed = seed, .samples = 1, .sizes = sizes});
+    EXPECT_EQ(workload.training.size(), 1u) << "seed " << seed;
+    EXPECT_GE(workload.unseen.size(), 1u) << "seed " << seed;
+  }
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ struct WorkloadOptions {
   /// How many are generated to learn from, and an eighth as many others to be asked about; 0 for the kind's own number.
   std::size_t samples = 0;
   std::string cell;                    ///< one of the kind's; empty for the first
-  std::map<std::string, Index> sizes;  ///< by name, from 1 to 2^24; those that are missing are the kind's own
+  std::map<std::string, Index> sizes;  ///< by name; those that are missing are the kind's own
 
   /// Of options that have all of the kind's.
   Index size(const char* name) const { return sizes.at(name); }
@@ -90,7 +90,8 @@ struct WorkloadOptions {
 /// A size of a network or of its data that may be chosen. A value.
 struct WorkloadSize {
   std::string name, about;
-  Index preset;  ///< unless another is given: as published, where it was
+  Index preset;          ///< unless another is given: as published, where it was
+  Index most = 1 << 24;  ///< that may be given
 };
 
 /// What there is to know about a workload before its data are loaded. A value; the list of them is constant.
@@ -123,6 +124,11 @@ struct Workload {
   std::unique_ptr<Network> network = nullptr;
   std::vector<Sample> training = {}, unseen = {};
 };
+
+/// Throws MisuseError for a name and options that make_workload() throws it for, but reads and generates nothing: so
+/// who makes one workload after the other knows of them all before the first. What a kind looks at with its data, such
+/// as how few words it can tell apart, is not among that.
+void check_workload(std::string_view name, const WorkloadOptions& options);
 
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
 /// data that are not what they should be; MisuseError for an unknown name, a size or a cell that the kind does not
