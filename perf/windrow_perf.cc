@@ -8,6 +8,7 @@
 #include "engine/metg.h"
 #include "engine/start.h"
 #include "engine/system.h"
+#include "flags.h"
 #include "program.h"
 #include "train.h"
 

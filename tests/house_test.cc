@@ -36,8 +36,8 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"batching", {}},
     {"models", {"CLI"}},
     {"perf",
-     {"dnnl.h", "sys", "unistd.h", "fcntl.h", "malloc.h", "program.h", "oneapi", "omp.h", "pthread.h", "taskflow",
-      "starpu.h", "dynet"}},
+     {"dnnl.h", "sys", "unistd.h", "fcntl.h", "malloc.h", "program.h", "flags.h", "oneapi", "omp.h", "pthread.h",
+      "taskflow", "starpu.h", "dynet"}},
 };
 
 std::string read_file(const fs::path& path) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "flags.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow::program {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "flags.h"
+#include "program.h"
 #include "windrow/batching/schedule.h"
 
 namespace windrow::program {

@@ -3,7 +3,9 @@
 
 #include <functional>
 
-#include "program.h"
+namespace CLI {
+class App;
+}
 
 namespace windrow::program {
 

@@ -1,6 +1,7 @@
 // The program `windrow`: trains the models of the zoo, and shows how they are scheduled.
 #include <algorithm>
 
+#include "flags.h"
 #include "program.h"
 #include "schedule.h"
 #include "windrow/models/trainer.h"

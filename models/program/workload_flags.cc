@@ -1,7 +1,7 @@
 // Flags that choose a workload, made from what the kinds say of themselves.
 #include <algorithm>
 
-#include "program.h"
+#include "flags.h"
 
 namespace windrow::program {
 namespace {

@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "batching/tables.h"
+#include "flags.h"
+#include "program.h"
 
 namespace windrow::perf {
 namespace {

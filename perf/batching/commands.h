@@ -2,8 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
-#include "program.h"
+#include "windrow/models/workload.h"
+
+namespace CLI {
+class App;
+}
 
 namespace windrow::perf {
 
