@@ -28,10 +28,14 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
     throw MisuseError("output '" + name + "': rows of " + std::to_string(row_of.size()) + " vertices; expected " +
                       std::to_string(vertices()));
   }
-  for (const std::int32_t row : row_of) {
-    if (row < -1) throw MisuseError("output '" + name + "': row " + std::to_string(row) + "; expected -1 or more");
+  Index rows = vertices();
+  if (!row_of.empty()) {
+    const auto [lowest, highest] = std::minmax_element(row_of.begin(), row_of.end());
+    if (*lowest < -1) {
+      throw MisuseError("output '" + name + "': row " + std::to_string(*lowest) + "; expected -1 or more");
+    }
+    rows = Index{1} + *highest;
   }
-  const Index rows = row_of.empty() ? vertices() : Index{1} + *std::max_element(row_of.begin(), row_of.end());
   const ir::Function& function = *batch_->plan().program.function;
   for (std::size_t p = 0; p < function.outputs.size(); ++p) {
     if (function.outputs[p].name != name) continue;

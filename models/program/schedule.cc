@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "flags.h"
-#include "program.h"
 #include "windrow/batching/schedule.h"
 
 namespace windrow::program {

@@ -3,9 +3,7 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "program.h"
 
 namespace windrow::program {
 

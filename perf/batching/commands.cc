@@ -5,7 +5,6 @@
 
 #include "batching/tables.h"
 #include "flags.h"
-#include "program.h"
 
 namespace windrow::perf {
 namespace {

@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "program.h"
 #include "windrow/models/workload.h"
-
-namespace CLI {
-class App;
-}
 
 namespace windrow::perf {
 

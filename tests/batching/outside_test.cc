@@ -256,6 +256,8 @@ TEST(Outside, TellsWhatDoesNotFit) {
   EXPECT_EQ(runner.describe(), "");
   const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
   EXPECT_EQ(said([&] { recorded.output("h", {0}); }), "output 'h': rows of 1 vertices; expected 15");
+  EXPECT_EQ(said([&] { recorded.output("h", std::vector<std::int32_t>(15, -2)); }),
+            "output 'h': row -2; expected -1 or more");
   EXPECT_EQ(said([&] { recorded.gradient("rows"); }), "without_head: 'rows' has no gradient before backward()");
   EXPECT_EQ(said([&] { runner.backward(recorded, {}); }),
             "without_head: the gradient of output 'h' was announced, but is not given");

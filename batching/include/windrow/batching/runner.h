@@ -51,8 +51,8 @@ class Epochs;
 }
 
 /// What a runner does beyond computing batch after batch. Each can be left out, to see what it brings; results are the
-/// same to rounding. Without `lazy`, and by policy serial, gradients of parameters are added up batch by batch: where
-/// these are a million, a hundredth of such a sum may be lost.
+/// same to rounding. Without `lazy`, and by policy serial, gradients of parameters are added up batch by batch, in
+/// float: of very many, such a sum loses digits.
 struct Optimisations {
   bool specialisation = true;  ///< what is zero since a vertex lacks a child is not computed
   bool packing = true;         ///< products of one value with several parameters, such as gates, become one
@@ -82,8 +82,8 @@ struct RunnerOptions {
   std::int64_t split_rows = 32;
   /// In which batches vertices are computed that others wait for; see schedule.h. Policy learned learns from the first
   /// minibatch and some harder ones behind it, and anew where there are types of vertices that the runner has not seen
-  /// before, as long as that takes a few seconds in all, and is agenda then; policy serial makes all batches of one
-  /// vertex.
+  /// before, as long as the schedules that it tries have no more than 20 million vertices in all, and is agenda then;
+  /// policy serial makes all batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
@@ -127,7 +127,7 @@ struct RunnerStats {
   std::int64_t ops = 0;      ///< engine ops, but for those of Minibatch::output
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
-  std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in their order
+  std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in order; and to learn
   StepTimes times = {};             ///< zeros unless RunnerOptions::time_steps
 };
 
