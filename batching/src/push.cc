@@ -7,10 +7,11 @@
 namespace windrow {
 namespace {
 
-/// Gradients of parameters are cut into ops of about so much work, a millisecond, and of so many columns, at least:
-/// narrower products are slower.
-constexpr Index flops_of_a_block = 100'000'000;
-constexpr Index columns_of_a_block = 192;
+/// Gradients of parameters are cut into ops of so much work at least, a quarter of a millisecond: they come last, with
+/// nothing else to do beside them. And of so many columns at least, or fewer where there are but two: narrower products
+/// are slower.
+constexpr Index flops_of_a_block = 25'000'000;
+constexpr Index columns_of_a_block = 128, columns_of_a_half = 64;
 constexpr Index most_blocks = 8;
 
 }  // namespace
@@ -112,7 +113,9 @@ Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
     }
     flops += step.flops_a_row * batch_->layout().count(static_cast<std::size_t>(part->vertex_type), step.rate);
   }
-  return std::clamp<Index>(std::min(flops / flops_of_a_block, width / columns_of_a_block), 1, most_blocks);
+  const Index halves = std::min<Index>(2, width / columns_of_a_half);
+  return std::clamp<Index>(std::min(flops / flops_of_a_block, std::max(halves, width / columns_of_a_block)), 1,
+                           most_blocks);
 }
 
 /// Ops that run side by side write columns of one tensor, which they only read as the engine sees it: between one op
