@@ -1,6 +1,7 @@
 #include "windrow/models/graph_network.h"
 
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace windrow {
 
@@ -9,21 +10,35 @@ class GraphNetwork::Asking final : public Score {
   Asking(Runner& runner, const std::vector<LabelledGraph>& unseen, std::unique_ptr<GraphScore> score)
       : runner_(runner), unseen_(unseen), score_(std::move(score)) {}
 
+  /// One minibatch is under way while the answers of the one before are looked at.
   void add(SampleNumbers numbers) override {
-    std::vector<const LabelledGraph*> asked;
+    Asked next;
     std::vector<const InputGraph*> graphs;
     for (const std::size_t number : numbers) {
-      asked.push_back(&unseen_[number]);
+      next.graphs.push_back(&unseen_[number]);
       graphs.push_back(&unseen_[number].graph);
     }
-    score_->add(runner_.run(graphs), asked);
+    next.minibatch = runner_.run(graphs);
+    look_at(std::exchange(last_, std::move(next)));
   }
-  std::vector<Figure> figures() const override { return score_->figures(); }
+  std::vector<Figure> figures() override {
+    look_at(std::exchange(last_, std::nullopt));
+    return score_->figures();
+  }
 
  private:
+  struct Asked {
+    std::vector<const LabelledGraph*> graphs = {};
+    std::optional<Minibatch> minibatch = {};
+  };
+  void look_at(const std::optional<Asked>& asked) {
+    if (asked) score_->add(*asked->minibatch, asked->graphs);
+  }
+
   Runner& runner_;
   const std::vector<LabelledGraph>& unseen_;
   const std::unique_ptr<GraphScore> score_;
+  std::optional<Asked> last_;
 };
 
 class GraphNetwork::GraphLearner final : public Learner {

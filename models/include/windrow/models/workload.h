@@ -44,9 +44,10 @@ struct Figure {
 class Score {
  public:
   virtual ~Score() = default;
-  /// Waits until the network has answered.
+  /// May return before the network has answered. Throws OpError if it could not, also of what was added before.
   virtual void add(SampleNumbers unseen) = 0;
-  virtual std::vector<Figure> figures() const = 0;
+  /// Of all that was added. Waits for the answers; throws OpError if there are none.
+  virtual std::vector<Figure> figures() = 0;
 };
 
 /// One way of computing a network. An owner; must end before the network.
