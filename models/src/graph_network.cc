@@ -12,14 +12,13 @@ class GraphNetwork::Asking final : public Score {
 
   /// One minibatch is under way while the answers of the one before are looked at.
   void add(SampleNumbers numbers) override {
-    Asked next;
+    std::vector<const LabelledGraph*> asked;
     std::vector<const InputGraph*> graphs;
     for (const std::size_t number : numbers) {
-      next.graphs.push_back(&unseen_[number]);
+      asked.push_back(&unseen_[number]);
       graphs.push_back(&unseen_[number].graph);
     }
-    next.minibatch = runner_.run(graphs);
-    look_at(std::exchange(last_, std::move(next)));
+    look_at(std::exchange(last_, Asked{std::move(asked), runner_.run(graphs)}));
   }
   std::vector<Figure> figures() override {
     look_at(std::exchange(last_, std::nullopt));
@@ -28,11 +27,11 @@ class GraphNetwork::Asking final : public Score {
 
  private:
   struct Asked {
-    std::vector<const LabelledGraph*> graphs = {};
-    std::optional<Minibatch> minibatch = {};
+    std::vector<const LabelledGraph*> graphs;
+    Minibatch minibatch;
   };
   void look_at(const std::optional<Asked>& asked) {
-    if (asked) score_->add(*asked->minibatch, asked->graphs);
+    if (asked) score_->add(asked->minibatch, asked->graphs);
   }
 
   Runner& runner_;
