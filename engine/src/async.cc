@@ -10,11 +10,10 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   body.poison = std::move(poison);
   body.begun = begun;
   if (access_check_) begin_check(op);
-  if (LaneState& lane = *op.info().lane; lane.ordered) {
-    try {
-      issue_waits(op);
-    } catch (...) {
-      body.error = std::current_exception();
+  if (op.info().lane->ordered) {
+    body.error = begin_issue(op);
+    body.issued = !body.error;
+    if (!body.issued) {
       if (access_check_) end_check(op, body.error);
       return finish_async(op, slots);  // the function was not called, so nobody has its token
     }
@@ -56,11 +55,12 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
   // An exception of the function itself tells more than the dropped token it leaves behind.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   if (ending.error) ending.outcome = Outcome::failed;
+  const bool issued = body.issued;
   {
     const Running frame(*this, op, slots);
     op.end_body();
   }
-  if (op.info().lane->ordered) ending.mark = leave_point(op);
+  if (issued) ending.mark = leave_point(op);
   // Not even a serial engine waits for the point here: this may be the lane's own thread.
   if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
   return finish(op, ending);

@@ -114,10 +114,10 @@ class Core {
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
   /// The outcome of an op whose OnComplete was dropped; made beforehand, since dropping must not fail.
   const std::exception_ptr& dropped() const { return dropped_; }
-  /// An op that awaits a point before its access, and the op that left the point.
+  /// An op that awaits a point, and the op that left the point.
   struct PointAwaited {
     OpRecord& op;
-    AccessKind kind;
+    IfFailed if_failed;
     const OpInfo& left_by;
   };
   void point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept;
@@ -270,7 +270,9 @@ class Core {
   /// `others` go ops that were kept and are to be tried again.
   static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
-  void issue_waits(OpRecord& op);
+  /// Before the function of an op of an ordered lane: makes room for its marks, and tells the lane what to wait for.
+  /// Returns what kept it from that, for want of memory; then the op must neither be issued nor leave a point.
+  std::exception_ptr begin_issue(OpRecord& op) noexcept;
   /// On whose slots an op begins, and when if it is traced.
   struct Begin {
     Slots* slots;

@@ -66,12 +66,14 @@ class LaneState {
 std::size_t marks_before(const Dep::Access& access);
 std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);
 
-/// Calls `f(mark, access)` for each of them. Needs no memory; `f` runs under no lock.
+/// Calls `f(mark, if_failed)` for each of them: an op fails with the writer of what it uses, and with nobody else.
+/// Needs no memory; `f` runs under no lock.
 template <class F>
 void for_each_mark(OpRecord& op, F&& f) {
   for (Dep::Access& access : op.touches()) {
     for (std::size_t i = 0; i < marks_before(access); ++i) {
-      if (const std::optional<Mark> mark = mark_before(access, i)) f(*mark, access);
+      const bool uses = i == 0 && access.kind() != AccessKind::overwrite;
+      if (const std::optional<Mark> mark = mark_before(access, i)) f(*mark, uses ? IfFailed::fail : IfFailed::go_on);
     }
   }
 }
@@ -79,8 +81,8 @@ void for_each_mark(OpRecord& op, F&& f) {
 /// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
-/// The op, which was issued on an ordered lane, leaves its mark; but none where there was no room to be made, since
-/// then it was not issued. The variable's residue_lock is held.
+/// The op, which was issued on an ordered lane, leaves its mark in the room that reserve_marks() made. The variable's
+/// residue_lock is held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
 
 /// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.

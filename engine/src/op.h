@@ -56,7 +56,7 @@ struct Mark {
 /// A mark that an access comes after.
 struct Awaited {
   Mark mark;
-  AccessKind kind;
+  IfFailed if_failed;
 };
 
 /// Where a thread waits for the moment its access is granted. Shared by that thread and the queued op, either of which
@@ -77,7 +77,8 @@ struct AsyncBody {
   std::exception_ptr error;  ///< what the function threw
   /// What the OnComplete brought. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
-  Ticks begun = 0;  ///< while the engine is traced
+  Ticks begun = 0;      ///< while the engine is traced
+  bool issued = false;  ///< on an ordered lane, whether the function was called
   /// The function's return and the OnComplete's call: the op finishes with the second of them.
   std::atomic<int> parts{2};
   /// Both have come, on a thread that has no memory for a port: one of the engine's finishes the op.

@@ -56,20 +56,20 @@ bool Core::points_reached(OpRecord& op) {
     return own == nullptr || (own != other && !own->can_wait_for(*other));
   };
   std::int32_t most = 0;  // a reader beside this one may take a mark away
-  for_each_mark(op, [&](const Mark& mark, Dep::Access&) { most += await(mark); });
+  for_each_mark(op, [&](const Mark& mark, IfFailed) { most += await(mark); });
   if (most == 0) return true;
   // One more than awaited, so that the op goes on from here if all callbacks come at once.
   op.pending.store(OpRecord::awaiting(most + 1));
   std::int32_t awaited = 0;
-  for_each_mark(op, [&](const Mark& mark, Dep::Access& access) {
+  for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) {
     if (!await(mark)) return;
     ++awaited;
-    // Two words, for which std::function needs no memory: the kind is in the low bits of the op's address.
-    const auto who = reinterpret_cast<std::uintptr_t>(&op) | static_cast<std::uintptr_t>(access.kind());
+    // Two words, for which std::function needs no memory: the low bit of the op's address is IfFailed.
+    const auto who = reinterpret_cast<std::uintptr_t>(&op) | static_cast<std::uintptr_t>(if_failed);
     mark.point.lane->when_reached(mark.point, [who, of = mark.info](const std::exception_ptr& error) {
-      constexpr std::uintptr_t kind_bits = 3;
-      auto& op_of_mark = *reinterpret_cast<OpRecord*>(who & ~kind_bits);
-      of->lane->core->point_reached({op_of_mark, static_cast<AccessKind>(who & kind_bits), *of}, error);
+      constexpr std::uintptr_t bit = 1;
+      auto& op_of_mark = *reinterpret_cast<OpRecord*>(who & ~bit);
+      of->lane->core->point_reached({op_of_mark, static_cast<IfFailed>(who & bit), *of}, error);
     });
   });
   return were_last_points(op, most - awaited + 1);
@@ -84,7 +84,7 @@ bool Core::were_last_points(OpRecord& op, std::int32_t points) {
 void Core::point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept {
   const Visit visit(*this);
   OpRecord& op = awaited.op;
-  if (error && awaited.kind != AccessKind::overwrite) {
+  if (error && awaited.if_failed == IfFailed::fail) {
     FailurePtr failure = lost(awaited.left_by, error);
     MutexLock lock(point_mutex_);
     op.lost = true;
@@ -127,7 +127,7 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   waiter->failure = first_poison(op);
   if (has_ordered_) {
     // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
-    for_each_mark(op, [&](const Mark& mark, Dep::Access& access) { waiter->points.push_back({mark, access.kind()}); });
+    for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) { waiter->points.push_back({mark, if_failed}); });
   }
   op.end_body();
   if (trace_.on()) trace_.record(ports_.mine(), op, {.kind = TraceRecord::Kind::wait});

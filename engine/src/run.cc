@@ -155,13 +155,16 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
                 .slots = slots};
   const bool checked = access_check_ && !skipped;
   if (checked) begin_check(op);
+  const bool issues = info.lane->ordered && !skipped;
+  if (issues) ending.error = begin_issue(op);
+  const bool runs = !skipped && !ending.error;
   {
     const Running frame(*this, op, slots);
-    if (!skipped) ending.error = invoke(op, ending.poison);
+    if (runs) ending.error = invoke(op, ending.poison);
     op.end_body();  // captures go before any successor runs
   }
   if (ending.error) ending.outcome = Outcome::failed;
-  if (info.lane->ordered && !skipped) {
+  if (issues && runs) {
     ending.mark = leave_point(op);
     if (options.policy == Policy::serial) {
       // A serial engine runs a device as it runs the host: each op to its end.
@@ -188,7 +191,6 @@ void Core::end_check(OpRecord& op, std::exception_ptr& error) {
 
 std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   try {
-    if (op.info().lane->ordered && !op.is_async()) issue_waits(op);
     switch (op.body()) {
       case OpRecord::Body::function: {
         OpContext context;
@@ -220,12 +222,17 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   return nullptr;
 }
 
-void Core::issue_waits(OpRecord& op) {
-  reserve_marks(op, lanes());
+std::exception_ptr Core::begin_issue(OpRecord& op) noexcept {
+  try {
+    reserve_marks(op, lanes());
+  } catch (...) {
+    return std::current_exception();
+  }
   Lane& own = *op.info().lane->ordered;
-  for_each_mark(op, [&](const Mark& mark, Dep::Access&) {
-    if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point);
+  for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) {
+    if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point, if_failed);
   });
+  return nullptr;
 }
 
 Mark Core::leave_point(OpRecord& op) { return {op.info().lane->record(), op.id(), &op.info()}; }
@@ -300,7 +307,7 @@ void Core::settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending)
   VarState& var = var_of(access);
   std::lock_guard lock(var.residue_lock);
   if (ending.mark) {
-    if (var.residue) leave_mark(var, access.kind(), *ending.mark);
+    leave_mark(var, access.kind(), *ending.mark);
   } else if (ending.outcome != Outcome::skipped && !op.info().lane->ordered && !op.lost) {
     clear_marks(var, access.kind());
   }

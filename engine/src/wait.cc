@@ -203,7 +203,7 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
-    if (error && awaited.kind != AccessKind::overwrite) failures.push_back(lost(*awaited.mark.info, error));
+    if (error && awaited.if_failed == IfFailed::fail) failures.push_back(lost(*awaited.mark.info, error));
   }
   return true;
 }

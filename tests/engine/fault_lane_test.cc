@@ -10,11 +10,15 @@
 namespace windrow::testing {
 namespace {
 
-/// An ordered lane that never runs out of memory itself. Its thread reaches one point after the other; after the one at
-/// which it fails it is failed.
+/// An ordered lane that never runs out of memory itself. Its thread reaches one point after the other.
 class ShelteredLane final : public Lane {
  public:
-  explicit ShelteredLane(std::uint64_t fails_at) : fails_at_(fails_at), thread_([this] { serve(); }) {}
+  struct Nature {
+    std::uint64_t fails_at = ~std::uint64_t{0};  ///< from this point on it is failed
+    std::chrono::microseconds step{0};           ///< what each point takes
+    bool can_wait = false;                       ///< for lanes of this class
+  };
+  explicit ShelteredLane(const Nature& nature) : nature_(nature), thread_([this] { serve(); }) {}
   ~ShelteredLane() override {
     {
       std::lock_guard lock(mutex_);
@@ -32,8 +36,17 @@ class ShelteredLane final : public Lane {
     changed_.notify_all();
     return {this, recorded_};
   }
-  bool can_wait_for(const Lane&) const noexcept override { return false; }
-  void wait(Point) noexcept override {}
+  bool can_wait_for(const Lane&) const noexcept override { return nature_.can_wait; }
+  void wait(Point point, IfFailed) noexcept override {
+    const faults::Sheltered not_tested;
+    std::lock_guard lock(mutex_);
+    waits_.emplace(recorded_ + 1, point);
+  }
+  /// Whether it has reached all points.
+  bool is_idle() {
+    std::lock_guard lock(mutex_);
+    return reached_ == recorded_;
+  }
   void when_reached(Point point, Reached callback) noexcept override {
     const faults::Sheltered not_tested;
     std::unique_lock lock(mutex_);
@@ -52,7 +65,17 @@ class ShelteredLane final : public Lane {
     while (true) {
       changed_.wait(lock, [&] { return stopping_ || reached_ < recorded_; });
       if (reached_ == recorded_) return;
+      lock.unlock();
+      std::this_thread::sleep_for(nature_.step);
+      lock.lock();
+      for (; !waits_.empty() && waits_.begin()->first <= reached_ + 1; waits_.erase(waits_.begin())) {
+        const Point awaited = waits_.begin()->second;
+        lock.unlock();
+        static_cast<ShelteredLane*>(awaited.lane)->await(awaited.serial);
+        lock.lock();
+      }
       ++reached_;
+      changed_.notify_all();
       while (!callbacks_.empty() && callbacks_.begin()->first <= reached_) {
         const auto due = callbacks_.extract(callbacks_.begin());
         lock.unlock();
@@ -61,16 +84,21 @@ class ShelteredLane final : public Lane {
       }
     }
   }
+  void await(std::uint64_t serial) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reached_ >= serial; });
+  }
   void call(const Reached& callback, std::uint64_t serial) const {
     const faults::Exposed tested;
-    callback(serial >= fails_at_ ? error_ : nullptr);
+    callback(serial >= nature_.fails_at ? error_ : nullptr);
   }
 
-  const std::uint64_t fails_at_;
+  const Nature nature_;
   const std::exception_ptr error_ = std::make_exception_ptr(Error("the lane failed"));
   std::mutex mutex_;
   std::condition_variable changed_;
   std::multimap<std::uint64_t, Reached> callbacks_;
+  std::multimap<std::uint64_t, Point> waits_;  // by the point before which they are awaited
   std::uint64_t recorded_ = 0, reached_ = 0;
   bool stopping_ = false;
   std::thread thread_;
@@ -88,7 +116,7 @@ class LaneFault : public EveryFault {
       std::shared_ptr<ShelteredLane> lane;
       {
         const faults::Sheltered not_tested;
-        lane = std::make_shared<ShelteredLane>(fails_at);
+        lane = std::make_shared<ShelteredLane>(ShelteredLane::Nature{.fails_at = fails_at});
       }
       known[i] = attempt([&] { lanes[i] = trial.engine.add_lane(lane); });
     }
@@ -123,6 +151,33 @@ TEST_P(LaneFault, WhileALaneFails) {
   });
 }
 
+TEST_P(LaneFault, WhileLanesWaitForEachOtherNothingIsFreedUnderThem) {
+  with_each_fault(plan(), [](const faults::Plan& plan) {
+    run_trial(options(), plan, [](Trial& trial) {
+      std::array<std::shared_ptr<ShelteredLane>, 2> lanes;
+      std::array<LaneId, 2> ids;
+      bool known = true;
+      for (std::size_t i = 0; i < 2; ++i) {
+        {
+          const faults::Sheltered not_tested;
+          lanes[i] = std::make_shared<ShelteredLane>(
+              ShelteredLane::Nature{.step = std::chrono::microseconds(i == 0 ? 500 : 0), .can_wait = true});
+        }
+        known &= attempt([&] { ids[i] = trial.engine.add_lane(lanes[i]); });
+      }
+      const Var x = trial.new_var();
+      if (!x || !known) return;
+      attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = ids[0]}); });
+      attempt([&] { trial.engine.push([held = Captured()] {}, {read(x)}, {.lane = ids[1]}); });
+      attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = ids[0]}); });
+      attempt([&] { trial.engine.push([held = Captured()] {}, {mutate(x)}, {.lane = ids[1]}); });
+      const auto nothing_runs = [&one = *lanes[0], &two = *lanes[1]] { EXPECT_TRUE(one.is_idle() && two.is_idle()); };
+      attempt([&] { trial.engine.retire(x, nothing_runs); });
+      drain(trial);
+    });
+  });
+}
+
 TEST_P(LaneFault, WhileOpsOfALaneAreCheckedNobodyIsBlamedForWhatCouldNotBegin) {
   EngineOptions checked = options();
   checked.check = true;
@@ -132,7 +187,7 @@ TEST_P(LaneFault, WhileOpsOfALaneAreCheckedNobodyIsBlamedForWhatCouldNotBegin) {
       std::shared_ptr<ShelteredLane> lane;
       {
         const faults::Sheltered not_tested;
-        lane = std::make_shared<ShelteredLane>(~std::uint64_t{0});
+        lane = std::make_shared<ShelteredLane>(ShelteredLane::Nature{});
       }
       LaneId id;
       const bool known = attempt([&] { id = trial.engine.add_lane(lane); });

@@ -157,6 +157,35 @@ TEST_P(LaneTest, ALaneThatWaitedForAFailedPointFailsToo) {
   EXPECT_THROW(engine.wait(b), OpError);
 }
 
+TEST_P(LaneTest, AnOverwriteOnAnotherLaneOutlivesAFailedWrite) {
+  int value = 0;
+  for (const auto& [lane, id] : {std::pair{two, on_two}, {far, on_far}}) {
+    engine.push([&] { one->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)}, {.lane = on_one});
+    engine.push([&, lane = lane] { lane->launch([&] { value = 1; }); }, {overwrite(a)}, {.lane = id});
+    engine.push([&, lane = lane] { lane->launch([&] { value *= 7; }); }, {mutate(a)}, {.lane = id});
+    engine.wait(a);
+    EXPECT_EQ(value, 7);
+  }
+}
+
+TEST_P(LaneTest, AFailedReaderLeavesWhatItReadsAlone) {
+  for (const LaneId writer : {host_lane, on_two, on_far}) {
+    engine.push([&] { one->launch([] { throw std::runtime_error("device lost"); }); }, {read(a), mutate(b)},
+                {.lane = on_one});
+    bool ran = false;
+    engine.push([&] { ran = true; }, {mutate(a)}, {.lane = writer});
+    engine.wait({mutate(a)});
+    EXPECT_TRUE(ran);
+    EXPECT_THROW(engine.wait(b), OpError);
+  }
+  bool ran = false;
+  engine.push([&] { two->launch([&] { ran = true; }); }, {}, {.lane = on_two});
+  engine.push([&] { one->launch([] {}); }, {read(a)}, {.lane = on_one});
+  engine.wait({mutate(a)});
+  EXPECT_THROW(engine.wait_all(), OpError);
+  EXPECT_TRUE(ran);
+}
+
 TEST_P(LaneTest, AnOpThatThrowsWhileIssuingPoisonsLikeAnyOther) {
   engine.push([&] { throw std::runtime_error("bad launch"); }, {mutate(a)}, {.lane = on_one});
   bool ran = false;

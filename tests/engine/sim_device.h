@@ -36,7 +36,7 @@ class SimLane final : public Lane {
   }
 
   /// Issues work, as a kernel launch would: it runs after what was issued before. A throw fails the lane for good.
-  void launch(std::function<void()> work) { enqueue({std::move(work), nullptr, 0}); }
+  void launch(std::function<void()> work) { enqueue({.function = std::move(work)}); }
 
   /// While held, the lane runs nothing.
   void hold() {
@@ -58,7 +58,7 @@ class SimLane final : public Lane {
   Point record() noexcept override {
     std::lock_guard lock(mutex_);
     const std::uint64_t serial = ++recorded_;
-    work_.push_back({nullptr, nullptr, serial});
+    work_.push_back({.serial = serial});
     changed_.notify_all();
     return {this, serial};
   }
@@ -67,9 +67,9 @@ class SimLane final : public Lane {
     return dynamic_cast<const SimLane*>(&other) != nullptr && other.device() == device_;
   }
 
-  void wait(Point point) noexcept override {
+  void wait(Point point, IfFailed if_failed) noexcept override {
     ++waits_issued_;
-    enqueue({nullptr, static_cast<SimLane*>(point.lane), point.serial});
+    enqueue({.awaited = static_cast<SimLane*>(point.lane), .serial = point.serial, .if_failed = if_failed});
   }
 
   void when_reached(Point point, Reached callback) noexcept override {
@@ -88,6 +88,7 @@ class SimLane final : public Lane {
     std::function<void()> function;
     SimLane* awaited = nullptr;  // with serial: waits for that lane's point
     std::uint64_t serial = 0;    // alone: reaches its own point
+    IfFailed if_failed = IfFailed::fail;
   };
 
   bool passed(std::uint64_t serial) const { return events_[serial % events_.size()] >= serial; }
@@ -111,6 +112,7 @@ class SimLane final : public Lane {
       std::exception_ptr error;
       if (work.function) error = execute(work.function);
       if (work.awaited != nullptr) error = work.awaited->await(work.serial);
+      if (work.if_failed == IfFailed::go_on) error = nullptr;
       lock.lock();
       if (error && !error_) {
         error_ = error;

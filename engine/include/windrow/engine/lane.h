@@ -6,7 +6,8 @@
 //   - on the same ordered lane as soon as the op is issued,
 //   - on another ordered lane as soon as it is issued, after telling that lane to wait for the point,
 //   - on a host lane when the point is reached.
-// So no host thread ever blocks for a device.
+// So no host thread blocks for a device, with one exception: policy serial waits inside push for the point of each op,
+// so that a device can be debugged like the host.
 #pragma once
 
 #include <compare>
@@ -30,11 +31,15 @@ struct Point {
   friend bool operator==(const Point&, const Point&) = default;
 };
 
+/// What the failure of an awaited point means to the work behind it. Only work that uses what the failed work was to
+/// write fails with it; work that overwrites it, or that overwrites what the failed work read, needs the order alone.
+enum class IfFailed : std::uint8_t { fail, go_on };
+
 /// An ordered lane, implemented by a device room, and added to one engine only. That engine calls record() and wait()
 /// from one thread at a time, in issue order; the other members from any thread.
 ///
 /// Failure: a lane that fails at some point is failed from there on, and reports the same exception_ptr for each later
-/// point. A lane that waits for a failed point fails too. None of the members throws.
+/// point. A lane that waits for a failed point with IfFailed::fail fails too. None of the members throws.
 class Lane {
  public:
   virtual ~Lane() = default;
@@ -47,7 +52,7 @@ class Lane {
   /// Whether wait() works for points of this other lane. Where it does not, the engine waits for the point on the host.
   virtual bool can_wait_for(const Lane& other) const noexcept = 0;
   /// Work issued from now on starts after the point. Does not block the caller.
-  virtual void wait(Point point) noexcept = 0;
+  virtual void wait(Point point, IfFailed if_failed) noexcept = 0;
 
   using Reached = std::function<void(std::exception_ptr)>;
   /// Calls back once, when the point is reached, with the failure if there was one: at once on this thread if the point
