@@ -258,7 +258,7 @@ class Core {
   FailurePtr lost(const OpInfo& of, const std::exception_ptr& error) noexcept;
   /// So many of the points the op waits for are reached.
   static bool were_last_points(OpRecord& op, std::int32_t points);
-  /// Whether it may go to the policy; else its lane keeps it, or it has run.
+  /// Whether it may go to the policy; else its lane keeps it, or it has run since the engine has ended.
   bool admit(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready) noexcept;
   void end_fence(OpRecord& op, ReadyList& ready) noexcept;
@@ -348,7 +348,7 @@ class Core {
   std::atomic<bool> several_{false};
   std::atomic<int> visitors_{0};
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
-  std::atomic<std::uint16_t> threads_numbered_{0};
+  std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   /// Why ops may not take the plain way, besides what they are themselves.
   enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4 };

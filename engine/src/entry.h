@@ -72,11 +72,15 @@ class Core::Push {
   Core* const core_;
 };
 
-/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
+/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them. They may not come
+/// again, so what they make ready is handed over in the end.
 class Core::Visit {
  public:
   explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
-  ~Visit() { --core_.visitors_; }
+  ~Visit() {
+    core_.policy_->hand_over();
+    --core_.visitors_;
+  }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 

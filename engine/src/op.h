@@ -112,6 +112,9 @@ class OpRecord : public Dep::Op {
   };
   /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
   static constexpr int thread_bits = 16;
+  /// What the numbers begin with of the ops that a thread pushes, itself the `thread`-th to push. Beyond 65,535 threads
+  /// several share a beginning.
+  static constexpr OpId first_id(std::uint32_t thread) { return OpId{thread % 0xffff} << (64 - thread_bits); }
   /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
   /// Of all gates of launches and all fences, which are like waits.

@@ -1,7 +1,11 @@
 #include "ports.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <type_traits>
 
 #include "immortal.h"
 
@@ -18,28 +22,42 @@ Alive& alive() { return immortal<Alive>(); }
 
 }  // namespace
 
-/// What one thread has taken. Its end gives all back; a thread that goes on after that, in destructors of its own
-/// thread-local objects, takes ports for good.
+/// What one thread has taken. A destructor of a pthread key gives it back: that runs after the destructors of all
+/// thread-local objects, which may still use engines.
 struct Ports::OfThread {
   struct Taken {
     std::uint32_t engine;
     Port* port;
   };
-  Taken adopted{};  ///< a thread of an engine was given it; else of no engine
-  std::vector<Taken> taken;
+  Taken adopted{};                      ///< a thread of an engine was given it; else of no engine
+  std::vector<Taken>* taken = nullptr;  ///< null while there is none
 
-  ~OfThread() {
-    ended = true;
+  /// Sees to it that the thread's end gives back. Needs no memory where a process has few keys; where it fails, the
+  /// ports stay taken as long as their engine lives.
+  void end_with_thread() noexcept {
+    static const Key key;
+    if (key.made) pthread_setspecific(key.value, this);
+  }
+
+ private:
+  struct Key {
+    pthread_key_t value{};
+    const bool made = pthread_key_create(&value, &OfThread::end) == 0;
+  };
+
+  static void end(void* of_thread) {
+    OfThread& mine = *static_cast<OfThread*>(of_thread);
     last_ = {};
     MutexLock lock(alive().mutex);
-    give_back(adopted);
-    for (const Taken& of : taken) give_back(of);
+    give_back(std::exchange(mine.adopted, {}));
+    const std::unique_ptr<std::vector<Taken>> taken(std::exchange(mine.taken, nullptr));
+    if (!taken) return;
+    for (const Taken& of : *taken) give_back(of);
   }
   static void give_back(const Taken& of) WINDROW_REQUIRES(alive().mutex) {
     const auto found = alive().ports.find(of.engine);
     if (found != alive().ports.end()) found->second->give_back(*of.port);
   }
-  static inline thread_local bool ended = false;
 };
 
 constinit thread_local Ports::Last Ports::last_;
@@ -55,33 +73,33 @@ Ports::~Ports() {
 }
 
 Port& Ports::find() {
-  if (OfThread::ended) {
-    last_ = {engine_, &take_one()};
-    return *last_.port;
-  }
   OfThread& mine = of_this_thread();
   if (mine.adopted.engine == engine_) {
     last_ = {engine_, mine.adopted.port};
     return *last_.port;
   }
-  auto known = std::find_if(mine.taken.begin(), mine.taken.end(), [&](const auto& t) { return t.engine == engine_; });
-  if (known == mine.taken.end()) {
+  if (mine.taken == nullptr) {
+    mine.taken = std::make_unique<std::vector<OfThread::Taken>>().release();
+    mine.end_with_thread();
+  }
+  std::vector<OfThread::Taken>& taken = *mine.taken;
+  auto known = std::find_if(taken.begin(), taken.end(), [&](const auto& t) { return t.engine == engine_; });
+  if (known == taken.end()) {
     {
       MutexLock lock(alive().mutex);
-      for (auto of = mine.taken.begin(); of != mine.taken.end();) {
-        of = alive().ports.contains(of->engine) ? of + 1 : mine.taken.erase(of);
-      }
+      std::erase_if(taken, [](const auto& t) WINDROW_UNCHECKED_LOCKING { return !alive().ports.contains(t.engine); });
     }
-    mine.taken.reserve(mine.taken.size() + 1);
-    mine.taken.push_back({engine_, &take_one()});
-    known = mine.taken.end() - 1;
+    taken.reserve(taken.size() + 1);
+    taken.push_back({engine_, &take_one()});
+    known = taken.end() - 1;
   }
   last_ = {engine_, known->port};
   return *last_.port;
 }
 
 Ports::OfThread& Ports::of_this_thread() {
-  thread_local OfThread mine;
+  static_assert(std::is_trivially_destructible_v<OfThread>);
+  static constinit thread_local OfThread mine;
   return mine;
 }
 
@@ -94,7 +112,9 @@ Port* Ports::find_if_any() noexcept {
 }
 
 void Ports::adopt(Port& port) noexcept {
-  of_this_thread().adopted = {engine_, &port};
+  OfThread& mine = of_this_thread();
+  mine.adopted = {engine_, &port};
+  mine.end_with_thread();
   last_ = {engine_, &port};
 }
 
@@ -159,7 +179,7 @@ void Port::forget_thread() noexcept {
 
 void Ports::each_mutex_of_process(EachMutex f) { f(alive().mutex); }
 
-bool Ports::on_own_thread() const { return !OfThread::ended && of_this_thread().adopted.engine == engine_; }
+bool Ports::on_own_thread() const { return of_this_thread().adopted.engine == engine_; }
 
 bool Ports::try_stop() WINDROW_UNCHECKED_LOCKING {
   constexpr int looks = 1000;  // some 50 ms
@@ -179,10 +199,9 @@ void Ports::go_on() WINDROW_UNCHECKED_LOCKING {
 
 void Ports::forget_threads() noexcept WINDROW_UNCHECKED_LOCKING {
   const auto is_mine = [&](const Port& port) {
-    if (OfThread::ended) return last_.port == &port;
     const OfThread& mine = of_this_thread();
     const auto same = [&](const OfThread::Taken& of) { return of.engine == engine_ && of.port == &port; };
-    return same(mine.adopted) || std::any_of(mine.taken.begin(), mine.taken.end(), same);
+    return same(mine.adopted) || (mine.taken != nullptr && std::any_of(mine.taken->begin(), mine.taken->end(), same));
   };
   for (Port& port : all_) {
     if (!is_mine(port)) port.forget_thread();

@@ -196,7 +196,7 @@ void Core::join_others(Port& port) {
 }
 
 OpId Core::number_thread(Port& port) {
-  return port.first_id = OpId{threads_numbered_++} << (64 - OpRecord::thread_bits);
+  return port.first_id = OpRecord::first_id(threads_numbered_++);
 }
 
 const OpInfo& Core::describe(Port& port, const PushOptions& how) {

@@ -101,8 +101,16 @@ FailurePtr Core::lost(const OpInfo& of, const std::exception_ptr& error) noexcep
 }
 
 bool Core::admit(OpRecord& op) {
-  if (!op.after_end) return op.info().lane->admit(op);
-  run(op, nullptr);
+  LaneState& lane = *op.info().lane;
+  const bool after_end = op.after_end;
+  if (!lane.admit(op)) return false;
+  if (!after_end) return true;
+  // No thread of the engine is left. On an ordered lane this thread also runs what others bring meanwhile.
+  for (OpRecord* next = &op; next != nullptr;) {
+    const bool gives_lane_back = !next->after_end;
+    run(*next, nullptr);
+    next = gives_lane_back ? nullptr : lane.release();
+  }
   return false;
 }
 

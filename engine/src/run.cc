@@ -259,7 +259,7 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
   }
   if (ending.begun != 0) record(op, ending, failure);
   LaneState& lane = *op.info().lane;
-  const bool after_end = op.after_end;
+  const bool keeps_lane = op.after_end && ending.slots == nullptr;  // see admit()
   VarState* ended = op.retires() ? &var_of(op.accesses().front()) : nullptr;
   ReadyList ready;
   {
@@ -277,8 +277,8 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
     });
   }
   if (ended != nullptr) free(*ended);
-  if (lane.ordered) {
-    if (OpRecord* of_lane = after_end ? nullptr : lane.release()) policy_->add(*of_lane);
+  if (lane.ordered && !keeps_lane) {
+    if (OpRecord* of_lane = lane.release()) policy_->add(*of_lane);
   }
   OpRecord* const next = go_on(nullptr, ready, ending.slots);
   one_less_pending(ports_.mine());

@@ -270,6 +270,34 @@ TEST_P(LaneTest, ALaneIsAddedOnce) {
   EXPECT_EQ(error_of<MisuseError>([&] { engine.add_lane(one); }), "lane 'one' was added to this engine before");
 }
 
+TEST_P(LaneTest, RetiresAfterShutdownAreIssuedOneAtATime) {
+  constexpr int threads = 4, retires = 200;
+  std::vector<Var> vars;
+  for (int i = 0; i < threads * retires; ++i) vars.push_back(engine.new_var());
+  engine.push([] {}, {}, {.lane = on_one});
+  engine.shutdown();
+  std::atomic<int> inside{0}, overlaps{0};
+  int ran = 0;
+  {
+    std::vector<std::jthread> pushers;
+    for (int thread = 0; thread < threads; ++thread) {
+      pushers.emplace_back([&, thread] {
+        for (int i = 0; i < retires; ++i) {
+          const auto last = [&] {
+            overlaps += inside.fetch_add(1) > 0;
+            ++ran;
+            std::this_thread::yield();
+            --inside;
+          };
+          engine.retire(vars[static_cast<std::size_t>(thread * retires + i)], last, {.lane = on_one});
+        }
+      });
+    }
+  }
+  EXPECT_EQ(overlaps, 0);
+  EXPECT_EQ(ran, threads * retires);
+}
+
 TEST_P(LaneTest, AnAsyncOpOnALaneLeavesItsPointWhenItsTokenIsCalled) {
   int value = 0, seen = 0;
   std::jthread issuer;

@@ -64,7 +64,7 @@ Policy parse_policy(std::string_view name);
 std::string_view to_string(Policy policy);
 
 /// The number of an op. Each thread's pushes are counted from 1; the upper 16 bits tell the threads apart, and are 0
-/// for the one that pushed first.
+/// for the one that pushed first. Beyond 65,535 threads that push, several share these bits.
 using OpId = std::uint64_t;
 
 /// One worker for each core this process may use.
@@ -208,7 +208,8 @@ class Engine {
   Var new_var(OpName name = {});
 
   /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
-  /// Further use of the variable throws. During and after shutdown this still works; after it, `last` runs at once.
+  /// Further use of the variable throws. During and after shutdown this still works. After it, `last` runs at once on
+  /// this thread; on an ordered lane that is busy with another such call, it runs behind that one, on its thread.
   void retire(Var var, OpFunction last = nullptr, const PushOptions& options = {.name = "retire"});
 
   /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs. Its move
