@@ -27,6 +27,8 @@ EngineOptions checked(EngineOptions options) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
                       "; expected 0 or more");
   }
+  if (options.push_patience.count() < 0)
+    throw MisuseError("EngineOptions.push_patience is negative; expected 0 or more");
   if (options.watchdog.count() < 0)
     throw MisuseError("EngineOptions.watchdog is negative; expected 0 for none, or more");
   return options;

@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "failure.h"
 #include "fork.h"
+#include "held_back.h"
 #include "lanes.h"
 #include "op.h"
 #include "op_sites.h"
@@ -104,7 +105,9 @@ class Core {
   void record_wait_inside(OpRecord& op, Ticks begun);
   /// Throws MisuseError inside a push.
   std::string describe_pending();
-  Watchdog::Progress progress() const;
+  /// A line for each ordered lane that has points to reach.
+  std::string describe_lanes();
+  Watchdog::Progress progress();
 
   // ---- back (run.cc): records run and finish ----
   /// Runs the op, and what it makes ready as long as the policy lets this thread go on by itself. `slots` is null only
@@ -202,6 +205,10 @@ class Core {
   /// Takes back the records, which were entered nowhere, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
+  class Patience;
+  /// Whether an op may finish without a further push: it runs, is ready, or awaits its OnComplete or a lane's point.
+  /// Needs no memory.
+  bool any_under_way();
   /// A thread from outside that has pushed too far ahead waits here.
   void hold_back(Port& port);
   /// Waits for room, as the contract of EngineOptions::max_pending_bytes says.
@@ -331,6 +338,9 @@ class Core {
   void one_less_pending(Port& port);
   void tell_if_idle();
 
+  /// Of the marks that ops of the lane have left at variables, the first behind so many points.
+  std::optional<Mark> first_mark(const LaneState& lane, std::uint64_t reached) WINDROW_EXCLUDES(table_mutex_);
+
   /// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
   class Visit;
   /// Spans a push; with a serial policy the op runs at its end.
@@ -340,6 +350,8 @@ class Core {
   const std::exception_ptr dropped_ =
       std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
   PendingBytes pending_bytes_{options.max_pending_bytes};
+  HeldBack held_back_;
+  std::atomic<bool> told_of_patience_{false};  // the log: it is told once
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};

@@ -72,13 +72,16 @@ class Core::Push {
   Core* const core_;
 };
 
-/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them. They may not come
-/// again, so what they make ready is handed over in the end.
+/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them. They may not
+/// come again, so what they make ready is handed over in the end.
 class Core::Visit {
  public:
   explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
   ~Visit() {
     core_.policy_->hand_over();
+    if (Port* const port = core_.ports_.mine_if_any(); port != nullptr && Running::innermost() == nullptr) {
+      port->completes_ops = true;
+    }
     --core_.visitors_;
   }
   Visit(const Visit&) = delete;

@@ -207,6 +207,7 @@ void Forks::each_mutex_after_ports(Core& core, EachMutex f) WINDROW_UNCHECKED_LO
   for (LaneState& lane : core.lanes_) lane.each_mutex(f);
   core.failures_.each_mutex(f);
   f(core.launches_mutex_);
+  core.held_back_.each_mutex(f);
   f(core.idle_mutex_);
   f(core.point_mutex_);
   core.records_.each_mutex(f);
@@ -237,6 +238,7 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   core.visitors_ = 0;
   core.link_->forget_users();
   core.pending_bytes_.forget_threads();
+  core.held_back_.forget_threads();
   if (core.life_ == Core::Life::draining) core.life_ = Core::Life::running;  // by a thread that does not exist
 }
 

@@ -37,6 +37,18 @@ Point LaneState::last() const {
   return last_;
 }
 
+LaneState::Reached LaneState::reached() const {
+  const Point last = this->last();
+  if (!last) return {};
+  std::uint64_t reached = 0, open = last.serial + 1;  // the one is reached, the other is not
+  if (ordered->reached(last)) return {last.serial, last.serial};
+  while (open - reached > 1) {
+    const std::uint64_t middle = reached + (open - reached) / 2;
+    (ordered->reached({ordered.get(), middle}) ? reached : open) = middle;
+  }
+  return {reached, last.serial};
+}
+
 FailurePtr LaneState::failure(FailureLog& log, const std::exception_ptr& error) {
   MutexLock lock(mutex_);
   if (!failure_) failure_ = log.lane(host.name, error);

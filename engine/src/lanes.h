@@ -40,6 +40,11 @@ class LaneState {
   OpRecord* release() WINDROW_EXCLUDES(mutex_);
   /// The last recorded point, empty if there is none.
   Point last() const WINDROW_EXCLUDES(mutex_);
+  /// Of an ordered lane: how many points it has reached of those recorded.
+  struct Reached {
+    std::uint64_t reached = 0, recorded = 0;
+  };
+  Reached reached() const WINDROW_EXCLUDES(mutex_);
   /// The root of what is lost by the lane's failure; made at the first call.
   FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
 

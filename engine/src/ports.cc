@@ -121,7 +121,9 @@ void Ports::adopt(Port& port) noexcept {
 Port& Ports::take_one() {
   MutexLock lock(mutex_);
   for (Port& port : all_) {
-    if (!std::exchange(port.taken, true)) return port;
+    if (std::exchange(port.taken, true)) continue;
+    port.completes_ops = false;
+    return port;
   }
   Port& port = all_.emplace_back();
   port.next = first_.load(std::memory_order_relaxed);
@@ -171,6 +173,7 @@ void Port::forget_thread() noexcept {
   sites = {};
   pushes_to_look = 1;
   allowance = 0;
+  completes_ops = false;
   bulk_scopes = 0;
   ::new (&left_behind) std::vector<VariableWait>;  // the old one may be half changed
   trace = {};

@@ -81,6 +81,7 @@ struct alignas(64) Port {
 
   int pushes_to_look = 1;       ///< until its thread looks how many ops are pending
   std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
+  bool completes_ops = false;   ///< its thread, which is not the engine's, has completed ops that others wait for
 
   static constexpr std::size_t most_left_behind = 16;
   std::vector<VariableWait> left_behind;  ///< has room for so many before a wait is entered

@@ -107,7 +107,7 @@ inline void Core::submit(Port& port, const Entering& entering, const Accesses& a
     start(*entering.about.lane);
   const Push push(*this);
   if (OpRecord* const ready = enter(port, entering, accesses, body)) release(*ready);
-  if (--port.pushes_to_look <= 0 && !entering.retires) [[unlikely]]
+  if (--port.pushes_to_look <= 0) [[unlikely]]
     hold_back(port);
 }
 
@@ -195,9 +195,7 @@ void Core::join_others(Port& port) {
   several_.store(true, std::memory_order_release);
 }
 
-OpId Core::number_thread(Port& port) {
-  return port.first_id = OpRecord::first_id(threads_numbered_++);
-}
+OpId Core::number_thread(Port& port) { return port.first_id = OpRecord::first_id(threads_numbered_++); }
 
 const OpInfo& Core::describe(Port& port, const PushOptions& how) {
   OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};

@@ -125,7 +125,38 @@ std::string Core::describe_pending() {
   refuse_torn();
   if (ports_.mine().busy == Port::Busy::entering)
     throw MisuseError("describe_pending by the move constructor of a function being pushed");
-  return PendingReport(pending_ops()).text();
+  std::string text = PendingReport(pending_ops()).text();
+  return text + describe_lanes();
+}
+
+std::string Core::describe_lanes() {
+  std::string text;
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    const LaneState& lane = lane_at(i);
+    const auto [reached, recorded] = lane.reached();
+    if (reached == recorded) continue;
+    text += "\n  lane '" + lane.host.name + "' has to reach " + std::to_string(recorded - reached) +
+            (recorded - reached == 1 ? " point" : " points");
+    if (const std::optional<Mark> mark = first_mark(lane, reached)) text += ", that of " + site(*mark->info) + " first";
+  }
+  return text;
+}
+
+std::optional<Mark> Core::first_mark(const LaneState& lane, std::uint64_t reached) {
+  std::optional<Mark> first;
+  const auto look_at = [&](const Mark& mark) {
+    if (mark.point.lane != lane.ordered.get() || mark.point.serial <= reached) return;
+    if (!first || mark.point.serial < first->point.serial) first = mark;
+  };
+  MutexLock lock(table_mutex_);
+  for (VarState& var : vars_) {
+    std::lock_guard residue_lock(var.residue_lock);
+    if (!var.residue) continue;
+    if (var.residue->writer) look_at(*var.residue->writer);
+    for (const Mark& mark : var.residue->readers) look_at(mark);
+  }
+  return first;
 }
 
 std::unique_ptr<Watchdog> make_watchdog(Core& core) {
@@ -137,10 +168,17 @@ std::unique_ptr<Watchdog> make_watchdog(Core& core) {
   });
 }
 
-Watchdog::Progress Core::progress() const {
+Watchdog::Progress Core::progress() {
   const Ports::Sums sums = ports_.sums();
   const std::uint64_t pending = sums.pending - sums.waits;
-  return {.finished = sums.pushed - pending, .pending = pending};
+  Watchdog::Progress progress{.finished = sums.pushed - pending, .pending = pending};
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [reached, recorded] = lane_at(i).reached();
+    progress.finished += reached;
+    progress.pending += recorded - reached;
+  }
+  return progress;
 }
 
 void Trace::start(TraceOptions options) { core_->start_trace(options); }

@@ -18,7 +18,7 @@ namespace windrow {
 class Watchdog {
  public:
   struct Progress {
-    std::uint64_t finished = 0, pending = 0;  ///< ops
+    std::uint64_t finished = 0, pending = 0;  ///< ops, and points of lanes
   };
   struct Watched {
     std::chrono::nanoseconds patience;

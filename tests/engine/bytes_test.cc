@@ -144,6 +144,7 @@ WINDROW_THREADED_POLICIES(ThreadedBytesTest);
 TEST_P(ThreadedBytesTest, DoNotHoldBackForEverWhoTheOpsWaitFor) {
   EngineOptions limited = options();
   limited.max_pending_bytes = 100;
+  limited.push_patience = 20ms;
   Engine engine(limited);
   const Var a = engine.new_var();
   Gate gate;

@@ -2,7 +2,10 @@
 #include "windrow/engine/engine.h"
 
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -267,7 +270,7 @@ TEST(BackPressureTest, AThreadThatRunsAheadIsHeldBack) {
 }
 
 TEST(BackPressureTest, ItIsLetGoWhenNothingFinishes) {
-  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 100});
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 100, .push_patience = 20ms});
   const Var v = engine.new_var();
   Gate gate;
   engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(v)});
@@ -276,6 +279,88 @@ TEST(BackPressureTest, ItIsLetGoWhenNothingFinishes) {
   gate.open();  // which this thread would never reach
   engine.wait_all();
   EXPECT_EQ(count, 1000);
+}
+
+TEST(BackPressureTest, ItHoldsWhileLongOpsRun) {
+  // Longer than a thread is held back where nothing runs.
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8});
+  std::uint64_t worst = 0;
+  for (int i = 0; i < 24; ++i) {
+    engine.push([] { std::this_thread::sleep_for(50ms); }, {});
+    worst = std::max(worst, engine.stats().pending);
+  }
+  EXPECT_LE(worst, 11u);
+  engine.wait_all();
+}
+
+/// Tokens of ops that have not been completed. Any thread.
+class Tokens {
+ public:
+  AsyncFunction taker() {
+    return [this](OnComplete done) {
+      std::lock_guard lock(mutex_);
+      tokens_.push_back(std::move(done));
+    };
+  }
+  std::optional<OnComplete> next() {
+    std::lock_guard lock(mutex_);
+    std::optional<OnComplete> done;
+    if (tokens_.empty()) return done;
+    done.emplace(std::move(tokens_.front()));
+    tokens_.pop_front();
+    return done;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<OnComplete> tokens_;
+};
+
+TEST(BackPressureTest, ItHoldsWhileOthersCompleteOps) {
+  Tokens tokens;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8});
+  const std::jthread device([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(50ms);
+      if (auto done = tokens.next()) (*done)();
+    }
+  });
+  std::uint64_t worst = 0;
+  for (int i = 0; i < 24; ++i) {
+    engine.push_async(tokens.taker(), {});
+    worst = std::max(worst, engine.stats().pending);
+  }
+  EXPECT_LE(worst, 11u);
+  engine.wait_all();
+}
+
+TEST(BackPressureTest, WhoCompletesOpsItselfIsLetGoSoon) {
+  Tokens tokens;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8, .push_patience = patience});
+  for (const int round : {1, 50}) {
+    for (int i = 0; i < round; ++i) engine.push_async(tokens.taker(), {});
+    for (int i = 0; i < round;) {
+      if (auto done = tokens.next()) (*done)(), ++i;
+    }
+  }
+  EXPECT_TRUE(engine.wait_all_for(patience));
+}
+
+TEST(BackPressureTest, RetiresAreHeldBackAndStarveNobody) {
+  constexpr std::uint64_t most = 100;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = most});
+  const Var v = engine.new_var();
+  std::jthread retirer([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) engine.retire(engine.new_var());
+  });
+  std::uint64_t worst = 0;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (int i = 0; i < 5000; ++i) {
+    engine.push([] {}, {mutate(v)});
+    worst = std::max(worst, engine.stats().pending);
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "after " << i << " pushes";
+  }
+  EXPECT_LT(worst, 4 * most);
 }
 
 TEST(BackPressureTest, OpsAreNotHeldBack) {

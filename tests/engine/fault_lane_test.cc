@@ -36,6 +36,10 @@ class ShelteredLane final : public Lane {
     changed_.notify_all();
     return {this, recorded_};
   }
+  bool reached(Point point) const noexcept override {
+    std::lock_guard lock(mutex_);
+    return reached_ >= point.serial;
+  }
   bool can_wait_for(const Lane&) const noexcept override { return nature_.can_wait; }
   void wait(Point point, IfFailed) noexcept override {
     const faults::Sheltered not_tested;
@@ -95,7 +99,7 @@ class ShelteredLane final : public Lane {
 
   const Nature nature_;
   const std::exception_ptr error_ = std::make_exception_ptr(Error("the lane failed"));
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::multimap<std::uint64_t, Reached> callbacks_;
   std::multimap<std::uint64_t, Point> waits_;  // by the point before which they are awaited

@@ -63,6 +63,11 @@ class SimLane final : public Lane {
     return {this, serial};
   }
 
+  bool reached(Point point) const noexcept override {
+    std::lock_guard lock(mutex_);
+    return last_passed_ >= point.serial;
+  }
+
   bool can_wait_for(const Lane& other) const noexcept override {
     return dynamic_cast<const SimLane*>(&other) != nullptr && other.device() == device_;
   }
@@ -156,7 +161,7 @@ class SimLane final : public Lane {
   const std::string name_;
   const int device_;
   std::atomic<int> waits_issued_{0};
-  std::mutex mutex_;  // guards all below, but error_ may be read by the lane's own thread
+  mutable std::mutex mutex_;  // guards all below, but error_ may be read by the lane's own thread
   std::condition_variable changed_;
   std::deque<Work> work_;
   std::multimap<std::uint64_t, Reached> callbacks_;

@@ -326,5 +326,23 @@ TEST(DescribePending, MayBeCalledInsideAnOpAndWhileOthersPush) {
   done = true;
 }
 
+TEST(DeviceThatStandsStill, IsToldOfWithTheOpAndTheLane) {
+  Reports reports;
+  const auto lane = std::make_shared<SimLane>("one");
+  Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 5ms, .on_silence = reports.sink()});
+  const LaneId on_one = engine.add_lane(lane);
+  const Var a = engine.new_var("a");
+  lane->hold();
+  engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.name = "kernel", .lane = on_one});
+  engine.push([&] { lane->launch([] {}); }, {read(a)}, {.name = "copy", .lane = on_one});
+  const std::string told = reports.next();
+  EXPECT_LINE(told, "lane 'one' has to reach 2 points, that of op 'kernel' (pushed at *) first");
+  EXPECT_FALSE(engine.wait_for({read(a)}, 1ms));
+  EXPECT_LINE(engine.describe_pending(), "lane 'one' has to reach 2 points, that of op 'kernel'");
+  lane->let_go();
+  engine.wait({mutate(a)});
+  EXPECT_EQ(engine.describe_pending(), "no op is pending");
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -82,14 +82,17 @@ struct EngineOptions {
   int workers = chosen_workers();
   /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
   int max_spare_threads = 256;
-  /// A thread that pushes from outside the engine's ops is held back while about so many are pending, until half of
-  /// them have finished; but not for ever where none finishes, since it may be what they wait for. Retires are not
-  /// held back.
+  /// A thread that pushes or retires from outside the engine's ops is held back while about so many ops are pending,
+  /// until half of them have finished. Threads that are held back go on in the order they came.
   std::uint64_t max_pending_ops = 8192;
   /// The same for the bytes that pending ops hold on to, by PushOptions::bytes; 0 is no limit. A push that would exceed
-  /// it is held back until half of it is free. A larger op goes alone. Where nothing finishes for a while one push is
-  /// let through, so that nobody waits for ever.
+  /// it is held back until half of it is free. An op above the limit is admitted only when no bytes are pending.
   std::uint64_t max_pending_bytes = 0;
+  /// A thread that is held back may be the one that the pending ops wait for, by means the engine does not see. If no
+  /// op finishes for so long, the thread is let go: for as many ops as the limit, or one push where bytes are the
+  /// limit. A warning says so. It is let go after 20 ms if nothing is under way (no op runs, is ready, awaits its
+  /// OnComplete or a lane's point), or if the thread itself completes ops: calls an OnComplete, or is a lane's.
+  std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
   /// Checks that ops keep to their accesses, by what Engine::watch was told. Ops run as with policy serial, whatever
   /// `policy` says, and each reads all watched bytes twice.
   bool check = false;
@@ -283,7 +286,8 @@ class Engine {
   Trace trace();
 
   /// What is pending now, of several lines for people: each op, whether it runs, and what it waits for and who holds
-  /// that; of many the first ten. Pushes of other threads are held up for the moment of the look.
+  /// that; of many the first ten. Then the ordered lanes that have points to reach, and the op whose point is next.
+  /// Pushes of other threads are held up for the moment of the look.
   std::string describe_pending();
 
   /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty. It ends

@@ -21,8 +21,8 @@ namespace windrow {
 
 class Lane;
 
-/// A moment on an ordered lane. A value. `serial` counts the lane's points and never repeats: it is the generation that
-/// keeps a reused device event from satisfying an old wait.
+/// A moment on an ordered lane. A value. `serial` counts the lane's points from 1 and never repeats: it is the
+/// generation that keeps a reused device event from satisfying an old wait.
 struct Point {
   Lane* lane = nullptr;
   std::uint64_t serial = 0;
@@ -49,6 +49,9 @@ class Lane {
 
   /// The point after all work issued so far.
   virtual Point record() noexcept = 0;
+  /// Whether the point, which record() has returned, is reached; with the failure of the lane or without. Cheap, and
+  /// blocks for nothing.
+  virtual bool reached(Point point) const noexcept = 0;
   /// Whether wait() works for points of this other lane. Where it does not, the engine waits for the point on the host.
   virtual bool can_wait_for(const Lane& other) const noexcept = 0;
   /// Work issued from now on starts after the point. Does not block the caller.
