@@ -102,13 +102,14 @@ template <class Body>
 
 template <class Accesses, class Body>
 inline void Core::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  // Before it announces itself: a thread that forks holds it there until nothing is pending.
+  // Both before it announces itself: a serial engine's ops wait for threads that have, and a thread that forks holds
+  // threads at start() until nothing is pending.
+  if (--port.pushes_to_look <= 0) [[unlikely]]
+    hold_back(port);
   if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
     start(*entering.about.lane);
   const Push push(*this);
   if (OpRecord* const ready = enter(port, entering, accesses, body)) release(*ready);
-  if (--port.pushes_to_look <= 0) [[unlikely]]
-    hold_back(port);
 }
 
 template <class Accesses, class Body>

@@ -138,7 +138,7 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   Engine engine(limited);
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, stop_completing{false};
   std::mutex mutex;
   std::vector<OnComplete> tokens;
   const auto complete_all = [&] {
@@ -149,7 +149,7 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
     for (OnComplete& done : now) done();
   };
   std::thread completes([&] {
-    while (!stop) complete_all(), std::this_thread::yield();
+    while (!stop_completing) complete_all(), std::this_thread::yield();
   });
   const Var v = engine.new_var();
   int ends = 0;
@@ -167,7 +167,8 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
     const ChildBesideThreads child([&] { CHILD_EXPECT(works(engine)); });
   }
   stop = true;
-  pushes.join();
+  pushes.join();  // which may be held back until ops complete
+  stop_completing = true;
   completes.join();
   while (!engine.wait_for({read(v)}, 1ms)) complete_all();
 }
