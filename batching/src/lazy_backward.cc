@@ -22,6 +22,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     }
     times[loss] += 1;
   }
+  require_unchanged(times, from);
   auto mode = Runner::Gradients::set;
   std::size_t end = epochs_.size();
   do {
@@ -36,6 +37,45 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     }
     end = begin;
   } while (end > 0);
+}
+
+/// Backward passes read the parameters as they are now; the values were computed with them as they were then.
+void Epochs::require_unchanged(const Times& losses, std::source_location from) {
+  std::set<std::int32_t> parameters;
+  for (const Epoch& epoch : epochs_) {
+    if (epoch.versions) parameters.insert(epoch.versions->parameters.begin(), epoch.versions->parameters.end());
+  }
+  if (parameters.empty()) return;
+  const auto now = versions_.note({parameters.begin(), parameters.end()}, from);
+  versions_.wait(from);
+  const auto changed = [&](const Epoch& epoch) {
+    return epoch.versions ? Versions::changed(*epoch.versions, *now) : std::vector<std::int32_t>();
+  };
+  if (std::all_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return changed(epoch).empty(); })) return;
+  const std::vector<char> needed = needed_by(losses);
+  for (const Epoch& epoch : epochs_) {
+    const NodeId end = &epoch == &epochs_.back() ? record_.first_pending() : (&epoch)[1].first;
+    for (const std::int32_t number : changed(epoch)) {
+      for (NodeId node = epoch.first; node < end; ++node) {
+        const auto& operands = record_.key(node).operands;
+        if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
+        throw MisuseError("backward(): parameter '" + parameters_.name(parameters_[at(number)]) +
+                          "' was modified in place after the flush at " + to_string(epoch.versions->from) +
+                          ", which computed what a loss depends on; expected the same value until backward()");
+      }
+    }
+  }
+}
+
+/// The nodes that these are computed from, and they themselves.
+std::vector<char> Epochs::needed_by(const Times& nodes) const {
+  std::vector<char> needed(at(record_.size()), 0);
+  for (const auto& [node, times] : nodes) needed[at(node)] = 1;
+  for (NodeId node = record_.size(); node-- > 0;) {
+    if (needed[at(node)] == 0) continue;
+    for (NodeId operand : record_.operands(node)) needed[at(operand)] = 1;
+  }
+  return needed;
 }
 
 /// Epochs [begin, end), which kept values only, and behind the last one what is pending: at once, and of it what a
@@ -65,7 +105,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   if (!kept.empty()) runs_.keep_only(kept);
   find_kinds();
   auto computed = compute(kept, with_gradient, from);
-  if (last) add_epoch(computed, Epoch::Keeps::all);
+  if (last) add_epoch({pending, Epoch::Keeps::all, computed});
   if (!last) again_.push_back(computed);
   return computed;
 }

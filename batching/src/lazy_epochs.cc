@@ -33,7 +33,8 @@ Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, Laz
       parameters_(parameters),
       options_(options),
       runs_(record),
-      kinds_(record, runs_, parameters) {
+      kinds_(record, runs_, parameters),
+      versions_(device, parameters) {
   const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
   Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
 }
@@ -267,7 +268,21 @@ void Epochs::flush(std::source_location from) {
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
   const std::vector<NodeId> kept = named(first);
   const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
-  add_epoch(compute(kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), from), keeping);
+  const auto versions = note_versions(from);
+  auto computed = compute(kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), from);
+  add_epoch({first, keeping, std::move(computed), versions});
+}
+
+/// Of the parameters that the vertices at hand compute with. backward() compares them; inference has none.
+std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location from) {
+  if (options_.use == LazyOptions::For::inference) return nullptr;
+  std::vector<char> seen(at(kinds_.size()), 0);
+  std::set<std::int32_t> parameters;
+  for (KindId kind : kind_of_) {
+    if (std::exchange(seen[at(kind)], 1) != 0) continue;
+    parameters.insert(kinds_[kind].parameters.begin(), kinds_[kind].parameters.end());
+  }
+  return parameters.empty() ? nullptr : versions_.note({parameters.begin(), parameters.end()}, from);
 }
 
 /// What gradients need, too. What is little work is computed again.
@@ -279,8 +294,8 @@ bool Epochs::keeps_all() const {
 }
 
 /// Of all nodes that are pending.
-void Epochs::add_epoch(std::shared_ptr<Computed> computed, Epoch::Keeps keeps) {
-  epochs_.push_back({record_.first_pending(), keeps, std::move(computed)});
+void Epochs::add_epoch(Epoch epoch) {
+  epochs_.push_back(std::move(epoch));
   stats_.expressions += record_.size() - record_.first_pending();
   ++stats_.flushes;
   record_.start_next_epoch();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lazy_kinds.h"
+#include "lazy_versions.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow::lazy {
@@ -71,6 +72,7 @@ class Epochs {
     NodeId first;  // of its nodes
     enum class Keeps : std::uint8_t { all, values } keeps;
     std::shared_ptr<Computed> computed;
+    std::shared_ptr<const Versions::Note> versions = nullptr;  // of its parameters; null for none, and for inference
     std::vector<GradientPart> gradient = {};
   };
   /// A vertex's value for a given column: of an input, or of an earlier epoch.
@@ -98,7 +100,10 @@ class Epochs {
   void make_runner();
   bool keeps_all() const;
 
-  void add_epoch(std::shared_ptr<Computed> computed, Epoch::Keeps keeps);
+  std::shared_ptr<const Versions::Note> note_versions(std::source_location from);
+  void require_unchanged(const Times& losses, std::source_location from);
+  std::vector<char> needed_by(const Times& nodes) const;
+  void add_epoch(Epoch epoch);
   std::vector<NodeId> named(NodeId first) const;
   std::size_t epoch_of(NodeId node) const;
   static const Tensor& tensor_of(Computed& computed, std::int32_t column, std::source_location from);
@@ -118,6 +123,7 @@ class Epochs {
   const LazyOptions options_;
   Runs runs_;
   Kinds kinds_;
+  Versions versions_;
   std::shared_ptr<Runner> runner_;
   std::shared_ptr<ScheduleLessons> lessons_;  // of the first runner, handed on
   std::optional<VertexFunction> function_;

@@ -95,6 +95,9 @@ Kinds::Kind Kinds::make(const Run& run) {
   for (NodeId id = run.begin; id < run.end; ++id) {
     const std::int32_t node = id - run.begin;
     kind.flops += flops_of(record_.key(id), record_.width(id), parameters_);
+    for (std::int32_t operand : record_.key(id).operands) {
+      if (operand != Key::expression) kind.parameters.push_back(operand);
+    }
     if (record_.key(id).op == nullptr) {
       const Index width = record_.width(id);
       kind.inputs.push_back({node, given_.id(width, given[width]++)});

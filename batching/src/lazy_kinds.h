@@ -71,6 +71,7 @@ class Kinds {
     std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
     std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none
     std::int64_t flops = 0;                 ///< in products with parameters
+    std::vector<std::int32_t> parameters = {};
   };
 
   /// The kind of a run, whose values from outside are of runs before it. Their runs, each once, are added to

@@ -21,8 +21,10 @@
 //   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
 //            More can be recorded after a value, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums.
-//            Gradients are those for the values that parameters have at backward(). A loss that is not finite poisons
-//            them, and who asks for what is computed with them then gets OpError.
+//            Gradients are those for the values that parameters have at backward(). A parameter must not change between
+//            a flush that computes with it what a loss depends on and backward(), which throws MisuseError otherwise. A
+//            loss that is not finite poisons the gradients, and who asks for what is computed with them gets OpError.
+//   Waiting  backward() after a flush blocks until earlier ops that write the parameters have finished.
 //   Errors   Operands that do not fit, and expressions from before clear(), throw MisuseError at the call. A failing
 //            operation poisons what was computed with it; who asks for a value of it gets OpError. If nobody asks, a
 //            later flush throws it, and what that was to compute waits for the next.

@@ -1,0 +1,89 @@
+// Lazy expressions over parameters that change between a flush and backward().
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::error_of;
+
+/// Whether a flush keeps what gradients need, or backward() computes it again.
+class LazyChanges : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter a = parameters.add("a", 1, 2, Initial::constant(1));
+  Parameter b = parameters.add("b", 2, 2, Initial::constant(1));
+  Parameter c = parameters.add("c", 2, 2, Initial::constant(1));
+  LazyGraph graph{host, parameters, {.recompute_below = GetParam()}};
+
+  void set(Parameter parameter, float value) const { parameters.value(parameter).set(std::vector<float>(4, value)); }
+};
+
+TEST_P(LazyChanges, OfAParameterThatALossDependsOnAreRefusedByName) {
+  const LazyExpr s = matmul(graph.parameter(a), b);
+  s.value();
+  set(b, 2);
+  const LazyExpr loss = row_sum(square(s));
+  const std::string said = error_of<MisuseError>([&] { graph.backward(std::array{loss}); });
+  EXPECT_EQ(said.find("backward(): parameter 'b' was modified in place after the flush at "), 0) << said;
+  EXPECT_NE(said.find("lazy_change_test.cc:"), std::string::npos) << said;
+  EXPECT_FALSE(parameters.gradient(b).all.has_value());
+}
+
+/// The graph is as it was before the call that was refused.
+TEST_P(LazyChanges, AreNoHindranceAfterClear) {
+  for (float value : {1.0f, 2.0f, 3.0f}) {
+    set(b, value);
+    const LazyExpr s = matmul(graph.parameter(a), b), loss = row_sum(square(s));
+    EXPECT_EQ(loss.scalar(), 8 * value * value);
+    if (value == 2) {
+      set(b, 5);
+      EXPECT_THROW(graph.backward(std::array{loss}), MisuseError);
+    } else {
+      graph.backward(std::array{loss});
+      EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4 * value)));
+    }
+    graph.clear();
+  }
+}
+
+TEST_P(LazyChanges, OfParametersThatNoLossDependsOnAreAllowed) {
+  matmul(graph.parameter(a), c).value();
+  const LazyExpr s = matmul(graph.parameter(a), b);
+  s.value();
+  set(c, 2);
+  const LazyExpr loss = row_sum(square(s));
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4)));
+}
+
+/// What was computed before the change is one value, what is computed after it another.
+TEST_P(LazyChanges, BeforeTheFlushOfALossAreAllowed) {
+  matmul(graph.parameter(a), b).value();
+  set(b, 2);
+  const LazyExpr loss = row_sum(square(matmul(graph.parameter(a), b)));
+  EXPECT_EQ(loss.scalar(), 32);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 8)));
+}
+
+TEST_P(LazyChanges, ByDescentAreFoundToo) {
+  const LazyExpr first = row_sum(matmul(graph.parameter(a), b));
+  LazyGraph other(host, parameters);
+  first.value();
+  other.backward(std::array{row_sum(matmul(other.parameter(a), b))});
+  parameters.sgd(0.5);
+  EXPECT_THROW(graph.backward(std::array{first}), MisuseError);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LazyChanges, ::testing::Values(0, 20'000'000),
+                         [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
+
+}  // namespace
+}  // namespace windrow
