@@ -91,10 +91,9 @@ void Batch::take_memory() {
 
 /// Nobody scatters to the places of children that are not there.
 void Batch::clear_missing() {
-  if (plan_->program.specialised) return;
   for (const auto& by_type : states_) {
     for (std::size_t t = 0; t < by_type.size(); ++t) {
-      if (by_type[t].kept == nullptr) continue;
+      if (by_type[t].kept == nullptr || !plan_->program.lacks_children(t)) continue;
       std::fill_n(data_ + by_type[t].offset, layout_.count(t, plan_->types[t].children) * by_type[t].stride, 0.0f);
     }
   }
@@ -152,7 +151,45 @@ void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
     indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
   }
   const Kernel<float> kernel = direct ? step.direct.kernel : step.kernel;
-  kernel({in, {indices.data(), step.indices.size()}, out, step.attributes, step.write});
+  const KernelCall<float> call{in, {indices.data(), step.indices.size()}, out, step.attributes, step.write};
+  if (step.may_lack) return run_where_present(step, tile, kernel, call);
+  kernel(call);
+}
+
+/// One call for each run of neighbouring rows that have all indices. What is written may lie where an operand lies.
+void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
+                              const KernelCall<float>& call) const {
+  const auto& pulls = plan_->program.function->index_pulls;
+  const bool sums = plan_->program.at(step.node).type.rows.counted();
+  const auto lacks = [&](Index r) {
+    for (std::size_t k = 0; k < step.indices.size(); ++k) {
+      if (pulls[step.indices[k]].optional && *call.indices[k].row(r) == -1) return true;
+    }
+    return false;
+  };
+  std::vector<Matrix<const float>> in(call.in.begin(), call.in.end());
+  std::vector<Matrix<const std::int32_t>> indices(call.indices.begin(), call.indices.end());
+  if (sums && call.write == Write::overwrite) fill(call.out, 0, Write::overwrite);
+  const Index rows = tile.rows.end - tile.rows.begin;
+  for (Range run{0, 0}; run.begin < rows; run.begin = run.end) {
+    const bool lacking = lacks(run.begin);
+    while (run.end < rows && lacks(run.end) == lacking) ++run.end;
+    const auto part = [&](auto matrix) {
+      matrix.data += run.begin * matrix.stride;
+      matrix.rows = run.end - run.begin;
+      return matrix;
+    };
+    if (lacking) {
+      if (!sums && call.write == Write::overwrite) fill(part(call.out), 0, Write::overwrite);
+      continue;
+    }
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const bool of_rows = step.in[k].in != Place::In::tensor && step.in[k].rate == tile.rate;
+      if (of_rows) in[k] = part(call.in[k]);
+    }
+    for (std::size_t k = 0; k < indices.size(); ++k) indices[k] = part(call.indices[k]);
+    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write});
+  }
 }
 
 template <class Visit>

@@ -131,6 +131,7 @@ class Batch {
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
   void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
+  void run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel, const KernelCall<float>& call) const;
   /// The place's rows that belong to the tile; all there are if they are of another rate.
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;

@@ -57,7 +57,7 @@ std::string to_string(const Plan& plan) {
     const std::string children =
         plan.types[t].children == Rate::edges ? "any" : std::to_string(std::popcount(ir::children(f, type)));
     text += "  " + ir::kind_of(f, type).name + ", type " + std::to_string(type & UINT32_MAX) + ", " + children +
-            " children\n";
+            " children" + (plan.program.general[t] != 0 ? ", or fewer, for all others of its kind\n" : "\n");
     for (std::size_t p = 0; p < phase_count; ++p) {
       for (const Segment& segment : plan.types[t].phases[p]) {
         text += "    " + std::string(phases[p]) + (segment.rate == Rate::edges ? ", edges" : "") +

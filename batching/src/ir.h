@@ -147,6 +147,15 @@ inline VertexType with_all_children(const Function& function, VertexType type) {
   const Kind& kind = kind_of(function, type);
   return kind.any_number() ? type : type | ((VertexType{1} << kind.arity) - 1);
 }
+/// The same with all optional indices, too.
+inline VertexType general(const Function& function, VertexType type) {
+  const Kind& kind = kind_of(function, type);
+  std::size_t bit = kind.child_bits();
+  for (std::size_t pull : kind.index_pulls) {
+    if (function.index_pulls[pull].optional) type |= VertexType{1} << bit++;
+  }
+  return with_all_children(function, type);
+}
 /// Which children it has.
 inline std::uint32_t children(const Function& function, VertexType type) {
   const std::size_t bits = kind_of(function, type).child_bits();

@@ -20,6 +20,8 @@ void add(RunnerStats& sum, const RunnerStats& more) {
   sum.multiply_flops += more.multiply_flops;
   sum.peak_bytes = std::max(sum.peak_bytes, more.peak_bytes);
   sum.schedule_ns += more.schedule_ns;
+  sum.plans += more.plans;
+  sum.planned_types += more.planned_types;
   sum.times.product_ns += more.times.product_ns;
   sum.times.arithmetic_ns += more.times.arithmetic_ns;
   sum.times.move_ns += more.times.move_ns;

@@ -55,6 +55,7 @@ struct Step {
   std::size_t state = 0;       ///< scatter, gather, incoming
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
+  bool may_lack = false;       ///< rows that lack one of its indices are zero, and the kernel is not told of them
   /// Of a product with a transposed copy: the same by what was transposed, for minibatches that do without the copy.
   struct Direct {
     Kernel<float> kernel = nullptr;

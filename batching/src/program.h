@@ -7,10 +7,17 @@
 
 namespace windrow::ir {
 
+/// Which types of vertices a program computes. Both lists ascend.
+struct ProgramTypes {
+  std::vector<VertexType> own;      ///< what such vertices lack is not computed
+  std::vector<VertexType> general;  ///< with all children and indices: for vertices of all other types of that kind
+};
+
 /// The nodes of all vertex types in one list. Nodes that belong to no vertex are shared by all types.
 struct Program {
   std::shared_ptr<const Function> function;
   std::vector<VertexType> types;  // sorted
+  std::vector<char> general;      // of each: whether its vertices may lack children and indices
   bool specialised = true;        // else a vertex is computed as if it had all children; those it lacks are zero
   std::vector<Node> nodes;        // all of them needed; operands before what uses them
   /// Of each vertex type, by number in the function.
@@ -24,17 +31,27 @@ struct Program {
   };
   std::vector<Rows> rows;
 
-  /// The type that vertices of that type are computed as.
-  VertexType computed_as(VertexType type) const { return specialised ? type : with_all_children(*function, type); }
+  /// Of the type that vertices of that type are computed as.
   std::uint32_t number_of(VertexType type) const {
-    return static_cast<std::uint32_t>(std::lower_bound(types.begin(), types.end(), computed_as(type)) - types.begin());
+    const VertexType own = specialised ? type : with_all_children(*function, type);
+    auto found = std::lower_bound(types.begin(), types.end(), own);
+    if (found == types.end() || *found != own) {
+      found = std::lower_bound(types.begin(), types.end(), ir::general(*function, type));
+    }
+    return static_cast<std::uint32_t>(found - types.begin());
+  }
+  /// Whether vertices of a type may lack a child that they are computed with.
+  bool lacks_children(std::size_t type) const { return !specialised || general[type] != 0; }
+  /// The same of that index.
+  bool lacks_index(int type, std::size_t pull) const {
+    return general[static_cast<std::size_t>(type)] != 0 && function->index_pulls[pull].optional;
   }
   const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };
 
 enum class Specialise { yes, no };
-/// For the types that those given are computed as. Without gradients.
-Program specialise(std::shared_ptr<const Function> function, const std::vector<VertexType>& types, Specialise how);
+/// Without gradients. By `no`, types of their own have all children too.
+Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how);
 
 /// The same with fewer products: those of one value with several parameters become one, by the parameters side by side;
 /// and so do sums of them, such as the gates of an LSTM that each add a product of the input and one of the state.

@@ -16,6 +16,15 @@ constexpr Index most_blocks = 8;
 
 }  // namespace
 
+Push::Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from)
+    : batch_(std::move(batch)),
+      options_{.op_flops = options.op_flops,
+               .split_rows = options.split_rows,
+               .streaming = options.optimisations.streaming,
+               .splitting = options.optimisations.splitting},
+      stats_(stats),
+      from_(from) {}
+
 void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority) {
   const Device& device = batch_->device();
   device.engine->push(std::move(function), accesses,

@@ -14,8 +14,7 @@ namespace windrow {
 /// Pushes a batch's ops, in the order of its members, and counts them.
 class Push {
  public:
-  Push(std::shared_ptr<Batch> batch, const PieceOptions& options, RunnerStats& stats, std::source_location from)
-      : batch_(std::move(batch)), options_(options), stats_(stats), from_(from) {}
+  Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from);
 
   void memory();
   /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.

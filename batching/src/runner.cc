@@ -6,6 +6,7 @@
 #include "batch.h"
 #include "ir.h"
 #include "needed.h"
+#include "own_types.h"
 #include "plan.h"
 #include "push.h"
 #include "schedule_lessons.h"
@@ -17,11 +18,8 @@ void require_option(bool holds, const std::string& what) {
   if (!holds) throw MisuseError("RunnerOptions: " + what);
 }
 
-PieceOptions piece_options(const RunnerOptions& options) {
-  return {.op_flops = options.op_flops,
-          .split_rows = options.split_rows,
-          .streaming = options.optimisations.streaming,
-          .splitting = options.optimisations.splitting};
+ir::Specialise specialise(const Optimisations& on) {
+  return on.specialisation ? ir::Specialise::yes : ir::Specialise::no;
 }
 
 }  // namespace
@@ -41,7 +39,10 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   require_option(options.op_flops >= 1, given("op_flops", options.op_flops));
   require_option(options.split_rows >= 1, given("split_rows", options.split_rows));
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
+  require_option(options.own_types >= 0, "own_types is " + std::to_string(options.own_types) + "; expected 0 or more");
   if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
+  types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
+                                      static_cast<std::size_t>(options.own_types));
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
   if (device.engine != parameters.device_.engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
@@ -55,25 +56,39 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
 
 Runner::~Runner() = default;
 
-const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
-  std::vector<ir::VertexType> all = types_;
+/// Plans are for the types that were seen so far.
+void Runner::see_types(Graphs graphs) {
+  bool counted = false;
   for (const InputGraph* graph : graphs) {
-    for (std::int32_t t = 0; t < graph->types_; ++t) {
-      const ir::VertexType type = graph->type(t);
-      const auto place = std::lower_bound(all.begin(), all.end(), type);
-      if (place == all.end() || *place != type) all.insert(place, type);
+    bool settled = true;
+    for (std::int32_t t = 0; settled && t < graph->types_; ++t) settled = types_->settled(graph->type(t));
+    if (settled) continue;
+    counted = true;
+    for (std::int32_t r = 0; r < graph->runs_; ++r) {
+      const InputGraph::Run run = graph->run(r);
+      types_->count(graph->type(run.type), run.end - run.begin);
     }
   }
-  if (all != types_) {
-    types_ = std::move(all);
-    plans_.clear();
-    lessons_->begin_anew();
-  }
+  if (!counted || !types_->decide()) return;
+  plans_.clear();
+  lessons_->begin_anew();
+}
+
+const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
+  see_types(graphs);
   const auto known = plans_.find(purpose);
   if (known != plans_.end()) return known->second;
+  constexpr std::size_t most_plans = 32;  // a lazy program may name other outputs each time
+  if (plans_.size() >= most_plans) plans_.clear();
+  std::shared_ptr<const Plan> plan = new_plan(purpose);
+  ++stats_.plans;
+  stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+  return plans_.emplace(purpose, std::move(plan)).first->second;
+}
+
+std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
-  ir::Program program =
-      ir::specialise(function_.function_, types_, on.specialisation ? ir::Specialise::yes : ir::Specialise::no);
+  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
   const PlanOptions options{.training = purpose.training,
@@ -87,9 +102,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
   }
   made->outputs = purpose.outputs;
-  constexpr std::size_t most_plans = 32;  // a lazy program may name other outputs each time
-  if (plans_.size() >= most_plans) plans_.clear();
-  return plans_.emplace(purpose, std::move(made)).first->second;
+  return made;
 }
 
 void Runner::hold_back(std::source_location from) {
@@ -186,7 +199,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
                                        Batch::Options{stats_.minibatches, options_.batch_rows, clock_});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);
-  Push push(batch, piece_options(options_), stats_, from);
+  Push push(batch, options_, stats_, from);
   push.memory();
   push.before();
   ++stats_.minibatches;
@@ -201,7 +214,7 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
   const auto batch = start(graphs, given, {.training = true}, {}, from);
-  Push push(batch, piece_options(options_), stats_, from);
+  Push push(batch, options_, stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::both);
   push.finish();
   push.after();
@@ -244,90 +257,11 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
 std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                        std::source_location from) {
   const auto batch = start(graphs, given, purpose, std::move(rows), from);
-  Push push(batch, piece_options(options_), stats_, from);
+  Push push(batch, options_, stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
   unfinished_.push_back(batch->end());
   return batch;
-}
-
-void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
-                      Gradients of_parameters, std::source_location from) {
-  const std::shared_ptr<Batch>& batch = minibatch.batch_;
-  const Plan& plan = batch->plan();
-  if (plan.program.function != function_.function_ || !plan.training || batch->differentiated) {
-    throw MisuseError(function_.name() + ": backward() of a minibatch that " +
-                      (batch->differentiated ? "was differentiated" : "this runner did not record"));
-  }
-  take_gradients(*batch, gradients);
-  if (of_parameters == Gradients::add) {
-    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-      const TensorSpec& spec = plan.tensors[i];
-      if (spec.is == TensorSpec::Is::gradient && parameters_.entries_[spec.number].gradient.all) batch->add_to(i);
-    }
-  } else {
-    parameters_.forget_gradients();
-  }
-  Push push(batch, piece_options(options_), stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
-  push.seal();
-  push.after();
-  add_gradients(*batch, from);
-}
-
-/// The gradients of outputs become tensors of the plan.
-void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const {
-  const ir::Function& function = *function_.function_;
-  std::size_t taken = 0;
-  for (std::size_t output : batch.plan().outputs) {
-    const ir::Field& field = function.outputs[output];
-    const auto found = gradients.find(field.name);
-    const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
-    if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
-    const Tensor& tensor = found->second;
-    const bool any_rows = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
-    const Index vertices = any_rows ? tensor.rows() : batch.layout().vertices;
-    if (tensor.rows() != vertices || tensor.width() != field.width) {
-      throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
-                        to_string({Rows::count(vertices), field.width}));
-    }
-    ++taken;
-    for (std::size_t i = 0; i < batch.plan().tensors.size(); ++i) {
-      const TensorSpec& spec = batch.plan().tensors[i];
-      if (spec.is != TensorSpec::Is::given || spec.number != function.tensors.size() + output) continue;
-      batch.set_tensor(i, tensor);
-    }
-  }
-  if (taken == gradients.size()) return;
-  throw MisuseError(function.name + ": gradients of " + std::to_string(gradients.size()) + " outputs are given; " +
-                    "expected those that record() named, " + std::to_string(taken));
-}
-
-void Runner::set_gradients(Batch& batch, std::source_location from) {
-  parameters_.forget_gradients();
-  add_gradients(batch, from);
-}
-
-void Runner::add_gradients(Batch& batch, std::source_location from) {
-  for (const TensorSpec& spec : batch.plan().tensors) {
-    if (spec.is != TensorSpec::Is::gradient) continue;
-    Parameters::Entry& entry = parameters_.entries_[spec.number];
-    entry.gradient.all = *entry.dense;
-  }
-  for (const Plan::Rows& rows : batch.plan().rows) {
-    const auto type = static_cast<std::size_t>(rows.vertex_type);
-    const Index count = batch.layout().count(type, rows.rows.rate);
-    if (count == 0) continue;
-    const IntTensor of(device_, count, 1, "rows");
-    of.set(batch.layout().types[type].indices[rows.index_pull].elements, from);
-    ++stats_.ops;
-    if (rows.of == ir::Program::Rows::Of::tensor) {
-      batch.given[rows.number].gradient.push_back({of, batch.rows_of(rows)});
-    } else {
-      parameters_.entries_[rows.number].gradient.rows.push_back({of, batch.rows_of(rows)});
-    }
-  }
-  batch.differentiated = true;
 }
 
 RunnerStats Runner::stats() const {

@@ -79,11 +79,17 @@ class Specialisation {
 
 }  // namespace
 
-Program specialise(std::shared_ptr<const Function> function, const std::vector<VertexType>& types, Specialise how) {
+Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how) {
   Program program{.function = std::move(function), .specialised = how == Specialise::yes};
-  for (const VertexType type : types) program.types.push_back(program.computed_as(type));
+  program.types = types.general;
+  for (const VertexType type : types.own) {
+    program.types.push_back(program.specialised ? type : with_all_children(*program.function, type));
+  }
   std::sort(program.types.begin(), program.types.end());
   program.types.erase(std::unique(program.types.begin(), program.types.end()), program.types.end());
+  for (const VertexType type : program.types) {
+    program.general.push_back(std::binary_search(types.general.begin(), types.general.end(), type) ? 1 : 0);
+  }
   Builder builder(*program.function);
   for (std::size_t t = 0; t < program.types.size(); ++t) {
     Specialisation(program, builder, static_cast<int>(t));

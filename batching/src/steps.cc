@@ -90,7 +90,12 @@ Step Steps::kernel_step(Value value) const {
             .attributes = n.attributes,
             .indices = n.indices,
             .out = provisional(value)};
-  for (Value in : n.in) step.in.push_back(provisional(in));
+  int type = n.vertex_type;
+  for (Value in : n.in) {
+    step.in.push_back(provisional(in));
+    type = std::max(type, node(in).vertex_type);  // whose rows are summed
+  }
+  for (std::size_t pull : n.indices) step.may_lack |= program_.lacks_index(type, pull);
   if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
   if (n.is(op::matmul_tn)) step.flops_a_row = 2 * node(n.in[0]).type.width * node(n.in[1]).type.width;
   const bool product = step.flops_a_row > 0 || heavy(program_, n);

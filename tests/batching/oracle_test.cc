@@ -166,6 +166,18 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
               first_seed() + 4);
 }
 
+TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
+  this->check(Form::dag, {.own_types = 0}, first_seed());
+  this->check(Form::any_order, {.groups = 2, .group_vertices = 10, .own_types = 1}, first_seed() + 1);
+  this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
+  this->check(Form::dag, {.schedule = SchedulePolicy::learned, .own_types = 0, .optimisations = {.lazy = false}},
+              first_seed() + 3);
+  this->check(Form::dag, {.own_types = 0, .batch_rows = 3, .optimisations = {.eager = false, .fusion = false}},
+              first_seed() + 4);
+  this->check(Form::dag, {.own_types = 0, .optimisations = {.specialisation = false, .sharing = false}},
+              first_seed() + 5);
+}
+
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   const Optimisations all = {}, others[] = {{.specialisation = false, .packing = false},
                                             {.eager = false, .lazy = false},
@@ -231,6 +243,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
                              .splitting = on()};
     if (on()) options.op_flops = static_cast<Index>(1 + random() % 2000);
     options.split_rows = static_cast<Index>(1 + random() % 3);
+    if (random() % 2 == 0) options.own_types = static_cast<std::int64_t>(random() % 4);
     Runner runner(host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;

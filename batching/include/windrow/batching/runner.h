@@ -16,8 +16,8 @@
 // Contract
 //   Order    A minibatch reads parameters, and writes gradients, as of the ops pushed before it. Its own ops wait for
 //            each other only where they must: samples are cut into groups that run side by side.
-//   Numbers  The same calls give the same bits whatever the policy and the number of workers. Types of vertices that a
-//            runner has seen before may change the order of sums, so that another history rounds otherwise.
+//   Numbers  The same calls give the same bits whatever the policy and the number of workers. Rounding also depends on
+//            which types of vertices this runner has seen before, and how often: they fix the order of sums.
 //   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished; so the next one is scheduled
 //            while one runs, and no more than `ahead` take memory.
 //   Errors   Misuse throws at the call. A failing op, or a loss that is not finite, poisons the minibatch, its
@@ -43,6 +43,7 @@ namespace windrow {
 
 class Batch;
 struct MinibatchEnd;
+class OwnTypes;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -85,6 +86,11 @@ struct RunnerOptions {
   /// before, as long as the schedules that it tries have no more than 20 million vertices in all, and is agenda then;
   /// policy serial makes all batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
+  /// Types of vertices with a computation of their own, of each kind of vertex, at most. A type is which children and
+  /// optional indices a vertex has. Where more types were seen, only the frequent ones are computed without what they
+  /// lack; all others have all children and indices, and zeros for those that they lack. Fewer for a function of which
+  /// no minibatch has many vertices of one type. 0 or more.
+  std::int64_t own_types = 32;
   /// The most vertices of one batch: 1 computes one vertex at a time, by the same kernels and without waiting.
   std::int64_t batch_rows = INT64_MAX;
   Optimisations optimisations = {};
@@ -128,6 +134,8 @@ struct RunnerStats {
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in order; and to learn
+  std::int64_t plans = 0;           ///< that were made
+  std::int64_t planned_types = 0;   ///< types of vertices that these are for, added up
   StepTimes times = {};             ///< zeros unless RunnerOptions::time_steps
 };
 
@@ -205,7 +213,9 @@ class Runner {
     std::vector<std::size_t> outputs = {};
     friend auto operator<=>(const Purpose&, const Purpose&) = default;
   };
+  void see_types(Graphs graphs);
   const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
+  std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
   /// Pushes what comes before the groups.
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
@@ -223,8 +233,8 @@ class Runner {
   VertexFunction function_;
   Parameters& parameters_;
   RunnerOptions options_;
-  std::vector<std::uint64_t> types_;                      // all seen so far, sorted
-  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when a new type is seen, or there are many
+  std::unique_ptr<OwnTypes> types_;                       // of all graphs so far
+  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when the types change, or there are many
   std::shared_ptr<ScheduleLessons> lessons_;              // begun anew then
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed

@@ -1,0 +1,262 @@
+// Which types of vertices have a computation of their own, and what the others cost.
+#include "batching/src/own_types.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/oracle.h"
+#include "tests/engine/support.h"
+
+namespace windrow {
+namespace {
+
+using ir::VertexType;
+using testing::dense;
+using testing::Graphs;
+using Types = std::vector<VertexType>;
+
+// --- The choice
+
+std::shared_ptr<const ir::Function> of_arity(std::size_t arity, std::size_t kinds = 1) {
+  auto function = std::make_shared<ir::Function>();
+  for (std::size_t k = 0; k < kinds; ++k) function->kinds.push_back({.name = "kind", .arity = arity});
+  return function;
+}
+
+struct Choice {
+  OwnTypes types;
+
+  Choice(std::size_t arity, std::size_t most, std::size_t kinds = 1)
+      : types(of_arity(arity, kinds), ir::Specialise::yes, most) {}
+  bool see(const std::vector<std::pair<VertexType, std::int64_t>>& vertices) {
+    for (const auto& [type, count] : vertices) types.count(type, count);
+    return types.decide();
+  }
+  const Types& own() const { return types.types().own; }
+  const Types& general() const { return types.types().general; }
+};
+
+TEST(OwnTypes, AreAllThatWereSeenWhileTheseAreFew) {
+  Choice choice(8, 3);
+  EXPECT_TRUE(choice.see({{5, 1}, {2, 1000}}));
+  EXPECT_EQ(choice.own(), (Types{2, 5}));
+  EXPECT_TRUE(choice.types.settled(5));
+  EXPECT_FALSE(choice.types.settled(6));
+  EXPECT_FALSE(choice.see({{5, 1}}));
+  EXPECT_TRUE(choice.see({{6, 1}}));
+  EXPECT_EQ(choice.own(), (Types{2, 5, 6}));
+  EXPECT_EQ(choice.general(), Types{});
+}
+
+TEST(OwnTypes, AreTheMostFrequentOnesOfMany) {
+  Choice choice(8, 2);
+  EXPECT_TRUE(choice.see({{1, 10}, {2, 30}, {3, 20}, {4, 1}}));
+  EXPECT_EQ(choice.own(), (Types{2, 3}));
+  EXPECT_EQ(choice.general(), Types{255});
+  EXPECT_FALSE(choice.types.settled(2)) << "its vertices are counted for the next choice";
+}
+
+TEST(OwnTypes, AreNoneOfManyThatAreAllRare) {
+  Choice choice(8, 4);
+  std::vector<std::pair<VertexType, std::int64_t>> all;
+  for (VertexType type = 0; type < 200; ++type) all.emplace_back(type, 1);
+  EXPECT_TRUE(choice.see(all));
+  EXPECT_EQ(choice.own(), Types{});
+  EXPECT_EQ(choice.general(), Types{255});
+}
+
+TEST(OwnTypes, AreChosenAnewWhenTwiceAsManyVerticesWereSeen) {
+  Choice choice(8, 1);
+  EXPECT_TRUE(choice.see({{1, 10}, {2, 5}}));
+  EXPECT_EQ(choice.own(), Types{1});
+  EXPECT_FALSE(choice.see({{2, 14}})) << "29 vertices";
+  EXPECT_TRUE(choice.see({{2, 1}}));
+  EXPECT_EQ(choice.own(), Types{2});
+  EXPECT_FALSE(choice.see({{1, 29}}));
+  EXPECT_TRUE(choice.see({{1, 1}}));
+  EXPECT_EQ(choice.own(), Types{1});
+}
+
+TEST(OwnTypes, AreChosenAFewTimesWhateverComes) {
+  Choice choice(20, 4);
+  std::mt19937 random(1);
+  int changes = 0;
+  for (int minibatch = 0; minibatch < 2000; ++minibatch) {
+    for (int v = 0; v < 50; ++v) choice.types.count(random() % (1u << 20), 1);
+    changes += choice.types.decide();
+  }
+  EXPECT_LE(changes, 20);
+  EXPECT_LE(choice.own().size(), 4u);
+}
+
+TEST(OwnTypes, KeepAFrequentTypeAmongMillionsOfRareOnes) {
+  Choice choice(20, 4);
+  std::mt19937 random(1);
+  for (int minibatch = 0; minibatch < 500; ++minibatch) {
+    for (int v = 0; v < 50; ++v) choice.types.count(v % 3 == 0 ? 77 : random() % (1u << 20), 1);
+    choice.types.decide();
+  }
+  EXPECT_EQ(choice.own(), Types{77});
+}
+
+TEST(OwnTypes, OfOneKindDoNotCrowdAnother) {
+  Choice choice(4, 2, 2);
+  constexpr VertexType other = VertexType{1} << ir::type_bits;
+  EXPECT_TRUE(choice.see({{1, 1}, {2, 1}, {3, 1}, {other | 1, 1}}));
+  EXPECT_EQ(choice.own(), (Types{1, 2, other | 1}));
+  EXPECT_EQ(choice.general(), Types{15});
+  EXPECT_TRUE(choice.types.settled(other | 1));
+}
+
+TEST(OwnTypes, OfAnyArityAreGeneralWithAndWithoutChildren) {
+  Choice choice(any_arity, 0);
+  EXPECT_TRUE(choice.see({{0, 1}}));
+  EXPECT_EQ(choice.general(), Types{0});
+  EXPECT_TRUE(choice.see({{1, 1}}));
+  EXPECT_EQ(choice.general(), (Types{0, 1}));
+}
+
+// --- What it brings
+
+/// Rows that many tables hold, of which a vertex has any.
+struct ManyIndices {
+  static constexpr std::int32_t rows = 3;
+  const int fields;
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter table = parameters.add("table", rows, 2, Initial::uniform(-1, 1));
+  Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
+  VertexFunction function{"many", {.arity = 1}, [this](Vertex& v) {
+                            const State s = v.state("s", 2);
+                            Expr sum = matmul(v.gather(0, s), w);
+                            for (int i = 0; i < fields; ++i) {
+                              sum = sum + embedding(table, v.pull_index(name(i), Presence::sometimes));
+                            }
+                            v.scatter(s, tanh(sum));
+                            v.push("sum", sum);
+                            v.loss(row_sum(square(sum)));
+                          }};
+
+  explicit ManyIndices(int fields_, EngineOptions options = {}) : fields(fields_), engine(options) {}
+  static std::string name(int i) { return "i" + std::to_string(i); }
+
+  GraphData graph(std::int32_t vertices, std::mt19937& random) const {
+    GraphData data;
+    for (std::int32_t v = 0; v < vertices; ++v) {
+      data.children.push_back(v % 8 == 0 ? no_child : v - 1);
+      data.child_begin.push_back(v + 1);
+      for (int i = 0; i < fields; ++i) {
+        const bool missing = random() % 2 == 0;
+        data.indices[name(i)].push_back(missing ? -1 : static_cast<std::int32_t>(random() % rows));
+      }
+    }
+    return data;
+  }
+
+  struct Result {
+    double loss;
+    std::vector<float> sums;
+    std::vector<std::vector<double>> gradients;
+    friend bool operator==(const Result&, const Result&) = default;
+  };
+  Result differentiate(Runner& runner, const GraphData& data) {
+    const Graphs graphs(function, {data});
+    const Minibatch minibatch = runner.differentiate(graphs.pointers);
+    Result result{minibatch.loss(), minibatch.output("sum").get(), {}};
+    for (const Parameter& p : {table, w}) result.gradients.push_back(dense(parameters, p));
+    return result;
+  }
+};
+
+TEST(ManyTypes, ArePlannedAFewTimesForAFewTypes) {
+  ManyIndices s(16);
+  Runner runner(s.host, s.function, s.parameters);
+  std::mt19937 random(1);
+  for (int step = 0; step < 10; ++step) {
+    EXPECT_TRUE(std::isfinite(s.differentiate(runner, s.graph(128, random)).loss));
+  }
+  EXPECT_LE(runner.stats().plans, 3);
+  EXPECT_LE(runner.stats().planned_types, 3 * 33);
+}
+
+TEST(ManyTypes, ThatComeOneByOneArePlannedUntilThereAreMany) {
+  ManyIndices s(6);
+  Runner runner(s.host, s.function, s.parameters, {.own_types = 4});
+  for (std::int32_t type = 0; type < 64; ++type) {
+    GraphData data{.child_begin = {0, 0}};
+    for (int i = 0; i < 6; ++i) data.indices[s.name(i)] = {(type >> i & 1) != 0 ? 0 : -1};
+    s.differentiate(runner, data);
+  }
+  EXPECT_LE(runner.stats().plans, 4 + 6) << "and once whenever twice as many were seen";
+  EXPECT_LE(runner.stats().planned_types, 1 + 2 + 3 + 4 + 6 * 5);
+}
+
+TEST(ManyTypes, AreComputedAsTypesOfTheirOwnAre) {
+  ManyIndices s(6);
+  std::mt19937 random(1);
+  const GraphData data = s.graph(100, random);
+  Runner together(s.host, s.function, s.parameters, {.own_types = 0});
+  Runner apart(s.host, s.function, s.parameters, {.own_types = 128});
+  const auto one = s.differentiate(together, data), other = s.differentiate(apart, data);
+  EXPECT_NEAR(one.loss, other.loss, 1e-5 * other.loss);
+  for (std::size_t i = 0; i < one.sums.size(); ++i) EXPECT_NEAR(one.sums[i], other.sums[i], 1e-5);
+  for (std::size_t p = 0; p < 2; ++p) {
+    ASSERT_EQ(one.gradients[p].size(), other.gradients[p].size());
+    for (std::size_t i = 0; i < one.gradients[p].size(); ++i) {
+      EXPECT_NEAR(one.gradients[p][i], other.gradients[p][i], 1e-4);
+    }
+  }
+}
+
+TEST(ManyTypes, GiveTheSameBitsForAnyNumberOfWorkers) {
+  const auto bits = [](EngineOptions options) {
+    ManyIndices s(10, options);
+    Runner runner(s.host, s.function, s.parameters, {.groups = 3, .group_vertices = 20, .op_flops = 500});
+    std::mt19937 random(1);
+    std::vector<ManyIndices::Result> results;
+    for (int step = 0; step < 4; ++step) results.push_back(s.differentiate(runner, s.graph(90, random)));
+    return results;
+  };
+  const auto serial = bits({.policy = Policy::serial});
+  EXPECT_EQ(serial, bits({.workers = 1}));
+  EXPECT_EQ(serial, bits({.workers = 3}));
+}
+
+TEST(ManyTypes, DoNotSeeTheRowsThatTheyLack) {
+  ManyIndices s(2);
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  s.parameters.value(s.table).set({nan, nan, 1, 1, 1, 1});  // a row that nobody looks up
+  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
+  GraphData data{.child_begin = {0, 0, 0, 0}};
+  data.indices = {{"i0", {-1, 1, -1}}, {"i1", {-1, -1, 2}}};
+  const auto result = s.differentiate(runner, data);
+  EXPECT_EQ(result.sums, (std::vector<float>{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(result.gradients[0], (std::vector<double>{0, 0, 2, 2, 2, 2}));
+}
+
+TEST(ManyTypes, NoneOfWhichHasAnIndexLeaveNoGradient) {
+  ManyIndices s(1);
+  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
+  GraphData data{.child_begin = {0, 0, 0}};
+  data.indices = {{"i0", {-1, -1}}};
+  EXPECT_EQ(s.differentiate(runner, data).loss, 0);
+  EXPECT_TRUE(s.parameters.gradient(s.table).rows.empty());
+}
+
+TEST(ManyTypes, StillRefuseAnIndexOutOfRange) {
+  ManyIndices s(1);
+  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
+  GraphData data{.child_begin = {0, 0, 0}};
+  data.indices = {{"i0", {-1, 3}}};
+  const Graphs graphs(s.function, {data});
+  const Minibatch minibatch = runner.differentiate(graphs.pointers);
+  const std::string said = testing::error_of<OpError>([&] { minibatch.loss(); });
+  EXPECT_NE(said.find("vertex 1 of graph 0"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace windrow
