@@ -38,7 +38,7 @@ class Core::Patience {
 
  private:
   bool is_told() {
-    if (!core_.told_of_patience_.exchange(true)) {
+    if (core_.held_back_.is_news()) {
       engine_log().warn(
           "windrow: {} ops are pending and none has finished for {} ms; a thread that was held back goes on, since "
           "they "

@@ -105,7 +105,6 @@ class Core {
   void record_wait_inside(OpRecord& op, Ticks begun);
   /// Throws MisuseError inside a push.
   std::string describe_pending();
-  /// A line for each ordered lane that has points to reach.
   std::string describe_lanes();
   Watchdog::Progress progress();
 
@@ -206,8 +205,7 @@ class Core {
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
   class Patience;
-  /// Whether an op may finish without a further push: it runs, is ready, or awaits its OnComplete or a lane's point.
-  /// Needs no memory.
+  /// Whether an op runs, is ready, or awaits its OnComplete or a lane's point. Needs no memory.
   bool any_under_way();
   /// A thread from outside that has pushed too far ahead waits here.
   void hold_back(Port& port);
@@ -277,8 +275,7 @@ class Core {
   /// `others` go ops that were kept and are to be tried again.
   static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
-  /// Before the function of an op of an ordered lane: makes room for its marks, and tells the lane what to wait for.
-  /// Returns what kept it from that, for want of memory; then the op must neither be issued nor leave a point.
+  /// Makes room for the op's marks and tells its lane what to wait for; else the op is not issued, for this reason.
   std::exception_ptr begin_issue(OpRecord& op) noexcept;
   /// On whose slots an op begins, and when if it is traced.
   struct Begin {
@@ -338,20 +335,14 @@ class Core {
   void one_less_pending(Port& port);
   void tell_if_idle();
 
-  /// Of the marks that ops of the lane have left at variables, the first behind so many points.
-  std::optional<Mark> first_mark(const LaneState& lane, std::uint64_t reached) WINDROW_EXCLUDES(table_mutex_);
-
-  /// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them.
-  class Visit;
-  /// Spans a push; with a serial policy the op runs at its end.
-  class Push;
+  class Visit;  ///< spans the end of an op on a thread that is not the engine's; entry.h
+  class Push;   ///< spans a push; entry.h
 
   FailureLog failures_{number};
   const std::exception_ptr dropped_ =
       std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
   PendingBytes pending_bytes_{options.max_pending_bytes};
   HeldBack held_back_;
-  std::atomic<bool> told_of_patience_{false};  // the log: it is told once
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};

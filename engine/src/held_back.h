@@ -1,6 +1,8 @@
 // The threads that are held back since they push too far ahead.
 #pragma once
 
+#include <atomic>
+
 #include "fork.h"
 #include "windrow/engine/mutex.h"
 
@@ -38,12 +40,16 @@ class HeldBack {
     Place* next_ = nullptr;  // guarded by among_.mutex_
   };
 
+  /// Whether the log was not told yet that one goes on although ops are pending. True once.
+  bool is_news() { return !told_.exchange(true); }
+
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
   /// In a forked child: those threads do not exist, the mutex is held. The thread that forked is not among them.
   void forget_threads() WINDROW_UNCHECKED_LOCKING { first_ = nullptr; }
 
  private:
+  std::atomic<bool> told_{false};
   Mutex mutex_;
   Place* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
 };

@@ -129,6 +129,22 @@ std::string Core::describe_pending() {
   return text + describe_lanes();
 }
 
+/// Of the marks that the lane's ops have left at variables, the first behind so many points.
+static std::optional<Mark> first_mark(std::deque<VarState>& vars, const Lane* lane, std::uint64_t reached) {
+  std::optional<Mark> first;
+  const auto look_at = [&](const Mark& mark) {
+    if (mark.point.lane != lane || mark.point.serial <= reached) return;
+    if (!first || mark.point.serial < first->point.serial) first = mark;
+  };
+  for (VarState& var : vars) {
+    std::lock_guard residue_lock(var.residue_lock);
+    if (!var.residue) continue;
+    if (var.residue->writer) look_at(*var.residue->writer);
+    for (const Mark& mark : var.residue->readers) look_at(mark);
+  }
+  return first;
+}
+
 std::string Core::describe_lanes() {
   std::string text;
   const std::size_t count = lanes();
@@ -138,25 +154,12 @@ std::string Core::describe_lanes() {
     if (reached == recorded) continue;
     text += "\n  lane '" + lane.host.name + "' has to reach " + std::to_string(recorded - reached) +
             (recorded - reached == 1 ? " point" : " points");
-    if (const std::optional<Mark> mark = first_mark(lane, reached)) text += ", that of " + site(*mark->info) + " first";
+    MutexLock lock(table_mutex_);
+    if (const std::optional<Mark> mark = first_mark(vars_, lane.ordered.get(), reached)) {
+      text += ", that of " + site(*mark->info) + " first";
+    }
   }
   return text;
-}
-
-std::optional<Mark> Core::first_mark(const LaneState& lane, std::uint64_t reached) {
-  std::optional<Mark> first;
-  const auto look_at = [&](const Mark& mark) {
-    if (mark.point.lane != lane.ordered.get() || mark.point.serial <= reached) return;
-    if (!first || mark.point.serial < first->point.serial) first = mark;
-  };
-  MutexLock lock(table_mutex_);
-  for (VarState& var : vars_) {
-    std::lock_guard residue_lock(var.residue_lock);
-    if (!var.residue) continue;
-    if (var.residue->writer) look_at(*var.residue->writer);
-    for (const Mark& mark : var.residue->readers) look_at(mark);
-  }
-  return first;
 }
 
 std::unique_ptr<Watchdog> make_watchdog(Core& core) {
