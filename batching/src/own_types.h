@@ -25,7 +25,7 @@ class OwnTypes {
   bool settled(ir::VertexType type) const;
   /// Notes vertices. Of a kind that is not crowded, they count only by their types.
   void count(ir::VertexType type, std::int64_t vertices);
-  /// Decides by what was counted; true if the types are others now.
+  /// Decides by what was counted; true if the types are others now. If it throws, the types are as they were.
   bool decide();
   const ir::ProgramTypes& types() const { return types_; }
 
@@ -39,7 +39,7 @@ class OwnTypes {
   ir::VertexType known_as(ir::VertexType type) const {
     return how_ == ir::Specialise::yes ? type : ir::with_all_children(*function_, type);
   }
-  bool decide(OfKind& kind) const;
+  void decide(OfKind& kind) const;
   std::vector<ir::VertexType> frequent(const OfKind& kind) const;
   void forget_rare(OfKind& kind) const;
 
