@@ -2,7 +2,7 @@
 //
 // A convolution is a product an image: the filters times what each window covers, written out as a column (Chellapilla,
 // Puri and Simard 2006). So what an image gives does not depend on the batch that it is in, and nothing is compiled or
-// kept for a shape. docs/design.md compares it with oneDNN's own convolutions.
+// kept for a shape. docs/ops.md compares it with oneDNN's own convolutions.
 #include <algorithm>
 #include <cmath>
 #include <limits>
