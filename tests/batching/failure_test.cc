@@ -228,6 +228,22 @@ Type eight_wide(const Operator&, const Signature& signature) { return {signature
 constexpr Operator widened{
     .name = "widened", .infer = eight_wide, .gradients = testing::passed, .locality = Locality::rowwise};
 
+TEST(Failure, OfATargetNamesItsVertex) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("targets", {}, [&](Vertex& v) {
+    const Expr x = v.pull("x", 1);
+    v.loss(binary_cross_entropy(x, square(x)));
+  });
+  Runner runner(host, function, parameters);
+  GraphData data{.child_begin = {0, 0, 0, 0, 0}};
+  data.values["x"] = {0.5f, 0.25f, 2, 1};
+  const Graphs graphs(function, {data});
+  expect_says(said_of(runner.run(graphs.pointers)),
+              "binary_cross_entropy at vertex 2 of graph 0: target 4 at row 0, column 0; expected 0 to 1");
+}
+
 TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
   Engine engine;
   Device host = host_device(engine);
