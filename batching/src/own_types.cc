@@ -49,30 +49,26 @@ void OwnTypes::forget_rare(OfKind& kind) const {
   }
 }
 
+/// Compares the types as they are now with those told last, so that a call that throws halfway loses no change.
 bool OwnTypes::decide() {
-  bool changed = false;
-  for (OfKind& kind : kinds_) changed |= decide(kind);
-  if (!changed) return false;
-  types_ = {};
+  for (OfKind& kind : kinds_) decide(kind);
+  ir::ProgramTypes now;
   for (const OfKind& kind : kinds_) {  // whose types ascend with their numbers
-    types_.own.insert(types_.own.end(), kind.own.begin(), kind.own.end());
-    types_.general.insert(types_.general.end(), kind.general.begin(), kind.general.end());
+    now.own.insert(now.own.end(), kind.own.begin(), kind.own.end());
+    now.general.insert(now.general.end(), kind.general.begin(), kind.general.end());
   }
+  if (now == types_) return false;
+  types_ = std::move(now);
   return true;
 }
 
-bool OwnTypes::decide(OfKind& kind) const {
+void OwnTypes::decide(OfKind& kind) const {
   if (!kind.crowded) {
-    bool changed = false;
-    for (const auto& [type, vertices] : kind.vertices) changed |= insert(kind.own, type);
-    return changed;
+    for (const auto& [type, vertices] : kind.vertices) insert(kind.own, type);
+  } else if (kind.counted >= kind.decide_at) {
+    kind.own = frequent(kind);
+    kind.decide_at = 2 * kind.counted;
   }
-  if (kind.counted < kind.decide_at) return false;
-  const bool first = std::exchange(kind.decide_at, 2 * kind.counted) == 0;
-  std::vector<VertexType> own = frequent(kind);
-  if (!first && own == kind.own) return false;
-  kind.own = std::move(own);
-  return true;
 }
 
 std::vector<VertexType> OwnTypes::frequent(const OfKind& kind) const {

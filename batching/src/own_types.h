@@ -39,7 +39,7 @@ class OwnTypes {
   ir::VertexType known_as(ir::VertexType type) const {
     return how_ == ir::Specialise::yes ? type : ir::with_all_children(*function_, type);
   }
-  bool decide(OfKind& kind) const;
+  void decide(OfKind& kind) const;
   std::vector<ir::VertexType> frequent(const OfKind& kind) const;
   void forget_rare(OfKind& kind) const;
 
