@@ -17,6 +17,7 @@
 #include "plan.h"
 #include "scratch.h"
 #include "step_clock.h"
+#include "windrow/batching/parameters.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 #include "windrow/ops/tensor.h"
@@ -37,7 +38,8 @@ struct MinibatchEnd {
 class Batch {
  public:
   struct Options {
-    std::int64_t number;  // of the minibatch, for errors
+    std::uint64_t runner;  // whose minibatch it is
+    std::int64_t number;   // of the minibatch, for errors
     Index batch_rows;
     std::shared_ptr<StepClock> clock = nullptr;  // null where steps are not timed
   };
@@ -52,6 +54,7 @@ class Batch {
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
   /// See needed.h.
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
+  std::uint64_t runner() const { return options_.runner; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
@@ -97,11 +100,7 @@ class Batch {
   /// For the thread that calls the runner.
   struct GivenTensor {
     Index rows;
-    struct Part {
-      IntTensor of;
-      Tensor rows;
-    };
-    std::vector<Part> gradient = {};
+    Gradient gradient = {};
   };
   std::vector<GivenTensor> given;
   /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.
