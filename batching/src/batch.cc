@@ -18,106 +18,23 @@ void fill(Matrix<float> out, float value, Write write) {
   }
 }
 
-/// For tiles. A thread runs one op at a time, and finds what it wrote last still in its cache.
-float* scratch_of_thread(Index elements) {
-  struct Free {
-    void operator()(float* scratch) const { ::operator delete(scratch, std::align_val_t(memory_alignment)); }
-  };
-  thread_local std::unique_ptr<float, Free> scratch;
-  thread_local Index size = 0;
-  if (size < elements) {
-    const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-    scratch.reset(static_cast<float*>(::operator new(bytes, std::align_val_t(memory_alignment))));
-    size = elements;
-  }
-  return scratch.get();
-}
-
 }  // namespace
-
-Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-             std::vector<char> needed, Options options)
-    : device_(device),
-      plan_(std::move(plan)),
-      layout_(std::move(layout)),
-      tensors_(std::move(tensors)),
-      needed_(std::move(needed)),
-      adds_to_(tensors_.size(), 0),
-      options_(options),
-      end_(std::make_shared<MinibatchEnd>(device)) {
-  map_memory();
-}
-
-void Batch::map_memory() {
-  Index size = 0;
-  const auto take = [&](Index elements) {
-    const Index offset = size;
-    size += aligned(elements);
-    return offset;
-  };
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    auto& arenas = arenas_.emplace_back();
-    for (const TypePlan::Arena& arena : plan_->types[t].arenas) {
-      arenas.push_back(take(layout_.count(t, arena.rate) * row_stride(arena.width)));
-    }
-    scratch_ = std::max(scratch_, plan_->types[t].scratch);
-  }
-  const auto keep = [&](Keepers& keepers, std::size_t t, const std::vector<Kept>& states, const char* in_states) {
-    keepers.resize(states.size());
-    for (std::size_t s = 0; s < states.size(); ++s) {
-      Keeping keeping;
-      if (states[s].any()) {
-        keeping.stride = row_stride(states[s].width);
-        keeping.offset = in_states != nullptr && in_states[s] != 0
-                             ? states_[s][t].offset
-                             : take(layout_.count(t, plan_->types[t].children) * keeping.stride);
-        keeping.kept = &states[s];
-      }
-      keepers[s].push_back(keeping);
-    }
-  };
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    keep(states_, t, plan_->types[t].states, nullptr);
-    keep(gradients_, t, plan_->types[t].gradients, plan_->types[t].takes_over.data());
-  }
-  memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
-                                     OpName("minibatch"));
-}
-
-void Batch::take_memory() {
-  data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
-  clear_missing();
-}
-
-/// Nobody scatters to the places of children that are not there.
-void Batch::clear_missing() {
-  for (const auto& by_type : states_) {
-    for (std::size_t t = 0; t < by_type.size(); ++t) {
-      if (by_type[t].kept == nullptr || !plan_->program.lacks_children(t)) continue;
-      std::fill_n(data_ + by_type[t].offset, layout_.count(t, plan_->types[t].children) * by_type[t].stride, 0.0f);
-    }
-  }
-}
-
-Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
-  if (rate == Rate::vertices) return vertices;
-  const auto& begin = layout_.types[type].edge_begin;
-  return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
-}
 
 // --- Steps
 
-void Batch::run(const Part& part) {
+void Batch::run(const std::vector<Part>& parts) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
-  each_step(part, [&](const Step& step, const Tile& tile) {
+  float* const scratch = scratch_.of_this_thread();
+  const auto visit = [&](const Step& step, const Tile& tile) {
     try {
       run_step(step, tile);
     } catch (const MisuseError& error) {
       explain(step, tile, error.what());
     }
     if (lap) lap->end_of(step);
-  });
+  };
+  for (const Part& part : parts) each_step(part, scratch, visit);
 }
 
 void Batch::run_step(const Step& step, const Tile& tile) {
@@ -193,13 +110,22 @@ void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> 
 }
 
 template <class Visit>
-void Batch::each_kept(const Keepers& keepers, std::size_t state, const Tile& tile, Visit visit) const {
+void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
-  const auto& by_type = keepers[state];
+  std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
+  const Kept* kept = nullptr;
+  float* places = nullptr;
+  Index stride = 0;
   const auto look = [&](Index row, Slot slot) {
-    const Keeping& keeping = by_type[slot.type];
-    if (keeping.kept == nullptr || keeping.kept->column[slot.child] < 0) return;
-    visit(row - tile.rows.begin, data_ + keeping.offset + slot.row * keeping.stride + keeping.kept->column[slot.child]);
+    if (slot.type != type) {
+      type = slot.type;
+      const TypePlan& consumer = plan_->types[type];
+      kept = &(consumer.*keeps)[state];
+      if (kept->any()) places = region(consumer, kept->region);
+      stride = row_stride(kept->width);
+    }
+    if (!kept->any() || kept->column[slot.child] < 0) return;
+    visit(row - tile.rows.begin, places + slot.row * stride + kept->column[slot.child]);
   };
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     const Slot slot = layout_.slot(tile.type, r);
@@ -214,7 +140,7 @@ void Batch::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
-  each_kept(states_, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+  each_kept(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
 }
 
 /// Copies what each child has stored. Places of children that are not there are left as they are.
@@ -241,58 +167,13 @@ void Batch::gather(const Step& step, const Tile& tile) {
 void Batch::take_incoming(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
-  each_kept(gradients_, step.state, tile, [&](Index row, const float* gradient) {
+  each_kept(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
     float* const sum = to.row(row);
     for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
   });
 }
 
-// --- Places
-
-Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
-  const TypePlan& plan = plan_->types[tile.type];
-  const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
-  const Index count = rows.end - rows.begin;
-  switch (place.in) {
-    case Place::In::arena: {
-      const Index stride = row_stride(plan.arenas[place.number].width);
-      return {data_ + arenas_[tile.type][place.number] + rows.begin * stride + place.column, count, place.width,
-              stride};
-    }
-    case Place::In::tile: {
-      const TypePlan::Tile& scratch = plan.tiles[place.number];
-      return {scratch_of_thread(scratch_) + scratch.offset + place.column, count, place.width, scratch.width};
-    }
-    case Place::In::state:
-    case Place::In::state_gradient: {
-      const Keepers& keepers = place.in == Place::In::state ? states_ : gradients_;
-      const Keeping& keeping = keepers[place.number][tile.type];
-      return {data_ + keeping.offset + rows.begin * keeping.stride + place.column, count, place.width, keeping.stride};
-    }
-    default:
-      throw Error("a step writes what is only read");
-  }
-}
-
-Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
-  if (from.in == Place::In::tensor) {
-    Matrix<const float> whole = tensors_[from.number].view().read();
-    return {whole.data + from.column, whole.rows, from.width, whole.stride};
-  }
-  if (from.in == Place::In::pull) {
-    const auto& column = layout_.types[tile.type].values[from.number];
-    const Range rows = from.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, from.rate)};
-    return {column.row(rows.begin) + from.column, rows.end - rows.begin, from.width, column.width};
-  }
-  return place(from, tile);
-}
-
 // --- What belongs to no vertex, and the end
-
-Var Batch::add_part() {
-  parts_.push_back(Buffer(*device_.engine, device_.memory, 0, "part of a minibatch"));
-  return parts_.back().var();
-}
 
 void Batch::begin_in_blocks(std::size_t tensor) {
   const Tensor::View view = tensors_[tensor].view();
@@ -348,14 +229,6 @@ void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
       step.write = Write::add;
     }
   }
-}
-
-Tensor Batch::rows_of(const Plan::Rows& rows) const {
-  const auto type = static_cast<std::size_t>(rows.vertex_type);
-  const Index offset = arenas_[type][rows.rows.number];
-  const Index stride = row_stride(plan_->types[type].arenas[rows.rows.number].width);
-  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offset)
-      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
 }
 
 void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {

@@ -15,7 +15,9 @@
 #include "layout.h"
 #include "pieces.h"
 #include "plan.h"
+#include "scratch.h"
 #include "step_clock.h"
+#include "windrow/batching/parameters.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 #include "windrow/ops/tensor.h"
@@ -36,7 +38,8 @@ struct MinibatchEnd {
 class Batch {
  public:
   struct Options {
-    std::int64_t number;  // of the minibatch, for errors
+    std::uint64_t runner;  // whose minibatch it is
+    std::int64_t number;   // of the minibatch, for errors
     Index batch_rows;
     std::shared_ptr<StepClock> clock = nullptr;  // null where steps are not timed
   };
@@ -51,6 +54,7 @@ class Batch {
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
   /// See needed.h.
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
+  std::uint64_t runner() const { return options_.runner; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
@@ -66,19 +70,23 @@ class Batch {
     std::size_t type;
     Rate rate;
     Range rows;
+    float* scratch = nullptr;    ///< for what lies in tiles
+    Index first_in_scratch = 0;  ///< the row that lies first there
   };
   /// Rows of that rate of some vertices of a type.
   Range range(std::size_t type, Rate rate, Range vertices) const;
 
   // What ops do; each under the accesses that the comment above asks for.
   void take_memory();
-  void run(const Part& part);
+  void run(const std::vector<Part>& parts);
   void run(const TensorStep& step);
   /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
   void begin_in_blocks(std::size_t tensor);
   void run(const TensorStep& step, Range columns);
   /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
   void finish();
+  /// The same behind gradients that were pushed later, without losses.
+  void finish_backward() { scratch_.give_back(); }
   /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
   void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   std::string name_of(const Step& step) const;
@@ -92,11 +100,7 @@ class Batch {
   /// For the thread that calls the runner.
   struct GivenTensor {
     Index rows;
-    struct Part {
-      IntTensor of;
-      Tensor rows;
-    };
-    std::vector<Part> gradient = {};
+    Gradient gradient = {};
   };
   std::vector<GivenTensor> given;
   /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.
@@ -108,25 +112,20 @@ class Batch {
   Tensor rows_of(const Plan::Rows& rows) const;
 
  private:
-  /// Where states lie of which children's vertices scatter copies, by their type.
-  struct Keeping {
-    Index offset = 0, stride = 0;  // elements
-    const Kept* kept = nullptr;
-  };
-  using Keepers = std::vector<std::vector<Keeping>>;  // by state and type
-
   void map_memory();
+  float* region(const TypePlan& type, std::size_t number) const { return data_ + offsets_[type.first_region + number]; }
   void clear_missing();
   /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
   template <class Visit>
-  void each_step(const Part& part, Visit visit);
+  void each_step(const Part& part, float* scratch, Visit visit);
   void run_step(const Step& step, const Tile& tile);
   void run_timed(const TensorStep& step, Matrix<float> tensor);
   void run_untimed(const TensorStep& step, Matrix<float> out);
   /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
-  /// each row its first consumer, then further ones in order.
+  /// each row its first consumer, then further ones in order. `keeps`: states or gradients.
+  using Keeps = std::vector<Kept> TypePlan::*;
   template <class Visit>
-  void each_kept(const Keepers& keepers, std::size_t state, const Tile& tile, Visit visit) const;
+  void each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const;
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
@@ -157,16 +156,14 @@ class Batch {
   const Options options_;
   const std::shared_ptr<MinibatchEnd> end_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Buffer> parts_;  // without bytes: owners of variables
-  // Offsets into the buffer, in elements.
-  std::vector<std::vector<Index>> arenas_;  // by type and arena
-  Keepers states_, gradients_;
-  Index scratch_ = 0;      // that the tiles of a segment take, at most
+  std::vector<Buffer> parts_;   // without bytes: owners of variables
+  std::vector<Index> offsets_;  // of the plan's regions in the buffer, in elements; of types that have rows
+  Scratch scratch_;
   float* data_ = nullptr;  // written by take_memory()
 };
 
 template <class Visit>
-void Batch::each_step(const Part& part, Visit visit) {
+void Batch::each_step(const Part& part, float* scratch, Visit visit) {
   const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
   if (segments.empty()) return;
   for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
@@ -174,9 +171,10 @@ void Batch::each_step(const Part& part, Visit visit) {
     for (const Segment& segment : segments) {
       const Range rows = range(part.type, segment.rate, batch);
       const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
-      Tile tile{part.type, segment.rate, {rows.begin, 0}};
+      Tile tile{part.type, segment.rate, {rows.begin, 0}, scratch};
       for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
         tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
+        tile.first_in_scratch = tile.rows.begin;
         for (const Step& step : segment.steps) visit(step, tile);
       }
     }

@@ -43,6 +43,9 @@ Expr softmax(const Expr& x) { return apply(op::softmax, {x}); }
 Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label) {
   return apply(op::softmax_cross_entropy, {logits}, {label});
 }
+Expr binary_cross_entropy(const Expr& logits, const Expr& targets) {
+  return apply(op::binary_cross_entropy, {logits, targets});
+}
 Expr embedding(const Operand& table, const IndexExpr& row) { return apply(op::embedding, {table}, {row}); }
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site) {
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
@@ -52,6 +55,7 @@ Expr minimum(const Operand& x, const Operand& y) { return apply(op::minimum, {x,
 Expr sqrt(const Expr& x) { return apply(op::sqrt, {x}); }
 Expr abs(const Expr& x) { return apply(op::abs, {x}); }
 Expr softplus(const Expr& x) { return apply(op::softplus, {x}); }
+Expr log_sigmoid(const Expr& x) { return apply(op::log_sigmoid, {x}); }
 Expr log_softmax(const Expr& x) { return apply(op::log_softmax, {x}); }
 Expr pick(const Expr& x, const IndexExpr& column) { return apply(op::pick, {x}, {column}); }
 Expr mean(const Expr& x) {

@@ -78,6 +78,9 @@ LazyExpr softmax(const LazyExpr& x) { return apply(op::softmax, {x}); }
 LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label) {
   return apply(op::softmax_cross_entropy, {logits}, {label});
 }
+LazyExpr binary_cross_entropy(const LazyExpr& logits, const LazyExpr& targets) {
+  return apply(op::binary_cross_entropy, {logits, targets});
+}
 LazyExpr embedding(const Parameter& table, const LazyIndex& row) { return apply(op::embedding, {table}, {row}); }
 LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
@@ -87,6 +90,7 @@ LazyExpr minimum(const LazyExpr& x, const LazyExpr& y) { return apply(op::minimu
 LazyExpr sqrt(const LazyExpr& x) { return apply(op::sqrt, {x}); }
 LazyExpr abs(const LazyExpr& x) { return apply(op::abs, {x}); }
 LazyExpr softplus(const LazyExpr& x) { return apply(op::softplus, {x}); }
+LazyExpr log_sigmoid(const LazyExpr& x) { return apply(op::log_sigmoid, {x}); }
 LazyExpr log_softmax(const LazyExpr& x) { return apply(op::log_softmax, {x}); }
 LazyExpr pick(const LazyExpr& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}); }
 LazyExpr mean(const LazyExpr& x) {

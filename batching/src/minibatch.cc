@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "batch.h"
+#include "gradient.h"
 #include "ir.h"
 #include "windrow/batching/runner.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow {
 
@@ -57,18 +57,8 @@ Tensor Minibatch::gradient(const std::string& name, std::source_location from) c
     if (function.tensors[i].name != name) continue;
     if (!batch_->differentiated)
       throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
-    const auto& [rows, parts] = batch_->given[i];
-    const Tensor sum(batch_->device(), rows, function.tensors[i].width, "gradient");
-    if (parts.empty()) sum.set(std::vector<float>(static_cast<std::size_t>(rows * sum.width()), 0), from);
-    for (const auto& part : parts) {
-      apply(batch_->device(), op::scatter_rows,
-            {.in = {part.rows},
-             .indices = {part.of},
-             .attributes = op::to_rows(Rows::count(rows)),
-             .write = &part == &parts.front() ? Write::overwrite : Write::add},
-            sum, from);
-    }
-    return sum;
+    const auto& [rows, gradient] = batch_->given[i];
+    return dense(batch_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
   }
   throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");
 }

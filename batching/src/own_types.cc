@@ -49,16 +49,16 @@ void OwnTypes::forget_rare(OfKind& kind) const {
   }
 }
 
-/// Compares with the types themselves: kinds may have been decided by a call that ran out of memory before these were.
+/// Compares the types as they are now with those told last, so that a call that throws halfway loses no change.
 bool OwnTypes::decide() {
-  ir::ProgramTypes types;
-  for (OfKind& kind : kinds_) {  // whose types ascend with their numbers
-    decide(kind);
-    types.own.insert(types.own.end(), kind.own.begin(), kind.own.end());
-    types.general.insert(types.general.end(), kind.general.begin(), kind.general.end());
+  for (OfKind& kind : kinds_) decide(kind);
+  ir::ProgramTypes now;
+  for (const OfKind& kind : kinds_) {  // whose types ascend with their numbers
+    now.own.insert(now.own.end(), kind.own.begin(), kind.own.end());
+    now.general.insert(now.general.end(), kind.general.begin(), kind.general.end());
   }
-  if (types.own == types_.own && types.general == types_.general) return false;
-  types_ = std::move(types);
+  if (now == types_) return false;
+  types_ = std::move(now);
   return true;
 }
 

@@ -27,14 +27,22 @@ Parameter Parameters::add(const std::string& name, Index rows, Index width, Init
   for (const Entry& entry : entries_) {
     if (entry.name == name) throw MisuseError("parameter '" + name + "' is added twice; expected once");
   }
+  try {
+    entries_.push_back({name, drawn(rows, width, initial), std::nullopt, {}});
+  } catch (const MisuseError& error) {
+    throw MisuseError("parameter '" + name + "': " + error.what());
+  }
+  return (*this)[entries_.size() - 1];
+}
+
+Tensor Parameters::drawn(Index rows, Index width, Initial initial) {
   const Tensor value(device_, rows, width, "parameter");
   if (initial.draw == Initial::Draw::uniform) {
     generator_.uniform(value, initial.a, initial.b);
   } else {
     generator_.normal(value, initial.a, initial.b);
   }
-  entries_.push_back({name, value, std::nullopt, {}});
-  return (*this)[entries_.size() - 1];
+  return value;
 }
 
 Parameter Parameters::operator[](std::size_t number) const {

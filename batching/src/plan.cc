@@ -316,11 +316,35 @@ class Planner {
   std::vector<Place> homes_;        // by root
 };
 
+/// Once it is settled what lies where.
+void find_regions(Plan& plan) {
+  for (TypePlan& type : plan.types) {
+    const auto add = [&](Index width, Rate rate) {
+      type.regions.push_back({row_stride(width), rate});
+      return type.regions.size() - 1;
+    };
+    for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
+    for (Kept& state : type.states) {
+      if (!state.any()) continue;
+      state.region = add(state.width, type.children);
+      ++type.kept_states;
+    }
+    for (std::size_t s = 0; s < type.gradients.size(); ++s) {
+      Kept& gradient = type.gradients[s];
+      if (!gradient.any()) continue;
+      gradient.region = type.takes_over[s] != 0 ? type.states[s].region : add(gradient.width, type.children);
+    }
+    type.first_region = plan.regions;
+    plan.regions += type.regions.size();
+  }
+}
+
 }  // namespace
 
 Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
   Plan plan = Planner(std::move(program), options, kernels).run();
   if (options.sharing) share_memory(plan);
+  find_regions(plan);
   find_copies(plan, kernels);
   count_costs(plan);
   return plan;

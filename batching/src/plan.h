@@ -93,8 +93,9 @@ struct TensorSpec {
 struct Kept {
   Index width = 0;            ///< of a row
   std::vector<Index> column;  ///< of each child, -1 for one that is not kept; empty if none is
+  std::size_t region = 0;     ///< that it lies in; see TypePlan::regions
   bool any() const { return !column.empty(); }
-  friend bool operator==(const Kept&, const Kept&) = default;
+  bool same_shape(const Kept& other) const { return width == other.width && column == other.column; }
 };
 
 struct TypePlan {
@@ -107,6 +108,15 @@ struct TypePlan {
   std::vector<Kept> states, gradients;  ///< by state
   std::vector<Place> stored;            ///< by state, where there are no slots: its own, for consumers to gather
   std::vector<char> takes_over;         ///< by state: gradients lie where the children's states were
+  /// What its vertices take of a minibatch's memory: a matrix for each arena, then one for each state that is kept,
+  /// then one for each gradient that takes over no state's place.
+  struct Region {
+    Index stride;
+    Rate rate;
+  };
+  std::vector<Region> regions;
+  std::size_t kept_states = 0;   ///< regions of states
+  std::size_t first_region = 0;  ///< among those of all types
   struct Tile {
     Index width;
     Index offset = 0;  ///< elements from the start of scratch
@@ -138,6 +148,7 @@ struct Plan {
   bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types;
+  std::size_t regions = 0;          ///< of all types
   std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order
   std::vector<TensorStep> before;   ///< made of parameters alone
   std::vector<TensorStep> after;    ///< gradients of parameters

@@ -34,6 +34,7 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 }  // namespace
 
 void Batch::finish() {
+  scratch_.give_back();  // all that used it has run
   double sum = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0) continue;
@@ -83,7 +84,7 @@ std::string Batch::find_culprit(VertexRow loss) {
   clear_missing();
   std::string found;
   const auto watch = [&](const Part& part) {
-    each_step(part, [&](const Step& step, const Tile& tile) {
+    each_step(part, scratch_.of_this_thread(), [&](const Step& step, const Tile& tile) {
       if (!found.empty()) return;
       run_step(step, tile);
       if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
@@ -108,6 +109,7 @@ std::string Batch::find_culprit(VertexRow loss) {
     }
     watch_all(Phase::lazy, g);
   }
+  scratch_.give_back();
   return found.empty() ? "no operator gave such a value" : found;
 }
 
@@ -148,7 +150,9 @@ Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
 void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
-      run_step(step, {tile.type, tile.rate, {r, r + 1}});
+      Tile row = tile;
+      row.rows = {r, r + 1};
+      run_step(step, row);
     } catch (const MisuseError& alone) {
       throw Error(name() + ": " + name_of(step) + " at " + name_of(vertex_of(tile, r)) + ": " + alone.what());
     }

@@ -11,6 +11,7 @@ namespace windrow::ir {
 struct ProgramTypes {
   std::vector<VertexType> own;      ///< what such vertices lack is not computed
   std::vector<VertexType> general;  ///< with all children and indices: for vertices of all other types of that kind
+  friend bool operator==(const ProgramTypes&, const ProgramTypes&) = default;
 };
 
 /// The nodes of all vertex types in one list. Nodes that belong to no vertex are shared by all types.

@@ -163,9 +163,7 @@ void Push::group(Index number, Passes passes) {
     std::set<std::size_t> tensors;
     for (const Part& part : piece.parts) count(part, tensors);
     for (std::size_t tensor : tensors) accesses.push_back(read(batch_->tensor(tensor).var()));
-    push(name_of(piece), accesses, [batch = batch_, parts = piece.parts] {
-      for (const Part& part : parts) batch->run(part);
-    });
+    push(name_of(piece), accesses, [batch = batch_, parts = piece.parts] { batch->run(parts); });
   }
   for (std::size_t last : pieces.last()) ends_.push_back(done[last]);
 }
@@ -211,7 +209,7 @@ void Push::finish() {
 }
 
 void Push::seal() {
-  push("gradients", after_groups(), [batch = batch_] {});
+  push("gradients", after_groups(), [batch = batch_] { batch->finish_backward(); });
 }
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 #include "windrow/batching/runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "batch.h"
@@ -18,6 +19,11 @@ void require_option(bool holds, const std::string& what) {
   if (!holds) throw MisuseError("RunnerOptions: " + what);
 }
 
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 ir::Specialise specialise(const Optimisations& on) {
   return on.specialisation ? ir::Specialise::yes : ir::Specialise::no;
 }
@@ -29,6 +35,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
       function_(function),
       parameters_(parameters),
       options_(options),
+      id_(next_id()),
       lessons_(std::make_shared<ScheduleLessons>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
@@ -76,14 +83,25 @@ void Runner::see_types(Graphs graphs) {
 
 const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
   see_types(graphs);
-  const auto known = plans_.find(purpose);
-  if (known != plans_.end()) return known->second;
-  constexpr std::size_t most_plans = 32;  // a lazy program may name other outputs each time
-  if (plans_.size() >= most_plans) plans_.clear();
-  std::shared_ptr<const Plan> plan = new_plan(purpose);
-  ++stats_.plans;
-  stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
-  return plans_.emplace(purpose, std::move(plan)).first->second;
+  auto known = plans_.find(purpose);
+  if (known == plans_.end()) {
+    std::shared_ptr<const Plan> plan = new_plan(purpose);
+    ++stats_.plans;
+    stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+    forget_a_plan();
+    known = plans_.emplace(purpose, Planned{std::move(plan), 0}).first;
+  }
+  known->second.used = stats_.minibatches;
+  return known->second.plan;
+}
+
+/// Of the least recently used, if there are many: a lazy program may name other outputs each time.
+void Runner::forget_a_plan() {
+  constexpr std::size_t most_plans = 32;
+  if (plans_.size() < most_plans) return;
+  plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& one, const auto& other) {
+    return one.second.used < other.second.used;
+  }));
 }
 
 std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
@@ -132,7 +150,8 @@ std::vector<const Given*> check_given(const ir::Function& function, const GivenT
                         std::to_string(field.width));
     }
     const Index told = row_of.empty() ? rows.rows() : static_cast<Index>(row_of.size());
-    if (told != vertices) {
+    const bool any_rows = vertices == 0 && row_of.empty();
+    if (told != vertices && !any_rows) {
       throw MisuseError(tensor + " has " + (row_of.empty() ? "" : "a row_of for ") + std::to_string(told) +
                         (row_of.empty() ? " rows" : " vertices") + "; expected " + std::to_string(vertices) +
                         ", the vertices of the minibatch");
@@ -196,7 +215,7 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
   auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                                       Batch::Options{stats_.minibatches, options_.batch_rows, clock_});
+                                       Batch::Options{id_, stats_.minibatches, options_.batch_rows, clock_});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);
   Push push(batch, options_, stats_, from);
@@ -272,7 +291,7 @@ RunnerStats Runner::stats() const {
 
 std::string Runner::describe() const {
   std::string text;
-  for (const auto& [purpose, plan] : plans_) text += to_string(*plan);
+  for (const auto& [purpose, planned] : plans_) text += to_string(*planned.plan);
   return text;
 }
 

@@ -45,7 +45,7 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
                       Gradients of_parameters, std::source_location from) {
   const std::shared_ptr<Batch>& batch = minibatch.batch_;
   const Plan& plan = batch->plan();
-  if (plan.program.function != function_.function_ || !plan.training || batch->differentiated) {
+  if (batch->runner() != id_ || !plan.training || batch->differentiated) {
     throw MisuseError(function_.name() + ": backward() of a minibatch that " +
                       (batch->differentiated ? "was differentiated" : "this runner did not record"));
   }
@@ -75,7 +75,8 @@ void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& g
     const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
     if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
     const Tensor& tensor = found->second;
-    const bool any_rows = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
+    const bool announced = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
+    const bool any_rows = announced || batch.layout().vertices == 0;
     const Index vertices = any_rows ? tensor.rows() : batch.layout().vertices;
     if (tensor.rows() != vertices || tensor.width() != field.width) {
       throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
@@ -108,7 +109,7 @@ void Runner::add_gradients(Batch& batch, std::source_location from) {
     const auto left = rows_left(batch, rows, stats_, from);
     if (!left) continue;
     if (rows.of == ir::Program::Rows::Of::tensor) {
-      batch.given[rows.number].gradient.push_back({left->of, left->rows});
+      batch.given[rows.number].gradient.rows.push_back(*left);
     } else {
       parameters_.entries_[rows.number].gradient.rows.push_back(*left);
     }

@@ -206,7 +206,7 @@ class Sharing {
 
   /// Each column's gradient is first written after the last look at the state.
   bool may_take_over(std::size_t state) const {
-    if (!type_.gradients[state].any() || type_.gradients[state] != type_.states[state]) return false;
+    if (!type_.gradients[state].any() || !type_.gradients[state].same_shape(type_.states[state])) return false;
     return std::none_of(reads_[state].begin(), reads_[state].end(), [&](const Stay& read) {
       return std::any_of(writes_[state].begin(), writes_[state].end(),
                          [&](const Stay& write) { return write.meets(read, 0); });

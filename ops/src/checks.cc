@@ -1,5 +1,6 @@
 #include "checks.h"
 
+#include <sstream>
 #include <string>
 
 #include "windrow/engine/error.h"
@@ -10,6 +11,12 @@ void throw_bad_index(Index index, Index row, Index first, Index last) {
   throw MisuseError(
       "index " + std::to_string(index) + " at row " + std::to_string(row) + "; expected " +
       (last < first ? "none, since there is nothing to index" : std::to_string(first) + " to " + std::to_string(last)));
+}
+
+void throw_bad_target(double target, Index row, Index column) {
+  std::ostringstream text;
+  text << "target " << target << " at row " << row << ", column " << column << "; expected 0 to 1";
+  throw MisuseError(text.str());
 }
 
 void throw_bad_segment(Index begin, Index end, Index row, Index rows) {

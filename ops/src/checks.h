@@ -1,4 +1,4 @@
-// What host and reference kernels take from index operands, checked. `row` is the row of the index operand.
+// What host and reference kernels take from index operands and targets, checked. `row` is the operand's row.
 #pragma once
 
 #include <utility>
@@ -11,6 +11,8 @@ using Indices = Matrix<const std::int32_t>;
 
 /// Throws MisuseError: "index 7 at row 3; expected 0 to 4".
 [[noreturn]] void throw_bad_index(Index index, Index row, Index first, Index last);
+/// Throws MisuseError: "target 2 at row 3, column 1; expected 0 to 1".
+[[noreturn]] void throw_bad_target(double target, Index row, Index column);
 [[noreturn]] void throw_bad_segment(Index begin, Index end, Index row, Index rows);
 
 inline Index checked_row(Indices indices, Index row, Index rows) {
@@ -24,6 +26,14 @@ inline Index checked_label(Indices indices, Index row, Index width) {
   const Index label = *indices.row(row);
   if (label < -1 || label >= width) throw_bad_index(label, row, -1, width - 1);
   return label;
+}
+
+/// A probability, or NaN, which is passed on.
+template <class Real>
+Real checked_target(Matrix<const Real> targets, Index row, Index column) {
+  const Real target = targets.row(row)[column];
+  if (target < 0 || target > 1) throw_bad_target(target, row, column);
+  return target;
 }
 
 inline std::pair<Index, Index> checked_segment(Indices indices, Index row, Index rows) {

@@ -33,6 +33,11 @@ Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(),
 Terms of_sqrt(const Signature&) { return {GradientTerm{&sqrt_gradient, {result(), gradient()}}}; }
 Terms of_abs(const Signature&) { return {GradientTerm{&abs_gradient, {x(), gradient()}}}; }
 Terms of_softplus(const Signature&) { return {GradientTerm{&softplus_gradient, {x(), gradient()}}}; }
+Terms of_log_sigmoid(const Signature&) { return {GradientTerm{&log_sigmoid_gradient, {x(), gradient()}}}; }
+Terms of_binary_cross_entropy(const Signature&) {
+  return {GradientTerm{&binary_cross_entropy_gradient, {x(), y(), gradient()}},
+          GradientTerm{&binary_cross_entropy_target_gradient, {x(), gradient()}}};
+}
 
 }  // namespace
 
@@ -66,6 +71,8 @@ constinit const Operator square = elementwise("square", 1, 0b1, of_square);
 constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, of_sqrt);
 constinit const Operator abs = elementwise("abs", 1, 0b1, of_abs);
 constinit const Operator softplus = elementwise("softplus", 1, 0, of_softplus);
+constinit const Operator log_sigmoid = elementwise("log_sigmoid", 1, 0, of_log_sigmoid);
+constinit const Operator binary_cross_entropy = elementwise("binary_cross_entropy", 2, 0, of_binary_cross_entropy);
 constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10);
 constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11);
 constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11);
@@ -73,6 +80,10 @@ constinit const Operator square_gradient = elementwise("square_gradient", 2, 0b1
 constinit const Operator sqrt_gradient = elementwise("sqrt_gradient", 2, 0);
 constinit const Operator abs_gradient = elementwise("abs_gradient", 2, 0b11);
 constinit const Operator softplus_gradient = elementwise("softplus_gradient", 2, 0b10);
+constinit const Operator log_sigmoid_gradient = elementwise("log_sigmoid_gradient", 2, 0b10);
+constinit const Operator binary_cross_entropy_gradient = elementwise("binary_cross_entropy_gradient", 3, 0b100);
+constinit const Operator binary_cross_entropy_target_gradient =
+    elementwise("binary_cross_entropy_target_gradient", 2, 0b11);
 constinit const Operator div_gradient = elementwise("div_gradient", 3, 0);
 constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100);
 constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100);

@@ -60,10 +60,36 @@ void sqrt(const HostCall& k) {
 void abs(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Abs(x); });
 }
+/// log(1 + exp(x)) for x <= 0.
+HWY_INLINE V softplus_below_zero(V x) { return hn::Log1p(d, exp_of(x)); }
+HWY_INLINE V softplus_of(V x) {
+  const V above = hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x);
+  return hn::Add(above, softplus_below_zero(hn::Neg(hn::Abs(x))));
+}
 void softplus(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR {
-    const V above = hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x);
-    return hn::Add(above, hn::Log1p(d, exp_of(hn::Neg(hn::Abs(x)))));
+  map<1>(k, [](V x) HWY_ATTR { return softplus_of(x); });
+}
+void log_sigmoid(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return hn::Neg(softplus_of(hn::Neg(x))); });
+}
+
+/// Before anything is written, since the result may lie in the targets' place.
+HWY_INLINE void check_targets(Matrix<const float> targets) {
+  const V none = hn::Zero(d);
+  const auto count = [](V so_far, V y) HWY_ATTR {
+    return hn::IfThenElse(hn::Or(hn::Lt(y, constant(0)), hn::Gt(y, constant(1))), constant(1), so_far);
+  };
+  for (Index r = 0; r < targets.rows; ++r) {
+    if (sum_of(fold_row<1>({targets.row(r)}, targets.width, none, 0, count)) == 0) continue;
+    for (Index c = 0; c < targets.width; ++c) checked_target(targets, r, c);
+  }
+}
+// softplus(x) - y x, as a sum of two terms that are not negative, so that neither cancels the other.
+void binary_cross_entropy(const HostCall& k) {
+  check_targets(k.in[1]);
+  map<2>(k, [](V x, V y) HWY_ATTR {
+    const V missed = hn::IfThenElse(hn::Lt(x, constant(0)), y, hn::Sub(constant(1), y));
+    return hn::Add(hn::Mul(hn::Abs(x), missed), softplus_below_zero(hn::Neg(hn::Abs(x))));
   });
 }
 void tanh_gradient(const HostCall& k) {
@@ -89,6 +115,15 @@ void abs_gradient(const HostCall& k) {
 }
 void softplus_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(x)); });
+}
+void log_sigmoid_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(hn::Neg(x))); });
+}
+void binary_cross_entropy_gradient(const HostCall& k) {
+  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::Mul(g, hn::Sub(sigmoid_of(x), y)); });
+}
+void binary_cross_entropy_target_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Neg(hn::Mul(x, g)); });
 }
 void div_gradient(const HostCall& k) {
   map<3>(k, [](V quotient, V y, V g) HWY_ATTR { return hn::Neg(hn::Div(hn::Mul(g, quotient), y)); });
@@ -125,7 +160,8 @@ namespace windrow {
   X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log)          \
   X(square) X(sqrt) X(abs) X(softplus) X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient)       \
   X(sqrt_gradient) X(abs_gradient) X(softplus_gradient) X(div_gradient) X(maximum_gradient)                           \
-  X(maximum_gradient_strict) X(sgd)
+  X(maximum_gradient_strict) X(log_sigmoid) X(log_sigmoid_gradient) X(binary_cross_entropy)                           \
+  X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -1,22 +1,42 @@
 #include "windrow/ops/kernel.h"
 
+#include <algorithm>
+#include <string>
+
 namespace windrow {
+
+/// Where the operator's entry is, or would be.
+template <class Real>
+auto KernelTable<Real>::place_of(const Entries& entries, OpName op) -> typename Entries::const_iterator {
+  return std::lower_bound(entries.begin(), entries.end(), op,
+                          [](const Entry& entry, OpName name) { return entry.op.text() < name.text(); });
+}
 
 template <class Real>
 void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
-  const std::string name(op.name.text());
-  if (kernel == nullptr) throw MisuseError("operator '" + name + "': a null kernel; expected a function");
-  kernels_.insert_or_assign(name, Entry{kernel, op.inputs, op.index_inputs});
+  if (kernel == nullptr) {
+    throw MisuseError("operator '" + std::string(op.name.text()) + "': a null kernel; expected a function");
+  }
+  Entries entries = kernels_ ? *kernels_ : Entries();
+  const auto place = entries.begin() + (place_of(entries, op.name) - entries.cbegin());
+  const Entry made{op.name, kernel, op.inputs, op.index_inputs};
+  if (place != entries.end() && place->op.text() == op.name.text()) {
+    *place = made;
+  } else {
+    entries.insert(place, made);
+  }
+  kernels_ = std::make_shared<const Entries>(std::move(entries));
 }
 
 template <class Real>
 Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
-  const auto found = kernels_.find(op.name.text());
-  if (found == kernels_.end() || found->second.inputs != op.inputs || found->second.index_inputs != op.index_inputs) {
-    throw MisuseError("operator '" + std::string(op.name.text()) +
-                      "' has no kernel in this table; expected one added with KernelTable::add");
+  if (kernels_) {
+    const auto place = place_of(*kernels_, op.name);
+    const bool known = place != kernels_->end() && place->op.text() == op.name.text();
+    if (known && place->inputs == op.inputs && place->index_inputs == op.index_inputs) return place->kernel;
   }
-  return found->second.kernel;
+  throw MisuseError("operator '" + std::string(op.name.text()) +
+                    "' has no kernel in this table; expected one added with KernelTable::add");
 }
 
 template class KernelTable<float>;

@@ -44,9 +44,8 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::square, [](const Call& k) { unary(k, [](double x) { return x * x; }); });
   table.add(op::sqrt, [](const Call& k) { unary(k, [](double x) { return std::sqrt(x); }); });
   table.add(op::abs, [](const Call& k) { unary(k, [](double x) { return std::abs(x); }); });
-  table.add(op::softplus, [](const Call& k) {
-    unary(k, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); });
-  });
+  table.add(op::softplus, [](const Call& k) { unary(k, softplus); });
+  table.add(op::log_sigmoid, [](const Call& k) { unary(k, [](double x) { return -softplus(-x); }); });
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });
@@ -57,6 +56,8 @@ void add_elementwise(KernelTable<double>& table) {
   });
   table.add(op::softplus_gradient,
             [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(-x)); }); });
+  table.add(op::log_sigmoid_gradient,
+            [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(x)); }); });
   table.add(op::div_gradient,
             [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
   table.add(op::maximum_gradient,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "checks.h"
 #include "windrow/ops/kernel.h"
@@ -35,6 +36,9 @@ inline double dot(const double* x, Index x_step, const double* y, Index y_step, 
   for (Index i = 0; i < n; ++i) sum += x[i * x_step] * y[i * y_step];
   return sum;
 }
+
+/// log(1 + exp(x)).
+inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
 void add_rows(KernelTable<double>& table);
 void add_images(KernelTable<double>& table);

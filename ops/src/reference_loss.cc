@@ -67,6 +67,19 @@ void add_losses(KernelTable<double>& table) {
       return label < 0 ? 0.0 : g * (std::exp(x[c] - log_sum_exp(x, k.in[0].width)) - (c == label ? 1 : 0));
     });
   });
+  table.add(op::binary_cross_entropy, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const double x = k.in[0].row(r)[c], target = checked_target(k.in[1], r, c);
+      return target * softplus(-x) + (1 - target) * softplus(x);
+    });
+  });
+  table.add(op::binary_cross_entropy_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      return k.in[2].row(r)[c] * (1 / (1 + std::exp(-k.in[0].row(r)[c])) - k.in[1].row(r)[c]);
+    });
+  });
+  table.add(op::binary_cross_entropy_target_gradient,
+            [](const Call& k) { each(k, [&](Index r, Index c) { return -k.in[0].row(r)[c] * k.in[1].row(r)[c]; }); });
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
     const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];

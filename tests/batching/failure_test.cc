@@ -228,6 +228,35 @@ Type eight_wide(const Operator&, const Signature& signature) { return {signature
 constexpr Operator widened{
     .name = "widened", .infer = eight_wide, .gradients = testing::passed, .locality = Locality::rowwise};
 
+TEST(Failure, OfATargetNamesItsVertex) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("targets", {}, [&](Vertex& v) {
+    const Expr x = v.pull("x", 1);
+    v.loss(binary_cross_entropy(x, square(x)));
+  });
+  Runner runner(host, function, parameters);
+  GraphData data{.child_begin = {0, 0, 0, 0, 0}};
+  data.values["x"] = {0.5f, 0.25f, 2, 1};
+  const Graphs graphs(function, {data});
+  expect_says(said_of(runner.run(graphs.pointers)),
+              "binary_cross_entropy at vertex 2 of graph 0: target 4 at row 0, column 0; expected 0 to 1");
+}
+
+TEST(Failure, OfAnInitialDrawNamesTheParameter) {
+  Engine engine;
+  Parameters parameters(host_device(engine), 1);
+  const auto said = [&](Index rows, Initial initial) {
+    return testing::error_of<MisuseError>([&] { parameters.add("u", rows, 3, initial); });
+  };
+  EXPECT_EQ(said(2, Initial::normal(0, -1)),
+            "parameter 'u': normal: 0.000000, -1.000000; expected finite mean and deviation >= 0");
+  EXPECT_EQ(said(2, Initial::uniform(1, 0)).substr(0, 23), "parameter 'u': uniform:");
+  EXPECT_EQ(said(-2, Initial::zeros()), "parameter 'u': tensor 'parameter': -2 x 3; expected no negative size");
+  EXPECT_EQ(parameters.size(), 0u);
+}
+
 TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
   Engine engine;
   Device host = host_device(engine);

@@ -91,5 +91,30 @@ TEST(LargeGradients, AreRefusedAfterAFailureUntilTheyAreOverwritten) {
   EXPECT_EQ(wide.gradient(), before);
 }
 
+TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter looked_up = parameters.add("looked_up", 4, 2, Initial::constant(1));
+  const Parameter tied = parameters.add("tied", 3, 2, Initial::constant(1));
+  const Parameter unused = parameters.add("unused", 1, 2, Initial::constant(1));
+  const VertexFunction function("rows", {}, [&](Vertex& v) {
+    const Expr row = embedding(looked_up, v.pull_index("i"));
+    v.loss(row_sum(apply(op::matmul_nt, {row + embedding(tied, v.pull_index("j")), tied})));
+  });
+  GraphData data{.child_begin = {0, 0, 0, 0}};
+  data.indices = {{"i", {3, 1, 3}}, {"j", {0, 0, 2}}};
+  const testing::Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  runner.differentiate(graphs.pointers);
+  EXPECT_FALSE(parameters.gradient(looked_up).all.has_value());
+  // Each of three vertices has a row of 2s: 6 for each row of `tied`, and 3 for each row that it looks up.
+  EXPECT_EQ(parameters.dense_gradient(looked_up).get(), (std::vector<float>{0, 0, 3, 3, 0, 0, 6, 6}));
+  EXPECT_EQ(parameters.dense_gradient(tied).get(), (std::vector<float>{12, 12, 6, 6, 9, 9}));
+  EXPECT_EQ(parameters.dense_gradient(unused).get(), (std::vector<float>{0, 0}));
+  parameters.forget_gradients();
+  EXPECT_EQ(parameters.dense_gradient(tied).get(), std::vector<float>(6, 0));
+}
+
 }  // namespace
 }  // namespace windrow

@@ -182,6 +182,18 @@ TEST_F(LazyFlushes, LetNoLossThroughThatIsNotFinite) {
   EXPECT_NE(error.find("a loss is -inf; expected a finite number"), std::string::npos) << error;
 }
 
+TEST_F(LazyFlushes, HaveFiniteLossesOfLogitsOfAnySize) {
+  const Parameter x = parameters.add("x", 1, 4, Initial::constant(0));
+  parameters.value(x).set({-1e4, 1e4, 0, -20});
+  const LazyExpr logits = graph.parameter(x);
+  const LazyExpr losses = binary_cross_entropy(logits, graph.input({1, 0, 0.25, 0})) - log_sigmoid(logits);
+  graph.backward(std::array{row_sum(losses)});
+  const float log_2 = std::log(2.0f);
+  const std::vector<float> values = losses.value();
+  expect_close({values.begin(), values.end()}, {2e4, 1e4, 2 * log_2, 20}, 1e-6);
+  expect_close(dense(parameters, x), {-2, 1, -0.25, -1}, 1e-6);
+}
+
 TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
   const Parameter first = parameters.add("first", 1, 2, Initial::constant(3));
   const Parameter table = parameters.add("table", 4, 2, Initial::constant(1));

@@ -5,6 +5,8 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/trainer.h"
+#include "tests/engine/support.h"
+#include "tests/memory/counting_allocator.h"
 #include "windrow/memory/pool.h"
 
 namespace windrow {
@@ -60,6 +62,67 @@ TEST_F(MinibatchMemory, IsHeldByGradientsOfRowsUntilTheyAreForgotten) {
   EXPECT_NE(after, before);
   s_.parameters.sgd(0.1);
   EXPECT_EQ(s_.parameters.value(table_).get(), after) << "there is no gradient to descend along";
+}
+
+/// Vertices with values that live within a tile, on memory that is counted.
+struct Tiled {
+  Engine engine{{.policy = Policy::serial}};
+  std::shared_ptr<testing::CountingAllocator> memory;
+  Device host = host_device(engine);
+  std::optional<Parameters> parameters;
+  std::optional<VertexFunction> function;
+  std::optional<Graphs> graphs;
+  std::optional<Runner> runner;
+
+  explicit Tiled(std::size_t capacity = std::size_t{1} << 30)
+      : memory(std::make_shared<testing::CountingAllocator>(capacity)) {
+    host.memory = memory;
+    parameters.emplace(host, 1);
+    const Parameter w = parameters->add("w", 1, 64, Initial::constant(1));
+    function.emplace("tiled", VertexFunction::Shape{}, [&](Vertex& v) {
+      const Expr x = matmul(v.pull("x", 1), w);
+      v.push("y", row_sum(tanh(exp(x) + sigmoid(x))));
+    });
+    GraphData data;
+    data.child_begin.assign(101, 0);
+    data.values["x"].assign(100, 0.5f);
+    graphs.emplace(*function, std::vector{data});
+    runner.emplace(host, *function, *parameters);
+  }
+  /// Blocks of memory in use, when all that was pushed is done.
+  int blocks() {
+    engine.wait_all();
+    return memory->allocations - memory->deallocations;
+  }
+};
+
+TEST(Scratch, IsMemoryOfTheDeviceUntilItsMinibatchIsDone) {
+  Tiled s;
+  const Minibatch minibatch = s.runner->run(s.graphs->pointers);
+  s.engine.wait_all();
+  const std::size_t scratch = s.memory->most_held - s.memory->held;
+  EXPECT_GE(scratch, 100 * 64 * sizeof(float)) << "a row of a value for each vertex";
+  EXPECT_LE(scratch, 96 * 1024u) << "what a plan makes of a core's cache";
+
+  Tiled enough(s.memory->most_held), less(s.memory->most_held - 1);
+  EXPECT_EQ(enough.runner->run(enough.graphs->pointers).loss(), 0);
+  const Minibatch failed = less.runner->run(less.graphs->pointers);
+  const std::string said = testing::error_of<OpError>([&] { failed.loss(); });
+  EXPECT_NE(said.find("counting: full"), std::string::npos) << said;
+}
+
+TEST(Scratch, OfGradientsGoesBackToo) {
+  Tiled s;
+  const Tensor ones(s.host, 100, 1);
+  ones.set(std::vector<float>(100, 1));
+  const auto record = [&] { return s.runner->record(s.graphs->pointers, {}, {"y"}); };
+  s.runner->backward(record(), {{"y", ones}});  // from here on the parameter has its gradient
+  const Minibatch minibatch = record();
+  const int blocks = s.blocks();
+  const int taken = s.memory->allocations;
+  s.runner->backward(minibatch, {{"y", ones}});
+  EXPECT_EQ(s.blocks(), blocks);
+  EXPECT_GT(s.memory->allocations, taken);
 }
 
 TEST(NoMemory, IsWhatAMinibatchOfNoColumnsNeeds) {

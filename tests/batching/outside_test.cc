@@ -222,6 +222,52 @@ TEST(Outputs, MayBeOtherOnesEachTimeWithoutEnd) {
   EXPECT_LT(runner.describe().size(), 64 * first);
 }
 
+TEST(Outputs, ThatAreInUseStayPlannedHoweverManyOthersCome) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("many", {}, [&](Vertex& v) {
+    const Expr x = v.pull("x", 1);
+    for (int i = 0; i < 7; ++i) v.push(std::to_string(i), tanh(x));
+  });
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {1};
+  const Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  for (unsigned some = 1; some < 128; ++some) {
+    std::vector<std::string> outputs;
+    for (unsigned i = 0; i < 7; ++i) {
+      if ((some >> i & 1u) != 0) outputs.push_back(std::to_string(i));
+    }
+    runner.record(graphs.pointers, {}, outputs);
+    runner.record(graphs.pointers, {}, {"0"});
+  }
+  EXPECT_EQ(runner.stats().plans, 127) << "one for each set of outputs";
+}
+
+TEST(Outside, OfAMinibatchWithoutVerticesTensorsHaveAnyRows) {
+  Networks s;
+  const Tensor x = s.tensor({1, 2, 3, 4}, Cell::in), of_h = s.tensor(std::vector<float>(6, 1), Cell::h);
+  const Tensor no_rows(s.host, 0, Cell::in);
+  Runner whole(s.host, s.by_row, s.parameters), below(s.host, s.without_head, s.parameters);
+  const Graphs empty(s.by_row, {s.data[1]}), same(s.without_head, {s.data[1]});
+  for (const Tensor& given : {x, no_rows}) {
+    EXPECT_EQ(whole.run(empty.pointers, {{"rows", {given}}}).loss(), 0);
+    EXPECT_EQ(whole.run({}, {{"rows", {given}}}).loss(), 0);
+    const Minibatch minibatch = whole.differentiate(empty.pointers, {{"rows", {given}}});
+    EXPECT_EQ(minibatch.gradient("rows").get(), std::vector<float>(static_cast<std::size_t>(given.rows() * Cell::in)));
+    const Minibatch first = below.record_rows(same.pointers, {{"rows", {given, {}}}}, {{"h", {}}});
+    EXPECT_TRUE(first.output("h").get().empty());
+    below.backward(first, {{"h", of_h}});
+    EXPECT_EQ(first.gradient("rows").rows(), given.rows());
+  }
+  EXPECT_EQ(s.parameters.dense_gradient(s.cell.w).get(), std::vector<float>(6, 0));
+  EXPECT_EQ(error_of<MisuseError>([&] {
+              whole.run({}, {{"rows", {x, {0}}}});
+            }),
+            "by_row: tensor 'rows' has a row_of for 1 vertices; expected 0, the vertices of the minibatch");
+}
+
 TEST(Outside, TellsWhatDoesNotFit) {
   Networks s;
   Runner runner(s.host, s.without_head, s.parameters);
@@ -269,6 +315,11 @@ TEST(Outside, TellsWhatDoesNotFit) {
               runner.backward(recorded, {{"h", wide}, {"g", wide}});
             }),
             "without_head: gradients of 2 outputs are given; expected those that record() named, 1");
+  Runner twin(s.host, s.without_head, s.parameters);
+  EXPECT_EQ(said([&] {
+              twin.backward(recorded, {{"h", wide}});
+            }),
+            "without_head: backward() of a minibatch that this runner did not record");
   runner.backward(recorded, {{"h", wide}});
   EXPECT_EQ(said([&] {
               runner.backward(recorded, {{"h", wide}});

@@ -195,6 +195,86 @@ TEST(ManyTypes, ThatComeOneByOneArePlannedUntilThereAreMany) {
   EXPECT_LE(runner.stats().planned_types, 1 + 2 + 3 + 4 + 6 * 5);
 }
 
+/// What a minibatch costs after some others, of graphs that are all different.
+template <class Graph>
+RunnerStats cost_of_a_minibatch(Runner& runner, const VertexFunction& function, Graph graph) {
+  std::mt19937 random(1);
+  RunnerStats before, after;
+  for (int step = 0; step < 8; ++step) {
+    before = runner.stats();
+    const Graphs graphs(function, {graph(random)});
+    EXPECT_TRUE(std::isfinite(runner.differentiate(graphs.pointers).loss()));
+    after = runner.stats();
+  }
+  EXPECT_LE(after.plans, 4) << "one when they are seen, and one whenever their number has doubled";
+  after.batches -= before.batches;
+  after.kernels -= before.kernels;
+  after.ops -= before.ops;
+  after.multiply_flops -= before.multiply_flops;
+  after.plans -= before.plans;
+  return after;
+}
+
+void expect_within(const RunnerStats& one, const RunnerStats& other, std::int64_t factor) {
+  EXPECT_EQ(one.plans, 0);
+  EXPECT_LE(one.batches, factor * other.batches);
+  EXPECT_LE(one.kernels, factor * other.kernels);
+  EXPECT_LE(one.ops, factor * other.ops);
+  EXPECT_LE(one.multiply_flops, factor * other.multiply_flops);
+}
+
+TEST(ManyTypes, OfRandomChildrenCostLittleMoreThanOneTypeForAll) {
+  constexpr std::size_t arity = 12;
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
+  const VertexFunction function("any", {.arity = arity}, [&](Vertex& v) {
+    const State s = v.state("s", 2);
+    Expr sum = v.pull("x", 2);
+    for (std::size_t k = 0; k < arity; ++k) sum = sum + matmul(v.gather(k, s), w);
+    v.scatter(s, tanh(sum));
+    v.loss(row_sum(square(sum)));
+  });
+  const auto graph = [](std::mt19937& random) {
+    GraphData data;
+    for (std::int32_t v = 0; v < 512; ++v) {  // 8 levels of 64
+      for (std::size_t k = 0; k < arity; ++k) {
+        const bool missing = v < 64 || random() % 2 == 0;
+        data.children.push_back(missing ? no_child : v / 64 * 64 - 64 + static_cast<std::int32_t>(random() % 64));
+      }
+      data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+      data.values["x"].insert(data.values["x"].end(), {1, -1});
+    }
+    return data;
+  };
+  Runner chosen(host, function, parameters);
+  Runner one_type(host, function, parameters, {.optimisations = {.specialisation = false}});
+  expect_within(cost_of_a_minibatch(chosen, function, graph), cost_of_a_minibatch(one_type, function, graph), 2);
+}
+
+TEST(ManyTypes, OfRandomIndicesCostLittleMoreThanOneTypeForAll) {
+  ManyIndices s(16);
+  const auto graph = [&](std::mt19937& random) { return s.graph(512, random); };
+  Runner chosen(s.host, s.function, s.parameters);
+  Runner one_type(s.host, s.function, s.parameters, {.own_types = 0});
+  expect_within(cost_of_a_minibatch(chosen, s.function, graph), cost_of_a_minibatch(one_type, s.function, graph), 2);
+}
+
+/// Its time is the most that a kind's types take to be planned; docs/design.md has it.
+TEST(ManyTypes, UpToTheBoundArePlannedAllOverAgainForEachNewOne) {
+  constexpr std::int32_t bound = 32;
+  ManyIndices s(16);
+  Runner runner(s.host, s.function, s.parameters, {.own_types = bound});
+  for (std::int32_t type = 0; type < bound; ++type) {
+    GraphData data{.child_begin = {0, 1}, .children = {no_child}};
+    for (int i = 0; i < 16; ++i) data.indices[s.name(i)] = {(type >> i & 1) != 0 || i > 4 ? 0 : -1};
+    s.differentiate(runner, data);
+  }
+  EXPECT_EQ(runner.stats().plans, bound);
+  EXPECT_EQ(runner.stats().planned_types, bound * (bound + 1) / 2);
+}
+
 TEST(ManyTypes, AreComputedAsTypesOfTheirOwnAre) {
   ManyIndices s(6);
   std::mt19937 random(1);

@@ -13,6 +13,10 @@ inline Row exp(const Row& x) { return apply(op::exp, {x}); }
 inline Row sqrt(const Row& x) { return apply(op::sqrt, {x}); }
 inline Row abs(const Row& x) { return apply(op::abs, {x}); }
 inline Row softplus(const Row& x) { return apply(op::softplus, {x}); }
+inline Row log_sigmoid(const Row& x) { return apply(op::log_sigmoid, {x}); }
+inline Row binary_cross_entropy(const Row& logits, const Row& targets) {
+  return apply(op::binary_cross_entropy, {logits, targets});
+}
 inline Row log_softmax(const Row& x) { return apply(op::log_softmax, {x}); }
 inline Row pick(const Row& x, const OracleIndex& column) { return apply(op::pick, {x}, {column}); }
 inline Row mean(const Row& x) { return 1 / static_cast<double>(x.type.width) * row_sum(x); }
@@ -67,6 +71,7 @@ struct SeeingCell {
     const auto logits = matmul(value, head);
     v.loss(-pick(log_softmax(logits), v.pull_index("label", Presence::sometimes)));
     v.loss(squared_distance(value, second) + mean(mul_columns(softplus(value), row_dot(x, x))));
+    v.loss(mean(binary_cross_entropy(logits, softmax(logits)) - log_sigmoid(logits)));
     v.loss(row_max(minimum(logits, 0.5 * logits)) + row_sum(sqrt(exp(value)) * abs(value)));
   }
 };

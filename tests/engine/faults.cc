@@ -18,7 +18,7 @@ Plan plan_now;
 std::atomic<bool> armed{false};
 std::atomic<std::uint64_t> counted{0};
 std::atomic<bool> has_struck{false};
-std::atomic<std::int64_t> live{0};
+std::atomic<std::int64_t> live{0}, calls{0}, asked_bytes{0};
 std::atomic<int> threads_allowed{std::numeric_limits<int>::max()};
 
 constinit thread_local int shelters = 0;
@@ -34,6 +34,8 @@ bool strikes() {
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  ++calls;
+  asked_bytes += static_cast<std::int64_t>(bytes);
   if (strikes()) return nullptr;
   void* memory = nullptr;
   if (alignment <= alignof(std::max_align_t)) {
@@ -76,6 +78,8 @@ Sheltered::~Sheltered() { --shelters; }
 
 Exposed::Exposed() : sheltered_(shelters) { shelters = 0; }
 Exposed::~Exposed() { shelters = sheltered_; }
+
+Asked asked() { return {calls, asked_bytes}; }
 
 std::int64_t live_blocks() { return live; }
 

@@ -49,6 +49,12 @@ class Exposed {
   const int sheltered_;
 };
 
+/// Calls of operator new so far, by any thread, and how many bytes these asked for.
+struct Asked {
+  std::int64_t calls, bytes;
+};
+Asked asked();
+
 /// Blocks that were allocated and not freed yet.
 std::int64_t live_blocks();
 

@@ -31,6 +31,13 @@ class Maker {
     operand(type);
     for (double& value : made.in.back()) value = static_cast<float>(std::abs(value) + 0.25);
   }
+  /// Probabilities; real ones so far from the ends that differences stay within.
+  void targets(const Type& type) {
+    operand(type);
+    for (double& value : made.in.back()) {
+      value = numbers_ == Numbers::whole ? static_cast<double>(number(0, 1)) : static_cast<float>(0.5 + value / 5);
+    }
+  }
   /// Of whole numbers.
   void whole_operand(const Type& type) {
     operand(type);
@@ -167,6 +174,12 @@ const std::map<std::string, Make>& makes() {
       {"sqrt", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
       {"abs", elementwise(1)},
       {"softplus", elementwise(1)},
+      {"log_sigmoid", elementwise(1)},
+      {"binary_cross_entropy",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.targets(counted(m.rows, m.width));
+       }},
       {"tanh_gradient", elementwise(2)},
       {"sigmoid_gradient", elementwise(2)},
       {"relu_gradient", elementwise(2)},
@@ -178,6 +191,9 @@ const std::map<std::string, Make>& makes() {
        }},
       {"abs_gradient", elementwise(2)},
       {"softplus_gradient", elementwise(2)},
+      {"log_sigmoid_gradient", elementwise(2)},
+      {"binary_cross_entropy_gradient", elementwise(3)},
+      {"binary_cross_entropy_target_gradient", elementwise(2)},
       {"div_gradient",
        [](Maker& m) {
          m.operand(counted(m.rows, m.width));

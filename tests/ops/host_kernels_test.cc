@@ -25,13 +25,15 @@ double host_value(const Operator& op, std::vector<double> operands) {
   return run_host(op, c, {0}, Write::overwrite, 1)[0];
 }
 
-/// The first operands of `op`, the host's values of which are compared with value(x) by check(x, host, exact).
+/// The first operands of `op`, the host's values of which are compared with value(x) by check(x, host, exact). The
+/// other operands are `others` everywhere.
 template <class Exact, class Check>
-void sweep(const Operator& op, double low, double high, Exact exact, Check check) {
+void sweep(const Operator& op, double low, double high, Exact exact, Check check, const Values& others = {}) {
   constexpr Index count = 200'000;
   Application c;
-  c.signature.in = {{Rows::count(1), count}};
+  c.signature.in.assign(1 + others.size(), {Rows::count(1), count});
   c.in.resize(1);
+  for (const double other : others) c.in.emplace_back(count, other);
   for (Index i = 0; i < count; ++i) {
     c.in[0].push_back(static_cast<float>(low + (high - low) * static_cast<double>(i) / static_cast<double>(count)));
   }
@@ -61,12 +63,36 @@ TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
   const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
   sweep(op::softplus, -87, 100, softplus, relative);
   sweep(
+      op::log_sigmoid, -1e4, 87, [&](double x) { return -softplus(-x); }, relative);
+  sweep(
+      op::log_sigmoid, -30, 30, [&](double x) { return -softplus(-x); }, relative);
+  sweep(
       op::sqrt, 1e-6, 1e9, [](double x) { return std::sqrt(x); }, relative);
   const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-6) << x; };
   sweep(
       op::log, 1e-6, 10, [](double x) { return std::log(x); }, absolute);
   sweep(
       op::log, 1, 1e9, [](double x) { return std::log(x); }, absolute);
+}
+
+TEST(HostKernels, KeepThePrecisionOfBinaryCrossEntropyForAnyLogit) {
+  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
+  const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-7) << x; };
+  for (const double limit : {30.0, 1e4}) {
+    for (const double target : {0.0, 0.25, 0.5, 0.9999998807907104, 1.0}) {
+      SCOPED_TRACE("logits up to " + std::to_string(limit) + ", target " + std::to_string(target));
+      // Beyond, the value of a hard target is no normal float.
+      const double low = target == 0 ? std::max(-limit, -87.0) : -limit,
+                   high = target == 1 ? std::min(limit, 87.0) : limit;
+      const auto value = [&](double x) { return target * softplus(-x) + (1 - target) * softplus(x); };
+      sweep(op::binary_cross_entropy, low, high, value, relative, {target});
+      const auto gradient = [&](double x) { return 1 / (1 + std::exp(-x)) - target; };
+      sweep(op::binary_cross_entropy_gradient, -limit, limit, gradient, absolute, {target, 1});
+    }
+    const auto gradient = [](double x) { return 1 / (1 + std::exp(x)); };
+    sweep(op::log_sigmoid_gradient, -limit, limit, gradient, absolute, {1});
+  }
 }
 
 TEST(HostKernels, PassNotANumberOn) {
@@ -105,6 +131,8 @@ TEST(HostKernels, ReachInfinityWhereFloatsDo) {
   EXPECT_EQ(host_value(op::sigmoid, {-inf}), 0);
   EXPECT_EQ(host_value(op::softplus, {inf}), inf);
   EXPECT_EQ(host_value(op::softplus, {-inf}), 0);
+  EXPECT_EQ(host_value(op::log_sigmoid, {inf}), 0);
+  EXPECT_EQ(host_value(op::log_sigmoid, {-inf}), -inf);
 }
 
 TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
@@ -194,6 +222,19 @@ TEST(Indices, OutOfRangeAreNamed) {
   }
   const Application none{{.in = {{Rows::count(0), 1}}, .indices = {{Rows::count(1), 1}}}, {{}}, {{0}}};
   EXPECT_EQ(text_of_both(op::gather_rows, none), "index 0 at row 0; expected none, since there is nothing to index");
+}
+
+TEST(Targets, OutsideOfZeroToOneAreNamed) {
+  for (const double bad : {-1.0, 1.5}) {
+    for (const Index width : {3, 64}) {
+      const auto count = static_cast<std::size_t>(2 * width);
+      Application c{{.in = {{Rows::count(2), width}, {Rows::count(2), width}}}, {Values(count), Values(count, 1.0)}};
+      c.in[1][count - 1] = bad;
+      EXPECT_EQ(text_of_both(op::binary_cross_entropy, c),
+                (bad < 0 ? "target -1 at row 1, column " : "target 1.5 at row 1, column ") + std::to_string(width - 1) +
+                    "; expected 0 to 1");
+    }
+  }
 }
 
 TEST(Indices, BadSegmentsAreNamed) {

@@ -104,6 +104,8 @@ Expr slice(const Expr& x, Index begin, Index end);
 Expr row_sum(const Expr& x);
 Expr softmax(const Expr& x);
 Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label);
+/// Of each element, with targets within [0, 1]; a loss is its row_sum or mean.
+Expr binary_cross_entropy(const Expr& logits, const Expr& targets);
 Expr embedding(const Operand& table, const IndexExpr& row);
 /// The mask is drawn from three keys a vertex; see op::dropout.
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
@@ -112,6 +114,7 @@ Expr minimum(const Operand& x, const Operand& y);
 Expr sqrt(const Expr& x);
 Expr abs(const Expr& x);
 Expr softplus(const Expr& x);
+Expr log_sigmoid(const Expr& x);
 Expr log_softmax(const Expr& x);
 Expr pick(const Expr& x, const IndexExpr& column);
 /// Of the columns, of which there must be some.

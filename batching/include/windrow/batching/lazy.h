@@ -229,12 +229,15 @@ LazyExpr slice(const LazyExpr& x, Index begin, Index end);
 LazyExpr row_sum(const LazyExpr& x);
 LazyExpr softmax(const LazyExpr& x);
 LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label);
+/// Of each element, with targets within [0, 1]; a loss is its row_sum or mean.
+LazyExpr binary_cross_entropy(const LazyExpr& logits, const LazyExpr& targets);
 LazyExpr embedding(const Parameter& table, const LazyIndex& row);
 LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site);
 LazyExpr minimum(const LazyExpr& x, const LazyExpr& y);
 LazyExpr sqrt(const LazyExpr& x);
 LazyExpr abs(const LazyExpr& x);
 LazyExpr softplus(const LazyExpr& x);
+LazyExpr log_sigmoid(const LazyExpr& x);
 LazyExpr log_softmax(const LazyExpr& x);
 LazyExpr pick(const LazyExpr& x, const LazyIndex& column);
 /// Of the columns, of which there must be some.

@@ -66,7 +66,7 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  /// Throws MisuseError for a negative size or a name that is taken.
+  /// Throws MisuseError, naming the parameter, for a negative size, bad bounds or a name that is taken.
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
 
   /// The same for what rows of width `from` are multiplied by to give rows of width `to`: Initial::glorot.
@@ -83,6 +83,9 @@ class Parameters {
   const Tensor& value(const Parameter& parameter) const;
   /// Of the last minibatch that was differentiated; without parts for a parameter that its loss does not depend on.
   const Gradient& gradient(const Parameter& parameter) const;
+  /// The same as one tensor of the parameter's shape, also of a table that is looked up: zeros in what the loss does
+  /// not depend on. Pushes the ops that add it up, into a new tensor.
+  Tensor dense_gradient(const Parameter& parameter, std::source_location from = std::source_location::current()) const;
 
   /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *
   /// value). Rows that a lookup left are subtracted without decay. Throws MisuseError unless both are finite.
@@ -101,6 +104,7 @@ class Parameters {
     Gradient gradient;
   };
   const Entry& entry(const Parameter& parameter) const;
+  Tensor drawn(Index rows, Index width, Initial initial);
   /// Throws MisuseError for a parameter of another set.
   std::int32_t number_of(const Parameter& parameter) const;
 

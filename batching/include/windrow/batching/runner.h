@@ -102,7 +102,7 @@ struct RunnerOptions {
 struct Given {
   Tensor rows;
   /// Of each vertex, graph after graph, which row it pulls; those of vertices that pull none are not looked at. Empty:
-  /// the first vertex has the first row, and so on.
+  /// the first vertex has the first row, and so on; a minibatch without vertices takes a tensor of any number of rows.
   std::vector<std::int32_t> row_of = {};
 };
 /// By name. What the function does not pull is passed over.
@@ -112,7 +112,7 @@ using GivenTensors = std::map<std::string, Given>;
 struct Announced {
   std::string output;
   /// Of each vertex, graph after graph, which row of the gradient is its own; several may have one. Empty: the first
-  /// vertex has the first row, and so on.
+  /// vertex has the first row, and so on; a minibatch without vertices takes a gradient of any number of rows.
   std::vector<std::int32_t> row_of = {};
 };
 
@@ -192,8 +192,8 @@ class Runner {
   Minibatch record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
                         std::source_location from = std::source_location::current());
   /// Pushes the gradients of the loss, if there is one, and of the outputs times what is given for each that record()
-  /// named. Throws MisuseError if these differ, have other shapes than the outputs, or for a second time; a row that a
-  /// gradient lacks fails the op.
+  /// named. Throws MisuseError if these differ, have other shapes than the outputs, for a second time, or for a
+  /// minibatch that another runner recorded; a row that a gradient lacks fails the op.
   enum class Gradients {
     set,  ///< those of parameters are this minibatch's
     add,  ///< it adds to what they were before
@@ -216,6 +216,7 @@ class Runner {
   void see_types(Graphs graphs);
   const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
+  void forget_a_plan();
   /// Pushes what comes before the groups.
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
@@ -233,9 +234,14 @@ class Runner {
   VertexFunction function_;
   Parameters& parameters_;
   RunnerOptions options_;
-  std::unique_ptr<OwnTypes> types_;                       // of all graphs so far
-  std::map<Purpose, std::shared_ptr<const Plan>> plans_;  // emptied when the types change, or there are many
-  std::shared_ptr<ScheduleLessons> lessons_;              // begun anew then
+  const std::uint64_t id_;           // of all runners of the process
+  std::unique_ptr<OwnTypes> types_;  // of all graphs so far
+  struct Planned {
+    std::shared_ptr<const Plan> plan;
+    std::int64_t used;  // by the minibatch of this number last
+  };
+  std::map<Purpose, Planned> plans_;          // emptied when the types change
+  std::shared_ptr<ScheduleLessons> lessons_;  // begun anew then
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
   std::shared_ptr<StepClock> clock_;  // null unless steps are timed
   RunnerStats stats_;

@@ -10,7 +10,7 @@
 
 namespace windrow {
 
-/// A value; the engine outlives it. Add kernels of your own before the device is used.
+/// A value that is cheap to copy; the engine outlives it. Add kernels of your own before the device is used.
 struct Device {
   std::string name;
   Engine* engine;

@@ -1,10 +1,8 @@
 // Kernels: what computes an operator on one kind of device, and the table in which they are found.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "windrow/ops/operator.h"
@@ -32,8 +30,8 @@ struct KernelCall {
 template <class Real>
 using Kernel = void (*)(const KernelCall<Real>& call);
 
-/// Which kernel computes which operator, by the operator's name. A value. Threads: find() from any thread while nobody
-/// adds.
+/// Which kernel computes which operator, by the operator's name. A value; a copy costs no more than a shared pointer.
+/// Threads: find() from any thread while nobody adds.
 template <class Real>
 class KernelTable {
  public:
@@ -44,10 +42,14 @@ class KernelTable {
 
  private:
   struct Entry {
+    OpName op;
     Kernel<Real> kernel;
     std::size_t inputs, index_inputs;
   };
-  std::map<std::string, Entry, std::less<>> kernels_;
+  using Entries = std::vector<Entry>;  // ascending by name
+  static typename Entries::const_iterator place_of(const Entries& entries, OpName op);
+
+  std::shared_ptr<const Entries> kernels_;  // null for none; shared by copies, so that add() makes another one
 };
 
 extern template class KernelTable<float>;

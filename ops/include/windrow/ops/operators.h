@@ -32,6 +32,8 @@ extern const Operator sqrt;     ///< NaN below 0
 extern const Operator abs;      ///< at 0 the gradient is 0
 /// log(1 + exp(x)), error at most 1e-6 of the value, where that is a normal float. It is -log(sigmoid(-x)) for all x.
 extern const Operator softplus;
+/// log(sigmoid(x)) = -softplus(-x), with the same precision: finite for every finite x.
+extern const Operator log_sigmoid;
 
 // Their gradients, where these are no other operator of the list. `g` is the gradient of the result.
 extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
@@ -41,6 +43,7 @@ extern const Operator square_gradient;          ///< x, g: 2 * x * g
 extern const Operator sqrt_gradient;            ///< result, g: g / (2 * result)
 extern const Operator abs_gradient;             ///< x, g: g above 0, -g below, else 0
 extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x)
+extern const Operator log_sigmoid_gradient;     ///< x, g: g * sigmoid(-x)
 extern const Operator div_gradient;             ///< result, y, g: -g * result / y
 extern const Operator maximum_gradient;         ///< x, y, g: g unless x < y, then 0
 extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, else 0
@@ -118,6 +121,13 @@ extern const Operator squared_distance_gradient;  ///< x, y, g of n x 1: 2 * (x 
 /// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural. 0 where the label i is -1, whatever x is there.
 extern const Operator softmax_cross_entropy;
 extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
+
+/// Elementwise, x being a logit and y its target within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)),
+/// error at most 1e-6 of the value, where that is a normal float. Finite for every finite x. A target outside of [0, 1]
+/// fails the op, which names it.
+extern const Operator binary_cross_entropy;
+extern const Operator binary_cross_entropy_gradient;         ///< elementwise x, y, g: g * (sigmoid(x) - y)
+extern const Operator binary_cross_entropy_target_gradient;  ///< elementwise x, g: -x * g
 
 /// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, else divided by 1 - rate; dropout_by. The draw is
 /// fixed by its seed and site, the row's three keys, and the column (see philox.h). Of n x 5 indices, the last two of a

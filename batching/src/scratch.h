@@ -1,0 +1,45 @@
+// Memory for the tiles of a minibatch: a piece for each thread that runs its ops.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "windrow/engine/mutex.h"
+#include "windrow/memory/allocator.h"
+#include "windrow/ops/matrix.h"
+
+namespace windrow {
+
+/// An owner. Pieces come from the device's memory, so they are counted and limited there. A thread runs one op of a
+/// minibatch at a time. It keeps its piece from op to op, and finds what it wrote last still in its cache.
+///
+/// Threads: any.
+class Scratch {
+ public:
+  Scratch(std::shared_ptr<Allocator> memory, Index elements)
+      : memory_(std::move(memory)), bytes_(static_cast<std::size_t>(elements) * sizeof(float)) {}
+  ~Scratch() { give_back(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  /// The calling thread's piece, the same until give_back(); null for one of no elements. Throws OutOfMemory.
+  float* of_this_thread() WINDROW_EXCLUDES(mutex_);
+  /// Called while no op uses a piece.
+  void give_back() noexcept WINDROW_EXCLUDES(mutex_);
+
+ private:
+  struct Piece {
+    std::thread::id thread;
+    std::byte* start;
+  };
+
+  const std::shared_ptr<Allocator> memory_;
+  const std::size_t bytes_;  // of a piece
+
+  Mutex mutex_;
+  std::vector<Piece> pieces_ WINDROW_GUARDED_BY(mutex_);  // of each thread one at most, added by that thread
+};
+
+}  // namespace windrow
