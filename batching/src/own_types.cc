@@ -50,29 +50,29 @@ void OwnTypes::forget_rare(OfKind& kind) const {
 }
 
 bool OwnTypes::decide() {
-  bool changed = false;
-  for (OfKind& kind : kinds_) changed |= decide(kind);
-  if (!changed) return false;
-  types_ = {};
+  for (OfKind& kind : kinds_) decide(kind);
+  if (!stale_) return false;
+  ir::ProgramTypes types;
   for (const OfKind& kind : kinds_) {  // whose types ascend with their numbers
-    types_.own.insert(types_.own.end(), kind.own.begin(), kind.own.end());
-    types_.general.insert(types_.general.end(), kind.general.begin(), kind.general.end());
+    types.own.insert(types.own.end(), kind.own.begin(), kind.own.end());
+    types.general.insert(types.general.end(), kind.general.begin(), kind.general.end());
   }
+  types_ = std::move(types);
+  stale_ = false;
   return true;
 }
 
-bool OwnTypes::decide(OfKind& kind) const {
+void OwnTypes::decide(OfKind& kind) {
   if (!kind.crowded) {
-    bool changed = false;
-    for (const auto& [type, vertices] : kind.vertices) changed |= insert(kind.own, type);
-    return changed;
+    for (const auto& [type, vertices] : kind.vertices) stale_ |= insert(kind.own, type);
+    return;
   }
-  if (kind.counted < kind.decide_at) return false;
-  const bool first = std::exchange(kind.decide_at, 2 * kind.counted) == 0;
+  if (kind.counted < kind.decide_at) return;
+  const bool first = kind.decide_at == 0;
   std::vector<VertexType> own = frequent(kind);
-  if (!first && own == kind.own) return false;
+  kind.decide_at = 2 * kind.counted;
+  stale_ |= first || own != kind.own;
   kind.own = std::move(own);
-  return true;
 }
 
 std::vector<VertexType> OwnTypes::frequent(const OfKind& kind) const {

@@ -39,7 +39,7 @@ class OwnTypes {
   ir::VertexType known_as(ir::VertexType type) const {
     return how_ == ir::Specialise::yes ? type : ir::with_all_children(*function_, type);
   }
-  bool decide(OfKind& kind) const;
+  void decide(OfKind& kind);
   std::vector<ir::VertexType> frequent(const OfKind& kind) const;
   void forget_rare(OfKind& kind) const;
 
@@ -50,6 +50,7 @@ class OwnTypes {
 
   std::vector<OfKind> kinds_;
   ir::ProgramTypes types_;  // of all kinds
+  bool stale_ = false;      // these are not those of the kinds any more; still so behind a decision that threw
 };
 
 }  // namespace windrow
