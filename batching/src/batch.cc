@@ -113,7 +113,8 @@ void Batch::run(const Part& part) {
   each_step(part, [&](const Step& step, const Tile& tile) {
     try {
       run_step(step, tile);
-    } catch (const MisuseError& error) {
+    } catch (const std::exception& error) {
+      if (!explains(error)) throw;
       explain(step, tile, error.what());
     }
     if (lap) lap->end_of(step);
@@ -288,6 +289,17 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
 }
 
 // --- What belongs to no vertex, and the end
+
+std::vector<Var> Batch::inputs() const {
+  const std::size_t come_first = plan_->program.function->tensors.size();
+  std::vector<Var> vars;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    const bool comes_later = spec.is == TensorSpec::Is::given && spec.number >= come_first;
+    if (spec.is != TensorSpec::Is::gradient && !comes_later) vars.push_back(tensors_[i].var());
+  }
+  return vars;
+}
 
 Var Batch::add_part() {
   parts_.push_back(Buffer(*device_.engine, device_.memory, 0, "part of a minibatch"));
