@@ -29,7 +29,8 @@ void Batch::run(const std::vector<Part>& parts) {
   const auto visit = [&](const Step& step, const Tile& tile) {
     try {
       run_step(step, tile);
-    } catch (const MisuseError& error) {
+    } catch (const std::exception& error) {
+      if (!explains(error)) throw;
       explain(step, tile, error.what());
     }
     if (lap) lap->end_of(step);
@@ -174,6 +175,17 @@ void Batch::take_incoming(const Step& step, const Tile& tile) {
 }
 
 // --- What belongs to no vertex, and the end
+
+std::vector<Var> Batch::inputs() const {
+  const std::size_t come_first = plan_->program.function->tensors.size();
+  std::vector<Var> vars;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    const bool comes_later = spec.is == TensorSpec::Is::given && spec.number >= come_first;
+    if (spec.is != TensorSpec::Is::gradient && !comes_later) vars.push_back(tensors_[i].var());
+  }
+  return vars;
+}
 
 void Batch::begin_in_blocks(std::size_t tensor) {
   const Tensor::View view = tensors_[tensor].view();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layout.h"
+#include "origins.h"
 #include "pieces.h"
 #include "plan.h"
 #include "scratch.h"
@@ -41,7 +42,8 @@ class Batch {
     std::uint64_t runner;  // whose minibatch it is
     std::int64_t number;   // of the minibatch, for errors
     Index batch_rows;
-    std::shared_ptr<StepClock> clock = nullptr;  // null where steps are not timed
+    std::shared_ptr<StepClock> clock = nullptr;        // null where steps are not timed
+    std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
   };
   Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
         std::vector<char> needed, Options options);
@@ -58,6 +60,8 @@ class Batch {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
+  /// Of the tensors that forward passes read.
+  std::vector<Var> inputs() const;
   /// A variable for an op that does a part of the work.
   Var add_part();
   Index batch_rows() const { return options_.batch_rows; }
@@ -87,6 +91,9 @@ class Batch {
   void finish();
   /// The same behind gradients that were pushed later, without losses.
   void finish_backward() { scratch_.give_back(); }
+  /// Throws Error with this text and the culprit, for a vertex whose output is a loss that is not finite. Needs the
+  /// memory as finish() does, before any op of the backward pass has run.
+  [[noreturn]] void refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what);
   /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
   void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   std::string name_of(const Step& step) const;
@@ -134,15 +141,20 @@ class Batch {
   /// The place's rows that belong to the tile; all there are if they are of another rate.
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;
+  bool explains(const std::exception& error) const;
   [[noreturn]] void explain(const Step& step, const Tile& tile, const std::string& error);
   struct VertexRow {
     std::size_t type;
     Index row;
   };
-  std::string find_culprit(VertexRow loss);
+  std::string find_culprit(VertexRow loss, const std::vector<char>& leads);
+  std::string find_input(const std::vector<std::vector<char>>& involved) const;
+  std::string find_given(const std::vector<std::vector<char>>& involved) const;
   std::vector<std::vector<char>> below(VertexRow top) const;
   std::string name() const;
   std::string name_of(VertexRow vertex) const;
+  /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
+  std::string origin_of(VertexRow vertex, const Step* step) const;
   /// The vertex of a row, or whose edge it is.
   VertexRow vertex_of(const Tile& tile, Index row) const;
 

@@ -13,13 +13,15 @@ LazyGraph::~LazyGraph() {
   record_->release();
 }
 
-LazyExpr LazyGraph::input(std::span<const float> values) { return record_->add_input(values); }
-LazyExpr LazyGraph::parameter(const Parameter& parameter) {
+LazyExpr LazyGraph::input(std::span<const float> values, std::source_location from) {
+  return record_->add_input(values, from);
+}
+LazyExpr LazyGraph::parameter(const Parameter& parameter, std::source_location from) {
   const Index rows = parameter.type().rows.number();
   if (rows != 1) {
     throw MisuseError("a parameter of " + std::to_string(rows) + " rows as an expression; expected one of 1 row");
   }
-  return embedding(parameter, index(0));
+  return embedding(parameter, index(0), from);
 }
 LazyIndex LazyGraph::index(std::int32_t value) { return record_->index({&value, 1}); }
 LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
@@ -47,105 +49,118 @@ float LazyExpr::scalar(std::source_location from) const {
 }
 
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
-               const Attributes& attributes) {
-  return lazy::Record::apply(op, in, indices, attributes);
+               const Attributes& attributes, std::source_location from) {
+  return lazy::Record::apply(op, in, indices, attributes, from);
 }
-LazyExpr apply(const Operator& op, std::initializer_list<LazyOperand> in, std::initializer_list<LazyIndex> indices,
-               const Attributes& attributes) {
-  return apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()), attributes);
-}
-
-LazyExpr operator+(const LazyExpr& x, const LazyOperand& y) {
-  return apply(y.is_parameter() ? op::add_bias : op::add, {x, y});
-}
-LazyExpr operator-(const LazyExpr& x, const LazyExpr& y) { return apply(op::sub, {x, y}); }
-LazyExpr operator*(const LazyExpr& x, const LazyExpr& y) { return apply(op::mul, {x, y}); }
-LazyExpr operator/(const LazyExpr& x, const LazyExpr& y) { return apply(op::div, {x, y}); }
-LazyExpr operator-(const LazyExpr& x) { return apply(op::neg, {x}); }
-LazyExpr operator*(double factor, const LazyExpr& x) { return apply(op::scale, {x}, {}, op::scaled_by(factor)); }
-LazyExpr maximum(const LazyExpr& x, const LazyExpr& y) { return apply(op::maximum, {x, y}); }
-LazyExpr tanh(const LazyExpr& x) { return apply(op::tanh, {x}); }
-LazyExpr sigmoid(const LazyExpr& x) { return apply(op::sigmoid, {x}); }
-LazyExpr relu(const LazyExpr& x) { return apply(op::relu, {x}); }
-LazyExpr exp(const LazyExpr& x) { return apply(op::exp, {x}); }
-LazyExpr log(const LazyExpr& x) { return apply(op::log, {x}); }
-LazyExpr square(const LazyExpr& x) { return apply(op::square, {x}); }
-LazyExpr matmul(const LazyExpr& x, const Parameter& w) { return apply(op::matmul, {x, w}); }
-LazyExpr affine(const LazyExpr& x, const Parameter& w, const Parameter& b) { return matmul(x, w) + b; }
-LazyExpr slice(const LazyExpr& x, Index begin, Index end) { return apply(op::slice, {x}, {}, op::columns(begin, end)); }
-LazyExpr row_sum(const LazyExpr& x) { return apply(op::row_sum, {x}); }
-LazyExpr softmax(const LazyExpr& x) { return apply(op::softmax, {x}); }
-LazyExpr softmax_cross_entropy(const LazyExpr& logits, const LazyIndex& label) {
-  return apply(op::softmax_cross_entropy, {logits}, {label});
-}
-LazyExpr binary_cross_entropy(const LazyExpr& logits, const LazyExpr& targets) {
-  return apply(op::binary_cross_entropy, {logits, targets});
-}
-LazyExpr embedding(const Parameter& table, const LazyIndex& row) { return apply(op::embedding, {table}, {row}); }
-LazyExpr dropout(const LazyExpr& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
-  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
+LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
+               const Attributes& attributes, std::source_location from) {
+  return lazy::Record::apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()),
+                             attributes, from);
 }
 
-LazyExpr minimum(const LazyExpr& x, const LazyExpr& y) { return apply(op::minimum, {x, y}); }
-LazyExpr sqrt(const LazyExpr& x) { return apply(op::sqrt, {x}); }
-LazyExpr abs(const LazyExpr& x) { return apply(op::abs, {x}); }
-LazyExpr softplus(const LazyExpr& x) { return apply(op::softplus, {x}); }
-LazyExpr log_sigmoid(const LazyExpr& x) { return apply(op::log_sigmoid, {x}); }
-LazyExpr log_softmax(const LazyExpr& x) { return apply(op::log_softmax, {x}); }
-LazyExpr pick(const LazyExpr& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}); }
-LazyExpr mean(const LazyExpr& x) {
-  if (x.width() == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
-  return 1 / static_cast<double>(x.width()) * row_sum(x);
+LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return apply(op::add, {x, y}, {}, {}, y.from()); }
+LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y) {
+  return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
 }
-LazyExpr row_max(const LazyExpr& x) { return apply(op::row_max, {x}); }
-LazyExpr row_dot(const LazyExpr& x, const LazyExpr& y) { return apply(op::row_dot, {x, y}); }
-LazyExpr squared_distance(const LazyExpr& x, const LazyExpr& y) { return apply(op::squared_distance, {x, y}); }
-LazyExpr mul_columns(const LazyExpr& x, const LazyExpr& factor) { return apply(op::mul_columns, {x, factor}); }
-LazyExpr matmul_each(const LazyExpr& x, const LazyExpr& y, Index rows) {
-  return apply(op::matmul_each, {x, y}, {}, op::product_by_widths(rows, x.width(), y.width()));
+LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return apply(op::sub, {x, y}, {}, {}, y.from()); }
+LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return apply(op::mul, {x, y}, {}, {}, y.from()); }
+LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return apply(op::div, {x, y}, {}, {}, y.from()); }
+LazyExpr operator-(const LazyHere& x) { return apply(op::neg, {x}, {}, {}, x.from()); }
+LazyExpr operator*(double factor, const LazyHere& x) {
+  return apply(op::scale, {x}, {}, op::scaled_by(factor), x.from());
 }
-LazyExpr matmul_each_nt(const LazyExpr& x, const LazyExpr& y, Index rows) {
-  return apply(op::matmul_each_nt, {x, y}, {}, op::product_by_widths(rows, x.width(), y.width()));
+LazyExpr maximum(const LazyHere& x, const LazyExpr& y) { return apply(op::maximum, {x, y}, {}, {}, x.from()); }
+LazyExpr tanh(const LazyHere& x) { return apply(op::tanh, {x}, {}, {}, x.from()); }
+LazyExpr sigmoid(const LazyHere& x) { return apply(op::sigmoid, {x}, {}, {}, x.from()); }
+LazyExpr relu(const LazyHere& x) { return apply(op::relu, {x}, {}, {}, x.from()); }
+LazyExpr exp(const LazyHere& x) { return apply(op::exp, {x}, {}, {}, x.from()); }
+LazyExpr log(const LazyHere& x) { return apply(op::log, {x}, {}, {}, x.from()); }
+LazyExpr square(const LazyHere& x) { return apply(op::square, {x}, {}, {}, x.from()); }
+LazyExpr matmul(const LazyHere& x, const Parameter& w) { return apply(op::matmul, {x, w}, {}, {}, x.from()); }
+LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
+  return matmul(x, w) + lazy::Located(b, x.from());
 }
-LazyExpr conv2d(const LazyExpr& images, const Parameter& filters, const op::Window2d& window) {
-  return apply(op::conv2d, {images, filters}, {}, op::sliding(window));
+LazyExpr slice(const LazyHere& x, Index begin, Index end) {
+  return apply(op::slice, {x}, {}, op::columns(begin, end), x.from());
 }
-LazyExpr max_pool2d(const LazyExpr& images, const op::Window2d& window) {
-  return apply(op::max_pool2d, {images}, {}, op::sliding(window));
+LazyExpr row_sum(const LazyHere& x) { return apply(op::row_sum, {x}, {}, {}, x.from()); }
+LazyExpr softmax(const LazyHere& x) { return apply(op::softmax, {x}, {}, {}, x.from()); }
+LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label) {
+  return apply(op::softmax_cross_entropy, {logits}, {label}, {}, logits.from());
 }
-LazyExpr add_channel_bias(const LazyExpr& images, const Parameter& bias) {
-  return apply(op::add_channel_bias, {images, bias});
+LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets) {
+  return apply(op::binary_cross_entropy, {logits, targets}, {}, {}, logits.from());
+}
+LazyExpr embedding(const Parameter& table, const LazyIndex& row, std::source_location from) {
+  return apply(op::embedding, {table}, {row}, {}, from);
+}
+LazyExpr dropout(const LazyHere& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site), x.from());
 }
 
-/// So that no vertex has more children than it may.
-constexpr std::size_t most_operands = 16;
+LazyExpr minimum(const LazyHere& x, const LazyExpr& y) { return apply(op::minimum, {x, y}, {}, {}, x.from()); }
+LazyExpr sqrt(const LazyHere& x) { return apply(op::sqrt, {x}, {}, {}, x.from()); }
+LazyExpr abs(const LazyHere& x) { return apply(op::abs, {x}, {}, {}, x.from()); }
+LazyExpr softplus(const LazyHere& x) { return apply(op::softplus, {x}, {}, {}, x.from()); }
+LazyExpr log_sigmoid(const LazyHere& x) { return apply(op::log_sigmoid, {x}, {}, {}, x.from()); }
+LazyExpr log_softmax(const LazyHere& x) { return apply(op::log_softmax, {x}, {}, {}, x.from()); }
+LazyExpr pick(const LazyHere& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}, {}, x.from()); }
+LazyExpr mean(const LazyHere& x) {
+  const Index width = x.operand().width();
+  if (width == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
+  return 1 / static_cast<double>(width) * LazyHere(row_sum(x), x.from());
+}
+LazyExpr row_max(const LazyHere& x) { return apply(op::row_max, {x}, {}, {}, x.from()); }
+LazyExpr row_dot(const LazyHere& x, const LazyExpr& y) { return apply(op::row_dot, {x, y}, {}, {}, x.from()); }
+LazyExpr squared_distance(const LazyHere& x, const LazyExpr& y) {
+  return apply(op::squared_distance, {x, y}, {}, {}, x.from());
+}
+LazyExpr mul_columns(const LazyHere& x, const LazyExpr& factor) {
+  return apply(op::mul_columns, {x, factor}, {}, {}, x.from());
+}
+LazyExpr matmul_each(const LazyHere& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
+}
+LazyExpr matmul_each_nt(const LazyHere& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each_nt, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
+}
+LazyExpr conv2d(const LazyHere& images, const Parameter& filters, const op::Window2d& window) {
+  return apply(op::conv2d, {images, filters}, {}, op::sliding(window), images.from());
+}
+LazyExpr max_pool2d(const LazyHere& images, const op::Window2d& window) {
+  return apply(op::max_pool2d, {images}, {}, op::sliding(window), images.from());
+}
+LazyExpr add_channel_bias(const LazyHere& images, const Parameter& bias) {
+  return apply(op::add_channel_bias, {images, bias}, {}, {}, images.from());
+}
 
-/// Many parts are joined in pieces.
-LazyExpr concat(std::span<const LazyOperand> parts) {
-  if (parts.size() <= most_operands) return apply(op::concat, parts);
+/// Applies an operator that takes any number of operands, in pieces where they are many, so that no vertex has more
+/// children than it may; by levels, so that these are as few as the number of operands has digits.
+template <class T>
+static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std::source_location from) {
+  constexpr std::size_t most = 16;
+  if (in.size() <= most) return lazy::Record::apply(op, in, {}, {}, from);
   std::vector<LazyExpr> pieces;
-  for (std::size_t begin = 0; begin < parts.size(); begin += most_operands) {
-    pieces.push_back(apply(op::concat, parts.subspan(begin, std::min(most_operands, parts.size() - begin))));
+  for (std::size_t begin = 0; begin < in.size(); begin += most) {
+    const auto piece = in.subspan(begin, std::min(most, in.size() - begin));
+    pieces.push_back(lazy::Record::apply(op, piece, {}, {}, from));
   }
-  const std::vector<LazyOperand> operands(pieces.begin(), pieces.end());
-  return concat(operands);
+  return applied_in_pieces(op, std::span<const LazyExpr>(pieces), from);
 }
 
-/// Many terms are added up in pieces; by levels, so that they are as few as the number of terms has digits.
-LazyExpr sum(std::span<const LazyExpr> terms) {
+LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from) {
+  return applied_in_pieces(op::concat, parts, from);
+}
+LazyExpr concat(std::initializer_list<lazy::OperandRef> parts, std::source_location from) {
+  return applied_in_pieces(op::concat, std::span(parts.begin(), parts.size()), from);
+}
+LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from) {
   if (terms.empty()) throw MisuseError("sum of no expressions; expected one or more");
   if (terms.size() == 1) return terms[0];
-  if (terms.size() <= most_operands) {
-    const std::vector<LazyOperand> operands(terms.begin(), terms.end());
-    return apply(lazy::sum_of_many, std::span<const LazyOperand>(operands));
-  }
-  std::vector<LazyExpr> pieces;
-  for (std::size_t begin = 0; begin < terms.size(); begin += most_operands) {
-    pieces.push_back(sum(terms.subspan(begin, std::min(most_operands, terms.size() - begin))));
-  }
-  return sum(pieces);
+  return applied_in_pieces(lazy::sum_of_many, terms, from);
 }
-
-LazyExpr mean(std::span<const LazyExpr> terms) { return (1 / static_cast<double>(terms.size())) * sum(terms); }
+LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from) {
+  return 1 / static_cast<double>(terms.size()) * LazyHere(sum(terms, from), from);
+}
 
 }  // namespace windrow

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "batch.h"
 #include "lazy_epochs.h"
 #include "windrow/ops/apply.h"
 
@@ -22,7 +23,9 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     }
     times[loss] += 1;
   }
+  require_computed(times);
   require_unchanged(times, from);
+  losses_checked_ = std::make_shared<Buffer>(*device_.engine, device_.memory, 0, OpName("losses"));
   auto mode = Runner::Gradients::set;
   std::size_t end = epochs_.size();
   do {
@@ -30,13 +33,16 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     while (begin > 0 && epochs_[begin - 1].keeps == Epoch::Keeps::values) --begin;
     const std::shared_ptr<Computed> again = compute_again(begin, end, times, from);
     differentiated_ = true;
-    if (again) differentiate(*again, times, take_parts(begin, end), mode, from);
+    losses_ = times;
+    record_.seal();
+    if (again) differentiate(*again, take_parts(begin, end), mode, from);
     if (begin > 0) {
       --begin;
-      differentiate(*epochs_[begin].computed, times, take_parts(begin, begin + 1), mode, from);
+      differentiate(*epochs_[begin].computed, take_parts(begin, begin + 1), mode, from);
     }
     end = begin;
   } while (end > 0);
+  release();
 }
 
 /// Backward passes read the parameters as they are now; the values were computed with them as they were then.
@@ -103,10 +109,11 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   if (kept.empty() && !last) return nullptr;
   runs_.find(first, behind);
   if (!kept.empty()) runs_.keep_only(kept);
+  if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
-  auto computed = compute(kept, with_gradient, from);
-  if (last) add_epoch({pending, Epoch::Keeps::all, computed});
-  if (!last) again_.push_back(computed);
+  auto computed = compute({kept, with_gradient}, from);
+  if (last) add_epoch({pending, Epoch::Keeps::all, computed, nullptr, computed->end});
+  if (!last && computed->end) again_.push_back(computed->end);
   return computed;
 }
 
@@ -119,23 +126,41 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
-/// As a runner does with the losses of its function: else parameters would be of no use for ever.
-void Epochs::require_finite(const Tensor& losses, std::vector<std::int32_t> rows, const Tensor& gradient,
-                            std::source_location from) const {
+/// As a runner does with the losses of its function: else parameters would be of no use for ever. Where it fails it
+/// computes again what led to the loss, for which it needs the minibatch's memory, before the backward pass changes it.
+void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
+                            const Tensor& gradient, std::source_location from) const {
+  struct Loss {
+    std::int32_t row, vertex;
+    std::source_location from;
+  };
+  const Output& output = computed.outputs.at(column);
+  const std::shared_ptr<Batch>& batch = computed.minibatch.batch_;
+  std::vector<Loss> all;
+  for (NodeId loss : losses) {
+    const std::int32_t row = computed.place(loss).row;
+    const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
+    all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
+  }
+  std::vector<Access> accesses = {read(output.tensor->var()), mutate(gradient.var()), mutate(losses_checked_->var()),
+                                  mutate(batch->memory())};
+  for (Var var : batch->inputs()) accesses.push_back(read(var));
   device_.engine->push(
-      [rows = std::move(rows), losses = losses.view()] {
-        const Matrix<const float> values = losses.read();
-        for (const std::int32_t row : rows) {
-          const float loss = *values.row(row);
-          if (!std::isfinite(loss)) throw Error("a loss is " + std::to_string(loss) + "; expected a finite number");
+      [all = std::move(all), values = output.tensor->view(), name = output.name, batch] {
+        for (const Loss& loss : all) {
+          const float value = *values.read().row(loss.row);
+          if (std::isfinite(value)) continue;
+          batch->refuse_loss(name, loss.vertex,
+                             "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
+                                 ", expected a finite number; ");
         }
       },
-      {read(losses.var()), mutate(gradient.var())}, {.name = "losses", .lane = device_.lane, .pushed_at = from});
+      accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
 }
 
 /// Of an output: its rows, one that stays zero, and one for what is not of this output.
-Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const Times& losses,
-                           const std::vector<GradientPart>& parts, std::source_location from) const {
+Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::vector<GradientPart>& parts,
+                           std::source_location from) const {
   const Output& output = computed.outputs.at(column);
   const std::int32_t none = output.zero() + 1;
   const Tensor gradient(device_, none + 1, output.width, "gradient");
@@ -145,15 +170,18 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const Times&
     return place.output == column ? place.row : none;
   };
   const NodeId first = computed.places.front().first, last = computed.places.back().first;
-  std::vector<std::int32_t> of_losses;
-  for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first <= last; ++loss) {
+  std::vector<NodeId> of_losses;
+  for (auto loss = losses_.lower_bound(first); loss != losses_.end() && loss->first <= last; ++loss) {
     const std::int32_t row = row_of(loss->first);
     if (row == none) continue;
     values[at(row)] += loss->second;
-    of_losses.push_back(row);
+    of_losses.push_back(loss->first);
   }
   gradient.set(std::move(values), from);
-  if (!of_losses.empty()) require_finite(tensor_of(computed, column, from), std::move(of_losses), gradient, from);
+  if (!of_losses.empty()) {
+    tensor_of(computed, column, from);
+    require_finite(computed, column, of_losses, gradient, from);
+  }
   for (const GradientPart& part : parts) {
     std::vector<std::int32_t> rows;
     for (NodeId node : part.nodes) rows.push_back(row_of(node));
@@ -167,16 +195,29 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const Times&
   return gradient;
 }
 
-/// If it concerns them. The mode is that of the first, and then to add.
-void Epochs::differentiate(Computed& computed, const Times& losses, const std::vector<GradientPart>& parts,
-                           Runner::Gradients& mode, std::source_location from) {
-  if (computed.announced.empty()) return;
+/// If the losses depend on it. The mode is that of the first, and then to add. What handles name is collected before
+/// anything can fail, and the minibatch's memory goes.
+void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
+                           std::source_location from) {
+  for (auto& [column, output] : computed.outputs) {
+    if (named_still(output)) tensor_of(computed, column, from);
+  }
+  if (depend_on(computed, parts)) push_gradients(computed, parts, mode, from);
+  computed.minibatch = Minibatch(nullptr);
+}
+
+bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
+  if (computed.announced.empty()) return false;
   const NodeId first = computed.places.front().first, last = computed.places.back().first;
-  const auto loss = losses.lower_bound(first);
-  if (parts.empty() && (loss == losses.end() || loss->first > last)) return;
+  const auto loss = losses_.lower_bound(first);
+  return !parts.empty() || (loss != losses_.end() && loss->first <= last);
+}
+
+void Epochs::push_gradients(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
+                            std::source_location from) {
   std::map<std::string, Tensor> gradients;
   for (std::int32_t column : computed.announced) {
-    gradients.emplace(computed.outputs.at(column).name, gradient_of(computed, column, losses, parts, from));
+    gradients.emplace(computed.outputs.at(column).name, gradient_of(computed, column, parts, from));
   }
   computed.runner->backward(computed.minibatch, gradients, std::exchange(mode, Runner::Gradients::add), from);
   for (auto& [name, blocks] : computed.given) {

@@ -43,6 +43,10 @@ Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, Laz
 
 void Epochs::clear() {
   epochs_.clear();
+  holding_.clear();
+  failed_.clear();
+  losses_.clear();
+  losses_checked_ = nullptr;
   again_.clear();
   differentiated_ = false;
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
@@ -126,8 +130,8 @@ std::vector<InputGraph> Epochs::graphs() const {
   return graphs;
 }
 
-/// By given column.
-std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() const {
+/// By given column. What is wanted of earlier epochs is marked.
+std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
   for (std::size_t v = 0; v < kind_of_.size(); ++v) {
     const Kinds::Kind& kind = kinds_[kind_of_[v]];
@@ -138,15 +142,20 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() const {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (!kind.outside[i].given) continue;
       const std::size_t epoch = epoch_of(values[i]);
-      wanted[at(kind.outside[i].column)].push_back(
-          {vertex, values[i], &epochs_[epoch].computed->place(values[i]), epoch});
+      Computed* const computed = epochs_[epoch].computed.get();
+      if (computed == nullptr) throw Error("lazy expressions: a value was released");
+      const Place& place = computed->place(values[i]);
+      Output& output = computed->outputs.at(place.output);
+      output.needed = true;
+      output.later = options_.use == LazyOptions::For::training;
+      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &place, epoch});
     }
   }
   return wanted;
 }
 
 /// Brings rows of inputs and of earlier epochs together in one tensor, those of one output next to each other.
-Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<Block>& blocks,
+Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
                    std::source_location from) {
   const auto source = [](const Wanted& w) {
     return w.from == nullptr ? std::pair(std::size_t{0}, -1) : std::pair(w.epoch, w.from->output);
@@ -155,6 +164,9 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<
   const Index width = kinds_.given()[column].width;
   Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, "given"),
               std::vector<std::int32_t>(kind_of_.size(), -1)};
+  std::vector<std::source_location> from_lines;
+  for (const Wanted& one : wanted) from_lines.push_back(record_.node(one.node).from);
+  lines.add_rows(kinds_.given()[column].name, std::move(from_lines));
   for (std::size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
     const Wanted& first = wanted[begin];
     Block block{first.epoch, {}, static_cast<Index>(begin), 0};
@@ -180,23 +192,24 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, std::vector<
     of.set(std::move(rows), from);
     const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
     apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
-    blocks.push_back(std::move(block));
+    computed.given[kinds_.given()[column].name].push_back(std::move(block));
   }
   return given;
 }
 
 /// What is kept gets a place, and what has a gradient is announced.
-void Epochs::keep(Computed& computed, const std::vector<NodeId>& kept, const std::vector<NodeId>& with_gradient) {
-  for (NodeId node : kept) {
+void Epochs::find_places(Computed& computed, const Keep& keep) {
+  for (NodeId node : keep.values) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
     const Columns::Column& named = kinds_.outputs()[column];
     Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
     output.row_of.resize(kind_of_.size(), -1);
-    output.row_of[at(vertex)] = output.rows;
-    computed.places.push_back({node, {column, output.rows++}});
+    output.row_of[at(vertex)] = output.rows();
+    computed.places.push_back({node, {column, output.rows()}});
+    output.nodes.push_back(node);
   }
-  for (NodeId node : with_gradient) computed.announced.insert(computed.place(node).output);
+  for (NodeId node : keep.with_gradient) computed.announced.insert(computed.place(node).output);
 }
 
 /// Gradients may still go back through what it computed.
@@ -218,36 +231,37 @@ void Epochs::make_runner() {
   version_ = kinds_.version();
 }
 
-/// Computes the vertices at hand. Both are ascending, and the second is a part of the first.
-std::shared_ptr<Epochs::Computed> Epochs::compute(const std::vector<NodeId>& kept,
-                                                  const std::vector<NodeId>& with_gradient, std::source_location from) {
+/// Computes the vertices at hand.
+std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_location from) {
   const auto began = std::chrono::steady_clock::now();
   auto computed = std::make_shared<Computed>();
-  keep(*computed, kept, with_gradient);
+  if (runs_.runs().empty()) return computed;
+  find_places(*computed, keep);
   make_runner();
   computed->runner = runner_;
   GivenTensors given;
   std::vector<std::vector<Wanted>> wanted = find_given();
+  if (keep.release != Keep::Release::nothing) release();  // before this takes memory
+  auto lines = std::make_shared<Lines>(record_, runs_.runs());
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
-    given.emplace(name, give(column, std::move(wanted[at(column)]), computed->given[name], from));
+    given.emplace(name, give(column, std::move(wanted[at(column)]), *computed, *lines, from));
   }
   const std::vector<InputGraph> inputs = graphs();
   std::vector<const InputGraph*> pointers;
   for (const InputGraph& input : inputs) pointers.push_back(&input);
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
   stats_.vertices += static_cast<std::int64_t>(kind_of_.size());
-  if (computed->announced.empty()) {
-    computed->minibatch = runner_->run(pointers, given, from);
-    return computed;
-  }
+  runner_->origins_ = std::move(lines);
   std::vector<Announced> announced;
   for (std::int32_t column : computed->announced) {
     const Output& output = computed->outputs.at(column);
     announced.push_back({output.name, output.row_of});
     for (std::int32_t& row : announced.back().row_of) row = row < 0 ? output.zero() : row;
   }
-  computed->minibatch = runner_->record_rows(pointers, given, std::move(announced), from);
+  computed->minibatch = announced.empty() ? runner_->run(pointers, given, from)
+                                          : runner_->record_rows(pointers, given, std::move(announced), from);
+  computed->end = computed->minibatch.batch_->end();
   return computed;
 }
 
@@ -263,21 +277,23 @@ std::vector<NodeId> Epochs::named(NodeId first) const {
 void Epochs::flush(std::source_location from) {
   const NodeId first = record_.first_pending();
   if (first == record_.size()) return;
-  if (differentiated_) throw MisuseError("lazy expressions after backward(); expected clear() between them");
   const auto began = std::chrono::steady_clock::now();
   runs_.find(first, record_.size());
+  std::vector<NodeId> kept = named(first);
+  if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  const std::vector<NodeId> kept = named(first);
   const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
   const auto versions = note_versions(from);
-  auto computed = compute(kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), from);
-  add_epoch({first, keeping, std::move(computed), versions});
+  auto computed = compute(
+      {kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), Keep::Release::what_nobody_needs}, from);
+  if (keeping == Epoch::Keeps::values) collect(*computed, from);
+  const auto end = computed->end;
+  add_epoch({first, keeping, std::move(computed), versions, end});
 }
 
-/// Of the parameters that the vertices at hand compute with. backward() compares them; inference has none.
+/// Of the parameters that the vertices at hand compute with, to be compared later.
 std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location from) {
-  if (options_.use == LazyOptions::For::inference) return nullptr;
   std::vector<char> seen(at(kinds_.size()), 0);
   std::set<std::int32_t> parameters;
   for (KindId kind : kind_of_) {
@@ -297,6 +313,9 @@ bool Epochs::keeps_all() const {
 
 /// Of all nodes that are pending.
 void Epochs::add_epoch(Epoch epoch) {
+  make_room(holding_, 1);
+  make_room(epochs_, 1);
+  holding_.push_back(epochs_.size());
   epochs_.push_back(std::move(epoch));
   stats_.expressions += record_.size() - record_.first_pending();
   ++stats_.flushes;
@@ -307,38 +326,6 @@ std::size_t Epochs::epoch_of(NodeId node) const {
   const auto behind = std::upper_bound(epochs_.begin(), epochs_.end(), node,
                                        [](NodeId id, const Epoch& epoch) { return id < epoch.first; });
   return static_cast<std::size_t>(behind - epochs_.begin()) - 1;
-}
-
-const Epochs::Place& Epochs::Computed::place(NodeId node) const {
-  const auto found = std::lower_bound(places.begin(), places.end(), node,
-                                      [](const auto& place, NodeId id) { return place.first < id; });
-  if (found == places.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
-  return found->second;
-}
-
-const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::source_location from) {
-  Output& output = computed.outputs.at(column);
-  if (!output.tensor) output.tensor = computed.minibatch.output(output.name, output.row_of, from);
-  return *output.tensor;
-}
-
-std::vector<float> Epochs::value(NodeId node, std::source_location from) {
-  if (node >= record_.first_pending()) flush(from);
-  Computed& computed = *epochs_[epoch_of(node)].computed;
-  const Place& place = computed.place(node);
-  const Tensor& tensor = tensor_of(computed, place.output, from);
-  Output& output = computed.outputs.at(place.output);
-  try {
-    if (!output.values) output.values = tensor.get(from);
-  } catch (const OpError&) {  // of this epoch, or of one that it was given rows of
-    for (std::size_t epoch = 0; epoch <= epoch_of(node); ++epoch) {
-      epochs_[epoch].computed->minibatch.batch_->end()->failure_told = true;
-    }
-    for (const auto& again : again_) again->minibatch.batch_->end()->failure_told = true;
-    throw;
-  }
-  const auto begin = output.values->begin() + place.row * output.width;
-  return {begin, begin + output.width};
 }
 
 LazyStats Epochs::stats() const {

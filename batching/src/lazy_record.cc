@@ -56,7 +56,7 @@ void Record::release() {
 
 void Record::close() {
   clear();
-  closed_ = true;
+  state_ = State::closed;
   epochs_.reset();
 }
 
@@ -70,6 +70,7 @@ void Record::clear() {
   latest_.clear();
   outside_.clear();
   suspended.clear();
+  state_ = State::open;
   ++minibatch_;
   epochs_->clear();
 }
@@ -77,7 +78,7 @@ void Record::clear() {
 NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
   expr.record(what);
   if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
-  if (closed_) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
+  if (state_ == State::closed) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
   if (expr.minibatch_ != minibatch_) {
     throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
   }
@@ -87,10 +88,10 @@ NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
 /// Of the key in scratch_.
 std::uint32_t Record::number_of_key() {
   const std::uint32_t* known = keys_.following([&](const Key& key) { return key == scratch_; });
-  return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer_width(scratch_); });
+  return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer(scratch_); });
 }
 
-NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data) {
+NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
   if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
@@ -100,7 +101,7 @@ NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int
   if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
   make_room(outside_, operands.size());
   const NodeId id = size();  // from here on nothing throws: there is a node, with all that it has, or none
-  nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data});
+  nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data, 0, 0, from});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   join_run(id, operands);
   return id;
@@ -168,8 +169,8 @@ void Record::follow_period(NodeId id) {
   repeated_ = repeats ? 1 : 0;
 }
 
-Index Record::infer_width(const Key& key) const {
-  if (key.op == nullptr) return key.attributes.sizes[0];
+Inferred Record::infer(const Key& key) const {
+  if (key.op == nullptr) return {key.attributes.sizes[0]};
   Signature shapes{.attributes = key.attributes};
   auto width = key.widths.begin();
   for (std::int32_t operand : key.operands) {
@@ -177,17 +178,28 @@ Index Record::infer_width(const Key& key) const {
                                                    : parameters_[at(operand)].type());
   }
   for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
-  const Type type = infer(*key.op, shapes);
+  const Type type = windrow::infer(*key.op, shapes);
   ir::check_locality(*key.op, shapes, type);
-  return type.width;
+  Inferred inferred{type.width};
+  for (std::size_t k = 0; key.op->index_range != nullptr && k < shapes.indices.size(); ++k) {
+    inferred.ranges.push_back(key.op->index_range(shapes, k));
+  }
+  return inferred;
 }
 
-LazyExpr Record::add_input(std::span<const float> values) {
+void Record::refuse_to_record(std::string_view what) const {
+  throw MisuseError(std::string(what) + (state_ == State::closed
+                                             ? ": an operand of a lazy graph that is gone"
+                                             : ": recorded after backward(); expected clear() between them"));
+}
+
+LazyExpr Record::add_input(std::span<const float> values, std::source_location from) {
+  if (state_ != State::open) refuse_to_record("input");
   scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
   const auto data = static_cast<std::int32_t>(inputs_.size());
   if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
   make_room(inputs_, values.size());
-  const NodeId id = add(number_of_key(), {}, data);
+  const NodeId id = add(number_of_key(), {}, data, from);
   inputs_.insert(inputs_.end(), values.begin(), values.end());
   return handle(id);
 }
@@ -203,48 +215,76 @@ LazyIndex Record::index(std::span<const std::int32_t> values) {
   return result;
 }
 
-LazyExpr Record::apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
-                       const Attributes& attributes) {
-  const std::string_view what = op.name.text();
+template <class T>
+Record& Record::record_of(const Written<T>& written) {
+  const std::string_view what = written.op.name.text();
   Record* record = nullptr;
-  for (const LazyOperand& operand : in) {
-    if (operand.expr_ != nullptr) record = &operand.expr_->record(what);
+  for (const T& operand : written.in) {
+    if (const LazyExpr* expr = expr_of(operand)) record = &expr->record(what);
   }
-  for (const LazyIndex& index : indices) record = record == nullptr ? index.record_.get() : record;
+  for (const LazyIndex& index : written.indices) record = record == nullptr ? index.record_.get() : record;
   if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
-  if (record->closed_) throw MisuseError(std::string(what) + ": an operand of a lazy graph that is gone");
-  const Written written{op, in, indices, attributes};
-  record->take_operands(written);
-  const std::uint32_t* known = record->keys_.following([&](const Key& key) { return record->is(key, written); });
-  if (known == nullptr) record->set_key(written);
-  const std::uint32_t number = known != nullptr ? *known : record->number_of_key();
-  if (record->keys_[number].has_factor()) {
-    make_room(record->inputs_, 1);
-    const auto data = static_cast<std::int32_t>(record->inputs_.size());
-    const NodeId id = record->add(number, record->scratch_operands_, data);
-    record->inputs_.push_back(static_cast<float>(attributes.values[0]));
-    return record->handle(id);
+  return *record;
+}
+
+template <class T>
+LazyExpr Record::apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+                       const Attributes& attributes, std::source_location from) {
+  const Written<T> written{op, in, indices, attributes};
+  Record& record = record_of(written);
+  if (record.state_ != State::open) record.refuse_to_record(op.name.text());
+  record.take_operands(written);
+  const std::uint32_t* known = record.keys_.following([&](const Key& key) { return record.is(key, written); });
+  if (known == nullptr) record.set_key(written);
+  const std::uint32_t number = known != nullptr ? *known : record.number_of_key();
+  if (record.keys_[number].has_factor()) {
+    make_room(record.inputs_, 1);
+    const auto data = static_cast<std::int32_t>(record.inputs_.size());
+    const NodeId id = record.add(number, record.scratch_operands_, data, from);
+    record.inputs_.push_back(static_cast<float>(attributes.values[0]));
+    return record.handle(id);
   }
-  make_room(record->indices_, indices.size() * LazyIndex::widest + 2);
-  const auto data = static_cast<std::int32_t>(record->indices_.size());
-  const NodeId id = record->add(number, record->scratch_operands_, data);
+  if (!record.keys_.ranges(number).empty()) record.check_indices(number, indices);
+  make_room(record.indices_, indices.size() * LazyIndex::widest + 2);
+  const auto data = static_cast<std::int32_t>(record.indices_.size());
+  const NodeId id = record.add(number, record.scratch_operands_, data, from);
   for (const LazyIndex& index : indices) {
-    record->indices_.insert(record->indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+    record.indices_.insert(record.indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
   }
-  if (record->keys_[number].has_seed()) {
+  if (record.keys_[number].has_seed()) {
     const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);
-    record->indices_.push_back(static_cast<std::int32_t>(seed));
-    record->indices_.push_back(static_cast<std::int32_t>(seed >> 32));
+    record.indices_.push_back(static_cast<std::int32_t>(seed));
+    record.indices_.push_back(static_cast<std::int32_t>(seed >> 32));
   }
-  return record->handle(id);
+  return record.handle(id);
+}
+
+template LazyExpr Record::apply(const Operator&, std::span<const LazyExpr>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+template LazyExpr Record::apply(const Operator&, std::span<const OperandRef>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+template LazyExpr Record::apply(const Operator&, std::span<const LazyOperand>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+
+void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const IndexRange range = keys_.ranges(key)[k];
+    for (std::uint32_t i = 0; i < indices[k].width_; ++i) {
+      const std::int32_t value = indices[k].values_[i];
+      if (range.first <= value && value <= range.last) continue;
+      throw MisuseError(std::string(keys_[key].op->name.text()) + ": index " + std::to_string(value) + "; expected " +
+                        std::to_string(range.first) + " to " + std::to_string(range.last));
+    }
+  }
 }
 
 /// In scratch_operands_.
-void Record::take_operands(const Written& written) {
+template <class T>
+void Record::take_operands(const Written<T>& written) {
   const std::string_view what = written.op.name.text();
   scratch_operands_.clear();
-  for (const LazyOperand& operand : written.in) {
-    if (operand.expr_ != nullptr) scratch_operands_.push_back(checked(*operand.expr_, what));
+  for (const T& operand : written.in) {
+    if (const LazyExpr* expr = expr_of(operand)) scratch_operands_.push_back(checked(*expr, what));
   }
   for (const LazyIndex& index : written.indices) {
     if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
@@ -252,16 +292,16 @@ void Record::take_operands(const Written& written) {
 }
 
 /// Whether it is what set_key() would make, with the operands that were taken.
-bool Record::is(const Key& key, const Written& written) const {
+template <class T>
+bool Record::is(const Key& key, const Written<T>& written) const {
   if (key.op != &written.op || key.operands.size() != written.in.size() ||
       key.index_widths.size() != written.indices.size() || written.has_seed()) {
     return false;
   }
   std::size_t expression = 0;
   for (std::size_t i = 0; i < written.in.size(); ++i) {
-    const LazyOperand& operand = written.in[i];
-    if (operand.expr_ == nullptr) {
-      if (key.operands[i] != parameters_.number_of(*operand.parameter_)) return false;
+    if (expr_of(written.in[i]) == nullptr) {
+      if (key.operands[i] != parameters_.number_of(*parameter_of(written.in[i]))) return false;
       continue;
     }
     if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
@@ -275,7 +315,8 @@ bool Record::is(const Key& key, const Written& written) const {
 }
 
 /// In scratch_.
-void Record::set_key(const Written& written) {
+template <class T>
+void Record::set_key(const Written<T>& written) {
   Key& key = scratch_;
   key.op = &written.op;
   key.attributes = written.attributes;
@@ -283,8 +324,9 @@ void Record::set_key(const Written& written) {
   key.operands.clear();
   key.widths.clear();
   key.index_widths.clear();
-  for (const LazyOperand& operand : written.in) {
-    key.operands.push_back(operand.expr_ != nullptr ? Key::expression : parameters_.number_of(*operand.parameter_));
+  for (const T& operand : written.in) {
+    const bool expression = expr_of(operand) != nullptr;
+    key.operands.push_back(expression ? Key::expression : parameters_.number_of(*parameter_of(operand)));
   }
   for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
   if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
@@ -336,7 +378,10 @@ Index LazyExpr::width() const {
 }
 
 lazy::Record& LazyExpr::record(std::string_view what) const {
-  if (record_ == nullptr) throw MisuseError(std::string(what) + ": an expression that was moved from");
+  if (record_ == nullptr) {
+    throw MisuseError(std::string(what) + (node_ < 0 ? ": an empty expression; expected one that a lazy graph recorded"
+                                                     : ": an expression that was moved from"));
+  }
   return *record_;
 }
 

@@ -90,6 +90,13 @@ class LastUse {
   std::vector<std::uint32_t> last_;
 };
 
+/// What follows from a key.
+struct Inferred {
+  Index width;
+  /// By index operand; empty where only the kernels know, or where there is none.
+  std::vector<IndexRange> ranges = {};
+};
+
 /// Keys by number. They are found by what followed the one before the last times, as programs mostly write the same
 /// again; else by a hash; and compared.
 class Keys {
@@ -106,30 +113,31 @@ class Keys {
     last_ = latest;
     return &last_;
   }
-  /// Adds it if it is new, with its result's width, which `width_of` is asked for.
-  template <class WidthOf>
-  std::uint32_t number(const Key& key, WidthOf width_of) {
+  /// Adds it if it is new, with what `infer` gives.
+  template <class Infer>
+  std::uint32_t number(const Key& key, Infer infer) {
     const std::uint32_t before = last_;
-    last_ = find_or_add(key, width_of);
+    last_ = find_or_add(key, infer);
     if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
     return last_;
   }
   const Key& operator[](std::uint32_t number) const { return all_[number].key; }
-  Index width(std::uint32_t number) const { return all_[number].width; }
+  Index width(std::uint32_t number) const { return all_[number].inferred.width; }
+  const std::vector<IndexRange>& ranges(std::uint32_t number) const { return all_[number].inferred.ranges; }
   std::size_t size() const { return all_.size(); }
 
   /// For tests: gives every key this hash.
   static void collide(bool all_hashes_equal);
 
  private:
-  template <class WidthOf>
-  std::uint32_t find_or_add(const Key& key, WidthOf width_of) {
+  template <class Infer>
+  std::uint32_t find_or_add(const Key& key, Infer infer) {
     const std::size_t hash = hash_of(key);
     const auto [first, last] = by_hash_.equal_range(hash);
     for (auto known = first; known != last; ++known) {
       if (all_[known->second].key == key) return known->second;
     }
-    all_.push_back({key, width_of()});
+    all_.push_back({key, infer()});
     const auto added = static_cast<std::uint32_t>(all_.size() - 1);
     by_hash_.emplace(hash, added);
     return added;
@@ -138,7 +146,7 @@ class Keys {
 
   struct Entry {
     Key key;
-    Index width;
+    Inferred inferred;
     std::array<std::uint32_t, 2> next = {};  // what came behind it the last time, and another time
   };
   std::vector<Entry> all_;
@@ -164,10 +172,12 @@ class Record {
     std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
     std::int32_t run =
         0;  ///< also of one that is computed: what comes later is cut in the same way whether it is or not
-    std::int32_t handles = 0;  ///< how many name it
+    std::int32_t handles = 0;        ///< how many name it
+    std::source_location from = {};  ///< the line that it was recorded in
   };
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }
+  std::span<const Node> nodes(NodeId begin, NodeId end) const { return {&nodes_[at(begin)], at(end - begin)}; }
   const Key& key(NodeId id) const { return keys_[node(id).key]; }
   Index width(NodeId id) const { return keys_.width(node(id).key); }
   /// Its operands that are expressions.
@@ -193,11 +203,15 @@ class Record {
   std::vector<std::coroutine_handle<>> suspended;
   std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
 
-  LazyExpr add_input(std::span<const float> values);
+  LazyExpr add_input(std::span<const float> values, std::source_location from);
   LazyIndex index(std::span<const std::int32_t> values);
-  static LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
-                        const Attributes& attributes);
+  /// Of operands as LazyExpr, LazyOperand or OperandRef.
+  template <class T>
+  static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+                        const Attributes& attributes, std::source_location from);
   void clear();
+  /// Nothing can be recorded until clear().
+  void seal() { state_ = State::differentiated; }
 
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
@@ -208,30 +222,48 @@ class Record {
 
  private:
   friend class windrow::LazyExpr;
-  NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data);
+  NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
   void join_run(NodeId id, std::span<const NodeId> operands);
   bool joins(NodeId id, std::span<const NodeId> operands) const;
   NodeId repeated_by(NodeId id) const;
   void follow_period(NodeId id);
   bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
-  Index infer_width(const Key& key) const;
+  Inferred infer(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+  /// Throws MisuseError.
+  [[noreturn]] void refuse_to_record(std::string_view what) const;
+  // Of an operand, null unless it is such a one:
+  static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
+  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
+  static const LazyExpr* expr_of(const LazyOperand& operand) {
+    return operand.is_parameter() ? nullptr : &operand.expr_;
+  }
+  static const Parameter* parameter_of(const LazyExpr&) { return nullptr; }
+  static const Parameter* parameter_of(const OperandRef& operand) { return operand.parameter_; }
+  static const Parameter* parameter_of(const LazyOperand& operand) { return &*operand.parameter_; }
   /// An application as it is written.
+  template <class T>
   struct Written {
     const Operator& op;
-    std::span<const LazyOperand> in;
+    std::span<const T> in;
     std::span<const LazyIndex> indices;
     const Attributes& attributes;
     bool has_seed() const { return &op == &op::dropout && attributes.made_by == op.attributes && indices.size() == 1; }
   };
-  void take_operands(const Written& written);
-  bool is(const Key& key, const Written& written) const;
-  void set_key(const Written& written);
+  template <class T>
+  static Record& record_of(const Written<T>& written);
+  template <class T>
+  void take_operands(const Written<T>& written);
+  template <class T>
+  bool is(const Key& key, const Written<T>& written) const;
+  template <class T>
+  void set_key(const Written<T>& written);
+  void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
   std::uint32_t number_of_key();
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
-  bool closed_ = false;
+  enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
   Parameters& parameters_;
   Keys keys_;
   std::vector<Node> nodes_;

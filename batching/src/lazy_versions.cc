@@ -4,10 +4,6 @@
 
 namespace windrow::lazy {
 
-std::string to_string(std::source_location from) {
-  return std::string(from.file_name()) + ":" + std::to_string(from.line());
-}
-
 Versions::Versions(const Device& device, const Parameters& parameters)
     : device_(device), parameters_(parameters), notes_(*device.engine, device.memory, 0, "versions") {}
 
@@ -15,14 +11,14 @@ Versions::Versions(const Device& device, const Parameters& parameters)
 std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> parameters, std::source_location from) {
   auto note = std::make_shared<Note>(Note{std::move(parameters), from});
   std::vector<Access> accesses = {mutate(notes_.var())};
-  std::vector<Var> vars;
+  std::vector<Tensor> values;  // kept, so that their variables are not retired before the op has run
   for (std::int32_t number : note->parameters) {
-    vars.push_back(parameters_.value(parameters_[static_cast<std::size_t>(number)]).var());
-    accesses.push_back(read(vars.back()));
+    values.push_back(parameters_.value(parameters_[static_cast<std::size_t>(number)]));
+    accesses.push_back(read(values.back().var()));
   }
   device_.engine->push(
-      [engine = device_.engine, note, vars = std::move(vars)] {
-        for (std::size_t i = 0; i < vars.size(); ++i) note->counts[i] = engine->version(vars[i]);
+      [engine = device_.engine, note, values = std::move(values)] {
+        for (std::size_t i = 0; i < values.size(); ++i) note->counts[i] = engine->version(values[i].var());
       },
       accesses, {.name = "versions", .run_always = true, .pushed_at = from});
   return note;

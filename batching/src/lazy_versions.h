@@ -16,9 +16,6 @@
 
 namespace windrow::lazy {
 
-/// "parser.cc:12".
-std::string to_string(std::source_location from);
-
 class Versions {
  public:
   /// Versions of some parameters at one moment.

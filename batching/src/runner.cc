@@ -215,7 +215,8 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
   auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                                       Batch::Options{id_, stats_.minibatches, options_.batch_rows, clock_});
+                                       Batch::Options{id_, stats_.minibatches, options_.batch_rows, clock_,
+                                                      std::move(origins_)});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);
   Push push(batch, options_, stats_, from);

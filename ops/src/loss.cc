@@ -41,6 +41,9 @@ Terms of_cross_entropy(const Signature&) {
 }
 Terms of_dropout(const Signature& s) { return {GradientTerm{&dropout, {gradient()}, {0}, s.attributes}}; }
 
+/// A label, or -1 for none.
+IndexRange labels(const Signature& s, std::size_t) { return {-1, s.in[0].width - 1}; }
+
 }  // namespace
 
 constinit const Operator softmax{
@@ -65,7 +68,8 @@ constinit const Operator softmax_cross_entropy{.name = "softmax_cross_entropy",
                                                .index_inputs = 1,
                                                .infer = infer_cross_entropy,
                                                .gradients = of_cross_entropy,
-                                               .locality = Locality::rowwise};
+                                               .locality = Locality::rowwise,
+                                               .index_range = labels};
 constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_entropy_gradient",
                                                         .inputs = 2,
                                                         .index_inputs = 1,

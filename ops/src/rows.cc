@@ -104,6 +104,9 @@ Terms of_segment_max(const Signature&) { return {GradientTerm{&segment_max_gradi
 Terms of_segment_spread(const Signature&) { return {GradientTerm{&segment_sum, {gradient()}, {0}}}; }
 Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_mean, {gradient()}, {0}}}; }
 
+IndexRange rows_of_table(const Signature& s, std::size_t) { return {0, s.in[0].rows.number() - 1}; }
+IndexRange columns_of_operand(const Signature& s, std::size_t) { return {0, s.in[0].width - 1}; }
+
 }  // namespace
 
 constinit const Operator gather_rows{.name = "gather_rows",
@@ -119,7 +122,8 @@ constinit const Operator embedding{.name = "embedding",
                                    .gradients = of_gather,
                                    .locality = Locality::rowwise,
                                    .whole = 0b1,
-                                   .zero = 0b1};
+                                   .zero = 0b1,
+                                   .index_range = rows_of_table};
 constinit const Operator gather_where{.name = "gather_where",
                                       .inputs = 2,
                                       .index_inputs = 1,
@@ -157,7 +161,8 @@ constinit const Operator pick{.name = "pick",
                               .infer = infer_pick,
                               .gradients = of_pick,
                               .locality = Locality::rowwise,
-                              .zero = 0b1};
+                              .zero = 0b1,
+                              .index_range = columns_of_operand};
 constinit const Operator pick_gradient{.name = "pick_gradient",
                                        .index_inputs = 1,
                                        .infer = infer_pick_gradient,

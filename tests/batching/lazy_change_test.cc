@@ -82,8 +82,39 @@ TEST_P(LazyChanges, ByDescentAreFoundToo) {
   EXPECT_THROW(graph.backward(std::array{first}), MisuseError);
 }
 
+/// The loss that is told is the one that is differentiated, before and behind backward().
+TEST_P(LazyChanges, LeaveALossAsItWasTold) {
+  const LazyExpr s = matmul(graph.parameter(a), b);
+  s.value();
+  const LazyExpr loss = row_sum(square(s));
+  EXPECT_EQ(loss.scalar(), 8);
+  graph.backward(std::array{loss});
+  set(b, 2);
+  EXPECT_EQ(loss.scalar(), 8);
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4)));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, LazyChanges, ::testing::Values(0, 20'000'000),
                          [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
+
+/// By default wide products are kept, and narrow ones computed again.
+TEST(LazyChangesOfAnyWidth, AreRefusedAlike) {
+  for (const Index width : {2, 64, 4096}) {
+    Engine engine({.workers = 2});
+    const Device host = host_device(engine);
+    Parameters parameters(host, 1);
+    const Parameter a = parameters.add("a", 1, width, Initial::constant(1));
+    const Parameter b = parameters.add("b", width, width, Initial::constant(1));
+    LazyGraph graph(host, parameters);
+    const LazyExpr s = matmul(graph.parameter(a), b);
+    s.value();
+    const Tensor row = parameters.value(b).row_range(0, 1);  // a part of it is enough
+    row.set(std::vector<float>(static_cast<std::size_t>(width), 2));
+    const LazyExpr loss = row_sum(square(s));
+    EXPECT_THROW(graph.backward(std::array{loss}), MisuseError) << width;
+    EXPECT_FALSE(parameters.gradient(b).all.has_value()) << width;
+  }
+}
 
 }  // namespace
 }  // namespace windrow

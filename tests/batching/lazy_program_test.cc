@@ -310,7 +310,6 @@ TEST_F(Lazy, KnowsExpressionsOfOtherGraphsAndOfThePast) {
   graph.backward(std::array{loss});
   EXPECT_EQ(said_of([&] { graph.backward(std::array{loss}); }),
             "backward() for a second time; expected clear() between them");
-  EXPECT_EQ(said_of([&] { (x + x).value(); }), "lazy expressions after backward(); expected clear() between them");
   EXPECT_EQ(x.value(), (std::vector<float>{1, 2}));
   graph.clear();
   EXPECT_EQ(said_of([&] { x.value(); }), "value: an expression from before clear(); expected one recorded since");
@@ -334,13 +333,6 @@ TEST_F(Lazy, HandlesMayOutliveTheirGraph) {
   EXPECT_EQ(said_of([&] { y + copy; }), "add: an expression that was moved from");
   EXPECT_EQ(said_of([&] { graph.backward(std::array{copy}); }), "backward: an expression that was moved from");
   EXPECT_EQ(said_of([&] { copy.width(); }), "width: an expression that was moved from");
-}
-
-TEST_F(Lazy, FailsWithTheVertexThatIsToBlame) {
-  const LazyExpr x = embedding(w, graph.index(7));
-  const std::string said = error_of<OpError>([&] { x.value(); });
-  EXPECT_NE(said.find("embedding at vertex 0 of graph 0: index 7 at row 0; expected 0 to 1"), std::string::npos)
-      << said;
 }
 
 TEST_F(Lazy, AddsUpManyTermsAndJoinsManyParts) {

@@ -168,13 +168,14 @@ TEST_F(Tasks, HaveFewerBatchesIfWhatIsNeededLaterIsComputedAtOnce) {
   EXPECT_LT(batches[0], batches[1]);
 }
 
-TEST_F(Tasks, FailTogetherAndAreToldOnce) {
+TEST_F(Tasks, FailForThemselvesAndAreToldOnce) {
   const Parameter table = parameters.add("table", 3, 2, Initial::zeros());
   std::vector<int> ended;
   std::vector<LazyTask<>> tasks;
   for (std::int32_t row : {0, 9, 2}) tasks.push_back(failing(graph, table, row, ended));
-  EXPECT_THROW(run(graph, std::move(tasks)), OpError);
-  EXPECT_TRUE(ended.empty());  // a minibatch fails as a whole
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
+            "embedding: index 9; expected 0 to 2");
+  EXPECT_EQ(ended, (std::vector<int>{0, 2}));
   graph.clear();
   for (int time = 0; time < 3; ++time) {
     tasks.clear();

@@ -179,7 +179,7 @@ TEST_F(LazyFlushes, LetNoLossThroughThatIsNotFinite) {
   EXPECT_EQ(finite.scalar(), 2);
   parameters.sgd(0.1);
   const std::string error = testing::error_of<OpError>([&] { parameters.value(u).get(); });
-  EXPECT_NE(error.find("a loss is -inf; expected a finite number"), std::string::npos) << error;
+  EXPECT_NE(error.find(" is -inf, expected a finite number; "), std::string::npos) << error;
 }
 
 TEST_F(LazyFlushes, HaveFiniteLossesOfLogitsOfAnySize) {
@@ -209,20 +209,23 @@ TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
 TEST_F(LazyFlushes, KeepValuesBehindOneThatThrew) {
   const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));
   std::vector<LazyExpr> items;
-  const auto add = [&](int count, std::int32_t word) {
+  const auto add = [&](int count) {
     for (int i = 0; i < count; ++i) {
       const LazyExpr twice = 2.0 * graph.input({static_cast<float>(items.size())});
-      items.push_back(twice * embedding(words, graph.index(word)));
+      items.push_back(twice * embedding(words, graph.index(0)));
     }
   };
-  for (std::int32_t word : {7, 0}) {  // 7 fails, which is told as soon as it must be waited for
-    add(3, word);
+  // The first flush fails, which is told as soon as it must be waited for.
+  engine.push([] { throw Error("no words"); }, {mutate(parameters.value(words).var())});
+  for (int time = 0; time < 2; ++time) {
+    add(3);
     graph.flush();
     items.clear();
+    engine.heal(parameters.value(words).var());
   }
-  add(3, 0);
+  add(3);
   EXPECT_THROW(graph.flush(), OpError);
-  add(1, 0);
+  add(1);
   for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
 }
 

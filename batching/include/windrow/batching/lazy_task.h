@@ -19,9 +19,10 @@
 // (g++ 12 refuses braces for an initializer list in an expression that awaits: name what they make before.)
 //
 // Contract
-//   Errors   What a task throws, OpError from a failed value among it, ends that task; run() throws the first of them
-//            in the order of the tasks when all have ended. MisuseError for a task that waits for a value of another
-//            graph, that was moved from, or whose graph was cleared while it waited.
+//   Errors   An exception that leaves a task, such as OpError from a failed value, ends that task only: the others get
+//            their values and go on. When all have ended, run() throws the first exception in the order of the tasks.
+//            MisuseError for a task that waits for a value of another graph, that was moved from, or whose graph was
+//            cleared while it waited.
 //   Threads  One at a time, as for the graph.
 #pragma once
 

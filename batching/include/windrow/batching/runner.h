@@ -43,6 +43,7 @@ namespace windrow {
 
 class Batch;
 struct MinibatchEnd;
+class Origins;
 class OwnTypes;
 class ScheduleLessons;
 class StepClock;
@@ -243,7 +244,8 @@ class Runner {
   std::map<Purpose, Planned> plans_;          // emptied when the types change
   std::shared_ptr<ScheduleLessons> lessons_;  // begun anew then
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
-  std::shared_ptr<StepClock> clock_;  // null unless steps are timed
+  std::shared_ptr<StepClock> clock_;        // null unless steps are timed
+  std::shared_ptr<const Origins> origins_;  // of the next minibatch; null where its errors name vertices
   RunnerStats stats_;
 };
 

@@ -87,6 +87,11 @@ struct GradientTerm {
 };
 using GradientTerms = std::vector<std::optional<GradientTerm>>;
 
+/// `first` to `last`.
+struct IndexRange {
+  Index first, last;
+};
+
 /// Which parts of the operands a part of the result needs.
 enum class Locality {
   elementwise,  ///< an element needs the elements at its own place only; may be computed in place of an operand
@@ -117,6 +122,9 @@ struct Operator {
   std::string_view attributes = {};
   /// It changes what its result held: for Write::add only.
   bool updates = false;
+  /// Which numbers an index operand may hold, so that others are refused before a kernel sees them. Null: only the
+  /// kernels know.
+  IndexRange (*index_range)(const Signature& signature, std::size_t number) = nullptr;
 };
 
 /// The type of op's result. Throws MisuseError, naming the operator and all shapes, for operands that do not fit.

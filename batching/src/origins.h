@@ -1,0 +1,23 @@
+// Where a program wrote what a minibatch computes. Vertices of lazy expressions have no numbers that a program knows,
+// so errors name lines instead. It knows no plan and no layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "windrow/ops/operator.h"
+
+namespace windrow {
+
+/// Asked for by ops, when something fails. Threads: all members from any thread.
+class Origins {
+ public:
+  virtual ~Origins() = default;
+  /// The lines that recorded the operator for this vertex, such as "parser.cc:12"; for null, all that the vertex
+  /// computes.
+  virtual std::string of(std::int32_t vertex, const Operator* op) const = 0;
+  /// The line that recorded the value in a row of a tensor that the minibatch was given.
+  virtual std::string of_row(const std::string& tensor, Index row) const = 0;
+};
+
+}  // namespace windrow

@@ -1,0 +1,212 @@
+// How lazy expressions fail: who is told, what is said, and who goes on.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "windrow/batching/lazy_task.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+Type infer_same(const Operator&, const Signature& signature) { return signature.in[0]; }
+GradientTerms of_same(const Signature&) { return {GradientTerm{nullptr, {Ref::gradient()}}}; }
+/// An operator of a program's own, with a condition that nobody knows before its kernel runs.
+constinit const Operator positive{
+    .name = "positive", .infer = infer_same, .gradients = of_same, .locality = Locality::rowwise};
+void keep_positive(const KernelCall<float>& call) {
+  for (Index r = 0; r < call.out.rows; ++r) {
+    for (Index c = 0; c < call.out.width; ++c) {
+      const float x = call.in[0].row(r)[c];
+      if (x <= 0) throw std::runtime_error(std::to_string(x) + " is not positive");
+      call.out.row(r)[c] = (call.write == Write::add ? call.out.row(r)[c] : 0) + x;
+    }
+  }
+}
+
+std::string line(int number) { return "lazy_failure_test.cc:" + std::to_string(number); }
+void expect_says(const std::string& said, const std::string& what) {
+  EXPECT_NE(said.find(what), std::string::npos) << said << "\nexpected: " << what;
+}
+
+class LazyFailure : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  LazyFailure() {
+    host.kernels.add(positive, keep_positive);
+    graph.emplace(host, parameters, LazyOptions{.recompute_below = GetParam()});
+  }
+  LazyExpr only_positive(const LazyExpr& x) const { return apply(positive, {x}); }
+
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
+  std::optional<LazyGraph> graph;
+};
+
+/// A caller that looks at the loss before it descends, and leaves the step out.
+TEST_P(LazyFailure, OfALossIsToldWhereItIsAskedForAndHindersNoLaterMinibatch) {
+  const int input = __LINE__ + 3, loss_line = __LINE__ + 5;
+  for (int step = 0; step < 8; ++step) {
+    const float value = step == 2 ? nan : 1;
+    const LazyExpr bad = graph->input({value, 2});
+    const LazyExpr other = row_sum(matmul(graph->input({1, 1}), w));
+    const LazyExpr loss = row_sum(square(matmul(bad, w)));
+    graph->backward(std::array{other, loss});
+    EXPECT_EQ(other.scalar(), 4);
+    if (step == 2) {
+      const std::string said = error_of<OpError>([&] { loss.scalar(); });
+      expect_says(said, "the loss recorded at ");
+      expect_says(said, line(loss_line) + " is nan, expected a finite number; its input recorded at ");
+      expect_says(said, line(input) + " is not finite");
+    } else {
+      EXPECT_EQ(loss.scalar(), 18);
+      parameters.sgd(0);
+    }
+    graph->clear();
+  }
+  EXPECT_EQ(parameters.value(w).get(), std::vector<float>(4, 1));
+}
+
+TEST_P(LazyFailure, OfALossNamesTheOperatorThatGaveIt) {
+  const int log_line = __LINE__ + 2;
+  const LazyExpr x = matmul(graph->input({1, -1}), w);
+  const LazyExpr loss = row_sum(log(x));
+  graph->backward(std::array{loss});
+  const std::string said = error_of<OpError>([&] { loss.scalar(); });
+  expect_says(said, "the first such value on its way is of 'log' recorded at ");
+  expect_says(said, line(log_line));
+}
+
+TEST_P(LazyFailure, OfALossNamesAParameter) {
+  parameters.value(w).set({1, nan, 1, 1});
+  const LazyExpr loss = row_sum(matmul(graph->input({1, -1}), w));
+  EXPECT_TRUE(std::isnan(loss.scalar()));  // not differentiated yet
+  graph->backward(std::array{loss});
+  expect_says(error_of<OpError>([&] { loss.scalar(); }), "parameter 'w' is not finite");
+}
+
+TEST_P(LazyFailure, OfAValueFromAnEarlierFlushNamesTheLineOfThat) {
+  const int first = __LINE__ + 1;
+  const LazyExpr x = graph->input({nan, 1});
+  EXPECT_EQ(x.value()[1], 1);
+  const LazyExpr loss = row_sum(matmul(x, w));
+  graph->backward(std::array{loss});
+  const std::string said = error_of<OpError>([&] { loss.scalar(); });
+  expect_says(said, "its input recorded at ");
+  expect_says(said, line(first) + " is not finite");
+}
+
+TEST_P(LazyFailure, OfAnOperatorNamesTheLineThatRecordedIt) {
+  const LazyExpr x = graph->input({-1, 1});
+  const int here = __LINE__ + 1;
+  const LazyExpr y = apply(positive, {x}), z = tanh(y);
+  const std::string said = error_of<OpError>([&] { z.value(); });
+  expect_says(said, "positive recorded at ");
+  expect_says(said, line(here) + ": -1.000000 is not positive");
+}
+
+TEST_P(LazyFailure, NamesTheLineOfAnOperatorThatIsWrittenAsASign) {
+  const LazyExpr x = graph->input({-2, 0});
+  const int here = __LINE__ + 1;
+  const LazyExpr quotient = x / x, loss = row_sum(quotient);
+  graph->backward(std::array{loss});
+  const std::string said = error_of<OpError>([&] { loss.scalar(); });
+  expect_says(said, "'div' recorded at ");
+  expect_says(said, line(here));
+}
+
+TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
+  std::vector<LazyExpr> values;
+  for (int i = 0; i < 20; ++i) {
+    const float x = i % 7 == 3 ? -1.0f : static_cast<float>(i + 1);
+    values.push_back(row_sum(matmul(only_positive(graph->input({x, 1})), w)));
+  }
+  for (int time = 0; time < 2; ++time) {
+    for (int i = 0; i < 20; ++i) {
+      const LazyExpr& value = values[static_cast<std::size_t>(i)];
+      if (i % 7 == 3) {
+        expect_says(error_of<OpError>([&] { value.scalar(); }), "is not positive");
+      } else {
+        EXPECT_EQ(value.scalar(), 2 * static_cast<float>(i + 2));
+      }
+    }
+  }
+  // What is computed with the one fails for the same reason, and what is computed with others does not.
+  const LazyExpr bad = tanh(values[3]), good = values[4] + values[5];
+  EXPECT_EQ(good.scalar(), 26);
+  expect_says(error_of<OpError>([&] { bad.scalar(); }), "is not positive");
+  EXPECT_THROW(graph->backward(std::array{good, bad}), OpError);
+  EXPECT_THROW(graph->backward(std::array{row_sum(values[3])}), OpError);
+  graph->clear();
+  EXPECT_EQ(graph->input({3}).scalar(), 3);
+}
+
+LazyTask<float> walk(LazyGraph& graph, const Device&, Parameter w, float from, float fall) {
+  LazyExpr x = graph.input({from, from});
+  float last = 0;
+  for (int step = 0; step < 5; ++step) {
+    const LazyExpr moved = 0.5 * matmul(x, w) - graph.input({fall, 0});
+    x = apply(positive, {moved});
+    const std::vector<float> values = co_await value(x);
+    last = values[1];
+  }
+  co_return last;
+}
+LazyTask<std::string> watched(LazyGraph& graph, const Device& host, Parameter w, float from, float fall) {
+  std::string result;
+  try {
+    const float last = co_await walk(graph, host, w, from, fall);
+    result = std::to_string(last).substr(0, 4);
+  } catch (const OpError&) {
+    result = "failed";
+  }
+  co_return result;
+}
+
+TEST_P(LazyFailure, OfOneTaskLeavesTheOthersTheirWay) {
+  std::vector<LazyTask<std::string>> tasks;
+  for (const float fall : {0.0f, 1.5f, 0.0f, 0.5f, 9.0f}) tasks.push_back(watched(*graph, host, w, 2, fall));
+  const std::vector<std::string> ended = run(*graph, std::move(tasks));
+  std::vector<std::string> alone;
+  for (const float fall : {0.0f, 1.5f, 0.0f, 0.5f, 9.0f}) {
+    graph->clear();
+    std::vector<LazyTask<std::string>> one;
+    one.push_back(watched(*graph, host, w, 2, fall));
+    alone.push_back(run(*graph, std::move(one))[0]);
+  }
+  EXPECT_EQ(ended, alone);
+  EXPECT_EQ(ended[0], "2.00");
+  EXPECT_EQ(ended[1], "failed");
+  EXPECT_EQ(ended[4], "failed");
+}
+
+/// A value that cannot be computed again as it was is not computed again at all.
+TEST_P(LazyFailure, IsNotCuredWithOtherParameters) {
+  const LazyExpr bad = only_positive(graph->input({-1, 1})), good = row_sum(matmul(graph->input({1, 1}), w));
+  graph->flush();
+  parameters.value(w).set(std::vector<float>(4, 5));
+  EXPECT_THROW(good.scalar(), OpError);
+  EXPECT_THROW(bad.value(), OpError);
+}
+
+/// Nor is one whose parameters are poisoned.
+TEST_P(LazyFailure, OfParametersFailsAll) {
+  engine.push([] { throw Error("no parameters"); }, {mutate(parameters.value(w).var())});
+  const LazyExpr good = row_sum(matmul(graph->input({1, 1}), w));
+  expect_says(error_of<OpError>([&] { good.scalar(); }), "no parameters");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LazyFailure, ::testing::Values(0, 20'000'000),
+                         [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
+
+}  // namespace
+}  // namespace windrow

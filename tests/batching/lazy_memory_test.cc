@@ -1,0 +1,135 @@
+// What lazy graphs hold in memory, and until when.
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+#include "tests/ops/cases.h"
+#include "windrow/batching/lazy_task.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+
+constexpr Index h = 4, wide = 4096;
+constexpr int instances = 16;
+/// Of the scores of all instances at one step.
+constexpr std::size_t step_bytes = instances * wide * sizeof(float);
+
+struct Model {
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
+  Parameter out = parameters.add("out", h, wide, Initial::constant(1));
+
+  PoolStats stats() {
+    engine.wait_all();
+    return std::dynamic_pointer_cast<Pool>(host.memory)->stats();
+  }
+};
+
+/// Looks at wide scores, step after step; keeps its last state only.
+LazyTask<float> generate(LazyGraph& graph, const Model& m, int steps) {
+  LazyExpr state = graph.input({1, 2, 3, 4});
+  float last = 0;
+  for (int step = 0; step < steps; ++step) {
+    state = tanh(matmul(state, m.u));
+    const std::vector<float> scores = co_await value(matmul(state, m.out));
+    last = scores[wide - 1];
+  }
+  co_return last;
+}
+
+std::vector<float> generate(LazyGraph& graph, const Model& m, int steps, int tasks) {
+  std::vector<LazyTask<float>> all;
+  for (int i = 0; i < tasks; ++i) all.push_back(generate(graph, m, steps));
+  return run(graph, std::move(all));
+}
+
+class LazyMemory : public ::testing::TestWithParam<LazyOptions::For> {};
+
+/// Of the peak above what parameters take: a step's minibatch with its scores, the scores, and as much again that is
+/// freed while the next step begins. Pieces of the pool are up to a fifth larger than what was asked for.
+TEST_P(LazyMemory, OfAGenerationDoesNotGrowWithItsSteps) {
+  std::size_t peak[2];
+  for (const int steps : {8, 80}) {
+    Model m;
+    const std::size_t before = m.stats().in_use;
+    LazyGraph graph(m.host, m.parameters, {.use = GetParam()});
+    generate(graph, m, steps, instances);
+    peak[steps == 80] = m.stats().peak_in_use - before;
+    EXPECT_LT(m.stats().in_use - before, 2 * step_bytes);
+  }
+  EXPECT_LT(peak[1], peak[0] + step_bytes / 2);
+  EXPECT_LT(peak[1], 5 * step_bytes);
+}
+INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::inference, LazyOptions::For::training),
+                         [](const auto& of) {
+                           return of.param == LazyOptions::For::inference ? "Inference" : "Training";
+                         });
+
+TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
+  Model m;
+  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  const std::size_t before = m.stats().in_use;
+  std::vector<LazyExpr> scores;
+  for (int i = 0; i < instances; ++i) scores.push_back(matmul(graph.input({1, 2, 3, static_cast<float>(i)}), m.out));
+  const float first = scores[0].value()[0];
+  EXPECT_GE(m.stats().in_use - before, step_bytes);
+  EXPECT_LT(m.stats().in_use - before, step_bytes * 5 / 4 + 4096);
+  for (int i = 0; i < instances; ++i) {
+    EXPECT_EQ(scores[static_cast<std::size_t>(i)].value()[wide - 1], first + static_cast<float>(i));
+  }
+  scores.erase(scores.begin() + 1, scores.end());  // one of them keeps them all
+  graph.input({1}).value();
+  EXPECT_EQ(scores[0].value()[0], first);
+  scores.clear();
+  graph.input({1}).value();
+  EXPECT_LT(m.stats().in_use - before, step_bytes / 2);
+}
+
+/// What a later flush computed with is computed with once more at backward().
+TEST(LazyValues, AreHeldAsLongAsAGradientMayNeedThem) {
+  for (const std::int64_t below : {std::int64_t{0}, std::int64_t{100}, INT64_MAX}) {
+    Model m;
+    LazyGraph graph(m.host, m.parameters, {.recompute_below = below});
+    const auto loss_of = [&](bool look) {
+      LazyExpr state = graph.input({1, 2, 3, 4});
+      for (int step = 0; step < 6; ++step) {
+        state = tanh(matmul(state, m.u));
+        if (look) matmul(state, m.out).value();
+        if (look && step % 2 == 0) graph.input({1}).value();
+      }
+      return row_sum(square(state));
+    };
+    graph.backward(std::array{loss_of(false)});
+    const std::vector<double> expected = dense(m.parameters, m.u);
+    graph.clear();
+    graph.backward(std::array{loss_of(true)});
+    testing::expect_close(dense(m.parameters, m.u), expected, 1e-5);
+  }
+}
+
+/// Behind gradients only what handles name is left, beside gradients.
+TEST(LazyValues, GoWithTheirMinibatchBehindGradients) {
+  Model m;
+  LazyGraph graph(m.host, m.parameters, {.recompute_below = 0});
+  const auto differentiate = [&] {
+    std::vector<LazyExpr> losses;
+    for (int i = 0; i < instances; ++i) {
+      losses.push_back(row_sum(tanh(matmul(graph.input({1, 2, 3, static_cast<float>(i)}), m.out))));
+    }
+    graph.backward(losses);
+    return losses;
+  };
+  differentiate();
+  graph.clear();
+  const std::size_t before = m.stats().in_use;
+  const std::vector<LazyExpr> losses = differentiate();
+  EXPECT_LT(m.stats().in_use, before + step_bytes / 4);
+  EXPECT_GT(losses[0].scalar(), 0);
+}
+
+}  // namespace
+}  // namespace windrow
