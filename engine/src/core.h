@@ -129,6 +129,7 @@ class Core {
   const std::uint32_t number;
 
  private:
+  friend class EngineUse;
   friend class Forks;
   enum class Life { running, draining, stopped };
   /// How an op has ended.

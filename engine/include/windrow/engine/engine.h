@@ -301,3 +301,4 @@ class Engine {
 };
 
 }  // namespace windrow
+  friend class EngineUse;
