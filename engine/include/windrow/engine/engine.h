@@ -74,13 +74,21 @@ int default_workers();
 /// default_workers(). Throw MisuseError for a wrong value. Any thread, while none changes the environment.
 Policy chosen_policy();
 int chosen_workers();
+namespace environment {
+/// The same; but for a wrong value they return one that the constructor of Engine refuses with that MisuseError.
+Policy policy() noexcept;
+int workers() noexcept;
+}  // namespace environment
 
-/// Making options asks the environment for what is left out here of `policy` and `workers`, and for nothing else.
+/// Making options reads the environment for `policy` and `workers` where they are left out, and for nothing else. It
+/// throws nothing: the constructor of Engine refuses a wrong value in the environment, if the engine depends on it.
 struct EngineOptions {
-  Policy policy = chosen_policy();
+  Policy policy = environment::policy();
   /// Host ops that run at the same time, 1 or more; serial ignores it.
-  int workers = chosen_workers();
-  /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
+  int workers = environment::workers();
+  /// Threads that may be added while ops wait inside. If all threads wait, the last one to do so runs the ready ops
+  /// that its wait depends on, and no others; but a wait for all ops of another engine throws Error then, and so does
+  /// one that is nested so deeply that its stack has no room for them.
   int max_spare_threads = 256;
   /// A thread that pushes or retires from outside the engine's ops is held back while about so many ops are pending,
   /// until half of them have finished. Threads that are held back go on in the order they came.
