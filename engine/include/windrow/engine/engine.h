@@ -51,8 +51,9 @@ namespace windrow {
 
 /// Where and when ready ops run.
 enum class Policy {
-  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned.
-               ///< What becomes ready by an OnComplete or a lane's point runs on a thread of the engine
+  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned,
+               ///< or while it waits. What becomes ready by an OnComplete or a lane's point runs on a thread of the
+               ///< engine. An op of an ordered lane ends when its point is reached: push blocks until then
   pool,        ///< on a pool of worker threads, whatever their lane
   per_device,  ///< each lane has threads of its own, and the host one more that only takes ops of positive priority
   chaos,       ///< on a pool, in an order drawn at random among the ready ops, whatever their priority: shows
@@ -143,6 +144,9 @@ struct PushOptions {
 };
 
 /// What an op may ask while it runs.
+  /// Where errors, traces and reports say that the op was pushed. A function that pushes for others passes on the place
+  /// of its own caller, or all its ops are reported as pushed inside it: it takes a parameter
+  /// `std::source_location from = std::source_location::current()` and sets `.pushed_at = from`.
 class OpContext {
  public:
   /// What poisoned the op's variables, for an op marked run_always; else empty.
@@ -242,8 +246,10 @@ class Engine {
   /// on, and nothing is kept.
   Graph capture(const std::function<void()>& body, OpName name = {});
 
-  /// Returns when the caller may do to the variables what the accesses say, all that was pushed before being done.
-  /// Throws OpError if one that is read or mutated is poisoned.
+  /// Blocks until all earlier ops that conflict with the accesses have finished; the caller may then access the
+  /// variables as listed, until it pushes an op that conflicts. wait(v) is wait({read(v)}): it waits for earlier ops
+  /// that write v, not for earlier ones that only read it. To change or free what v stands for, wait({mutate(v)}),
+  /// which waits for both. Throws OpError if a variable that is read or mutated is poisoned.
   void wait(Var var, std::source_location from = std::source_location::current());
   void wait(AccessList accesses, std::source_location from = std::source_location::current());
   /// False if that takes longer than `patience`.
@@ -274,10 +280,12 @@ class Engine {
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
   Watcher watcher();
 
-  /// Clears the variable's poison, once what was pushed before is done.
+  /// Clears the variable's poison, once all earlier ops on it have finished. Counts in version(), since the program
+  /// says with it that the value is good again: it is another value than the one before the failure.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
 
-  /// How many ops with mutate or overwrite access have run so far; skipped and cancelled ones do not count.
+  /// How many ops with mutate, overwrite or commute access have run so far, heals and those that failed included;
+  /// skipped and cancelled ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
   /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.
