@@ -15,8 +15,10 @@ bool runs_later(const OpRecord* a, const OpRecord* b) {
   return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
 }
 
-constexpr std::uint64_t one_pause_in = 4;
-constexpr std::uint64_t longest_pause_us = 100;
+/// Pauses make ops overlap, and let more become ready, that would not. A short program needs many to be found out; in
+/// a long one many fall among few, too, and each costs as much as fifty ops.
+constexpr std::uint64_t one_pause_in_first = 4, first_takes = 64, one_pause_in = 64;
+constexpr std::uint64_t longest_pause_us = 50;
 
 }  // namespace
 
@@ -146,7 +148,8 @@ void ChaosQueue::note(OpId id) noexcept {
 }
 
 std::chrono::microseconds ChaosQueue::pause() {
-  if (replaying() || random_() % one_pause_in != 0) return {};
+  const std::uint64_t one_in = taken_ < first_takes ? one_pause_in_first : one_pause_in;
+  if (replaying() || random_() % one_in != 0) return {};
   return std::chrono::microseconds(random_() % longest_pause_us);
 }
 
