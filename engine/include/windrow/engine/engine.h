@@ -19,10 +19,14 @@
 //            until it is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
-//   Waiting  A wait inside an op hands its worker's place to a spare thread; a wait for variables, without a time
-//            limit, that could never end throws WaitCycleError, also where the ring runs through several engines. A
-//            wait inside an op of an ordered lane is refused, since it would stop the device's queue. The engine sees
-//            only its own waits: ops that wait for each other by other means need as many workers as wait at once.
+//   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
+//   state
+//            may have changed when the wait returns. If none is ready, a spare thread takes the worker's place. So
+//            recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at most,
+//            however many ops it has. A wait for variables, without a time limit, that could never end throws
+//            WaitCycleError, also where the ring runs through several engines. A wait inside an op of an ordered lane
+//            is refused, since it would stop the device's queue. The engine sees only its own waits: ops that wait for
+//            each other by other means need as many workers as wait at once.
 //   Fork     A child has the variables as the last finished op left them, and starts threads of its own when it pushes.
 //            See EngineOptions::fork_patience.
 #pragma once
@@ -140,13 +144,13 @@ struct PushOptions {
   /// How many bytes the op's captures and results hold on to, until it has finished: see
   /// EngineOptions::max_pending_bytes. Ignored for retires, heals and captured ops.
   std::uint64_t bytes = 0;
+  /// Where errors, traces and reports say that the op was pushed. A function that pushes for others passes on the place
+  /// of its own caller, or all its ops are reported as pushed inside it: it takes a parameter
+  /// `std::source_location from = std::source_location::current()` and sets `.pushed_at = from`.
   std::source_location pushed_at = std::source_location::current();
 };
 
 /// What an op may ask while it runs.
-  /// Where errors, traces and reports say that the op was pushed. A function that pushes for others passes on the place
-  /// of its own caller, or all its ops are reported as pushed inside it: it takes a parameter
-  /// `std::source_location from = std::source_location::current()` and sets `.pushed_at = from`.
 class OpContext {
  public:
   /// What poisoned the op's variables, for an op marked run_always; else empty.
@@ -312,9 +316,9 @@ class Engine {
 
  private:
   friend class BulkScope;
+  friend class EngineUse;
 
   std::unique_ptr<Core> core_;
 };
 
 }  // namespace windrow
-  friend class EngineUse;
