@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "engine_log.h"
 #include "entry.h"
+#include "environment.h"
 #include "slots_free.h"
 #include "trace_environment.h"
 
@@ -15,13 +16,14 @@ namespace windrow {
 namespace {
 
 EngineOptions checked(EngineOptions options) {
+  if (options.check) options.policy = Policy::serial;
+  refuse_wrong_environment(options);
   if (options.workers < 1) {
     throw MisuseError("EngineOptions.workers = " + std::to_string(options.workers) + "; expected 1 or more");
   }
   if (options.max_pending_ops < 1) {
     throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
-  if (options.check) options.policy = Policy::serial;
   if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +

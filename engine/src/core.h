@@ -1,8 +1,8 @@
 // The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
 //
 // Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; graph_launch.cc what a graph does
-// with both ends; wait.cc the waits; release.cc, run.cc and async.cc the back; seeing.cc what people are told.
-// engine.cc is the public interface on top.
+// with both ends; wait.cc and ahead.h the waits; release.cc, run.cc and async.cc the back; seeing.cc what people are
+// told; engine.cc the public interface on top.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,6 @@
 #include "trace_recorder.h"
 #include "wait_graph.h"
 #include "watchdog.h"
-#include "windrow/engine/mutex.h"
 
 namespace windrow {
 
@@ -130,6 +129,7 @@ class Core {
 
  private:
   friend class Forks;
+  friend class EngineUse;
   enum class Life { running, draining, stopped };
   /// How an op has ended.
   struct Ending {
@@ -217,7 +217,7 @@ class Core {
 
   // waiting
   class Waits;
-  bool wait_long(Waiter& waiter, OpKey key, Deadline deadline);
+  class Ahead;
   bool wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures);
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);

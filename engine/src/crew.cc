@@ -103,6 +103,38 @@ void Crew::unblock(Patience patience) {
   blocked_own_ -= own;
 }
 
+bool Crew::may_unblock_other() const { return own_crew == this && !options_.callers_run; }
+
+void Crew::unblock_other() {
+  MutexLock lock(mutex_);
+  ++active_;
+  ++active_own_;
+  --blocked_own_;
+}
+
+OpRecord* Crew::take_wanted(const Wanted& wanted) {
+  MutexLock lock(mutex_);
+  if (torn_ || (own_crew == this && in_urgent_slot)) return nullptr;
+  // Where order is drawn, a spare thread may as well take what the wait does not depend on.
+  const bool few_wait = blocked_own_ < few_spares;
+  return taken(queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near));
+}
+
+OpRecord* Crew::take_wanted_anywhere(const Wanted& wanted) {
+  MutexLock lock(mutex_);
+  return torn_ ? nullptr : taken(queue_->take_wanted(wanted, ReadyQueue::Search::all));
+}
+
+OpRecord* Crew::taken(OpRecord* op) {
+  if (op != nullptr && holds_back_) last_event_ = std::chrono::steady_clock::now();
+  return op;
+}
+
+bool Crew::lacks_threads() const {
+  MutexLock lock(mutex_);
+  return idle_ == 0 && own_threads() >= regular_threads() + few_spares;
+}
+
 void Crew::stop() {
   std::vector<std::thread> threads;
   {

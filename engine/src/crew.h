@@ -54,6 +54,12 @@ class Crew final : public Slots {
   void block() override;
   void let_others_in() override;
   void unblock(Patience patience) override;
+  bool may_unblock_other() const override;
+  void unblock_other() override;
+  OpRecord* take_wanted(const Wanted& wanted) override;
+  bool lacks_threads() const override;
+  /// As RunningPolicy.
+  OpRecord* take_wanted_anywhere(const Wanted& wanted);
 
   /// Joins the threads; the queue is empty by then. Twice is fine.
   void stop();
@@ -77,6 +83,8 @@ class Crew final : public Slots {
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
   void take_and_run() WINDROW_REQUIRES(mutex_);
+  /// The op, which was taken up.
+  OpRecord* taken(OpRecord* op) WINDROW_REQUIRES(mutex_);
   void sleep() WINDROW_REQUIRES(mutex_);
   /// The queue waits for a certain op: until when it may.
   std::chrono::steady_clock::time_point patience_ends() const WINDROW_REQUIRES(mutex_);

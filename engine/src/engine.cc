@@ -7,6 +7,7 @@
 #include "core.h"
 #include "engine_log.h"
 #include "windrow/engine/bulk_scope.h"
+#include "windrow/engine/engine_use.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -105,6 +106,9 @@ void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, option
 
 BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
 BulkScope::~BulkScope() { core_.end_bulk(); }
+
+EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
+EngineUse::~EngineUse() { --core_.visitors_; }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});

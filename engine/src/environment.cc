@@ -1,11 +1,11 @@
-// What the environment says about engines that do not choose for themselves.
+#include "environment.h"
+
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "windrow/engine/engine.h"
 
 namespace windrow {
 namespace {
@@ -44,6 +44,34 @@ int chosen_workers() {
     throw wrong("WINDROW_WORKERS", *value, "a whole number, 1 or more");
   }
   return workers;
+}
+
+namespace {
+
+/// What the constructor of Engine refuses, by asking the environment again.
+constexpr Policy wrong_policy{-1};
+constexpr int wrong_workers = std::numeric_limits<int>::min();
+
+template <class T>
+T chosen_or(T otherwise, T (*chosen)()) noexcept try {
+  return chosen();
+} catch (const std::exception&) {
+  return otherwise;
+}
+
+}  // namespace
+
+namespace environment {
+
+Policy policy() noexcept { return chosen_or(wrong_policy, chosen_policy); }
+int workers() noexcept { return chosen_or(wrong_workers, chosen_workers); }
+
+}  // namespace environment
+
+void refuse_wrong_environment(EngineOptions& options) {
+  // It may have changed since the options were made, to something that is right.
+  if (options.policy == wrong_policy) options.policy = chosen_policy();
+  if (options.workers == wrong_workers) options.workers = chosen_workers();
 }
 
 }  // namespace windrow

@@ -22,6 +22,7 @@ namespace windrow {
 class LaneState;
 class GraphLaunch;
 class OpRecord;
+class Slots;
 struct PlanNode;
 
 using Dep = Dependency<StdAtomics, OpRecord>;
@@ -66,6 +67,10 @@ struct Waiter {
   // Written before `granted`, in room made before the wait was entered:
   FailurePtr failure;
   std::vector<Awaited> points;  ///< what the thread still has to wait for
+
+  /// The slots that the thread's op has left to others. Whoever takes them from here takes the slot back: the thread
+  /// that grants, so that it is back before anybody could think that no thread is left, or the one that waits.
+  std::atomic<Slots*> left{nullptr};
 };
 
 struct AsyncBody {

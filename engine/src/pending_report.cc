@@ -83,12 +83,14 @@ std::string PendingReport::waits_for(const Block& block, Depth depth) const {
 }
 
 std::string PendingReport::waits_inside(std::size_t op, Depth depth) const {
-  const std::optional<OpKey> wait = WaitGraph::of_process().wait_of(queues_.ops[op].key);
-  const std::size_t record = wait ? queues_.find(*wait) : PendingQueues::nobody;
-  if (record == PendingQueues::nobody || blocks_[record].var == nullptr) return "waits inside";
-  const std::source_location& from = queues_.ops[record].info->pushed_at;
-  return "waits inside (at " + std::string(from.file_name()) + ":" + std::to_string(from.line()) + "): it " +
-         waits_for(blocks_[record], depth);
+  for (const OpKey& wait : WaitGraph::of_process().wait_of(queues_.ops[op].key)) {
+    const std::size_t record = queues_.find(wait);
+    if (record == PendingQueues::nobody || blocks_[record].var == nullptr) continue;
+    const std::source_location& from = queues_.ops[record].info->pushed_at;
+    return "waits inside (at " + std::string(from.file_name()) + ":" + std::to_string(from.line()) + "): it " +
+           waits_for(blocks_[record], depth);
+  }
+  return "waits inside";
 }
 
 }  // namespace windrow

@@ -15,8 +15,10 @@ bool runs_later(const OpRecord* a, const OpRecord* b) {
   return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
 }
 
-constexpr std::uint64_t one_pause_in = 4;
-constexpr std::uint64_t longest_pause_us = 100;
+/// Pauses make ops overlap, and let more become ready, that would not. A short program needs many to be found out; in
+/// a long one many fall among few, too, and each costs as much as fifty ops.
+constexpr std::uint64_t one_pause_in_first = 4, first_takes = 64, one_pause_in = 64;
+constexpr std::uint64_t longest_pause_us = 50;
 
 }  // namespace
 
@@ -81,29 +83,42 @@ OpRecord& PriorityQueue::take_best() noexcept {
 
 OpRecord& PriorityQueue::take_oldest() noexcept {
   const auto age = [&](const OpRecord& op) { return (puts_ - op.stamp()) & std::numeric_limits<std::int32_t>::max(); };
-  OpRecord* oldest = nullptr;
-  OpRecord* before = nullptr;  // in its run
-  Run* of = nullptr;
+  Place oldest;
   for (std::size_t i = 0; i < used_; ++i) {
-    OpRecord* previous = nullptr;
-    for (OpRecord* op = runs_[i].first; op != nullptr; op = static_cast<OpRecord*>(op->next_ready)) {
-      if (oldest == nullptr || age(*op) > age(*oldest)) {
-        oldest = op;
-        before = previous;
-        of = &runs_[i];
-      }
-      previous = op;
+    OpRecord* before = nullptr;
+    for (OpRecord* op = runs_[i].first; op != nullptr; before = op, op = static_cast<OpRecord*>(op->next_ready)) {
+      if (oldest.op == nullptr || age(*op) > age(*oldest.op)) oldest = {&runs_[i], before, op};
     }
   }
-  if (before != nullptr) {
-    before->next_ready = oldest->next_ready;
+  return take_from(oldest);
+}
+
+OpRecord& PriorityQueue::take_from(const Place& place) noexcept {
+  auto* const next = static_cast<OpRecord*>(place.op->next_ready);
+  if (place.before != nullptr) {
+    place.before->next_ready = next;
   } else {
-    of->first = static_cast<OpRecord*>(oldest->next_ready);
+    place.run->first = next;
   }
-  if (of->last == oldest) of->last = before;
+  if (place.run->last == place.op) place.run->last = place.before;
   --count_;
   find_best();
-  return *oldest;
+  return *place.op;
+}
+
+OpRecord* PriorityQueue::take_wanted(const Wanted& wanted, Search search) noexcept {
+  if (empty()) return nullptr;
+  const int least = search == Search::all ? std::numeric_limits<int>::min() : first()->priority;
+  std::size_t looks = 0;
+  for (std::size_t i = 0; i < used_; ++i) {
+    OpRecord* before = nullptr;
+    for (OpRecord* op = runs_[i].first; op != nullptr; before = op, op = static_cast<OpRecord*>(op->next_ready)) {
+      if (op->priority < least) break;
+      if (wanted(*op)) return &take_from({&runs_[i], before, op});
+      if (++looks == Slots::most_looks && search != Search::all) return nullptr;
+    }
+  }
+  return nullptr;
 }
 
 void ChaosQueue::put(OpRecord& op) noexcept {
@@ -121,12 +136,31 @@ Dep::Op* const* ChaosQueue::wanted() const {
 }
 
 OpRecord& ChaosQueue::take() noexcept {
+  if (replaying()) return take_from(const_cast<Dep::Op**>(wanted()));
   Dep::Op** link = &first_;
-  if (replaying()) {
-    link = const_cast<Dep::Op**>(wanted());
-  } else {
+  for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
+  return take_from(link);
+}
+
+OpRecord* ChaosQueue::take_wanted(const Wanted& wanted_by, Search search) noexcept {
+  if (empty()) return nullptr;
+  const auto take_if_wanted = [&](Dep::Op** link) {
+    return link != nullptr && wanted_by(static_cast<OpRecord&>(**link)) ? &take_from(link) : nullptr;
+  };
+  if (replaying()) return take_if_wanted(const_cast<Dep::Op**>(wanted()));
+  Dep::Op** link = &first_;
+  if (search == Search::in_order) {
     for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
+    return take_if_wanted(link);
   }
+  for (std::size_t looks = 0; *link != nullptr; link = &(*link)->next_ready) {
+    if (OpRecord* const op = take_if_wanted(link)) return op;
+    if (++looks == Slots::most_looks && search != Search::all) return nullptr;
+  }
+  return nullptr;
+}
+
+OpRecord& ChaosQueue::take_from(Dep::Op** link) noexcept {
   OpRecord& op = static_cast<OpRecord&>(**link);
   *link = op.next_ready;
   if (*link == nullptr) end_ = link;
@@ -146,7 +180,8 @@ void ChaosQueue::note(OpId id) noexcept {
 }
 
 std::chrono::microseconds ChaosQueue::pause() {
-  if (replaying() || random_() % one_pause_in != 0) return {};
+  const std::uint64_t one_in = taken_ < first_takes ? one_pause_in_first : one_pause_in;
+  if (replaying() || random_() % one_in != 0) return {};
   return std::chrono::microseconds(random_() % longest_pause_us);
 }
 

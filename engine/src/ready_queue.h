@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "op.h"
+#include "slots.h"
 
 namespace windrow {
 
@@ -25,6 +26,10 @@ class ReadyQueue {
   virtual bool has_urgent() const { return false; }
   /// Takes such a one.
   virtual OpRecord& take_urgent() noexcept { return take(); }
+  /// Takes one that is wanted. `in_order`: as near; but where order is drawn, null if the draw falls on another.
+  /// `near`: null if that needs a long search, or others have higher priority.
+  enum class Search { in_order, near, all };
+  virtual OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept = 0;
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
   /// Whether it may be without a next op although it is not empty.
@@ -48,11 +53,18 @@ class PriorityQueue final : public ReadyQueue {
   bool has_urgent() const override { return has_next() && first()->priority > 0; }
   OpRecord& take() noexcept override;
   OpRecord& take_urgent() noexcept override { return take_best(); }
+  OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
 
  private:
   struct Run {
     OpRecord* first = nullptr;
     OpRecord* last = nullptr;
+  };
+  /// An op in its run, and the one before it there.
+  struct Place {
+    Run* run = nullptr;
+    OpRecord* before = nullptr;
+    OpRecord* op = nullptr;
   };
 
   static Run merge(Run a, Run b);
@@ -60,6 +72,7 @@ class PriorityQueue final : public ReadyQueue {
   void find_best();
   OpRecord& take_best() noexcept;
   OpRecord& take_oldest() noexcept;
+  OpRecord& take_from(const Place& place) noexcept;
   /// So many takes may pass over others. It grows with the queue, which take_oldest() has to look through.
   std::size_t patience() const { return aging_takes + count_ / 4; }
 
@@ -84,6 +97,7 @@ class ChaosQueue final : public ReadyQueue {
   std::size_t size() const override { return count_; }
   bool has_next() const override { return !empty() && (!replaying() || wanted() != nullptr); }
   OpRecord& take() noexcept override;
+  OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
   std::chrono::microseconds pause() override;
   bool may_hold_back() const override { return !replay_.empty(); }
   /// The program does not push what the log says: goes on by the seed.
@@ -96,6 +110,7 @@ class ChaosQueue final : public ReadyQueue {
   bool replaying() const { return !diverged_ && taken_ < replay_.size(); }
   /// The link to the op that the log names next; null if it is not ready.
   Dep::Op* const* wanted() const;
+  OpRecord& take_from(Dep::Op** link) noexcept;
   void note(OpId id) noexcept;
 
   std::mt19937_64 random_;

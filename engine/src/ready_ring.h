@@ -50,6 +50,38 @@ class ReadyRing {
     }
   }
 
+  /// The newest that is wanted, among the newest `most`; null if there is none.
+  ///
+  /// While the owner looks it has all of them: head_ is put one whole ring further, behind end_ and tail_, so that
+  /// others find nothing, and the exchange of a taker that had looked before fails, as head_ never comes back.
+  /// Positions that are a whole ring apart are one place, so what remains need not move: put_ goes the same way.
+  template <class Wanted>
+  OpRecord* take_newest(const Wanted& wanted, std::uint64_t most) {
+    Slots& slots = *own_;
+    const std::uint64_t ring = slots.mask + 1;
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    do {
+      if (head >= put_) return nullptr;
+      // On failure another has taken some.
+    } while (!head_.compare_exchange_weak(head, head + ring, std::memory_order_acq_rel, std::memory_order_acquire));
+    OpRecord* found = nullptr;
+    const std::uint64_t last = put_ - head > most ? put_ - most : head;
+    for (std::uint64_t at = put_; found == nullptr && at-- != last;) {
+      OpRecord* const op = slots.at(at).load(std::memory_order_relaxed);
+      if (!wanted(*op)) continue;
+      found = op;
+      for (--put_; at != put_; ++at) {
+        slots.at(at).store(slots.at(at + 1).load(std::memory_order_relaxed), std::memory_order_relaxed);
+      }
+      break;
+    }
+    put_ += ring;
+    head_seen_ = head + ring;
+    end_.store(put_, std::memory_order_release);
+    hand_over();
+    return found;
+  }
+
   // ---- others ----
   /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
   /// takers of one ring would do to each other for each op, they do once for several.

@@ -141,6 +141,7 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   if (trace_.on()) trace_.record(ports_.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
   leave(op, ready, [](Dep::Access&) {});
+  if (Slots* const slots = waiter->left.exchange(nullptr)) slots->unblock_other();
   waiter->granted.set();
   Port& port = ports_.mine();
   Port::add(port.waits_left, 1);

@@ -125,7 +125,7 @@ inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Ro
   return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0;
 }
 
-inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
+[[gnu::always_inline]] inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
   if (!others.empty() || row.port.ended != nullptr) next = go_on(next, others, row.slots);
   Port::add(row.port.left, 1);
   if (!row.goes_on) tell_if_idle();  // others tell when they have nothing more to do

@@ -25,9 +25,25 @@ struct Running {
 
   /// The innermost frame of this thread, or null.
   static Running* innermost() { return innermost_; }
+  /// The innermost frame of those that wait below what this thread runs meanwhile; null if there is none. From there on
+  /// outwards all have left word of their waits, so that a wait above it speaks only for the frames above.
+  static Running* floor() { return floor_; }
+
+  /// While it lives, the ops that run on this thread wait, and it runs others above them.
+  class Floor {
+   public:
+    Floor() { floor_ = innermost_; }
+    ~Floor() { floor_ = below_; }
+    Floor(const Floor&) = delete;
+    Floor& operator=(const Floor&) = delete;
+
+   private:
+    Running* const below_ = floor_;
+  };
 
  private:
   static inline constinit thread_local Running* innermost_ = nullptr;
+  static inline constinit thread_local Running* floor_ = nullptr;
 };
 
 }  // namespace windrow

@@ -34,6 +34,7 @@ class Serial final : public RunningPolicy {
   void before_push() override { crew_.announce(); }
   void after_push(Slots::Patience patience) override { crew_.help(patience); }
   void stop() override { crew_.stop(); }
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return crew_.take_wanted_anywhere(wanted); }
   int spares() const override { return crew_.spares(); }
   std::uint64_t ready() const override { return crew_.ready(); }
   void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
@@ -62,6 +63,7 @@ class Chaos final : public RunningPolicy {
   void start(LaneState&) override { crew_.start(); }
   void add(OpRecord& op) noexcept override { crew_.add(op); }
   void stop() override { crew_.stop(); }
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return crew_.take_wanted_anywhere(wanted); }
   int spares() const override { return crew_.spares(); }
   std::uint64_t ready() const override { return crew_.ready(); }
   void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
@@ -93,6 +95,13 @@ class PerDevice final : public RunningPolicy {
 
   void stop() override {
     for (std::uint32_t lane = 0; Crew* crew = crew_from(lane); ++lane) crew->stop();  // joins: not under a lock
+  }
+
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override {
+    for (std::uint32_t lane = 0; Crew* crew = crew_from(lane); ++lane) {
+      if (OpRecord* const op = crew->take_wanted_anywhere(wanted)) return op;
+    }
+    return nullptr;
   }
 
   int spares() const override {

@@ -40,6 +40,9 @@ class RunningPolicy {
   /// Whether there may be ready ops that no thread has taken up.
   virtual bool work_in_sight() const { return true; }
 
+  /// For a thread whose op waits: a ready op, wherever it is, to be run on that thread; null if there is none.
+  virtual OpRecord* take_wanted_anywhere(const Wanted& wanted) = 0;
+
   virtual int spares() const = 0;
   /// About how many ops are ready and not yet taken up.
   virtual std::uint64_t ready() const = 0;

@@ -8,6 +8,10 @@ namespace windrow {
 
 class OpRecord;
 
+/// Whether a thread that waits, and looks for ops to run meanwhile, may run this one, which is ready and now its own.
+/// Needs no memory and throws nothing.
+using Wanted = std::function<bool(OpRecord&)>;
+
 class Slots {
  public:
   /// A wait that was given up leaves a slot free for so long at most.
@@ -25,8 +29,19 @@ class Slots {
   /// In between: where an op is ready for the free slot, returns once it has been taken up, or after a moment. For a
   /// wait that was given up: its limit may be shorter than it takes a thread to wake.
   virtual void let_others_in() {}
+  /// For a thread whose op, which has a slot, waits: a ready op to run on that slot meanwhile; null where none is found
+  /// soon, or others come first. The caller runs it.
+  virtual OpRecord* take_wanted(const Wanted& wanted) = 0;
+  static constexpr std::size_t most_looks = 4096;  ///< what is found soon is among so many ops
+  /// Whether, to leave its slot to others, one more thread would have to be started beside many.
+  virtual bool lacks_threads() const = 0;
+  /// So many threads are started for waits without asking lacks_threads().
+  static constexpr int few_spares = 8;
   /// Where callers run, this waits for the turn if the patience says so.
   virtual void unblock(Patience patience) = 0;
+  /// Whether another thread may do that for this one, which it does by unblock_other().
+  virtual bool may_unblock_other() const = 0;
+  virtual void unblock_other() = 0;
 };
 
 /// Runs a ready op, which takes one of these slots.

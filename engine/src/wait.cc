@@ -1,6 +1,7 @@
 // Waiting: for variables, for all, for lanes; from outside and from inside an op.
 #include <algorithm>
 
+#include "ahead.h"
 #include "core.h"
 #include "engine_log.h"
 #include "entry.h"
@@ -15,17 +16,8 @@ constexpr std::chrono::milliseconds ring_patience{2};
 /// A thread that comes to wait looks that often, giving its core away in between, before it sleeps.
 constexpr int yielding_looks = 20;
 
-/// The entry in the wait graph of a thread's ops, while they wait.
-class Waiting {
- public:
-  Waiting(const Running* frames, OpKey key) : frames_(frames) { WaitGraph::of_process().enter(frames, key); }
-  ~Waiting() { WaitGraph::of_process().leave(frames_); }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  const Running* const frames_;
-};
+/// A thread that keeps its slot while it waits, since no other is left to run ops, looks that often for ops to run.
+constexpr std::chrono::milliseconds looks_of_last_thread{1};
 
 void refuse_on_ordered_lane() {
   for (const Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
@@ -84,6 +76,9 @@ class Core::Waits {
 
   auto begin() { return waits_.begin(); }
   auto end() { return waits_.end(); }
+
+  /// False if the deadline came first.
+  bool wait_long(const VariableWait& wait, Deadline deadline);
 
  private:
   /// One that this thread left behind, if it is as good as a new one.
@@ -165,7 +160,7 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   std::vector<FailurePtr> failures;
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;
-    if (!waiter.granted.is_set() && !wait_long(waiter, {number, wait.id}, deadline)) return false;
+    if (!waiter.granted.is_set() && !waits.wait_long(wait, deadline)) return false;
     if (!wait_for_points(waiter, deadline, failures)) return false;
     if (waiter.failure) failures.push_back(waiter.failure);
   }
@@ -175,14 +170,17 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   throw error;
 }
 
-bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
-  policy_->hand_over();
-  const auto in_time = [&] { return !deadline || std::chrono::steady_clock::now() < *deadline; };
-  for (int look = 0; look < yielding_looks && in_time(); ++look) {
-    if (waiter.granted.is_set()) return true;
-    std::this_thread::yield();
-  }
-  const SlotsFree slots;
+namespace {
+
+bool has_passed(Deadline deadline) { return deadline && std::chrono::steady_clock::now() >= *deadline; }
+
+void refuse_ring(const Running* frames) {
+  const std::string ring = WaitGraph::of_process().find_ring(frames);
+  if (!ring.empty()) throw WaitCycleError(ring);
+}
+
+/// The ops of this thread have left their slots to others.
+bool wait_beside_others(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline, const SlotsFree& slots) {
   const Running* frames = Running::innermost();
   // A wait that has a limit ends, so it closes no ring.
   if (frames == nullptr || deadline) {
@@ -190,16 +188,52 @@ bool Core::wait_long(Waiter& waiter, OpKey key, Deadline deadline) {
     slots.let_others_in();
     return waiter.granted.is_set();
   }
-  const Waiting waiting(frames, key);
+  const Waiting waiting(frames, keys);
   if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
-  const std::string ring = WaitGraph::of_process().find_ring(frames);
-  if (!ring.empty()) throw WaitCycleError(ring);
+  refuse_ring(frames);
   return waiter.granted.wait(std::nullopt);
+}
+
+/// No other thread is left to run ops, and nothing that is ready is ahead of the wait. So what it waits for is done by
+/// threads that wait, and that are ahead of it, or by none of the engine's.
+bool wait_as_last(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline) {
+  const Running* frames = Running::innermost();
+  const auto next_look = std::chrono::steady_clock::now() + looks_of_last_thread;
+  if (waiter.granted.wait(deadline ? std::min(*deadline, next_look) : next_look)) return true;
+  if (deadline) return false;
+  const Waiting waiting(frames, keys);
+  refuse_ring(frames);
+  return false;
+}
+
+}  // namespace
+
+bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
+  Waiter& waiter = *wait.waiter;
+  core_.policy_->hand_over();
+  Ahead ahead(core_, waits_, wait);
+  if (!deadline) ahead.run_near();
+  for (int look = 0; look < yielding_looks && !has_passed(deadline); ++look) {
+    if (waiter.granted.is_set()) return true;
+    std::this_thread::yield();
+  }
+  if (!deadline && ahead.lacks_threads()) ahead.run_any();
+  using IfNobodyIsLeft = SlotsFree::IfNobodyIsLeft;
+  do {
+    if (waiter.granted.is_set()) return true;
+    {
+      const SlotsFree slots(waiter, ahead.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
+      if (!slots.kept()) return wait_beside_others(waiter, ahead.keys(), deadline, slots);
+    }
+    ahead.run_any();
+    if (wait_as_last(waiter, ahead.keys(), deadline)) return true;
+  } while (!has_passed(deadline));
+  return waiter.granted.is_set();
 }
 
 bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
-  const SlotsFree slots;
+  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;

@@ -53,10 +53,10 @@ void WaitGraph::remove_engine(Core& engine) {
   engines_.erase(&engine);
 }
 
-void WaitGraph::enter(const Running* frames, OpKey wait) try {
+void WaitGraph::enter(const Running* frames, const std::vector<OpKey>& wait) try {
   MutexLock lock(mutex_);
-  for (const Running* frame = frames; frame != nullptr; frame = frame->outer) {
-    waits_.insert_or_assign({frame->core->number, frame->op->id()}, wait);
+  for (const Running* frame = frames; frame != Running::floor(); frame = frame->outer) {
+    for (const OpKey& record : wait) waits_.emplace(OpKey{frame->core->number, frame->op->id()}, record);
   }
 } catch (...) {
   leave(frames);
@@ -65,7 +65,7 @@ void WaitGraph::enter(const Running* frames, OpKey wait) try {
 
 void WaitGraph::leave(const Running* frames) {
   MutexLock lock(mutex_);
-  for (; frames != nullptr; frames = frames->outer) waits_.erase({frames->core->number, frames->op->id()});
+  for (; frames != Running::floor(); frames = frames->outer) waits_.erase({frames->core->number, frames->op->id()});
 }
 
 void WaitGraph::forget_threads() {
@@ -74,10 +74,12 @@ void WaitGraph::forget_threads() {
   std::erase_if(engines_, [](const Core* engine) { return engine->torn(); });
 }
 
-std::optional<OpKey> WaitGraph::wait_of(OpKey op) const {
+std::vector<OpKey> WaitGraph::wait_of(OpKey op) const {
   MutexLock lock(mutex_);
-  const auto found = waits_.find(op);
-  return found == waits_.end() ? std::nullopt : std::optional(found->second);
+  std::vector<OpKey> records;
+  const auto [first, last] = waits_.equal_range(op);
+  for (auto each = first; each != last; ++each) records.push_back(each->second);
+  return records;
 }
 
 std::string WaitGraph::find_ring(const Running* frames) const {
@@ -85,7 +87,7 @@ std::string WaitGraph::find_ring(const Running* frames) const {
   const PendingQueues seen = look_at(engines_);
   std::vector<Step> walk;
   std::set<std::size_t> mine, known;
-  for (; frames != nullptr; frames = frames->outer) {
+  for (; frames != Running::floor(); frames = frames->outer) {
     const std::size_t op = seen.find({frames->core->number, frames->op->id()});
     if (op == nobody) continue;
     walk.push_back({op, nobody});
@@ -94,12 +96,7 @@ std::string WaitGraph::find_ring(const Running* frames) const {
   std::vector<std::size_t> ahead;
   for (std::size_t next = 0; next < walk.size(); ++next) {
     ahead.clear();
-    seen.append_ahead(walk[next].op, ahead);
-    const auto wait = waits_.find(seen.ops[walk[next].op].key);
-    if (wait != waits_.end()) {
-      const std::size_t record = seen.find(wait->second);
-      if (record != nobody) seen.append_ahead(record, ahead);
-    }
+    append_ahead(seen, walk[next].op, ahead);
     for (const std::size_t op : ahead) {
       const bool closes = mine.contains(op);
       if (!closes && !known.insert(op).second) continue;
@@ -108,6 +105,39 @@ std::string WaitGraph::find_ring(const Running* frames) const {
     }
   }
   return {};
+}
+
+void WaitGraph::append_ahead(const PendingQueues& seen, std::size_t op, std::vector<std::size_t>& ahead) const {
+  seen.append_ahead(op, ahead);
+  const auto [first, last] = waits_.equal_range(seen.ops[op].key);
+  for (auto each = first; each != last; ++each) {
+    const std::size_t record = seen.find(each->second);
+    if (record != nobody) seen.append_ahead(record, ahead);
+  }
+}
+
+std::set<OpId> WaitGraph::ahead_of(const std::vector<OpKey>& wait, const Core& engine) const {
+  MutexLock lock(mutex_);  // no engine ends meanwhile
+  const PendingQueues seen = look_at(engines_);
+  std::set<OpId> ids;
+  std::vector<std::size_t> walk;
+  for (const OpKey& record : wait) {
+    const std::size_t begin = seen.find(record);
+    if (begin != nobody) walk.push_back(begin);
+  }
+  std::vector<bool> known(seen.ops.size());
+  std::vector<std::size_t> ahead;
+  for (std::size_t next = 0; next < walk.size(); ++next) {
+    ahead.clear();
+    append_ahead(seen, walk[next], ahead);
+    for (const std::size_t op : ahead) {
+      if (known[op]) continue;
+      known[op] = true;
+      walk.push_back(op);
+      if (seen.ops[op].key.engine == engine.number) ids.insert(seen.ops[op].key.id);
+    }
+  }
+  return ids;
 }
 
 }  // namespace windrow

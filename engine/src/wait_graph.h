@@ -10,7 +10,6 @@
 
 #include <compare>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 namespace windrow {
 
 class Core;
+class PendingQueues;
 struct Running;
 
 /// Names an op of the process for ever.
@@ -48,13 +48,17 @@ class WaitGraph {
   void add_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
   void remove_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
 
-  /// The ops that run on this thread wait, inside, through this wait's record.
-  void enter(const Running* frames, OpKey wait) WINDROW_EXCLUDES(mutex_);
+  /// The ops that run on this thread, above its floor, wait inside through these records of a wait: for all of them.
+  void enter(const Running* frames, const std::vector<OpKey>& wait) WINDROW_EXCLUDES(mutex_);
   void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
-  /// The wait through which this op waits; empty if there is none, or it has a limit.
-  std::optional<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
+  /// The records through which this op waits, those that were granted too; none if it does not, or with a limit.
+  std::vector<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
   /// Describes a ring through one of the ops, which have entered; empty if there is none.
   std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
+
+  /// The engine's ops that must finish before that wait, of any engine, can end. Each of them, as long as it has not
+  /// finished, is still ahead of the wait.
+  std::set<OpId> ahead_of(const std::vector<OpKey>& wait, const Core& engine) const WINDROW_EXCLUDES(mutex_);
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
@@ -62,9 +66,13 @@ class WaitGraph {
   void forget_threads() WINDROW_EXCLUDES(mutex_);
 
  private:
+  /// The ops that cannot finish after this one.
+  void append_ahead(const PendingQueues& seen, std::size_t op, std::vector<std::size_t>& ahead) const
+      WINDROW_REQUIRES(mutex_);
+
   mutable Mutex mutex_;
   std::set<Core*> engines_ WINDROW_GUARDED_BY(mutex_);
-  std::map<OpKey, OpKey> waits_ WINDROW_GUARDED_BY(mutex_);  // by the op that waits
+  std::multimap<OpKey, OpKey> waits_ WINDROW_GUARDED_BY(mutex_);  // the records, by the op that waits
 };
 
 }  // namespace windrow

@@ -39,6 +39,11 @@ class WorkerPool final : public RunningPolicy, public Slots {
   void block() override;
   void let_others_in() override;
   void unblock(Patience patience) override;
+  bool may_unblock_other() const override { return true; }
+  void unblock_other() override;
+  OpRecord* take_wanted(const Wanted& wanted) override;
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override;
+  bool lacks_threads() const override;
 
  private:
   struct Worker {
@@ -58,6 +63,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take(Worker& worker);
   OpRecord* take_urgent() WINDROW_EXCLUDES(priority_mutex_);
   OpRecord* take_background() WINDROW_EXCLUDES(priority_mutex_);
+  OpRecord* take_wanted_by_priority(const Wanted& wanted) WINDROW_EXCLUDES(priority_mutex_);
   /// What take() leaves for last comes first: low priority, then a ring, one's own or another, behind the one of the
   /// last such take; high priority last.
   template <ReadyRing::Look look>
@@ -97,6 +103,8 @@ class WorkerPool final : public RunningPolicy, public Slots {
   alignas(64) Mutex priority_mutex_;
   PriorityQueue urgent_ WINDROW_GUARDED_BY(priority_mutex_);      // of positive priority, and what rings cannot hold
   PriorityQueue background_ WINDROW_GUARDED_BY(priority_mutex_);  // of negative priority
+
+  Mutex search_mutex_;  // taken before the others
 
   mutable Mutex mutex_;
   CondVar woken_;

@@ -76,6 +76,24 @@ TEST_P(CoroutineTest, AReadyVariableHoldsAllThatWasPushedBefore) {
   EXPECT_EQ(sum, 1 + 2 + 3);
 }
 
+TEST_P(CoroutineTest, ItMayEndTheLastOwnerOfTheEngine) {
+  struct Watch {
+    Gate* ended;
+    ~Watch() { ended->open(); }
+  };
+  for (int i = 0; i < 50; ++i) {
+    Gate ended;
+    EngineOptions watched = options();
+    watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives
+    Task task = [](std::shared_ptr<Engine> mine) -> Task {
+      co_await mine->ready(mine->new_var());
+      mine.reset();
+    }(std::make_shared<Engine>(std::move(watched)));
+    ASSERT_TRUE(task.ends());
+    ASSERT_TRUE(ended.pass());
+  }
+}
+
 TEST_P(CoroutineTest, ALongLoopNeedsNoDeepStack) {
   int value = 0;
   Task task = [](Engine& of, Var var, int& count) -> Task {

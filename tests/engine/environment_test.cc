@@ -1,4 +1,5 @@
 // The environment chooses for engines that do not choose for themselves.
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -65,6 +66,32 @@ TEST(Environment, ChoosesNothingForWhoChooses) {
   bool ran = false;
   engine.push([&] { ran = true; }, {});
   EXPECT_TRUE(ran);
+}
+
+TEST(Environment, IsNotRefusedByOptionsThatAProgramGoesOnToSet) {
+  const Environment policy("WINDROW_POLICY", "no policy"), workers("WINDROW_WORKERS", "no number");
+  EngineOptions chosen;
+  chosen.policy = Policy::serial;
+  chosen.workers = 3;
+  EXPECT_EQ(Engine(chosen).workers(), 3);
+  EXPECT_THROW(Engine{EngineOptions()}, MisuseError);
+}
+
+TEST(Environment, IsRefusedWhereAProgramCanCatchIt) {
+  const Environment policy("WINDROW_POLICY", "no policy");
+  // As an ordinary main would; in a process of its own.
+  const auto run = [] {
+    try {
+      Engine engine;
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "program: %s\n", e.what());
+      std::exit(2);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(2),
+              "^program: the environment variable WINDROW_POLICY is 'no policy'; expected serial, pool, per_device or "
+              "chaos\n$");
 }
 
 TEST(Environment, IsRefusedWithItsNameItsValueAndWhatWasExpected) {

@@ -79,6 +79,26 @@ TEST_P(ErrorTest, OverwriteAndHealClearPoison) {
   engine.wait_all();
 }
 
+TEST_P(ErrorTest, AHealCountsAsAnotherValue) {
+  engine.push([] {}, {mutate(a)});
+  engine.push(boom, {mutate(a)});
+  EXPECT_THROW(engine.wait(a), OpError);
+  EXPECT_EQ(engine.version(a), 2u);
+  engine.heal(a);
+  engine.wait(a);
+  EXPECT_EQ(engine.version(a), 3u);
+}
+
+TEST_P(ErrorTest, AFailedOverwriteReplacesThePoisonUntilOneRuns) {
+  engine.push(boom, {mutate(a)}, {.name = "first"});
+  engine.push(boom, {overwrite(a)}, {.name = "second"});
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  EXPECT_NE(text.find("op 'second'"), std::string::npos) << text;
+  EXPECT_EQ(text.find("op 'first'"), std::string::npos) << text;
+  engine.push([] {}, {overwrite(a)});
+  engine.wait(a);
+}
+
 TEST_P(ErrorTest, AMutateDoesNotClearPoisonAndKeepsItsOrigin) {
   engine.push(boom, {mutate(a)}, {.name = "load"});
   engine.push([] {}, {mutate(a)}, {.name = "step"});

@@ -29,6 +29,19 @@ WINDROW_EVERY_POLICY(LaneTest);
 class ThreadedLaneTest : public LaneTest {};
 WINDROW_THREADED_POLICIES(ThreadedLaneTest);
 
+TEST(SerialLaneTest, APushReturnsWhenThePointOfItsOpIsReached) {
+  Engine engine({.policy = Policy::serial});
+  const auto lane = std::make_shared<SimLane>("lane");
+  const LaneId on_lane = engine.add_lane(lane);
+  const Var a = engine.new_var("a");
+  for (int i = 1; i <= 10; ++i) {
+    int value = 0;
+    engine.push([&] { lane->launch([&value, i] { std::this_thread::sleep_for(100us), value = i; }); }, {mutate(a)},
+                {.lane = on_lane});
+    EXPECT_EQ(value, i);
+  }
+}
+
 TEST_P(LaneTest, AHostOpRunsWhenThePointIsReached) {
   int value = 0, seen = 0;
   engine.push([&] { one->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},

@@ -136,6 +136,30 @@ TEST_P(SenderTest, TheReceiverMayEndTheOperation) {
   }
 }
 
+TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
+  struct Watch {
+    Gate* ended;
+    ~Watch() { ended->open(); }
+  };
+  struct Owning {
+    std::shared_ptr<Engine> engine;
+    void set_value() && noexcept { engine.reset(); }
+    void set_stopped() && noexcept { ADD_FAILURE(); }
+    void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
+  };
+  for (int i = 0; i < 50; ++i) {
+    Gate ended;
+    EngineOptions watched = options();
+    watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives
+    auto mine = std::make_shared<Engine>(std::move(watched));
+    const Var v = mine->new_var();
+    Engine& alive = *mine;
+    auto operation = push_sender(alive, [] {}, {mutate(v)}).connect(Owning{std::move(mine)});
+    operation.start();
+    ASSERT_TRUE(ended.pass());
+  }
+}
+
 TEST_P(SenderTest, ManyOperationsCompleteOnceEach) {
   constexpr int many = 200;
   std::vector<std::unique_ptr<Told>> all;

@@ -33,6 +33,20 @@ TEST_P(WaitTest, AnOpMayWaitForWhatItPushed) {
   EXPECT_GE(engine.stats().waits_in_ops, 1u);
 }
 
+TEST_P(WaitTest, AWaitToReadIsForWritersAndOneToWriteForReadersToo) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  std::vector<OnComplete> tokens;
+  Gate reads;
+  engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)), reads.open(); }, {read(v)});
+  ASSERT_TRUE(reads.pass());
+  engine.wait(v);
+  EXPECT_FALSE(engine.wait_for({mutate(v)}, 1ms));
+  tokens.clear();
+  EXPECT_TRUE(engine.wait_for({mutate(v)}, patience));
+  EXPECT_THROW(engine.wait_all(), OpError);  // the token was dropped
+}
+
 TEST_P(WaitTest, WaitsNestDeeperThanThereAreWorkers) {
   Engine engine(options());
   const Var v = engine.new_var();
@@ -289,28 +303,6 @@ TEST(WaitRingTest, EnginesMayEndWhileOthersLookForRings) {
   engine.wait_all();  // without a limit, which would hide that nobody told it of the last op
 }
 
-TEST(WaitLimitTest, ASerialOpThatWouldLeaveNoThreadIsRefused) {
-  Engine engine({.policy = Policy::serial, .max_spare_threads = 0});
-  const Var a = engine.new_var(), b = engine.new_var();
-  std::vector<OnComplete> tokens;
-  const auto keep = [&](OnComplete done) { tokens.push_back(std::move(done)); };
-  engine.push_async(keep, {mutate(a)});
-  engine.push_async(keep, {mutate(b)});
-  Gate waited;
-  std::string text;
-  engine.push(
-      [&] {
-        text = error_of<Error>([&] { engine.wait(b); });
-        waited.open();
-      },
-      {mutate(a)});
-  tokens[0]();
-  EXPECT_TRUE(waited.pass());
-  EXPECT_NE(text.find("max_spare_threads = 0"), std::string::npos) << text;
-  tokens[1]();
-  ASSERT_TRUE(engine.wait_all_for(patience));
-}
-
 TEST(WaitRingTest, AWaitThatWasGivenUpHoldsNothing) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Var a = engine.new_var(), b = engine.new_var();
@@ -346,37 +338,6 @@ TEST(WaitRingTest, TwoOpsThatWaitForEachOtherAreARing) {
   engine.push([&] { body(second_runs, first_runs, a); }, {mutate(b)}, {.name = "two"});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_GE(rings, 1);
-}
-
-TEST(WaitLimitTest, AWaitThatWouldLeaveNoThreadIsRefused) {
-  Engine engine({.policy = Policy::pool, .workers = 1, .max_spare_threads = 0});
-  const Var v = engine.new_var();
-  engine.push(
-      [&] {
-        const Var inner = engine.new_var();
-        engine.push([] {}, {mutate(inner)});
-        engine.wait(inner);
-      },
-      {mutate(v)});
-  const std::string text = error_of<OpError>([&] { engine.wait(v); });
-  EXPECT_NE(text.find("max_spare_threads = 0"), std::string::npos) << text;
-}
-
-TEST(WaitLimitTest, SpareThreadsAreReused) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var v = engine.new_var();
-  for (int i = 0; i < 200; ++i) {
-    engine.push(
-        [&] {
-          const Var inner = engine.new_var();
-          engine.push([] {}, {mutate(inner)});
-          engine.wait(inner);
-          engine.retire(inner);
-        },
-        {mutate(v)});
-  }
-  engine.wait_all();
-  EXPECT_LE(engine.stats().spare_threads, 2u);
 }
 
 TEST_P(WaitTest, AnOpMayWaitOnAnotherEngine) {

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/engine.h"
+#include "windrow/engine/engine_use.h"
 
 namespace windrow {
 
-/// What Engine::ready returns, to be awaited once. It copies neither the engine nor the coroutine, both of which must
-/// live.
+/// What Engine::ready returns, to be awaited once. It copies neither the engine nor the coroutine: both must live until
+/// the coroutine goes on, which may then end both, the last owner of the engine too.
 ///
 /// Order    The coroutine goes on when Engine::wait would return: all that was pushed before, and conflicts with the
 ///          accesses, is done. What is pushed later may run beside it.
@@ -44,8 +44,9 @@ class Ready {
   void await_suspend(std::coroutine_handle<> coroutine) {
     turn_ = std::make_shared<Turn>();
     turn_->coroutine = coroutine;
-    // The coroutine may have ended, and this with it, before push returns.
+    // The coroutine may have ended, this and all owners of the engine with it, before push returns.
     const std::vector<Access> accesses = std::move(accesses_);
+    const EngineUse use(engine_);
     engine_.push(
         [&engine = engine_, from = from_, turn = turn_](OpContext& context) { granted(engine, from, turn, context); },
         accesses, {.name = "ready", .run_always = true, .pushed_at = from_});

@@ -19,10 +19,14 @@
 //            until it is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
-//   Waiting  A wait inside an op hands its worker's place to a spare thread; a wait for variables, without a time
-//            limit, that could never end throws WaitCycleError, also where the ring runs through several engines. A
-//            wait inside an op of an ordered lane is refused, since it would stop the device's queue. The engine sees
-//            only its own waits: ops that wait for each other by other means need as many workers as wait at once.
+//   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
+//   state
+//            may have changed when the wait returns. If none is ready, a spare thread takes the worker's place. So
+//            recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at most,
+//            however many ops it has. A wait for variables, without a time limit, that could never end throws
+//            WaitCycleError, also where the ring runs through several engines. A wait inside an op of an ordered lane
+//            is refused, since it would stop the device's queue. The engine sees only its own waits: ops that wait for
+//            each other by other means need as many workers as wait at once.
 //   Fork     A child has the variables as the last finished op left them, and starts threads of its own when it pushes.
 //            See EngineOptions::fork_patience.
 #pragma once
@@ -51,8 +55,9 @@ namespace windrow {
 
 /// Where and when ready ops run.
 enum class Policy {
-  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned.
-               ///< What becomes ready by an OnComplete or a lane's point runs on a thread of the engine
+  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned,
+               ///< or while it waits. What becomes ready by an OnComplete or a lane's point runs on a thread of the
+               ///< engine. An op of an ordered lane ends when its point is reached: push blocks until then
   pool,        ///< on a pool of worker threads, whatever their lane
   per_device,  ///< each lane has threads of its own, and the host one more that only takes ops of positive priority
   chaos,       ///< on a pool, in an order drawn at random among the ready ops, whatever their priority: shows
@@ -74,13 +79,21 @@ int default_workers();
 /// default_workers(). Throw MisuseError for a wrong value. Any thread, while none changes the environment.
 Policy chosen_policy();
 int chosen_workers();
+namespace environment {
+/// The same; but for a wrong value they return one that the constructor of Engine refuses with that MisuseError.
+Policy policy() noexcept;
+int workers() noexcept;
+}  // namespace environment
 
-/// Making options asks the environment for what is left out here of `policy` and `workers`, and for nothing else.
+/// Making options reads the environment for `policy` and `workers` where they are left out, and for nothing else. It
+/// throws nothing: the constructor of Engine refuses a wrong value in the environment, if the engine depends on it.
 struct EngineOptions {
-  Policy policy = chosen_policy();
+  Policy policy = environment::policy();
   /// Host ops that run at the same time, 1 or more; serial ignores it.
-  int workers = chosen_workers();
-  /// Threads that may be added while ops wait inside; a wait that would leave no thread to work throws.
+  int workers = environment::workers();
+  /// Threads that may be added while ops wait inside. If all threads wait, the last one to do so runs the ready ops
+  /// that its wait depends on, and no others; but a wait for all ops of another engine throws Error then, and so does
+  /// one that is nested so deeply that its stack has no room for them.
   int max_spare_threads = 256;
   /// A thread that pushes or retires from outside the engine's ops is held back while about so many ops are pending,
   /// until half of them have finished. Threads that are held back go on in the order they came.
@@ -131,6 +144,9 @@ struct PushOptions {
   /// How many bytes the op's captures and results hold on to, until it has finished: see
   /// EngineOptions::max_pending_bytes. Ignored for retires, heals and captured ops.
   std::uint64_t bytes = 0;
+  /// Where errors, traces and reports say that the op was pushed. A function that pushes for others passes on the place
+  /// of its own caller, or all its ops are reported as pushed inside it: it takes a parameter
+  /// `std::source_location from = std::source_location::current()` and sets `.pushed_at = from`.
   std::source_location pushed_at = std::source_location::current();
 };
 
@@ -234,8 +250,10 @@ class Engine {
   /// on, and nothing is kept.
   Graph capture(const std::function<void()>& body, OpName name = {});
 
-  /// Returns when the caller may do to the variables what the accesses say, all that was pushed before being done.
-  /// Throws OpError if one that is read or mutated is poisoned.
+  /// Blocks until all earlier ops that conflict with the accesses have finished; the caller may then access the
+  /// variables as listed, until it pushes an op that conflicts. wait(v) is wait({read(v)}): it waits for earlier ops
+  /// that write v, not for earlier ones that only read it. To change or free what v stands for, wait({mutate(v)}),
+  /// which waits for both. Throws OpError if a variable that is read or mutated is poisoned.
   void wait(Var var, std::source_location from = std::source_location::current());
   void wait(AccessList accesses, std::source_location from = std::source_location::current());
   /// False if that takes longer than `patience`.
@@ -266,10 +284,12 @@ class Engine {
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
   Watcher watcher();
 
-  /// Clears the variable's poison, once what was pushed before is done.
+  /// Clears the variable's poison, once all earlier ops on it have finished. Counts in version(), since the program
+  /// says with it that the value is good again: it is another value than the one before the failure.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
 
-  /// How many ops with mutate or overwrite access have run so far; skipped and cancelled ones do not count.
+  /// How many ops with mutate, overwrite or commute access have run so far, heals and those that failed included;
+  /// skipped and cancelled ones do not count.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
   /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.
@@ -296,6 +316,7 @@ class Engine {
 
  private:
   friend class BulkScope;
+  friend class EngineUse;
 
   std::unique_ptr<Core> core_;
 };

@@ -6,8 +6,9 @@
 //   - on the same ordered lane as soon as the op is issued,
 //   - on another ordered lane as soon as it is issued, after telling that lane to wait for the point,
 //   - on a host lane when the point is reached.
-// So no host thread blocks for a device, with one exception: policy serial waits inside push for the point of each op,
-// so that a device can be debugged like the host.
+// So no host thread blocks for a device, with one exception: policy serial ends each op before the next begins, also on
+// an ordered lane, so that a device can be debugged like the host. There a push returns when the op's point is reached.
+// (An async op ends when its OnComplete was called, whatever the policy.)
 #pragma once
 
 #include <compare>

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/engine.h"
+#include "windrow/engine/engine_use.h"
 
 namespace windrow {
 
@@ -23,7 +23,9 @@ namespace windrow {
 ///             comes after. A push that is refused is an error too, which start() itself tells.
 /// Where       Inside an op of the engine that has no accesses to the op's variables, so they hold up nobody; with
 ///             policy serial this may be inside start().
-/// Lifetime    The state must live until the receiver has been called, which may destroy it. Not to be moved.
+/// Lifetime    The state and the engine must live until the receiver has been called, which may end both: the last
+/// owner
+///             of the engine too, since the engine's end waits until start() has left it. Not to be moved.
 template <class Receiver>
 class PushOperation {
  public:
@@ -41,21 +43,11 @@ class PushOperation {
 
   /// Pushes the op; once. Any thread.
   void start() noexcept {
-    Op op = std::move(op_);  // this may be gone when both pushes have returned
-    function_ = std::move(op.function);
-    bool pushed = false;
     try {
-      // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
-      const Outcome outcome(op.engine);
-      op.accesses.push_back(mutate(outcome.var));
-      op.options.stop = op.stop;
-      op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);
-      pushed = true;
-      op.engine.push([this](OpContext& context) { complete(context); }, {read(outcome.var)},
-                     {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
+      push();
     } catch (...) {
       error_ = std::current_exception();
-      if (!pushed || half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
+      if (!pushed_ || half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
     }
   }
 
@@ -74,29 +66,42 @@ class PushOperation {
     PushOperation* of_;
   };
 
+  /// Pushes the op and what completes it. Once both are pushed, this and all owners of the engine may be gone.
+  void push() {
+    Op op = std::move(op_);
+    function_ = std::move(op.function);
+    const EngineUse use(op.engine);
+    // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
+    const Var outcome = op.engine.new_var("outcome");
+    try {
+      op.accesses.push_back(mutate(outcome));
+      op.options.stop = op.stop;
+      op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);
+      pushed_ = true;
+      op.engine.push([this, &engine = op.engine, outcome](OpContext& context) { complete(engine, outcome, context); },
+                     {read(outcome)}, {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
+    } catch (...) {
+      retire(op.engine, outcome);
+      throw;
+    }
+  }
+
   /// The op is over. Should the push of what completes it have been refused, the later of the two tells.
   void end() noexcept {
     function_ = nullptr;
     if (half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
   }
 
-  struct Outcome {
-    explicit Outcome(Engine& engine) : of(engine), var(engine.new_var("outcome")) {}
-    ~Outcome() {
-      try {
-        of.retire(var);
-      } catch (...) {
-        // For want of memory the variable is lost; the receiver is told all the same.
-      }
+  static void retire(Engine& engine, Var outcome) noexcept {
+    try {
+      engine.retire(outcome);
+    } catch (...) {
+      // For want of memory the variable is lost; the receiver is told all the same.
     }
-    Outcome(const Outcome&) = delete;
-    Outcome& operator=(const Outcome&) = delete;
+  }
 
-    Engine& of;
-    const Var var;
-  };
-
-  void complete(OpContext& context) noexcept {
+  void complete(Engine& engine, Var outcome, OpContext& context) noexcept {
+    retire(engine, outcome);  // before the receiver is called, which may end the engine
     const FailurePtr& failure = context.failure();
     if (!failure) return std::move(receiver_).set_value();
     try {
@@ -110,6 +115,7 @@ class PushOperation {
   Op op_;
   OpFunction function_;  ///< from start() until the op is over
   Receiver receiver_;
+  bool pushed_ = false;            ///< the op is; only start() looks
   std::exception_ptr error_;       ///< of the second push
   std::atomic<bool> half_{false};  ///< the op is over, or the second push was refused
 };

@@ -36,7 +36,8 @@ class Var {
 /// How an op touches a variable.
 enum class AccessKind : std::uint8_t {
   read,       ///< shares the variable with other readers
-  overwrite,  ///< alone, and does not look at the old value: clears poison
+  overwrite,  ///< alone, and does not look at the old value: clears poison when it has run. One that fails leaves the
+              ///< value as far as it got, poisoned by its own failure, until the next overwrite or a heal
   mutate,     ///< alone, and may look at the old value
   /// As mutate; but such ops with no others between them may run in any order. One that commutes at several variables
   /// may be passed for as long as others at one of them keep coming.

@@ -1,0 +1,188 @@
+// Recursion by ops that wait inside: it ends, and takes few threads.
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+/// How an op comes by the results of those it has pushed.
+enum class Join {
+  at_once,      ///< one wait for all
+  one_by_one,   ///< a wait for each, in the order of the pushes
+  by_an_op,     ///< a wait for an op that reads all of them
+  by_a_launch,  ///< the same with a captured op
+};
+
+struct Tree {
+  int levels, children;
+  Join join;
+};
+
+/// Counts the leaves of a tree, by an op for each vertex.
+long count_leaves(Engine& engine, const Tree& tree, int levels) {
+  if (levels == 0) return 1;
+  const auto children = static_cast<std::size_t>(tree.children);
+  std::vector<long> counts(children);
+  std::vector<Var> vars(children);
+  for (std::size_t i = 0; i < children; ++i) {
+    vars[i] = engine.new_var();
+    engine.push([&, i] { counts[i] = count_leaves(engine, tree, levels - 1); }, {mutate(vars[i])});
+  }
+  long sum = 0;
+  const auto add_up = [&] {
+    for (const long count : counts) sum += count;
+  };
+  std::vector<Access> accesses;
+  for (const Var var : vars) accesses.push_back(read(var));
+  switch (tree.join) {
+    case Join::at_once:
+      engine.wait(accesses);
+      add_up();
+      break;
+    case Join::one_by_one:
+      for (const Var var : vars) engine.wait(var);
+      add_up();
+      break;
+    case Join::by_an_op:
+    case Join::by_a_launch: {
+      const Var total = engine.new_var();
+      accesses.push_back(mutate(total));
+      const auto push = [&] { engine.push(add_up, accesses); };
+      if (tree.join == Join::by_an_op) {
+        push();
+      } else {
+        engine.capture(push).launch();
+      }
+      engine.wait(total);
+      engine.retire(total);
+      break;
+    }
+  }
+  for (const Var var : vars) engine.retire(var);
+  return sum;
+}
+
+class Recursion : public EveryPolicy {
+ protected:
+  /// The leaves that an engine with these options counts.
+  static long leaves(const EngineOptions& options, const Tree& tree, std::uint64_t* spares = nullptr) {
+    Engine engine(options);
+    const Var v = engine.new_var();
+    long count = 0;
+    engine.push([&] { count = count_leaves(engine, tree, tree.levels); }, {mutate(v)});
+    if (!engine.wait_for({read(v)}, patience)) return 0;
+    engine.wait(v);
+    if (spares != nullptr) *spares = engine.stats().spare_threads;
+    return count;
+  }
+  static constexpr Tree trees[] = {{12, 2, Join::at_once},   {12, 2, Join::one_by_one}, {4, 8, Join::at_once},
+                                   {4, 8, Join::one_by_one}, {8, 2, Join::by_an_op},    {8, 2, Join::by_a_launch}};
+};
+INSTANTIATE_TEST_SUITE_P(All, Recursion,
+                         ::testing::Values(Setup{Policy::serial, 1}, Setup{Policy::pool, 1}, Setup{Policy::pool, 2},
+                                           Setup{Policy::pool, 8}, Setup{Policy::per_device, 1},
+                                           Setup{Policy::per_device, 2}, Setup{Policy::per_device, 8},
+                                           Setup{Policy::chaos, 1}, Setup{Policy::chaos, 2}, Setup{Policy::chaos, 8}),
+                         setup_name);
+
+long leaves_of(const Tree& tree) {
+  long leaves = 1;
+  for (int level = 0; level < tree.levels; ++level) leaves *= tree.children;
+  return leaves;
+}
+
+TEST_P(Recursion, NeedsFewThreads) {
+  for (const Tree& tree : trees) {
+    std::uint64_t spares = 0;
+    EXPECT_EQ(leaves(options(), tree, &spares), leaves_of(tree));
+    EXPECT_LE(spares, static_cast<std::uint64_t>(tree.levels * GetParam().workers + 8));
+  }
+}
+
+TEST_P(Recursion, EndsWithoutASpareThread) {
+  for (Tree tree : trees) {
+    if (tree.children == 2) tree.levels = 7;
+    EngineOptions none = options();
+    none.max_spare_threads = 0;
+    EXPECT_EQ(leaves(none, tree), leaves_of(tree));
+  }
+}
+
+TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  int depth = 0;
+  std::function<void(int)> descend = [&](int left) {
+    ++depth;
+    if (left == 0) return;
+    const Var inner = engine.new_var();
+    engine.push([&, left] { descend(left - 1); }, {mutate(inner)});
+    engine.wait(inner);
+    engine.retire(inner);
+  };
+  engine.push([&] { descend(1000); }, {mutate(v)});
+  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_EQ(depth, 1001);
+}
+
+TEST_P(Recursion, RunsAboveAWaitOnlyWhatThatDependsOn) {
+  Engine engine(options());
+  const Var x = engine.new_var("x"), a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+  int done = 0;
+  engine.push(
+      [&] {
+        // On the stack of this op these two would keep it from going on, and wait for its end.
+        engine.push([&] { engine.wait(x), ++done; }, {mutate(b)});
+        engine.push([] {}, {mutate(a)});
+        engine.push([&] { engine.wait(x), ++done; }, {read(a), mutate(b), mutate(c)});
+        engine.wait(a);
+      },
+      {mutate(x)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(done, 2);
+}
+
+TEST_P(Recursion, FindsARingThroughTheStackOfAWait) {
+  Engine engine(options());
+  const Var x = engine.new_var("x"), y = engine.new_var("y");
+  std::atomic<int> rings{0};
+  const auto wait = [&](Var var) {
+    try {
+      engine.wait(var);
+    } catch (const WaitCycleError&) {
+      ++rings;
+    }
+  };
+  engine.push([&] { engine.push([&] { wait(x); }, {mutate(y)}), wait(y); }, {mutate(x)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
+/// The variables of a wait are awaited one after the other; what the op waits for is all of them.
+TEST_P(Recursion, FindsARingThroughAnyVariableOfAWait) {
+  Engine engine(options());
+  const Var a = engine.new_var("a"), b = engine.new_var("b"), x = engine.new_var("x");
+  std::atomic<int> rings{0};
+  const auto wait = [&](std::vector<Access> accesses) {
+    try {
+      engine.wait(accesses);
+    } catch (const WaitCycleError&) {
+      ++rings;
+    }
+  };
+  engine.push(
+      [&] {
+        engine.push([&] { wait({read(x)}); }, {mutate(b)});
+        engine.push([] {}, {mutate(a)});
+        wait({read(a), read(b)});
+      },
+      {mutate(x)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
+}  // namespace
+}  // namespace windrow::testing
