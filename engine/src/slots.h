@@ -4,9 +4,12 @@
 #include <chrono>
 #include <functional>
 
+#include "loops.h"
+
 namespace windrow {
 
 class OpRecord;
+struct Running;
 
 class Slots {
  public:
@@ -27,6 +30,10 @@ class Slots {
   virtual void let_others_in() {}
   /// Where callers run, this waits for the turn if the patience says so.
   virtual void unblock(Patience patience) = 0;
+
+  /// Runs a loop of the op, which takes one of these slots and whose frame is the innermost of this thread. Threads that
+  /// have no op to run help, where there are some.
+  virtual void run_loop(const Running& op, const PieceLoop& loop) { Loops::run_alone(op, loop); }
 };
 
 /// Runs a ready op, which takes one of these slots.
