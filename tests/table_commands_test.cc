@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "| hidden | vertex function | lazy | lazy over vertex function | by CPU time | nodes a tree | "
                      "recording ns a "
                      "node | lowering ns a node |",
-                     2, 1}),
+                     2, 1},
+        TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | over one worker |", 3, 1}),
     [](const auto& command) { return std::string(command.param.name); });
 
 using Tables = Programs;

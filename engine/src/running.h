@@ -14,6 +14,12 @@ struct Running {
       : core(&engine), op(&running), slots(taken), outer(innermost_) {
     innermost_ = this;
   }
+  /// A piece of a loop of the op runs on this thread: the op's own, or one that helps.
+  enum class Piece {};
+  Running(const Running& of, Piece)
+      : core(of.core), op(of.op), slots(of.slots), outer(innermost_), in_piece(true) {
+    innermost_ = this;
+  }
   ~Running() { innermost_ = outer; }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
@@ -22,6 +28,7 @@ struct Running {
   OpRecord* const op;
   Slots* const slots;  ///< whose slot the op takes; null outside the engine's threads
   Running* const outer;
+  const bool in_piece = false;
 
   /// The innermost frame of this thread, or null.
   static Running* innermost() { return innermost_; }

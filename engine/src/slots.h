@@ -4,9 +4,12 @@
 #include <chrono>
 #include <functional>
 
+#include "loops.h"
+
 namespace windrow {
 
 class OpRecord;
+struct Running;
 
 /// Whether a thread that waits, and looks for ops to run meanwhile, may run this one, which is ready and now its own.
 /// Needs no memory and throws nothing.
@@ -42,6 +45,10 @@ class Slots {
   /// Whether another thread may do that for this one, which it does by unblock_other().
   virtual bool may_unblock_other() const = 0;
   virtual void unblock_other() = 0;
+
+  /// Runs a loop of the op, which takes one of these slots and whose frame is the innermost of this thread. Threads that
+  /// have no op to run help, where there are some.
+  virtual void run_loop(const Running& op, const PieceLoop& loop) { Loops::run_alone(op, loop); }
 };
 
 /// Runs a ready op, which takes one of these slots.

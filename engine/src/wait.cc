@@ -19,9 +19,13 @@ constexpr int yielding_looks = 20;
 /// A thread that keeps its slot while it waits, since no other is left to run ops, looks that often for ops to run.
 constexpr std::chrono::milliseconds looks_of_last_thread{1};
 
-void refuse_on_ordered_lane() {
+void refuse_where_others_wait() {
   for (const Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
     const OpInfo& info = frame->op->info();
+    if (frame->in_piece) {
+      throw MisuseError("wait inside a parallel loop of " + site(info) + " would stop the threads that help in it; "
+                        "wait before the loop, or behind it");
+    }
     if (info.lane->ordered) {
       throw MisuseError("wait inside op '" + std::string(info.name) + "' on ordered lane '" + info.lane->host.name +
                         "' would stop its device; wait outside, or inside an op on a host lane");
@@ -152,7 +156,7 @@ Running* Core::frame_of_mine() const {
 
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   refuse_torn();
-  refuse_on_ordered_lane();
+  refuse_where_others_wait();
   refuse_in_capture(ports_.mine());
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
@@ -244,7 +248,7 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
 
 bool Core::wait_all(Deadline deadline) {
   refuse_torn();
-  refuse_on_ordered_lane();
+  refuse_where_others_wait();
   refuse_in_capture(ports_.mine());
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +

@@ -39,7 +39,8 @@ WorkerPool::WorkerPool(PolicyContext of)
       on_thread_start_(of.options.on_thread_start),
       run_(std::move(of.run)),
       out_of_work_(std::move(of.out_of_work)),
-      ports_(of.ports) {
+      ports_(of.ports),
+      loops_(of.options.workers) {
   most_awake_ = of.options.workers;
 }
 
@@ -232,8 +233,12 @@ OpRecord* WorkerPool::search(Worker& worker) {
                                  : take_turned<ReadyRing::Look::close>(worker);
     }
     if (op != nullptr) {
-      if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && work_in_sight()) rouse();
+      stop_searching();
       return op;
+    }
+    if (loops_.want_help()) {
+      help();
+      look = 0;
     }
     if (look < spinning_searches) {
       pause(std::min(1 << std::min(look, 20), longest_pause));
@@ -246,13 +251,27 @@ OpRecord* WorkerPool::search(Worker& worker) {
   }
 }
 
+void WorkerPool::stop_searching() {
+  if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && awake_ < most_awake_ && worth_waking()) rouse();
+}
+
+void WorkerPool::help() noexcept {
+  stop_searching();
+  loops_.help({this, [](const void* pool) { return static_cast<const WorkerPool*>(pool)->wants_helper_back(); }});
+  searching_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void WorkerPool::run_loop(const Running& op, const PieceLoop& loop) {
+  loops_.run(op, loop, [this] { rouse(); });
+}
+
 WorkerPool::Rest WorkerPool::sleep() {
   MutexLock lock(mutex_);
   // In this order: who sees that nobody searches sees one less awake.
   awake_.fetch_sub(1, std::memory_order_seq_cst);
   searching_.fetch_sub(1, std::memory_order_seq_cst);
   AsymmetricFence::heavy();  // see rouse()
-  if (!work_in_sight()) return wait_for_wake();
+  if (!worth_waking()) return wait_for_wake();
   ++awake_;
   ++searching_;
   return Rest::woken;
@@ -364,6 +383,7 @@ void WorkerPool::each_mutex(EachMutex f) {
   f(search_mutex_);
   f(mutex_);
   f(priority_mutex_);
+  loops_.each_mutex(f);
 }
 
 void WorkerPool::forget_threads(Copied copied) noexcept {

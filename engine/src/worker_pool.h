@@ -44,6 +44,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take_wanted(const Wanted& wanted) override;
   OpRecord* take_wanted_anywhere(const Wanted& wanted) override;
   bool lacks_threads() const override;
+  void run_loop(const Running& op, const PieceLoop& loop) override;
 
  private:
   struct Worker {
@@ -72,6 +73,13 @@ class WorkerPool final : public RunningPolicy, public Slots {
   OpRecord* take_from_rings(Worker& worker);
   /// Until it finds an op; null when the pool ends. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
+  /// A thread that searches has found something to do.
+  void stop_searching();
+  /// Whether a thread that is asleep would find something to do.
+  bool worth_waking() const { return loops_.want_help() || work_in_sight(); }
+  /// A thread that searches helps in a loop until there is work for it elsewhere; then it searches on.
+  void help() noexcept;
+  bool wants_helper_back() const { return wants_thread_back() || work_in_sight(); }
   void put_urgent(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   void put_background(OpRecord& op) noexcept WINDROW_EXCLUDES(priority_mutex_);
   /// An op was made ready: sees to it that somebody looks.
@@ -95,6 +103,7 @@ class WorkerPool final : public RunningPolicy, public Slots {
   const RunOp run_;
   const std::function<void()> out_of_work_;
   Ports& ports_;
+  Loops loops_;
 
   alignas(64) std::atomic<int> searching_{0};  ///< of those awake
   std::atomic<bool> stopping_{false};

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "cut.h"
+
 namespace windrow {
 namespace {
 
@@ -22,6 +24,7 @@ Signature signature_of(const Operands& operands) {
 
 /// What the pushed op holds: views, which do not keep buffers alive.
 struct Launch {
+  const Operator* op;  // lives as long as the program
   Kernel<float> kernel;
   std::vector<Tensor::View> in;
   std::vector<IntTensor::View> indices;
@@ -34,7 +37,11 @@ struct Launch {
     std::vector<Matrix<const std::int32_t>> index_inputs;
     for (const auto& view : in) inputs.push_back(view.read());
     for (const auto& view : indices) index_inputs.push_back(view.read());
-    kernel({inputs, index_inputs, write == Write::add ? out.update() : out.write(), attributes, write});
+    run_in_pieces(*op, kernel, {.in = inputs,
+                                .indices = index_inputs,
+                                .out = write == Write::add ? out.update() : out.write(),
+                                .attributes = attributes,
+                                .write = write});
   }
 };
 
@@ -68,7 +75,7 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
 /// Pushes what has been checked.
 void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
             std::source_location pushed_at) {
-  Launch made{device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
+  Launch made{&op, device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
   device.engine->push(std::move(made), accesses_of(operands, out),

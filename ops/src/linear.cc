@@ -92,7 +92,8 @@ constinit const Operator column_sum{.name = "column_sum",
                                     .infer = infer_column_sum,
                                     .gradients = of_column_sum,
                                     .locality = Locality::sums_rows,
-                                    .zero = 0b1};
+                                    .zero = 0b1,
+                                    .columnwise = true};
 constinit const Operator row_sum{
     .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise, .zero = 0b1};
 constinit const Operator spread_rows{.name = "spread_rows",

@@ -8,6 +8,8 @@
 #include <numbers>
 #include <string>
 
+#include "windrow/engine/parallel.h"
+
 namespace windrow {
 namespace {
 
@@ -31,17 +33,28 @@ class Words {
 // Sets a generator's words apart from those that dropout draws by the same seed.
 constexpr std::uint32_t generator_domain = 0x67656e72;
 
-/// The elements of a draw, row by row, four(words) of each block of words.
+/// Rows [begin, end) of a draw whose elements are, row by row, four(words) of each block of words.
 template <class T, class Four>
-void fill(Matrix<T> out, const Words& words, Four four) {
-  std::uint64_t n = 0;
-  std::array<T, 4> values{};
-  for (Index r = 0; r < out.rows; ++r) {
+void fill(Matrix<T> out, const Words& words, Four four, Index begin, Index end) {
+  auto n = static_cast<std::uint64_t>(begin * out.width);
+  std::array<T, 4> values = four(words.block(n / 4));
+  for (Index r = begin; r < end; ++r) {
     for (Index c = 0; c < out.width; ++c, ++n) {
       if (n % 4 == 0) values = four(words.block(n / 4));
       out.row(r)[c] = values[n % 4];
     }
   }
+}
+
+/// The same of all rows, by idle workers too.
+template <class T, class Four>
+void fill(Matrix<T> out, const Words& words, Four four) {
+  constexpr Index elements_a_piece = 1 << 14;  // some 0.1 ms
+  const Index rows = std::max<Index>(1, elements_a_piece / std::max<Index>(out.width, 1));
+  parallel_for(static_cast<std::size_t>(out.rows), static_cast<std::size_t>(rows),
+               [&](std::size_t begin, std::size_t end) {
+                 fill(out, words, four, static_cast<Index>(begin), static_cast<Index>(end));
+               });
 }
 
 /// Two independent normal numbers of deviation 1 from two words.

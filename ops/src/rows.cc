@@ -137,6 +137,7 @@ constinit const Operator scatter_rows{.name = "scatter_rows",
                                       .gradients = of_scatter,
                                       .locality = Locality::sums_rows,
                                       .zero = 0b1,
+                                      .columnwise = true,
                                       .attributes = "to_rows"};
 constinit const Operator concat{.name = "concat",
                                 .inputs = Operator::any_number,
@@ -198,6 +199,7 @@ constinit const Operator segment_spread{.name = "segment_spread",
                                         .gradients = of_segment_spread,
                                         .locality = Locality::sums_rows,
                                         .zero = 0b1,
+                                        .columnwise = true,
                                         .attributes = "to_rows"};
 constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
                                              .index_inputs = 1,
@@ -205,6 +207,7 @@ constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
                                              .gradients = of_segment_spread_mean,
                                              .locality = Locality::sums_rows,
                                              .zero = 0b1,
+                                             .columnwise = true,
                                              .attributes = "to_rows"};
 constinit const Operator segment_max_gradient{
     .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};
@@ -212,6 +215,7 @@ constinit const Operator sgd_rows{.name = "sgd_rows",
                                   .index_inputs = 1,
                                   .infer = infer_scatter,
                                   .locality = Locality::sums_rows,
+                                  .columnwise = true,
                                   .attributes = "rows_at_rate",
                                   .updates = true};
 

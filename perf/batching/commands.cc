@@ -13,7 +13,7 @@ namespace {
 struct Command {
   const char *name, *about;
   Result (*measure)(const TableOptions& options);
-  enum class Takes { one_model, several_models, graph_models, trees, sentences, widths } takes;
+  enum class Takes { one_model, several_models, graph_models, trees, sentences, widths, layers } takes;
   std::string models = {}, batches;  ///< as flags have them
   bool several_batches = true;
   std::size_t samples = 0;
@@ -77,6 +77,12 @@ const std::vector<Command>& commands() {
        .batches = "64",
        .several_batches = false,
        .samples = 512},
+      {.name = "mlp",
+       .about = "Operators on large tensors, over the number of workers",
+       .measure = large_tensors,
+       .takes = Takes::layers,
+       .batches = "256",
+       .several_batches = false},
   };
   return all;
 }
@@ -123,15 +129,18 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
     flag(table, "--model", to.models, "What to train", some_of(with_all(models_of(command))));
   }
-  const bool fixed =
-      command.takes == Takes::trees || command.takes == Takes::sentences || command.takes == Takes::widths;
+  const bool fixed = command.takes == Takes::trees || command.takes == Takes::sentences ||
+                     command.takes == Takes::widths || command.takes == Takes::layers;
   if (command.takes == Takes::trees || command.takes == Takes::widths) {
     flag(table, "--data", workload.data, "Has the trees of tree-lstm; else generated", folder());
   }
   if (command.takes == Takes::trees) {
     flag(table, "--leaves", to.leaves, "Of the trees of tree-fc", whole_numbers(2, 1 << 16));
   }
-  if (command.takes == Takes::widths) {
+  if (command.takes == Takes::layers) {
+    to.hidden = "2048";
+    flag(table, "--hidden", to.hidden, "Width of the layers", whole_number(1, 1 << 15));
+  } else if (command.takes == Takes::widths) {
     flag(table, "--hidden", to.hidden, "Widths of the states and of the words", whole_numbers(1, 65536));
   } else if (fixed) {
     add_size_flag(table, "hidden", workload);
@@ -146,8 +155,10 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   }
   flag(table, "--batch", to.batches, "Samples a minibatch",
        command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
-  flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
-  if (!fixed) {
+  if (command.takes != Takes::layers) {
+    flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
+  }
+  if (!fixed || command.takes == Takes::layers) {
     flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
   }
   flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));

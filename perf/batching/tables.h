@@ -46,6 +46,8 @@ Result schedules(const TableOptions& options);
 Result by_hand(const TableOptions& options);
 /// A Tree-LSTM as lazy expressions against its vertex function, over the width.
 Result lazy_expressions(const TableOptions& options);
+/// Operators on large tensors, over the number of workers.
+Result large_tensors(const TableOptions& options);
 
 /// All of a model's samples, on an engine of its own, with one way or several of training it. An owner.
 class LoadedModel {

@@ -64,9 +64,11 @@ class Strided {
   std::vector<Real> storage_;
 };
 
-/// The result of a float kernel that finds `before` in its place, with rows up to four elements further apart than they
+/// The result of run(call), which finds `before` in its place, with rows up to four elements further apart than they
 /// are wide: by chance, for each operand.
-inline Values run_host(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed) {
+template <class Run>
+Values run_kernel(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed,
+                  Run run) {
   std::mt19937 random(gap_seed);
   const auto gap = [&] { return static_cast<Index>(random() % 3) * 2; };
   std::vector<Strided<float>> in;
@@ -80,8 +82,13 @@ inline Values run_host(const Operator& op, const Application& c, const Values& b
   for (auto& matrix : in) inputs.push_back(matrix.matrix());
   for (auto& matrix : indices) index_inputs.push_back(matrix.matrix());
   Strided<float> out(infer(op, c.signature), before, gap());
-  host_kernels().find(op)({inputs, index_inputs, out.matrix(), c.signature.attributes, write});
+  run(KernelCall<float>{inputs, index_inputs, out.matrix(), c.signature.attributes, write});
   return out.values();
+}
+
+/// The same of the host's kernel.
+inline Values run_host(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed) {
+  return run_kernel(op, c, before, write, gap_seed, host_kernels().find(op));
 }
 
 inline double largest(const Values& values) {

@@ -118,6 +118,8 @@ struct Operator {
   unsigned whole = 0;
   /// Bit k is set if the result is zero wherever all of operand k is zero; what is known to be zero is not computed.
   unsigned zero = 0;
+  /// For sums_rows: a column of the result needs only that column of each operand, and all indices.
+  bool columnwise = false;
   /// The function that makes its attributes; empty if it has none.
   std::string_view attributes = {};
   /// It changes what its result held: for Write::add only.

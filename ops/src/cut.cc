@@ -1,0 +1,149 @@
+#include "cut.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "host.h"
+#include "windrow/engine/parallel.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+using Call = KernelCall<float>;
+using In = Matrix<const float>;
+
+constexpr Index products_a_unit = 16, fewest_pieces = 4, most_pieces = 64;
+/// Narrower products are slower, and those of one row round differently.
+constexpr Index product_side = 64;
+constexpr Index line = 16;  // elements of a cache line
+
+bool is_product(const Operator& op) { return &op == &op::matmul || &op == &op::matmul_nt || &op == &op::matmul_tn; }
+bool is_whole(const Operator& op, std::size_t operand) { return operand < 32 && (op.whole >> operand & 1u) != 0; }
+
+/// Along which side a call is cut: one of its result, or the rows of the operands, over which it sums.
+struct Cut {
+  enum class Along { nothing, rows, columns, summands } along = Along::nothing;
+  Index length = 0;  ///< of that side
+  Index finest = 1;  ///< pieces are multiples of so much, but for the last
+};
+
+Cut cut_of(const Operator& op, const Call& call) {
+  const Cut rows{Cut::Along::rows, call.out.rows, is_product(op) ? product_side : 1};
+  const Cut columns{Cut::Along::columns, call.out.width, is_product(op) ? product_side : line};
+  if (is_product(op)) {
+    if (call.out.rows >= 2 * product_side) return rows;
+    if (call.out.width >= 2 * product_side || &op != &op::matmul_tn) return columns;
+    return {Cut::Along::summands, call.in[0].rows, product_side};
+  }
+  if (op.locality == Locality::elementwise || op.locality == Locality::rowwise) return rows;
+  if (op.locality != Locality::sums_rows) return {};
+  return op.columnwise ? columns : Cut{Cut::Along::summands, call.in[0].rows};
+}
+
+Index units_of(const Operator& op, const Call& call) {
+  const auto elements = [](const auto& matrix) { return matrix.rows * matrix.width; };
+  Index units = elements(call.out), products = 0;
+  for (std::size_t k = 0; k < call.in.size(); ++k) {
+    if (!is_whole(op, k)) {
+      units += elements(call.in[k]);
+    } else if (call.indices.empty()) {  // else rows of it are looked up
+      products += call.out.rows * elements(call.in[k]);
+    }
+  }
+  if (&op == &op::matmul_tn) products = call.in[0].rows * elements(call.out);
+  return units + products / products_a_unit;
+}
+
+/// How much of the side a piece has; all of it where the call is to stay whole.
+Index grain_of(const Cut& cut, Index pieces) {
+  if (pieces < fewest_pieces) return cut.length;
+  const auto rounded_up = [&](Index n) { return (n + cut.finest - 1) / cut.finest * cut.finest; };
+  Index grain = rounded_up((cut.length + pieces - 1) / pieces);
+  while (cut.finest > 1 && cut.length % grain == 1) grain += cut.finest;
+  return grain;
+}
+
+template <class T>
+Matrix<T> rows_of(const Matrix<T>& m, Index begin, Index end) {
+  return {m.data + begin * m.stride, end - begin, m.width, m.stride};
+}
+template <class T>
+Matrix<T> columns_of(const Matrix<T>& m, Index begin, Index end) {
+  return {m.data + begin, m.rows, end - begin, m.stride};
+}
+
+/// The operand that rows [begin, end) of the result need, or what its own rows [begin, end) add to a sum.
+In for_rows(const Operator& op, std::size_t operand, const In& x, Index begin, Index end) {
+  return is_whole(op, operand) ? x : rows_of(x, begin, end);
+}
+/// The operand that columns [begin, end) of the result need.
+In for_columns(const Operator& op, std::size_t operand, const In& x, Index begin, Index end) {
+  if (is_product(op) && operand == 0) return x;
+  return &op == &op::matmul_nt ? rows_of(x, begin, end) : columns_of(x, begin, end);
+}
+
+/// One call that is cut. Shapes are the whole call's; a piece is [begin, end) of the side that is cut.
+struct CutCall {
+  const Operator& op;
+  Kernel<float> kernel;
+  const Call& whole;
+  Cut::Along along;
+
+  void run_piece(Index begin, Index end) const {
+    run_piece(begin, end, along == Cut::Along::rows ? rows_of(whole.out, begin, end) : columns_of(whole.out, begin, end),
+              whole.write);
+  }
+  void run_piece(Index begin, Index end, const Matrix<float>& out, Write write) const {
+    const bool columns = along == Cut::Along::columns;
+    const bool first_transposed = &op == &op::matmul_tn && along == Cut::Along::rows;
+    std::vector<In> in;
+    std::vector<Matrix<const std::int32_t>> indices;
+    for (std::size_t k = 0; k < whole.in.size(); ++k) {
+      const In& x = whole.in[k];
+      if (first_transposed) {
+        in.push_back(k == 0 ? columns_of(x, begin, end) : x);
+      } else {
+        in.push_back(columns ? for_columns(op, k, x, begin, end) : for_rows(op, k, x, begin, end));
+      }
+    }
+    for (const auto& index : whole.indices) indices.push_back(columns ? index : rows_of(index, begin, end));
+    kernel({.in = in, .indices = indices, .out = out, .attributes = whole.attributes, .write = write});
+  }
+
+  /// Sums each piece apart, then the pieces in their order.
+  void run_sum(Index length, Index grain) const {
+    const Index elements = whole.out.rows * whole.out.width, pieces = (length + grain - 1) / grain;
+    std::vector<float> sums(static_cast<std::size_t>(pieces * elements));
+    const auto sum = [&](Index piece) {
+      return Matrix<float>{sums.data() + piece * elements, whole.out.rows, whole.out.width, whole.out.width};
+    };
+    parallel_for(static_cast<std::size_t>(length), static_cast<std::size_t>(grain),
+                 [&](std::size_t begin, std::size_t end) {
+                   const auto first = static_cast<Index>(begin);
+                   run_piece(first, static_cast<Index>(end), sum(first / grain), Write::overwrite);
+                 });
+    if (whole.write == Write::overwrite) {
+      for (Index r = 0; r < whole.out.rows; ++r) std::fill_n(whole.out.row(r), whole.out.width, 0.0f);
+    }
+    for (Index piece = 0; piece < pieces; ++piece) {
+      for (Index r = 0; r < whole.out.rows; ++r) add_scaled(whole.out.row(r), sum(piece).row(r), whole.out.width, 1);
+    }
+  }
+};
+
+}  // namespace
+
+void run_in_pieces(const Operator& op, Kernel<float> kernel, const Call& call, Index smallest) {
+  const Cut cut = cut_of(op, call);
+  const Index grain = grain_of(cut, std::min(units_of(op, call) / smallest, most_pieces));
+  if (grain >= cut.length) return kernel(call);
+  const CutCall cut_call{op, kernel, call, cut.along};
+  if (cut.along == Cut::Along::summands) return cut_call.run_sum(cut.length, grain);
+  parallel_for(static_cast<std::size_t>(cut.length), static_cast<std::size_t>(grain),
+               [&](std::size_t begin, std::size_t end) {
+                 cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
+               });
+}
+
+}  // namespace windrow

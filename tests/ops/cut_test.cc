@@ -1,0 +1,119 @@
+// Operators that are computed in pieces, against the whole.
+#include "ops/src/cut.h"
+
+#include <string>
+
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+#include "tests/seed.h"
+#include "windrow/ops/apply.h"
+#include "windrow/ops/random.h"
+
+namespace windrow {
+namespace {
+
+using testing::first_seed;
+using testing::run_host;
+using testing::Values;
+
+class CutOperator : public ::testing::TestWithParam<const Operator*> {
+ protected:
+  const Operator& op() const { return *GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CutOperator, ::testing::ValuesIn(op::all().begin(), op::all().end()),
+                         [](const auto& about) { return std::string(about.param->name.text()); });
+
+/// A kernel that counts its calls.
+int calls = 0;
+Kernel<float> counted = nullptr;
+void count_and_run(const KernelCall<float>& call) {
+  ++calls;
+  counted(call);
+}
+
+TEST_P(CutOperator, GivesWhatTheWholeGives) {
+  // Cut as finely as may be; outside an op the pieces run one after the other.
+  for (const Index rows : {1, 2, 7, 64, 129, 300}) {
+    for (const Write write : {Write::overwrite, Write::add}) {
+      if (op().updates && write == Write::overwrite) continue;
+      const unsigned seed = first_seed() + static_cast<unsigned>(rows);
+      SCOPED_TRACE("rows " + std::to_string(rows) + ", seed " + std::to_string(seed));
+      std::mt19937 random(seed);
+      const Application c = testing::random_case(op(), rows, random);
+      const Values before = testing::random_values(infer(op(), c.signature), random);
+      const Values whole = run_host(op(), c, before, write, seed);
+      const Values cut = testing::run_kernel(
+          op(), c, before, write, seed, [&](const KernelCall<float>& call) {
+            run_in_pieces(op(), host_kernels().find(op()), call, 1);
+          });
+      const bool same_bits = op().locality != Locality::sums_rows && !op().name.text().starts_with("matmul");
+      if (same_bits) {
+        EXPECT_EQ(cut, whole);
+      } else {
+        testing::expect_close(cut, whole, 1e-5);
+      }
+    }
+  }
+}
+
+TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
+  std::mt19937 random(first_seed());
+  const Application c = testing::random_case(op(), 300, random);
+  const Values before = testing::random_values(infer(op(), c.signature), random);
+  calls = 0;
+  counted = host_kernels().find(op());
+  testing::run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,
+                      [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, 1); });
+  const bool by_columns = op().columnwise || &op() == &op::matmul || &op() == &op::matmul_nt;
+  if (op().locality == Locality::mixed) {
+    EXPECT_EQ(calls, 1);
+  } else if (!by_columns && c.signature.in[0].rows.number() >= 256) {  // the cases are too narrow for cuts by columns
+    EXPECT_GT(calls, 1);
+  }
+}
+
+TEST(Cut, SumsWideRowsByColumns) {
+  std::mt19937 random(first_seed());
+  const Signature signature{.in = {{Rows::count(90), 200}}, .indices = {}, .attributes = {}};
+  const Application c{.signature = signature, .in = {testing::random_values(signature.in[0], random)}, .indices = {}};
+  const Values before = testing::random_values(infer(op::column_sum, signature), random);
+  calls = 0;
+  counted = host_kernels().find(op::column_sum);
+  const Values cut = testing::run_kernel(
+      op::column_sum, c, before, Write::add, 1,
+      [](const KernelCall<float>& call) { run_in_pieces(op::column_sum, count_and_run, call, 1); });
+  EXPECT_GT(calls, 1);
+  EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
+}
+
+/// Some of a training step, large enough to be cut.
+std::vector<float> trained(int workers) {
+  Engine engine({.policy = Policy::pool, .workers = workers});
+  const Device host = host_device(engine);
+  Generator generator(engine, 1);
+  Tensor x(host, 192, 512, "x"), w(host, 512, 384, "w"), wanted(host, 192, 384, "wanted");
+  for (const Tensor& tensor : {x, w, wanted}) generator.uniform(tensor, -1, 1);
+  for (int step = 0; step < 2; ++step) {
+    const Tensor y = apply(host, op::tanh, {.in = {apply(host, op::matmul, {.in = {x, w}})}});
+    const Tensor off = apply(host, op::sub, {.in = {y, wanted}});
+    const Tensor slope = apply(host, op::tanh_gradient, {.in = {y, off}});
+    const Tensor dw = apply(host, op::matmul_tn, {.in = {x, slope}});
+    const Tensor dx = apply(host, op::matmul_nt, {.in = {slope, w}});
+    apply(host, op::sgd, {.in = {dw}, .attributes = op::at_rate(0.01), .write = Write::add}, w);
+    apply(host, op::sgd, {.in = {dx}, .attributes = op::at_rate(0.01), .write = Write::add}, x);
+  }
+  std::vector<float> result = w.get();
+  const std::vector<float> rest = x.get();
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
+}
+
+TEST(Cut, GivesTheSameBitsForAnyNumberOfWorkers) {
+  const std::vector<float> alone = trained(1);
+  EXPECT_EQ(trained(2), alone);
+  EXPECT_EQ(trained(8), alone);
+}
+
+}  // namespace
+}  // namespace windrow
