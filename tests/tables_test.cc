@@ -221,10 +221,7 @@ TEST(HandTagger, ComputesWhatTheVertexFunctionDoes) {
   const double loss = runner.differentiate(graphs.pointers).loss();
 
   HandTagger by_hand(host, parameters, 6, 2);
-  const TensorSentences minibatch{IntTensor(host, length * sentences, 1), IntTensor(host, length * sentences, 1),
-                                  sentences};
-  minibatch.words.set(words);
-  minibatch.tags.set(tags);
+  const TensorSentences minibatch = to_tensors(host, words, tags, sentences);
   for (int again = 0; again < 2; ++again) EXPECT_NEAR(by_hand.differentiate(minibatch).get()[0], loss, 1e-4);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const std::string& name = parameters.name(parameters[p]);

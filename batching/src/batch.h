@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layout.h"
+#include "looked_up.h"
 #include "origins.h"
 #include "pieces.h"
 #include "plan.h"
@@ -27,10 +28,13 @@ namespace windrow {
 
 /// What is heard of a minibatch in the end. Who waits for that holds this, and not the minibatch's memory.
 struct MinibatchEnd {
-  explicit MinibatchEnd(const Device& device) : over(*device.engine, device.memory, 0, "end of a minibatch") {}
+  explicit MinibatchEnd(const Device& device) : over(device.engine, device.memory, 0, "end of a minibatch") {}
 
   const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
   double loss = 0;    ///< written by Batch::finish()
+  /// Written by the ops that check losses if the minibatch need not fail for that: what is not finite, and where that
+  /// began. Read behind `over`.
+  std::string not_finite;
   /// Somebody was told that it failed. Written and read by waiting threads.
   std::atomic<bool> failure_told{false};
 };
@@ -44,6 +48,7 @@ class Batch {
     Index batch_rows;
     std::shared_ptr<StepClock> clock = nullptr;        // null where steps are not timed
     std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
+    bool keeps_not_finite = false;                     // see NonFinite::skip
   };
   Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
         std::vector<char> needed, Options options);
@@ -87,7 +92,7 @@ class Batch {
   /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
   void begin_in_blocks(std::size_t tensor);
   void run(const TensorStep& step, Range columns);
-  /// Adds up the losses. Throws Error, naming minibatch and operator, if the sum is not finite.
+  /// Adds up the losses. If one is not finite it throws Error, naming minibatch and operator, or keeps that text.
   void finish();
   /// The same behind gradients that were pushed later, without losses.
   void finish_backward() { scratch_.give_back(); }
@@ -103,11 +108,11 @@ class Batch {
   /// A gradient of a parameter that adds to what it was. The same.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
   bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
-  /// Of each tensor that was given: its rows, and which rows of its gradient it gets from where, once that is known.
-  /// For the thread that calls the runner.
+  /// Of each tensor that was given: its rows, and what its gradient is the sum of, once that is known. For the thread
+  /// that calls the runner.
   struct GivenTensor {
     Index rows;
-    Gradient gradient = {};
+    std::vector<LookedUp> lookups = {};
   };
   std::vector<GivenTensor> given;
   /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.

@@ -46,7 +46,7 @@ void Batch::map_memory() {
   };
   each_type([&](std::size_t t, const TypePlan& type) { take(t, 0, type.arenas.size()); });
   each_type([&](std::size_t t, const TypePlan& type) { take(t, type.arenas.size(), type.regions.size()); });
-  memory_ = std::make_shared<Buffer>(*device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
+  memory_ = std::make_shared<Buffer>(device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
                                      OpName("minibatch"));
 }
 
@@ -74,7 +74,7 @@ Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
 }
 
 Var Batch::add_part() {
-  parts_.push_back(Buffer(*device_.engine, device_.memory, 0, "part of a minibatch"));
+  parts_.push_back(Buffer(device_.engine, device_.memory, 0, "part of a minibatch"));
   return parts_.back().var();
 }
 

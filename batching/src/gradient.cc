@@ -22,8 +22,4 @@ Tensor dense(const Device& device, const Gradient& gradient, const Type& shape, 
   return sum;
 }
 
-Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
-  return dense(device_, entry(parameter).gradient, parameter.type(), from);
-}
-
 }  // namespace windrow

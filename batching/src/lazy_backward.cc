@@ -65,7 +65,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
       for (NodeId node = epoch.first; node < end; ++node) {
         const auto& operands = record_.key(node).operands;
         if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
-        throw MisuseError("backward(): parameter '" + parameters_.name(parameters_[at(number)]) +
+        throw MisuseError("backward(): parameter '" + parameters_->entry(at(number)).name +
                           "' was modified in place after the flush at " + to_string(epoch.versions->from) +
                           ", which computed what a loss depends on; expected the same value until backward()");
       }
@@ -126,8 +126,9 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
-/// As a runner does with the losses of its function: else parameters would be of no use for ever. Where it fails it
-/// computes again what led to the loss, for which it needs the minibatch's memory, before the backward pass changes it.
+/// As a runner does with the losses of its function: one that is not finite fails the gradient, or is kept with the
+/// minibatch that has it. What led to the loss is computed again then, for which this needs the minibatch's memory,
+/// before the backward pass changes it.
 void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
                             const Tensor& gradient, std::source_location from) const {
   struct Loss {
@@ -136,23 +137,31 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
   };
   const Output& output = computed.outputs.at(column);
   const std::shared_ptr<Batch>& batch = computed.minibatch.batch_;
+  const bool keeps = parameters_->skips_non_finite();
   std::vector<Loss> all;
   for (NodeId loss : losses) {
     const std::int32_t row = computed.place(loss).row;
     const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
     all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
   }
-  std::vector<Access> accesses = {read(output.tensor->var()), mutate(gradient.var()), mutate(losses_checked_->var()),
-                                  mutate(batch->memory())};
+  std::vector<Access> accesses = {read(output.tensor->var()),
+                                  mutate(keeps ? batch->end()->over.var() : gradient.var()),
+                                  mutate(losses_checked_->var()), mutate(batch->memory())};
   for (Var var : batch->inputs()) accesses.push_back(read(var));
   device_.engine->push(
-      [all = std::move(all), values = output.tensor->view(), name = output.name, batch] {
+      [all = std::move(all), values = output.tensor->view(), name = output.name, batch, keeps] {
         for (const Loss& loss : all) {
           const float value = *values.read().row(loss.row);
           if (std::isfinite(value)) continue;
-          batch->refuse_loss(name, loss.vertex,
-                             "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
-                                 ", expected a finite number; ");
+          try {
+            batch->refuse_loss(name, loss.vertex,
+                               "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
+                                   ", expected a finite number; ");
+          } catch (const Error& error) {
+            if (!keeps) throw;
+            batch->end()->not_finite = error.what();
+            return;
+          }
         }
       },
       accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});

@@ -29,14 +29,14 @@ void add(RunnerStats& sum, const RunnerStats& more) {
 
 }  // namespace
 
-Epochs::Epochs(Record& record, const Device& device, Parameters& parameters, LazyOptions options)
+Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
     : record_(record),
       device_(device),
-      parameters_(parameters),
+      parameters_(std::move(parameters)),
       options_(options),
       runs_(record),
-      kinds_(record, runs_, parameters),
-      versions_(device, parameters) {
+      kinds_(record, runs_, *parameters_),
+      versions_(device, *parameters_) {
   const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
   Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
 }
@@ -222,7 +222,7 @@ void Epochs::make_runner() {
   if (version_ == kinds_.version()) return;
   replace_runner();
   function_ = kinds_.function();
-  runner_ = std::make_shared<Runner>(device_, *function_, parameters_, options_.runner);
+  runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
   if (lessons_) {  // which end for all runners together
     lessons_->begin_anew();
     runner_->lessons_ = lessons_;

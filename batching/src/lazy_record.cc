@@ -45,8 +45,8 @@ std::size_t Keys::hash_of(const Key& key) {
   return hash ^ hash >> 32;
 }
 
-Record::Record(const Device& device, Parameters& parameters, LazyOptions options)
-    : parameters_(parameters), epochs_(std::make_unique<Epochs>(*this, device, parameters, options)) {}
+Record::Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
+    : parameters_(std::move(parameters)), epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {}
 
 Record::~Record() = default;
 
@@ -58,6 +58,7 @@ void Record::close() {
   clear();
   state_ = State::closed;
   epochs_.reset();
+  parameters_.reset();
 }
 
 void Record::clear() {
@@ -175,7 +176,7 @@ Inferred Record::infer(const Key& key) const {
   auto width = key.widths.begin();
   for (std::int32_t operand : key.operands) {
     shapes.in.push_back(operand == Key::expression ? Type{Rows::vertices(), *width++}
-                                                   : parameters_[at(operand)].type());
+                                                   : (*parameters_)[at(operand)].type());
   }
   for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
   const Type type = windrow::infer(*key.op, shapes);
@@ -301,7 +302,7 @@ bool Record::is(const Key& key, const Written<T>& written) const {
   std::size_t expression = 0;
   for (std::size_t i = 0; i < written.in.size(); ++i) {
     if (expr_of(written.in[i]) == nullptr) {
-      if (key.operands[i] != parameters_.number_of(*parameter_of(written.in[i]))) return false;
+      if (key.operands[i] != parameters_->number_of(*parameter_of(written.in[i]))) return false;
       continue;
     }
     if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
@@ -326,7 +327,7 @@ void Record::set_key(const Written<T>& written) {
   key.index_widths.clear();
   for (const T& operand : written.in) {
     const bool expression = expr_of(operand) != nullptr;
-    key.operands.push_back(expression ? Key::expression : parameters_.number_of(*parameter_of(operand)));
+    key.operands.push_back(expression ? Key::expression : parameters_->number_of(*parameter_of(operand)));
   }
   for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
   if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have

@@ -131,7 +131,7 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   const auto& versions = epochs_.back().versions;
   if (versions) {
     for (std::int32_t number : versions->parameters) {
-      given.push_back(windrow::read(parameters_.value(parameters_[at(number)]).var()));
+      given.push_back(windrow::read(parameters_->entry(at(number)).value.var()));
     }
   }
   try {

@@ -4,8 +4,8 @@
 
 namespace windrow::lazy {
 
-Versions::Versions(const Device& device, const Parameters& parameters)
-    : device_(device), parameters_(parameters), notes_(*device.engine, device.memory, 0, "versions") {}
+Versions::Versions(const Device& device, const ParameterSet& parameters)
+    : device_(device), parameters_(parameters), notes_(device.engine, device.memory, 0, "versions") {}
 
 /// The op runs on poisoned parameters too: their failure is told by whoever asks for a value.
 std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> parameters, std::source_location from) {
@@ -13,7 +13,7 @@ std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> p
   std::vector<Access> accesses = {mutate(notes_.var())};
   std::vector<Tensor> values;  // kept, so that their variables are not retired before the op has run
   for (std::int32_t number : note->parameters) {
-    values.push_back(parameters_.value(parameters_[static_cast<std::size_t>(number)]));
+    values.push_back(parameters_.entry(static_cast<std::size_t>(number)).value);
     accesses.push_back(read(values.back().var()));
   }
   device_.engine->push(

@@ -57,7 +57,9 @@ Tensor Minibatch::gradient(const std::string& name, std::source_location from) c
     if (function.tensors[i].name != name) continue;
     if (!batch_->differentiated)
       throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
-    const auto& [rows, gradient] = batch_->given[i];
+    const auto& [rows, parts] = batch_->given[i];
+    Gradient gradient;
+    for (const LookedUp& part : parts) gradient.rows.push_back(gradient_rows(batch_->device(), part));
     return dense(batch_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
   }
   throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");

@@ -1,9 +1,14 @@
 #include "windrow/batching/parameters.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <utility>
 
-#include "windrow/ops/apply.h"
+#include "batch.h"
+#include "gradient.h"
+#include "parameter_set.h"
+#include "skipped_steps.h"
 
 namespace windrow {
 namespace {
@@ -20,22 +25,26 @@ Initial Initial::glorot(Index rows, Index width) {
   return uniform(-bound, bound);
 }
 
-Parameters::Parameters(const Device& device, std::uint64_t seed)
-    : device_(device), id_(next_id()), generator_(*device.engine, seed) {}
+ParameterSet::ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options)
+    : device_(device),
+      id_(next_id()),
+      options_(options),
+      generator_(*device.engine, seed),
+      skipped_(std::make_shared<SkipLog>()) {}
 
-Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
+Parameter ParameterSet::add(const std::string& name, Index rows, Index width, Initial initial) {
   for (const Entry& entry : entries_) {
     if (entry.name == name) throw MisuseError("parameter '" + name + "' is added twice; expected once");
   }
   try {
-    entries_.push_back({name, drawn(rows, width, initial), std::nullopt, {}});
+    entries_.push_back({name, drawn(rows, width, initial)});
   } catch (const MisuseError& error) {
     throw MisuseError("parameter '" + name + "': " + error.what());
   }
   return (*this)[entries_.size() - 1];
 }
 
-Tensor Parameters::drawn(Index rows, Index width, Initial initial) {
+Tensor ParameterSet::drawn(Index rows, Index width, Initial initial) {
   const Tensor value(device_, rows, width, "parameter");
   if (initial.draw == Initial::Draw::uniform) {
     generator_.uniform(value, initial.a, initial.b);
@@ -45,7 +54,7 @@ Tensor Parameters::drawn(Index rows, Index width, Initial initial) {
   return value;
 }
 
-Parameter Parameters::operator[](std::size_t number) const {
+Parameter ParameterSet::operator[](std::size_t number) const {
   if (number >= entries_.size()) {
     throw MisuseError("there is no parameter " + std::to_string(number) + "; expected less than " +
                       std::to_string(entries_.size()));
@@ -54,50 +63,74 @@ Parameter Parameters::operator[](std::size_t number) const {
   return Parameter(id_, number, {Rows::count(value.rows()), value.width()});
 }
 
-Parameter Parameters::find(const std::string& name) const {
+Parameter ParameterSet::find(const std::string& name) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].name == name) return (*this)[i];
   }
   throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
 }
 
-const Parameters::Entry& Parameters::entry(const Parameter& parameter) const {
+std::int32_t ParameterSet::number_of(const Parameter& parameter) const {
   if (parameter.set_ != id_) throw MisuseError("a parameter of another set; expected one of this");
-  return entries_[parameter.number_];
-}
-
-std::int32_t Parameters::number_of(const Parameter& parameter) const {
-  entry(parameter);
   return static_cast<std::int32_t>(parameter.number_);
 }
 
-const std::string& Parameters::name(const Parameter& parameter) const { return entry(parameter).name; }
-const Tensor& Parameters::value(const Parameter& parameter) const { return entry(parameter).value; }
-const Gradient& Parameters::gradient(const Parameter& parameter) const { return entry(parameter).gradient; }
-
-void Parameters::forget_gradients() {
-  for (Entry& entry : entries_) entry.gradient = {};
+const Gradient& ParameterSet::gradient(const Parameter& parameter) {
+  Entry& of = entries_[static_cast<std::size_t>(number_of(parameter))];
+  while (of.gradient.rows.size() < of.lookups.size()) {
+    of.gradient.rows.push_back(gradient_rows(device_, of.lookups[of.gradient.rows.size()]));
+  }
+  return of.gradient;
 }
 
-void Parameters::sgd(double rate, double decay, std::source_location from) {
-  if (!std::isfinite(rate) || !std::isfinite(decay)) {
-    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
+Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
+  const auto& [row_of, rows, from] = looked_up;
+  const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
+    const IntTensor tensor(device, static_cast<Index>(elements.size()), 1, "rows");
+    tensor.set(std::move(elements), from);
+    return tensor;
+  };
+  std::vector<std::int32_t> present, rows_of_present;
+  for (std::size_t r = 0; r < row_of.size(); ++r) {
+    if (row_of[r] == -1) continue;
+    present.push_back(static_cast<std::int32_t>(r));
+    rows_of_present.push_back(row_of[r]);
   }
-  for (const Entry& entry : entries_) {
-    const Gradient& gradient = entry.gradient;
-    if (gradient.all) {
-      apply(device_, op::sgd, {.in = {*gradient.all}, .attributes = op::at_rate(rate, decay), .write = Write::add},
-            entry.value, from);
-    }
-    for (const Gradient::Rows& rows : gradient.rows) {
-      apply(device_, op::sgd_rows,
-            {.in = {rows.rows},
-             .indices = {rows.of},
-             .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), rate),
-             .write = Write::add},
-            entry.value, from);
-    }
-  }
+  if (present.size() == row_of.size()) return {indices(row_of), rows};
+  const Tensor of_present(device, static_cast<Index>(present.size()), rows.width(), "rows");
+  apply(device, op::gather_rows, {.in = {rows}, .indices = {indices(std::move(present))}}, of_present, from);
+  return {indices(std::move(rows_of_present)), of_present};
 }
+
+void ParameterSet::forget_gradients() {
+  for (Entry& entry : entries_) {
+    entry.gradient = {};
+    entry.lookups.clear();
+    entry.depends = false;
+  }
+  sources_.clear();
+}
+
+Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
+    : set_(std::make_shared<ParameterSet>(device, seed, options)) {}
+Parameters::~Parameters() = default;
+
+Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
+  return set_->add(name, rows, width, initial);
+}
+std::size_t Parameters::size() const { return set_->size(); }
+Parameter Parameters::operator[](std::size_t number) const { return (*set_)[number]; }
+Parameter Parameters::find(const std::string& name) const { return set_->find(name); }
+const std::string& Parameters::name(const Parameter& parameter) const { return set_->entry(parameter).name; }
+const Tensor& Parameters::value(const Parameter& parameter) const { return set_->entry(parameter).value; }
+const Gradient& Parameters::gradient(const Parameter& parameter) const { return set_->gradient(parameter); }
+Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
+  return dense(set_->device(), gradient(parameter), parameter.type(), from);
+}
+std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
+  return set_->sgd(rate, decay, from);
+}
+SkippedSteps Parameters::skipped_steps() const { return set_->skipped_steps(); }
+void Parameters::forget_gradients() { set_->forget_gradients(); }
 
 }  // namespace windrow

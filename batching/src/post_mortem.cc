@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <new>
+#include <optional>
 
 #include "batch.h"
 
@@ -41,20 +42,26 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 void Batch::finish() {
   scratch_.give_back();  // all that used it has run
   double sum = 0;
+  std::optional<VertexRow> bad;
+  float loss_of_bad = 0;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0) continue;
     for (const Place& place : plan_->types[t].losses) {
       const Matrix<const float> values = operand(place, {t, Rate::vertices, {0, layout_.types[t].rows}});
       for (Index r = 0; r < values.rows; ++r) {
         sum += *values.row(r);
-        if (std::isfinite(*values.row(r))) continue;
-        const std::string what = "the loss of " + name_of(VertexRow{t, r}) + " is " + std::to_string(*values.row(r));
-        throw Error(name() + ": " + what + ", expected a finite number; " +
-                    find_culprit({t, r}, lead_to_losses(plan_->program)));
+        if (std::isfinite(*values.row(r)) || bad) continue;
+        bad = VertexRow{t, r};
+        loss_of_bad = *values.row(r);
       }
     }
   }
   end_->loss = sum;
+  if (!bad) return;
+  const std::string what = "the loss of " + name_of(*bad) + " is " + std::to_string(loss_of_bad);
+  const std::string text = name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
+  if (!options_.keeps_not_finite) throw Error(text);
+  end_->not_finite = text;
 }
 
 void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {

@@ -8,6 +8,7 @@
 #include "ir.h"
 #include "needed.h"
 #include "own_types.h"
+#include "parameter_set.h"
 #include "plan.h"
 #include "push.h"
 #include "schedule_lessons.h"
@@ -31,9 +32,13 @@ ir::Specialise specialise(const Optimisations& on) {
 }  // namespace
 
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
+    : Runner(device, function, parameters.set_, options) {}
+
+Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+               RunnerOptions options)
     : device_(device),
       function_(function),
-      parameters_(parameters),
+      parameters_(std::move(parameters)),
       options_(options),
       id_(next_id()),
       lessons_(std::make_shared<ScheduleLessons>()) {
@@ -51,12 +56,12 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
   types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
                                       static_cast<std::size_t>(options.own_types));
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
-  if (device.engine != parameters.device_.engine) {
+  if (device.engine != parameters_->device().engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
   ir::check_complete(*function.function_);
   const std::uint64_t used = function.function_->parameters;
-  if (used != 0 && used != parameters.id_) {
+  if (used != 0 && used != parameters_->id()) {
     throw MisuseError(function.name() + ": uses other parameters than its runner; expected the same");
   }
 }
@@ -117,7 +122,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                             .fusion = on.fusion};
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
   for (TensorSpec& spec : made->tensors) {
-    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_.entries_[spec.number].name;
+    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
   }
   made->outputs = purpose.outputs;
   return made;
@@ -176,7 +181,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
       tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
       continue;
     }
-    Parameters::Entry& entry = parameters_.entries_[spec.number];
+    ParameterSet::Entry& entry = parameters_->entry(spec.number);
     if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
       entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
     }
@@ -214,9 +219,13 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
 
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-  auto batch = std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                                       Batch::Options{id_, stats_.minibatches, options_.batch_rows, clock_,
-                                                      std::move(origins_)});
+  auto batch =
+      std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
+                              Batch::Options{.runner = id_,
+                                              .number = stats_.minibatches,
+                                             .batch_rows = options_.batch_rows,
+                                             .clock = clock_,
+                                             .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);
   Push push(batch, options_, stats_, from);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "batch.h"
+#include "parameter_set.h"
 #include "push.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
@@ -11,32 +12,15 @@ namespace windrow {
 namespace {
 
 /// What a lookup left for its gradient; none without rows.
-std::optional<Gradient::Rows> rows_left(const Batch& batch, const Plan::Rows& rows, RunnerStats& stats,
-                                        std::source_location from) {
+std::optional<LookedUp> rows_left(const Batch& batch, const Plan::Rows& rows, std::source_location from) {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   if (batch.layout().count(type, rows.rows.rate) == 0) return std::nullopt;
-  const auto indices_of = [&](std::vector<std::int32_t> elements) {
-    IntTensor of(batch.device(), static_cast<Index>(elements.size()), 1, "rows");
-    of.set(std::move(elements), from);
-    ++stats.ops;
-    return of;
-  };
-  const std::vector<std::int32_t>& all = batch.layout().types[type].indices[rows.index_pull].elements;
-  if (!batch.plan().program.lacks_index(rows.vertex_type, rows.index_pull)) {
-    return Gradient::Rows{indices_of(all), batch.rows_of(rows)};
+  const std::vector<std::int32_t>& row_of = batch.layout().types[type].indices[rows.index_pull].elements;
+  if (batch.plan().program.lacks_index(rows.vertex_type, rows.index_pull) &&
+      std::all_of(row_of.begin(), row_of.end(), [](std::int32_t row) { return row == -1; })) {
+    return std::nullopt;
   }
-  std::vector<std::int32_t> present, elements;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r] == -1) continue;
-    present.push_back(static_cast<std::int32_t>(r));
-    elements.push_back(all[r]);
-  }
-  if (present.empty()) return std::nullopt;
-  const Tensor of_present(batch.device(), static_cast<Index>(present.size()), rows.rows.width, "rows");
-  apply(batch.device(), op::gather_rows, {.in = {batch.rows_of(rows)}, .indices = {indices_of(std::move(present))}},
-        of_present, from);
-  ++stats.ops;
-  return Gradient::Rows{indices_of(std::move(elements)), of_present};
+  return LookedUp{row_of, batch.rows_of(rows), from};
 }
 
 }  // namespace
@@ -53,10 +37,10 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
   if (of_parameters == Gradients::add) {
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorSpec& spec = plan.tensors[i];
-      if (spec.is == TensorSpec::Is::gradient && parameters_.entries_[spec.number].gradient.all) batch->add_to(i);
+      if (spec.is == TensorSpec::Is::gradient && parameters_->entry(spec.number).gradient.all) batch->add_to(i);
     }
   } else {
-    parameters_.forget_gradients();
+    parameters_->forget_gradients();
   }
   Push push(batch, options_, stats_, from);
   for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
@@ -95,25 +79,25 @@ void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& g
 }
 
 void Runner::set_gradients(Batch& batch, std::source_location from) {
-  parameters_.forget_gradients();
+  parameters_->forget_gradients();
   add_gradients(batch, from);
 }
 
 void Runner::add_gradients(Batch& batch, std::source_location from) {
   for (const TensorSpec& spec : batch.plan().tensors) {
     if (spec.is != TensorSpec::Is::gradient) continue;
-    Parameters::Entry& entry = parameters_.entries_[spec.number];
+    ParameterSet::Entry& entry = parameters_->entry(spec.number);
     entry.gradient.all = *entry.dense;
   }
   for (const Plan::Rows& rows : batch.plan().rows) {
-    const auto left = rows_left(batch, rows, stats_, from);
+    const bool of_parameter = rows.of == ir::Program::Rows::Of::parameter;
+    if (of_parameter) parameters_->entry(rows.number).depends = true;
+    auto left = rows_left(batch, rows, from);
     if (!left) continue;
-    if (rows.of == ir::Program::Rows::Of::tensor) {
-      batch.given[rows.number].gradient.rows.push_back(*left);
-    } else {
-      parameters_.entries_[rows.number].gradient.rows.push_back(*left);
-    }
+    auto& lookups = of_parameter ? parameters_->entry(rows.number).lookups : batch.given[rows.number].lookups;
+    lookups.push_back(std::move(*left));
   }
+  parameters_->add_source(batch.end());
   batch.differentiated = true;
 }
 

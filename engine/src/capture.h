@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 
 #include "graph_plan.h"
 #include "ports.h"
+#include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/mutex.h"
 
@@ -28,6 +30,7 @@ class CoreLink {
   }
   void end_use() { --users_; }
   Core& of() { return core_; }
+  bool ended() const { return ended_; }
   /// In a forked child: the threads of the others do not exist.
   void forget_users() { users_ = 0; }
   /// Returns when nobody uses the engine any more.
@@ -45,7 +48,15 @@ class CoreLink {
 
 /// Behind Graph.
 struct GraphState {
-  GraphState(Core& engine, std::string_view called) : core(engine), name(called) {}
+  GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, std::string_view called)
+      : core(engine), link(std::move(to_it)), name(called) {}
+
+  /// Throws MisuseError if the engine is gone.
+  Core& core_there() const {
+    if (link->ended())
+      throw MisuseError("graph '" + std::string(name) + "': its engine is gone; expected one that is there");
+    return core;
+  }
 
   std::shared_ptr<GraphPlan> plan_now() WINDROW_EXCLUDES(mutex) {
     MutexLock lock(mutex);
@@ -53,6 +64,7 @@ struct GraphState {
   }
 
   Core& core;
+  const std::shared_ptr<CoreLink> link;
   const std::string_view name;  ///< lives as long as the process
 
   Mutex mutex;

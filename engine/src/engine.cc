@@ -50,32 +50,43 @@ int default_workers() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-Engine::Engine(EngineOptions options) : core_(std::make_unique<Core>(std::move(options))) {}
+Engine::Engine(EngineOptions options)
+    : Engine(std::make_unique<Core>(std::move(options)), std::make_shared<EngineLife>()) {}
 
-namespace {
-
-void end(std::unique_ptr<Core>& core) noexcept {
-  // Kept in its place meanwhile: ops that drain still push to it. Leaked rather than freed under ops that still run.
-  if (!core->end()) static_cast<void>(core.release());
+Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
+    : core_(std::move(core)), life_(std::move(life)) {
+  life_->engine.store(this, std::memory_order_release);
 }
 
-}  // namespace
-
 Engine::~Engine() {
+  if (core_ == nullptr) return;  // it has an heir
   if (core_->frame_of_mine() == nullptr || core_->torn()) {
-    end(core_);
+    // Kept in its place meanwhile: ops that drain still push to it. Leaked rather than freed under ops that still run.
+    life_->leaked = !core_->end();
+    if (life_->leaked) static_cast<void>(core_.release());
+    life_->engine.store(nullptr, std::memory_order_release);
     return;
   }
-  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine.
-  Core* core = core_.release();
+  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine, to which
+  // references lead until then.
+  std::unique_ptr<Engine> heir;
   try {
-    std::thread([core] {
-      std::unique_ptr<Core> owner(core);
-      end(owner);
-    }).detach();
+    heir.reset(new Engine(std::move(core_), life_));
+    std::thread([engine = heir.get()] { delete engine; }).detach();
+    static_cast<void>(heir.release());
   } catch (const std::exception& e) {
+    static_cast<void>((heir ? heir->core_ : core_).release());
+    life_->leaked = true;
+    life_->engine.store(nullptr, std::memory_order_release);
     engine_log().error("windrow: an engine that ends inside its own op is leaked, for want of a thread: {}", e.what());
   }
+}
+
+EngineRef::EngineRef(Engine& engine) : life_(engine.life_) {}
+
+void EngineRef::refuse() const {
+  throw MisuseError(life_ == nullptr ? "no engine; expected one"
+                                     : "the engine is gone; expected one that outlives what computes with it");
 }
 
 Var Engine::new_var(OpName name) { return core_->new_var(name); }

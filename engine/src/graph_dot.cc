@@ -58,6 +58,7 @@ void print_ops(const GraphPlan& plan, const std::vector<int>& var_of_gate, std::
 }  // namespace
 
 std::string Graph::dot() const {
+  static_cast<void>(state().core_there());  // whose variables it names
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
   out << "digraph " << in_quotes(state().name) << " {\n  node [shape=box];\n";

@@ -25,7 +25,7 @@ struct OwnVariable {
 // ---- capture ----
 
 std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
-  auto graph = std::make_shared<GraphState>(*this, name.text().empty() ? "graph" : name.text());
+  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? "graph" : name.text());
   append(*graph, body);
   return graph;
 }
@@ -277,9 +277,9 @@ GraphState& Graph::state() const {
   return *state_;
 }
 
-void Graph::launch(std::source_location from) const { state().core.launch(state(), from); }
+void Graph::launch(std::source_location from) const { state().core_there().launch(state(), from); }
 
-void Graph::append(const std::function<void()>& body) const { state().core.append(state(), body); }
+void Graph::append(const std::function<void()>& body) const { state().core_there().append(state(), body); }
 
 std::size_t Graph::size() const { return state().plan_now()->size(); }
 

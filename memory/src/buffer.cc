@@ -46,19 +46,19 @@ const std::byte* Bytes::read() const { return update(); }
 
 bool Bytes::written() const { return state_->start != nullptr; }
 
-Buffer::Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
-    : engine_(&engine), size_(bytes) {
-  const Watcher watcher = block->on_host() ? engine.watcher() : Watcher();
+Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
+    : engine_(std::move(engine)), size_(bytes) {
+  const Watcher watcher = block->on_host() ? engine_->watcher() : Watcher();
   auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, bytes, name, watcher, {}});
-  state->var = var_ = engine.new_var(name);
+  state->var = var_ = engine_->new_var(name);
   state_ = state.release();
 }
 
-Buffer::Buffer(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name)
-    : Buffer(engine, std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name) {}
+Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name)
+    : Buffer(std::move(engine), std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : engine_(other.engine_),
+    : engine_(std::move(other.engine_)),
       var_(std::exchange(other.var_, {})),
       size_(other.size_),
       state_(std::exchange(other.state_, nullptr)) {}
@@ -66,7 +66,7 @@ Buffer::Buffer(Buffer&& other) noexcept
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   free();
-  engine_ = other.engine_;
+  engine_ = std::move(other.engine_);
   var_ = std::exchange(other.var_, {});
   size_ = other.size_;
   state_ = std::exchange(other.state_, nullptr);
@@ -83,16 +83,21 @@ Bytes Buffer::bytes() const {
 void Buffer::free() noexcept {
   Bytes::State* state = std::exchange(state_, nullptr);
   if (state == nullptr) return;
+  Engine* const engine = engine_.get();
+  if (engine == nullptr) {
+    const std::unique_ptr<Bytes::State> ends(engine_.drained() ? state : nullptr);  // else ops may still use it
+    return;
+  }
   try {
-    engine_->retire(std::exchange(var_, {}), [state] { std::unique_ptr<Bytes::State> ends(state); }, {.name = "free"});
+    engine->retire(std::exchange(var_, {}), [state] { std::unique_ptr<Bytes::State> ends(state); }, {.name = "free"});
   } catch (...) {
     // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep
     // them.
   }
 }
 
-Arena::Arena(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes)
-    : engine_(&engine),
+Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes)
+    : engine_(std::move(engine)),
       block_(std::make_shared<Block>(std::move(memory), aligned_size(bytes))),
       size_(aligned_size(bytes)) {}
 
@@ -102,7 +107,7 @@ Buffer Arena::cut(std::size_t bytes, OpName name) {
     throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +
                       " bytes does not fit into the " + std::to_string(left()) + " that are left");
   }
-  Buffer result(*engine_, block_, used_, bytes, name);
+  Buffer result(engine_, block_, used_, bytes, name);
   used_ += place;
   return result;
 }

@@ -72,27 +72,40 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
   return accesses;
 }
 
-/// Pushes what has been checked.
-void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
-            std::source_location pushed_at) {
+Launch launch_of(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
   Launch made{&op, device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
-  device.engine->push(std::move(made), accesses_of(operands, out),
+  return made;
+}
+
+/// Pushes what has been checked.
+void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
+            std::source_location pushed_at) {
+  device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out),
                       {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
 }
 
-}  // namespace
-
-void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
-           std::source_location pushed_at) {
+void require_fit(const Operator& op, const Operands& operands, const Tensor& out) {
   const Signature signature = signature_of(operands);
   const Type type = checked_type(op, signature, operands.write);
   if (type_of(out) != type) {
     throw shape_error(op, signature, "a result " + to_string(type) + ", not " + to_string(type_of(out)));
   }
   require_no_overlap(op, signature, operands, out);
+}
+
+}  // namespace
+
+void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
+           std::source_location pushed_at) {
+  require_fit(op, operands, out);
   launch(device, op, operands, out, pushed_at);
+}
+
+Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
+  require_fit(op, operands, out);
+  return {accesses_of(operands, out), launch_of(device, op, operands, out)};
 }
 
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {

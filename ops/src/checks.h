@@ -36,6 +36,26 @@ Real checked_target(Matrix<const Real> targets, Index row, Index column) {
   return target;
 }
 
+/// A row of the bounds that op::sgd_rows takes.
+struct Bounds {
+  Index row, first, last;
+};
+struct BoundLimits {
+  Index first_row, rows, order;  ///< of the table from which row on, and how many; how long the order is
+};
+/// Throws MisuseError also for a segment without rows.
+inline Bounds checked_bounds(Indices indices, Index r, BoundLimits limits) {
+  const std::int32_t* const bounds = indices.row(r);
+  const Bounds result{bounds[0], bounds[1], bounds[2]};
+  if (result.row < limits.first_row || result.row >= limits.rows) {
+    throw_bad_index(result.row, r, limits.first_row, limits.rows - 1);
+  }
+  if (result.first < 0 || result.last <= result.first || result.last > limits.order) {
+    throw_bad_segment(result.first, result.last, r, limits.order);
+  }
+  return result;
+}
+
 inline std::pair<Index, Index> checked_segment(Indices indices, Index row, Index rows) {
   const Index begin = indices.row(row)[0], end = indices.row(row)[1];
   if (begin < 0 || end < begin || end > rows) throw_bad_segment(begin, end, row, rows);

@@ -6,7 +6,7 @@ namespace windrow {
 
 Device host_device(Engine& engine) {
   return {.name = "host",
-          .engine = &engine,
+          .engine = engine,
           .lane = host_lane,
           .memory = std::make_shared<Pool>(host_allocator()),
           .kernels = host_kernels()};

@@ -25,6 +25,9 @@ inline void zero_unless_adding(const HostCall& call) {
 /// to += factor * from, n elements, by SIMD.
 void add_scaled(float* to, const float* from, Index n, float factor);
 
+/// to -= rate * (gradient + decay * to), n elements, by SIMD: what op::sgd does.
+void descend(float* to, const float* gradient, Index n, float rate, float decay);
+
 /// to = the larger of to and from, or NaN if one is. They may overlap where `from` is the further one.
 void take_larger(float* to, const float* from, Index n);
 

@@ -134,9 +134,12 @@ void maximum_gradient(const HostCall& k) {
 void maximum_gradient_strict(const HostCall& k) {
   map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(x, y), g, constant(0)); });
 }
+auto step_of(double rate, double decay) {
+  const V down = constant(-rate), decays = constant(decay);
+  return [=](V old, V g) HWY_ATTR { return hn::MulAdd(down, hn::MulAdd(decays, old, g), old); };
+}
 void sgd(const HostCall& k) {
-  const V rate = constant(-k.attributes.values[0]), decay = constant(k.attributes.values[1]);
-  const auto step = [=](V old, V g) HWY_ATTR { return hn::MulAdd(rate, hn::MulAdd(decay, old, g), old); };
+  const auto step = step_of(k.attributes.values[0], k.attributes.values[1]);
   each_row<1>(k,
               [&](float* out, const std::array<const float*, 1>& in, Index n) HWY_ATTR { map_row(out, in, n, step); });
 }
@@ -145,6 +148,10 @@ void sgd(const HostCall& k) {
 void add_scaled(float* to, const float* from, Index n, float factor) {
   const V factors = hn::Set(d, factor);
   map_row(to, std::array<const float*, 1>{from}, n, [=](V old, V x) HWY_ATTR { return hn::MulAdd(factors, x, old); });
+}
+
+void descend(float* to, const float* gradient, Index n, float rate, float decay) {
+  map_row(to, std::array<const float*, 1>{gradient}, n, step_of(rate, decay));
 }
 
 }  // namespace HWY_NAMESPACE
@@ -167,9 +174,14 @@ namespace windrow {
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)
 HWY_EXPORT(add_scaled);
+HWY_EXPORT(descend);
 
 void add_scaled(float* to, const float* from, Index n, float factor) {
   HWY_DYNAMIC_DISPATCH(add_scaled)(to, from, n, factor);
+}
+
+void descend(float* to, const float* gradient, Index n, float rate, float decay) {
+  HWY_DYNAMIC_DISPATCH(descend)(to, gradient, n, rate, decay);
 }
 
 void add_host_elementwise(KernelTable<float>& table) {

@@ -22,10 +22,85 @@ void gather(const HostCall& k) {
   }
 }
 
-void scatter(const HostCall& k, float factor) {
+void scatter(const HostCall& k) {
+  zero_unless_adding(k);
   for (Index r = 0; r < k.in[0].rows; ++r) {
-    add_scaled(k.out.row(checked_row(k.indices[0], r, k.out.rows)), k.in[0].row(r), k.out.width, factor);
+    add_scaled(k.out.row(checked_row(k.indices[0], r, k.out.rows)), k.in[0].row(r), k.out.width, 1);
   }
+}
+
+/// Matrices of one width, one below the other.
+class Stack {
+ public:
+  explicit Stack(std::span<const Matrix<const float>> parts) : parts_(parts) {
+    for (const auto& part : parts) ends_.push_back(rows() + part.rows);
+  }
+  Index rows() const { return ends_.empty() ? 0 : ends_.back(); }
+  const float* row(Index row) const {
+    if (parts_.size() == 1) return parts_[0].row(row);
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
+    return parts_[part].row(row - ends_[part] + parts_[part].rows);
+  }
+
+ private:
+  const std::span<const Matrix<const float>> parts_;
+  std::vector<Index> ends_;
+};
+
+/// Adds up rows. To a sum of very many rows a float would add nothing in the end, so blocks of rows are added up in
+/// double.
+class RowSum {
+ public:
+  RowSum(const Stack& rows, Index width) : rows_(rows), block_(to_size(width)) {}
+
+  /// Of rows order[first, last), of which there are some. Until the next call.
+  const float* of(Indices order, Index first, Index last) {
+    constexpr Index block = 64;
+    if (last - first == 1) return row(order, first);
+    if (last - first <= block) return add_up(order, first, last);
+    sum_.assign(block_.size(), 0);
+    for (Index begin = first; begin < last; begin += block) {
+      const float* const part = add_up(order, begin, std::min(begin + block, last));
+      for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += static_cast<double>(part[c]);
+    }
+    for (std::size_t c = 0; c < sum_.size(); ++c) block_[c] = static_cast<float>(sum_[c]);
+    return block_.data();
+  }
+
+ private:
+  static std::size_t to_size(Index n) { return static_cast<std::size_t>(n); }
+  const float* row(Indices order, Index r) const { return rows_.row(checked_row(order, r, rows_.rows())); }
+  const float* add_up(Indices order, Index first, Index last) {
+    std::copy_n(row(order, first), block_.size(), block_.data());
+    for (Index r = first + 1; r < last; ++r) {
+      add_scaled(block_.data(), row(order, r), static_cast<Index>(block_.size()), 1);
+    }
+    return block_.data();
+  }
+
+  const Stack& rows_;
+  std::vector<float> block_;
+  std::vector<double> sum_;
+};
+
+/// From the first row of the table to the last: the rows of segments ascend.
+void sgd_rows(const HostCall& k) {
+  const auto rate = static_cast<float>(k.attributes.values[0]), decay = static_cast<float>(k.attributes.values[1]);
+  const Index width = k.out.width;
+  const Stack rows(k.in);
+  RowSum sum(rows, width);
+  const std::vector<float> nothing(decay != 0 ? static_cast<std::size_t>(width) : 0);
+  Index next = 0;
+  const auto decay_up_to = [&](Index end) {
+    for (; decay != 0 && next < end; ++next) descend(k.out.row(next), nothing.data(), width, rate, decay);
+  };
+  for (Index s = 0; s < k.indices[0].rows; ++s) {
+    const auto [row, first, last] = checked_bounds(k.indices[0], s, {next, k.out.rows, k.indices[1].rows});
+    decay_up_to(row);
+    descend(k.out.row(row), sum.of(k.indices[1], first, last), width, rate, decay);
+    next = row + 1;
+  }
+  decay_up_to(k.out.rows);
 }
 
 void concat(const HostCall& k) {
@@ -115,11 +190,8 @@ void pick_gradient(const HostCall& k) {
 void add_host_rows(KernelTable<float>& table) {
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
-  table.add(op::scatter_rows, [](const HostCall& k) {
-    zero_unless_adding(k);
-    scatter(k, 1);
-  });
-  table.add(op::sgd_rows, [](const HostCall& k) { scatter(k, static_cast<float>(-k.attributes.values[0])); });
+  table.add(op::scatter_rows, scatter);
+  table.add(op::sgd_rows, sgd_rows);
   table.add(op::concat, concat);
   table.add(op::slice, slice);
   table.add(op::place, place);

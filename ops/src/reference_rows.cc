@@ -12,10 +12,38 @@ void gather(const Call& k) {
   each(k, [&](Index r, Index c) { return k.in[0].row(checked_row(k.indices[0], r, k.in[0].rows))[c]; });
 }
 
-void scatter(const Call& k, double factor) {
+void scatter(const Call& k) {
+  zero_unless_adding(k);
   for (Index r = 0; r < k.in[0].rows; ++r) {
     double* to = k.out.row(checked_row(k.indices[0], r, k.out.rows));
-    for (Index c = 0; c < k.out.width; ++c) to[c] += factor * k.in[0].row(r)[c];
+    for (Index c = 0; c < k.out.width; ++c) to[c] += k.in[0].row(r)[c];
+  }
+}
+
+/// As if the rows had been added into a gradient of the table's shape.
+void sgd_rows(const Call& k) {
+  std::vector<const double*> rows;
+  for (const In& part : k.in) {
+    for (Index r = 0; r < part.rows; ++r) rows.push_back(part.row(r));
+  }
+  const auto row_count = static_cast<Index>(rows.size());
+  const auto elements = static_cast<std::size_t>(k.out.rows * k.out.width);
+  std::vector<double> gradient(elements, 0);
+  Index next = 0;
+  for (Index s = 0; s < k.indices[0].rows; ++s) {
+    const auto [row, first, last] = checked_bounds(k.indices[0], s, {next, k.out.rows, k.indices[1].rows});
+    next = row + 1;
+    for (Index i = first; i < last; ++i) {
+      const double* const from = rows[static_cast<std::size_t>(checked_row(k.indices[1], i, row_count))];
+      for (Index c = 0; c < k.out.width; ++c) gradient[static_cast<std::size_t>(row * k.out.width + c)] += from[c];
+    }
+  }
+  const auto [rate, decay] = k.attributes.values;
+  for (Index r = 0; r < k.out.rows; ++r) {
+    for (Index c = 0; c < k.out.width; ++c) {
+      double& value = k.out.row(r)[c];
+      value -= rate * (gradient[static_cast<std::size_t>(r * k.out.width + c)] + decay * value);
+    }
   }
 }
 
@@ -122,11 +150,8 @@ void add_rows(KernelTable<double>& table) {
       return k.in[0].row(from)[c] == k.indices[0].row(r)[1] ? k.in[1].row(from)[c] : 0.0;
     });
   });
-  table.add(op::scatter_rows, [](const Call& k) {
-    zero_unless_adding(k);
-    scatter(k, 1);
-  });
-  table.add(op::sgd_rows, [](const Call& k) { scatter(k, -k.attributes.values[0]); });
+  table.add(op::scatter_rows, scatter);
+  table.add(op::sgd_rows, sgd_rows);
   table.add(op::concat, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       std::size_t part = 0;

@@ -22,6 +22,13 @@ Type infer_scatter(const Operator& op, const Signature& s) {
   require_index(1, op, s);
   return {s.attributes.rows, s.in[0].width};
 }
+Type infer_sgd_rows(const Operator& op, const Signature& s) {
+  require(!s.in.empty(), op, s, "one operand or more");
+  for (const Type& type : s.in) require(type.width == s.in[0].width, op, s, "operands of one width");
+  require(s.indices[0].width == 3, op, s, "indices of width 3: row, begin and end of each segment");
+  require(s.indices[1].width == 1, op, s, "an order of width 1");
+  return {s.attributes.rows, s.in[0].width};
+}
 Type infer_concat(const Operator& op, const Signature& s) {
   require(!s.in.empty(), op, s, "one operand or more");
   Type result = {s.in[0].rows, 0};
@@ -212,17 +219,16 @@ constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
 constinit const Operator segment_max_gradient{
     .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};
 constinit const Operator sgd_rows{.name = "sgd_rows",
-                                  .index_inputs = 1,
-                                  .infer = infer_scatter,
-                                  .locality = Locality::sums_rows,
-                                  .columnwise = true,
+                                  .inputs = Operator::any_number,
+                                  .index_inputs = 2,
+                                  .infer = infer_sgd_rows,
                                   .attributes = "rows_at_rate",
                                   .updates = true};
 
 Attributes columns(Index begin, Index end) { return {.made_by = "columns", .sizes = {begin, end}}; }
 Attributes at_column(Index begin, Index width) { return {.made_by = "at_column", .sizes = {begin, width}}; }
-Attributes rows_at_rate(Rows rows, double rate) {
-  return {.made_by = "rows_at_rate", .rows = rows, .values = {rate, 0}};
+Attributes rows_at_rate(Rows rows, double rate, double decay) {
+  return {.made_by = "rows_at_rate", .rows = rows, .values = {rate, decay}};
 }
 
 }  // namespace windrow::op

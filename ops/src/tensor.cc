@@ -31,7 +31,7 @@ void require_range(Index begin, Index end, Index size, const char* what) {
 
 template <class T>
 TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
-    : buffer_(std::make_shared<Buffer>(*device.engine, device.memory,
+    : buffer_(std::make_shared<Buffer>(device.engine, device.memory,
                                        bytes_of(rows, width, row_stride(width), sizeof(T), name), name)),
       shape_{nullptr, rows, width, row_stride(width)},
       whole_(true) {}

@@ -84,12 +84,7 @@ class Taggers {
         labels.push_back(data_.sentences[i].tags[word]);
       }
     }
-    const auto rows = static_cast<Index>(words.size());
-    const TensorSentences made{IntTensor(device_, rows, 1), IntTensor(device_, rows, 1),
-                               static_cast<Index>(end - begin)};
-    made.words.set(std::move(words));
-    made.tags.set(std::move(labels));
-    return made;
+    return to_tensors(device_, std::move(words), std::move(labels), static_cast<Index>(end - begin));
   }
 
   /// Pushes those from one number to another, and gives what waits for them.

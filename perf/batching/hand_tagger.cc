@@ -1,6 +1,24 @@
 #include "batching/hand_tagger.h"
 
+#include "windrow/ops/row_segments.h"
+
 namespace windrow::perf {
+namespace {
+
+IntTensor to_tensor(const Device& device, std::vector<std::int32_t> values, Index width) {
+  const IntTensor tensor(device, static_cast<Index>(values.size()) / width, width);
+  tensor.set(std::move(values));
+  return tensor;
+}
+
+}  // namespace
+
+TensorSentences to_tensors(const Device& device, std::vector<std::int32_t> words, std::vector<std::int32_t> tags,
+                           Index sentences) {
+  auto [bounds, order] = row_segments(words);
+  return {to_tensor(device, std::move(words), 1), to_tensor(device, std::move(tags), 1),
+          to_tensor(device, std::move(bounds), 3), to_tensor(device, std::move(order), 1), sentences};
+}
 
 HandTagger::HandTagger(const Device& device, Parameters& parameters, Index hidden, int layers)
     : device_(device), parameters_(parameters), hidden_(hidden), layers_(layers) {}
@@ -144,7 +162,7 @@ Tensor HandTagger::differentiate(const TensorSentences& minibatch) {
       gradients_.emplace("words", below(0, in[0].width()));
     }
   }
-  looked_up_ = {minibatch.words};
+  looked_up_ = {minibatch.word_bounds, minibatch.word_order};
   return loss;
 }
 
@@ -154,7 +172,7 @@ void HandTagger::sgd(double rate) {
       const Tensor table = value(name);
       apply(device_, op::sgd_rows,
             {.in = {gradient},
-             .indices = {looked_up_.front()},
+             .indices = looked_up_,
              .attributes = op::rows_at_rate(Rows::count(table.rows()), rate),
              .write = Write::add},
             table);

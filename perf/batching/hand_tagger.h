@@ -14,8 +14,14 @@ namespace windrow::perf {
 /// Words of sentences of one length, word by word: the first of each sentence, then the second of each. A handle.
 struct TensorSentences {
   IntTensor words, tags;
+  /// The same words as op::sgd_rows takes them: see row_segments.h.
+  IntTensor word_bounds, word_order;
   Index sentences;
 };
+
+/// Pushes the ops that set them.
+TensorSentences to_tensors(const Device& device, std::vector<std::int32_t> words, std::vector<std::int32_t> tags,
+                           Index sentences);
 
 /// An owner; must end before the parameters, which are a Tagger's without characters.
 ///
@@ -68,7 +74,7 @@ class HandTagger {
   const int layers_;
   Index steps_ = 0, sentences_ = 0;  // of the minibatch at hand
   std::map<std::string, Tensor> gradients_;
-  std::vector<IntTensor> looked_up_;  // the words of the last minibatch
+  std::vector<IntTensor> looked_up_;  // the words of the last minibatch, as op::sgd_rows takes them
 };
 
 }  // namespace windrow::perf

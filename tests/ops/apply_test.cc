@@ -11,6 +11,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
+#include "windrow/ops/row_segments.h"
 
 namespace windrow {
 namespace {
@@ -99,16 +100,28 @@ TEST_F(Apply, ElementwiseInPlace) {
   EXPECT_EQ(x.get(), (Floats{1, 4, 9}));
 }
 
-TEST_F(Apply, UpdatesRowsOfATableOneByOne) {
+TEST_F(Apply, UpdatesEachRowOfATableBySumOfWhatBelongsToIt) {
   const Tensor table = tensor(3, 2, {1, 1, 2, 2, 3, 3});
-  const Tensor step = tensor(3, 2, {1, 0, 0, 1, 1, 1});
+  const Tensor first = tensor(2, 2, {1, 0, 0, 1}), second = tensor(1, 2, {1, 1});
+  const RowSegments segments = row_segments(std::vector<std::int32_t>{2, 0, 2});
   apply(host, op::sgd_rows,
-        {.in = {step},
-         .indices = {ints(3, 1, {2, 0, 2})},
+        {.in = {first, second},
+         .indices = {ints(2, 3, segments.bounds), ints(3, 1, segments.order)},
          .attributes = op::rows_at_rate(Rows::count(3), 0.5),
          .write = Write::add},
         table);
   EXPECT_EQ(table.get(), (Floats{1, 0.5, 2, 2, 2, 2.5}));
+}
+
+TEST_F(Apply, DecaysAllRowsOfATable) {
+  const Tensor table = tensor(3, 1, {1, 2, 4});
+  apply(host, op::sgd_rows,
+        {.in = {tensor(1, 1, {1})},
+         .indices = {ints(1, 3, {1, 0, 1}), ints(1, 1, {0})},
+         .attributes = op::rows_at_rate(Rows::count(3), 0.5, 0.25),
+         .write = Write::add},
+        table);
+  EXPECT_EQ(table.get(), (Floats{0.875, 1.25, 3.5}));
 }
 
 TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {

@@ -4,6 +4,9 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "windrow/ops/row_segments.h"
 
 namespace windrow::testing {
 namespace {
@@ -59,6 +62,12 @@ class Maker {
       at = std::min(of, at + number(0, 3));
       made.indices.back()[static_cast<std::size_t>(2 * r + 1)] = static_cast<std::int32_t>(at);
     }
+  }
+  void segments_of(const std::vector<std::int32_t>& row_of) {
+    auto [bounds, order] = row_segments(row_of);
+    made.signature.indices = {counted(static_cast<Index>(bounds.size()) / 3, 3),
+                              counted(static_cast<Index>(order.size()), 1)};
+    made.indices = {std::move(bounds), std::move(order)};
   }
   Index some_width() {
     static constexpr Index widths[] = {1, 2, 5, 15, 16, 17, 31, 40, 64, 70};
@@ -252,8 +261,15 @@ const std::map<std::string, Make>& makes() {
       {"scatter_rows", make_scatter},
       {"sgd_rows",
        [](Maker& m) {
-         make_scatter(m);
-         m.made.signature.attributes = op::rows_at_rate(m.made.signature.attributes.rows, 0.1);
+         const Index target = m.number(1, 9);
+         std::vector<std::int32_t> row_of;
+         for (Index parts = m.number(1, 3); parts > 0; --parts) {
+           const Index rows = parts > 1 ? m.number(0, 5) : m.rows;
+           m.operand(counted(rows, m.width));
+           for (Index r = 0; r < rows; ++r) row_of.push_back(static_cast<std::int32_t>(m.number(-1, target - 1)));
+         }
+         m.segments_of(row_of);
+         m.made.signature.attributes = op::rows_at_rate(Rows::count(target), 0.1, m.number(0, 1) == 0 ? 0 : 0.25);
        }},
       {"concat",
        [](Maker& m) {

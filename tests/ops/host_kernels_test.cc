@@ -204,13 +204,12 @@ std::string text_of_both(const Operator& op, const Application& c) {
 }
 
 TEST(Indices, OutOfRangeAreNamed) {
-  for (const Operator* op : {&op::gather_rows, &op::embedding, &op::scatter_rows, &op::sgd_rows}) {
+  for (const Operator* op : {&op::gather_rows, &op::embedding, &op::scatter_rows}) {
     const bool gathers = op->whole != 0;
     for (const std::int32_t bad : {2, -1, std::numeric_limits<std::int32_t>::max()}) {
       Application c{{.in = {{Rows::count(gathers ? 2 : 3), 1}}, .indices = {{Rows::count(3), 1}}}, {}, {{0, 1, bad}}};
       c.in.push_back(Values(gathers ? 2 : 3));
       if (op == &op::scatter_rows) c.signature.attributes = op::to_rows(Rows::count(2));
-      if (op == &op::sgd_rows) c.signature.attributes = op::rows_at_rate(Rows::count(2), 0.1);
       EXPECT_EQ(text_of_both(*op, c), "index " + std::to_string(bad) + " at row 2; expected 0 to 1") << op->name.text();
     }
   }
@@ -251,6 +250,39 @@ TEST(Indices, BadSegmentsAreNamed) {
     c.signature.attributes = op::to_rows(Rows::count(3));
     EXPECT_EQ(text_of_both(op::segment_spread, c), expected);
     EXPECT_EQ(text_of_both(op::segment_spread_mean, c), expected);
+  }
+}
+
+TEST(Indices, BadBoundsAndOrdersOfTablesAreNamed) {
+  using Numbers = std::vector<std::int32_t>;
+  const auto said = [](Numbers bounds, Numbers order) {
+    Application c{{.in = {{Rows::count(3), 1}}, .indices = {{Rows::count(2), 3}, {Rows::count(3), 1}}},
+                  {{1, 2, 3}},
+                  {std::move(bounds), std::move(order)}};
+    c.signature.attributes = op::rows_at_rate(Rows::count(9), 0.1);
+    return text_of_both(op::sgd_rows, c);
+  };
+  EXPECT_EQ(said({4, 0, 1, 9, 1, 3}, {0, 1, 2}), "index 9 at row 1; expected 5 to 8");
+  EXPECT_EQ(said({4, 0, 1, 4, 1, 3}, {0, 1, 2}), "index 4 at row 1; expected 5 to 8") << "not ascending";
+  EXPECT_EQ(said({-1, 0, 1, 4, 1, 3}, {0, 1, 2}), "index -1 at row 0; expected 0 to 8");
+  EXPECT_EQ(said({0, 0, 1, 4, 1, 4}, {0, 1, 2}), "segment [1, 4) at row 1; expected it within [0, 3)");
+  EXPECT_EQ(said({0, 1, 1, 4, 1, 3}, {0, 1, 2}), "segment [1, 1) at row 0; expected it within [0, 3)") << "empty";
+  EXPECT_EQ(said({0, 0, 1, 4, 1, 3}, {0, 1, 3}), "index 3 at row 2; expected 0 to 2");
+}
+
+TEST(UpdatingRows, KeepsIncrementsThatAreSmallBesideTheValueAndBesideTheirSum) {
+  constexpr Index many = 100'000;  // neither 1 - 1e-8 nor 1 + 1e-8 is another float than 1
+  for (const double step : {1e-8, 1.0 / (1 << 23)}) {
+    std::vector<std::int32_t> order(many);
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+    Application c{{.in = {{Rows::count(many), 1}}, .indices = {{Rows::count(1), 3}, {Rows::count(many), 1}}},
+                  {Values(many, static_cast<double>(static_cast<float>(step)))},
+                  {{0, 0, many}, order}};
+    c.in[0][0] = 1;
+    c.signature.attributes = op::rows_at_rate(Rows::count(1), 1);
+    const double expected = evaluate(reference_kernels(), op::sgd_rows, c, Values{1})[0];
+    constexpr double of_one_block = 64.0 / (1 << 24);  // of the rows that are added up in float
+    EXPECT_NEAR(run_host(op::sgd_rows, c, {1}, Write::add, 1)[0], expected, of_one_block) << step;
   }
 }
 

@@ -211,7 +211,8 @@ struct LazyStats {
   RunnerStats runner;  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
 };
 
-/// An owner; must end before the engine of its device and the parameters.
+/// An owner. It may outlive its parameters, whose values it keeps, and the engine of its device; then what needs the
+/// engine throws MisuseError.
 class LazyGraph {
  public:
   /// Throws MisuseError as Runner does.

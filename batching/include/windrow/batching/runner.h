@@ -131,7 +131,7 @@ struct RunnerStats {
   std::int64_t vertices = 0;
   std::int64_t batches = 0;  ///< fused runs of steps over rows of one type of vertex; each part of one that is cut
   std::int64_t kernels = 0;  ///< steps of them, of which those that are not heavy run tile by tile
-  std::int64_t ops = 0;      ///< engine ops, but for those of Minibatch::output
+  std::int64_t ops = 0;      ///< engine ops, but for those of Minibatch::output and gradient
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< that one minibatch took, beside parameters and tensors; the most
   std::int64_t schedule_ns = 0;     ///< host time to make layouts: rows, slots and inputs in order; and to learn
@@ -140,11 +140,12 @@ struct RunnerStats {
   StepTimes times = {};             ///< zeros unless RunnerOptions::time_steps
 };
 
-/// A handle to what one call computes. Must not be used after the engine is gone.
+/// A handle to what one call computes. After the engine is gone, what needs it throws MisuseError.
 class Minibatch {
  public:
   std::int64_t vertices() const;
-  /// Waits for the sum of the losses over all vertices. Throws OpError if the minibatch failed.
+  /// Waits for the sum of the losses over all vertices. Throws OpError if the minibatch failed; a loss that is not
+  /// finite is a failure, but for a minibatch with gradients whose parameters have NonFinite::skip.
   double loss(std::source_location from = std::source_location::current()) const;
   /// What was pushed by that name: a row for each vertex, graph after graph, in the order of their vertices; zeros
   /// where the value is zero for a vertex's type. Pushes the op that collects it. Throws MisuseError for an unknown
@@ -166,7 +167,7 @@ class Minibatch {
   std::shared_ptr<Batch> batch_;
 };
 
-/// An owner; must end before the engine and the parameters.
+/// An owner. Its minibatches may outlive it, and it its parameters, whose values it keeps.
 class Runner {
  public:
   /// Throws MisuseError for options out of range, or if the function uses other parameters.
@@ -208,6 +209,8 @@ class Runner {
 
  private:
   friend class lazy::Epochs;
+  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+         RunnerOptions options);
   /// What a plan is for: inference, or training with gradients of these outputs.
   struct Purpose {
     bool training = false;
@@ -233,7 +236,7 @@ class Runner {
 
   Device device_;
   VertexFunction function_;
-  Parameters& parameters_;
+  std::shared_ptr<ParameterSet> parameters_;
   RunnerOptions options_;
   const std::uint64_t id_;           // of all runners of the process
   std::unique_ptr<OwnTypes> types_;  // of all graphs so far

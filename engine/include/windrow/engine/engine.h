@@ -41,6 +41,7 @@
 #include <string_view>
 #include <vector>
 
+#include "windrow/engine/engine_ref.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/function.h"
 #include "windrow/engine/graph.h"
@@ -213,7 +214,7 @@ class Watcher {
   Core* core_ = nullptr;
 };
 
-/// An owner: it does not copy, and its end drains it.
+/// An owner: it does not copy, and its end drains it. What holds an EngineRef to it may outlive it.
 class Engine {
  public:
   /// Throws MisuseError for options out of range, the environment's too. Starts no thread before the first push.
@@ -317,8 +318,12 @@ class Engine {
  private:
   friend class BulkScope;
   friend class EngineUse;
+  friend class EngineRef;
+  /// The heir of one that ended inside its own op.
+  Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life);
 
   std::unique_ptr<Core> core_;
+  const std::shared_ptr<EngineLife> life_;
 };
 
 }  // namespace windrow

@@ -15,8 +15,8 @@
 //            runs nothing.
 //   Threads  Every member may be called from any thread, also from inside an op. Two launches may run one op of reads
 //            only at the same time; its function must allow that.
-//   Life     Functions and their captures live as long as a handle or a launch. After its engine is gone a handle may
-//            only be dropped.
+//   Life     Functions and their captures live as long as a handle or a launch. After its engine is gone, launch(),
+//            append() and dot() throw MisuseError.
 #pragma once
 
 #include <cstddef>

@@ -28,8 +28,8 @@ struct ReductionOptions {
 /// there are. An add that fails poisons its partial value, and so what is combined later; reset() heals.
 ///
 /// An owner. Its end retires its variables; ops that were pushed before still run. Members may be called by any thread,
-/// value() as it says. The engine outlives it. They throw as Engine::push does. In a capture, an add and the access
-/// that comes after it belong into the same graph: a later launch of the add alone is not noticed.
+/// value() as it says. They throw as Engine::push does, and MisuseError if the engine is gone. In a capture, an add and
+/// the access that comes after it belong into the same graph: a later launch of the add alone is not noticed.
 template <class T, class Combine = std::plus<T>>
 class Reduction {
  public:
@@ -59,7 +59,7 @@ class Reduction {
     std::lock_guard lock(mutex_);
     const std::size_t i = next_;
     all.push_back(windrow::mutate(parts_[i]));
-    engine_.push([state = state_, i, f = std::move(function)]() mutable { f(state->parts[i].value); }, all, options);
+    engine_->push([state = state_, i, f = std::move(function)]() mutable { f(state->parts[i].value); }, all, options);
     next_ = (i + 1) % parts_.size();
     added_ = std::min(added_ + 1, parts_.size());
   }
@@ -76,7 +76,7 @@ class Reduction {
     std::vector<Access> all{overwrite(whole_)};
     std::lock_guard lock(mutex_);
     for (const Var part : parts_) all.push_back(overwrite(part));
-    engine_.push(
+    engine_->push(
         [state = state_, value = std::move(value)] {
           for (Part& part : state->parts) part.value = state->neutral;
           state->whole = value;
@@ -108,7 +108,7 @@ class Reduction {
     std::vector<std::size_t> parts;
     for (std::size_t k = added_; k > 0; --k) parts.push_back((next_ + parts_.size() - k) % parts_.size());
     for (const std::size_t i : parts) all.push_back(windrow::mutate(parts_[i]));
-    engine_.push(
+    engine_->push(
         [state = state_, parts = std::move(parts)] {
           for (const std::size_t i : parts) {
             state->whole =
@@ -121,15 +121,17 @@ class Reduction {
   }
 
   void end() noexcept {
+    Engine* const engine = engine_.get();
+    if (engine == nullptr) return;
     try {
-      for (const Var part : parts_) engine_.retire(part);
-      engine_.retire(whole_);
+      for (const Var part : parts_) engine->retire(part);
+      engine->retire(whole_);
     } catch (const std::exception&) {
       // For want of memory: they stay until the engine ends.
     }
   }
 
-  Engine& engine_;
+  EngineRef engine_;
   const OpName name_;
   std::shared_ptr<State> state_;
   Var whole_;

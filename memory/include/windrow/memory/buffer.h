@@ -49,17 +49,18 @@ class Bytes {
   State* state_;
 };
 
-/// An owner: it does not copy, and its end retires its variable and frees its bytes, as an op. Must end before its
-/// engine does; after the engine's shutdown the bytes go at once. Nobody else may retire its variable: the bytes would
-/// be kept for ever.
+/// An owner: it does not copy, and its end retires its variable and frees its bytes, as an op. After the engine's
+/// shutdown the bytes go at once, and so they do after the engine's end, which the buffer may outlive. Nobody else may
+/// retire its variable: the bytes would be kept for ever.
 class Buffer {
  public:
   /// Takes no memory yet.
-  Buffer(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer");
+  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer");
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
 
+  /// Throws MisuseError if the engine is gone.
   Engine& engine() const { return *engine_; }
   /// Names no variable when moved from.
   Var var() const { return var_; }
@@ -69,10 +70,10 @@ class Buffer {
 
  private:
   friend class Arena;
-  Buffer(Engine& engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name);
+  Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name);
   void free() noexcept;
 
-  Engine* engine_;
+  EngineRef engine_;
   Var var_;
   std::size_t size_;
   Bytes::State* state_;  // null when moved from; deleted by the op that frees
@@ -84,7 +85,7 @@ class Buffer {
 class Arena {
  public:
   /// Room for `bytes`, rounded up by aligned_size().
-  Arena(Engine& engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
+  Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -94,7 +95,7 @@ class Arena {
   std::size_t left() const { return size_ - used_; }
 
  private:
-  Engine* engine_;
+  EngineRef engine_;
   std::shared_ptr<Block> block_;
   std::size_t size_;
   std::size_t used_ = 0;

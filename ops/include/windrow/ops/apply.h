@@ -16,6 +16,7 @@
 //   Threads  Any.
 #pragma once
 
+#include <functional>
 #include <source_location>
 #include <vector>
 
@@ -40,5 +41,14 @@ void apply(const Device& device, const Operator& op, const Operands& operands, c
 /// The same into a new tensor.
 Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
+
+/// What apply() pushes, for an op that does more than that: what it touches, and what computes it when these are
+/// granted.
+struct Prepared {
+  std::vector<Access> accesses;
+  std::function<void()> compute;
+};
+/// Throws as apply() does.
+Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out);
 
 }  // namespace windrow

@@ -10,10 +10,11 @@
 
 namespace windrow {
 
-/// A value that is cheap to copy; the engine outlives it. Add kernels of your own before the device is used.
+/// A value that is cheap to copy. It may outlive the engine, and is of no use then. Add kernels of your own before the
+/// device is used.
 struct Device {
   std::string name;
-  Engine* engine;
+  EngineRef engine;
   LaneId lane;
   std::shared_ptr<Allocator> memory;
   KernelTable<float> kernels;

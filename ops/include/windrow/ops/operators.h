@@ -135,8 +135,12 @@ extern const Operator binary_cross_entropy_target_gradient;  ///< elementwise x,
 extern const Operator dropout;
 
 // Training. These change what their result held: they take Write::add only.
-extern const Operator sgd;       ///< elementwise: result -= rate * (x + decay * result); at_rate
-extern const Operator sgd_rows;  ///< n x w; n x 1 -> m x w: row i[r] -= rate * row r of x, first to last; rows_at_rate
+extern const Operator sgd;  ///< elementwise: result -= rate * (x + decay * result); at_rate
+/// The same of a table whose gradient is rows that belong to some of its rows, several to one maybe; rows_at_rate. Any
+/// number of n x w, which are one matrix, one below the other; s x 3 and n x 1 -> m x w: bounds and order of
+/// row_segments.h. The rows of a segment are added up first, so each row of the table changes once, by the same bits
+/// wherever the rows come from. With decay all rows of the table decay, also those of no segment.
+extern const Operator sgd_rows;
 
 /// A window and the images that it slides over.
 struct Window2d {
@@ -169,7 +173,7 @@ Attributes product_by_widths(Index rows, Index x, Index y);
 /// Throws MisuseError unless 0 <= rate < 1 and site < 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
 Attributes at_rate(double rate, double decay = 0);
-Attributes rows_at_rate(Rows rows, double rate);
+Attributes rows_at_rate(Rows rows, double rate, double decay = 0);
 
 /// All of the above.
 std::span<const Operator* const> all();

@@ -13,7 +13,7 @@
 namespace windrow {
 
 /// An owner of the state of one sequence. Streams of one seed are independent, and so are the masks that op::dropout
-/// draws by that seed. Must end before its engine does.
+/// draws by that seed.
 ///
 /// The numbers depend on seed, stream, and the order of the draws alone: not on the policy, the workers or the shape of
 /// what was drawn before. A draw that fails or is skipped poisons the generator: heal its variable to go on.

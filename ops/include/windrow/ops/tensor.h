@@ -11,8 +11,9 @@
 
 namespace windrow {
 
-/// A handle: copies and views name the same buffer, which ends with the last of them, after the ops that use it, and
-/// before its engine does. Views share the buffer's variable, so the engine orders them as one.
+/// A handle: copies and views name the same buffer, which ends with the last of them, after the ops that use it. They
+/// may outlive the engine; what needs it throws MisuseError then. Views share the buffer's variable, so the engine
+/// orders them as one.
 ///
 /// Elements are float, or int32 for indices. An op that reads a tensor of which nothing was written fails; where only a
 /// part was, the rest is zero. Threads: all members from any thread.

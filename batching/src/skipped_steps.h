@@ -1,0 +1,41 @@
+// Whether a step is skipped, and what is told of those that were.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/engine/mutex.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/device.h"
+
+namespace windrow {
+
+/// What the ops of one step agree on: the first one decides, the others read.
+struct StepCheck {
+  explicit StepCheck(const Device& device) : decided(device.engine, device.memory, 0, "step") {}
+
+  const Buffer decided;  ///< no bytes; its variable is written by the op that decides
+  bool skip = false;     ///< behind it
+};
+
+/// Written by ops, read by any thread.
+class SkipLog {
+ public:
+  void add(SkippedStep step) WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    ++steps_.count;
+    steps_.last.push_back(std::move(step));
+    if (steps_.last.size() > SkippedSteps::most_told) steps_.last.erase(steps_.last.begin());
+  }
+  SkippedSteps steps() const WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return steps_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  SkippedSteps steps_ WINDROW_GUARDED_BY(mutex_);
+};
+
+}  // namespace windrow

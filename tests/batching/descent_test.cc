@@ -1,0 +1,222 @@
+// Steps of gradient descent: against a dense oracle, of increments that are small, and those that are skipped.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "tests/batching/trainer.h"
+#include "tests/engine/support.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::Graphs;
+using testing::many_trees;
+using testing::Trainer;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+std::vector<std::vector<float>> values_of(const Parameters& parameters) {
+  std::vector<std::vector<float>> values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
+  return values;
+}
+
+/// A table that is only looked up, times a weight, by a runner and by lazy expressions. The loss of an input is
+/// x * (row of the word) . w.
+struct Words {
+  explicit Words(ParametersOptions options = {}) : parameters(host, 1, options) {}
+
+  struct Input {
+    std::int32_t word;
+    float x;
+  };
+  using Inputs = std::vector<Input>;
+  Minibatch differentiate(const Inputs& inputs) {
+    GraphData data;
+    data.child_begin.assign(inputs.size() + 1, 0);
+    for (const auto& [word, x] : inputs) {
+      data.indices["word"].push_back(word);
+      data.values["x"].push_back(x);
+    }
+    const Graphs graphs(function, {data});
+    return runner.differentiate(graphs.pointers);
+  }
+  LazyExpr loss(const Input& input) {
+    const LazyExpr row = embedding(words, graph.index(input.word));
+    return matmul(row * graph.input({input.x, input.x}), w);
+  }
+  void backward(const Inputs& inputs, std::size_t flush_each = 0) {
+    std::vector<LazyExpr> losses;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      losses.push_back(loss(inputs[i]));
+      if (flush_each > 0 && i % flush_each == flush_each - 1) graph.flush();
+    }
+    graph.backward(losses);
+    graph.clear();
+  }
+
+  Engine engine{{.policy = Policy::pool, .workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters;
+  Parameter words = parameters.add("words", 5, 2, Initial::constant(1));
+  Parameter w = parameters.add("w", 2, 1, Initial::constant(1));
+  VertexFunction function{"words", {}, [this](Vertex& v) {
+                            const Expr row = embedding(v.parameter(words), v.pull_index("word")), x = v.pull("x", 1);
+                            v.loss(matmul(row * concat(x, x), w));
+                          }};
+  Runner runner{host, function, parameters};
+  LazyGraph graph{host, parameters, {.recompute_below = 0}};
+};
+
+/// Both front ends. The second has what it computes at once in several epochs.
+using FrontEnd = std::function<void(Words&, const Words::Inputs&)>;
+const std::array<FrontEnd, 3> front_ends = {
+    [](Words& s, const Words::Inputs& inputs) { s.differentiate(inputs); },
+    [](Words& s, const Words::Inputs& inputs) { s.backward(inputs); },
+    [](Words& s, const Words::Inputs& inputs) { s.backward(inputs, 50); },
+};
+
+class Descent : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  void differentiate(const Words::Inputs& inputs) { front_ends[GetParam()](s, inputs); }
+
+  Words s;
+};
+
+TEST_P(Descent, CountsSmallStepsOfOneWordHoweverManyTheyAre) {
+  const std::size_t many = GetParam() == 0 ? 100'000 : 2'000;  // 1 - 1e-8 is 1
+  Words::Inputs inputs(many, {3, 1e-8f});
+  inputs[many / 2] = {0, 1e-8f};
+  differentiate(inputs);
+  s.parameters.sgd(1);
+  const auto moved = static_cast<float>(1 - 1e-8 * static_cast<double>(many - 1));
+  const std::vector<float> after = s.parameters.value(s.words).get();
+  EXPECT_NEAR(after[6], moved, 1e-7);
+  EXPECT_NEAR(after[7], moved, 1e-7);
+  EXPECT_EQ(after[0], 1);
+  EXPECT_EQ(after[2], 1) << "of a word that does not occur";
+}
+
+TEST_P(Descent, WithDecayIsThatOfADenseGradient) {
+  const Words::Inputs inputs = {{3, 1}, {0, 2}, {3, -4}, {2, 0.5f}, {0, 1}};
+  std::vector<std::vector<double>> expected;
+  for (const auto& value : values_of(s.parameters)) expected.emplace_back(value.begin(), value.end());
+  for (int step = 0; step < 4; ++step) {
+    differentiate(step == 2 ? Words::Inputs{{1, 3}} : inputs);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const std::vector<double> gradient = dense(s.parameters, s.parameters[i]);
+      for (std::size_t k = 0; k < gradient.size(); ++k) {
+        expected[i][k] -= 0.125 * (gradient[k] + 0.5 * expected[i][k]);  // as torch.optim.SGD(weight_decay=0.5)
+      }
+    }
+    EXPECT_EQ(s.parameters.sgd(0.125, 0.5), static_cast<std::uint64_t>(step));
+    const auto after = values_of(s.parameters);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      for (std::size_t k = 0; k < expected[i].size(); ++k) EXPECT_NEAR(after[i][k], expected[i][k], 1e-5) << i << k;
+    }
+  }
+}
+
+TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
+  Words with({.non_finite = NonFinite::skip}), without;
+  const Words::Inputs good = {{3, 1}, {0, 2}, {3, -4}};
+  const auto step = [&](Words& of, const Words::Inputs& inputs) {
+    front_ends[GetParam()](of, inputs);
+    return of.parameters.sgd(0.125, 0.5);
+  };
+  for (const Words::Inputs& bad : {Words::Inputs{{1, 1}, {3, nan}}, {{1, infinity}}, {{3, 3e38f}, {3, 3e38f}}}) {
+    step(with, good), step(without, good);
+    const auto before = values_of(with.parameters);
+    step(with, bad);
+    EXPECT_EQ(values_of(with.parameters), before);
+  }
+  step(with, good), step(without, good);
+  EXPECT_EQ(values_of(with.parameters), values_of(without.parameters)) << "nothing is left behind";
+  const SkippedSteps skipped = with.parameters.skipped_steps();
+  ASSERT_EQ(skipped.count, 3u);
+  ASSERT_EQ(skipped.last.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(skipped.last[i].step, 2 * i + 1);
+  const std::string nan_of = GetParam() == 0 ? "the loss of vertex 1 of graph 0 is nan" : "a loss is nan";
+  EXPECT_NE(skipped.last[0].why.find(nan_of), std::string::npos) << skipped.last[0].why;
+  EXPECT_EQ(without.parameters.skipped_steps().count, 0u);
+  with.graph.clear();
+  with.parameters.forget_gradients();
+  with.engine.wait_all();  // throws if anything is poisoned
+  EXPECT_EQ(with.engine.stats().failed, 0u);
+}
+
+std::string name_of_front_end(const ::testing::TestParamInfo<std::size_t>& front_end) {
+  return front_end.param == 0 ? "ARunner" : front_end.param == 1 ? "LazyExpressions" : "LazyExpressionsInManyFlushes";
+}
+INSTANTIATE_TEST_SUITE_P(Of, Descent, ::testing::Values(0u, 1u, 2u), name_of_front_end);
+
+TEST(SkippingSteps, WaitsForNothingAndReturnsTheLossAsItIs) {
+  Words s({.non_finite = NonFinite::skip});
+  for (int i = 0; i < 3; ++i) {
+    const Minibatch bad = s.differentiate({{1, 1}, {3, infinity}});
+    s.parameters.sgd(0.5);
+    if (i == 2) {
+      EXPECT_EQ(bad.loss(), static_cast<double>(infinity));
+    }
+  }
+  EXPECT_EQ(s.differentiate({{1, 1}}).loss(), 2) << "the call does not tell of those before";
+  EXPECT_EQ(s.parameters.skipped_steps().count, 3u);
+  EXPECT_NE(s.parameters.skipped_steps().last[0].why.find(
+                "minibatch 0 of words: the loss of vertex 1 of graph 0 is inf, expected a finite number; its input 'x' "
+                "at vertex 1 of graph 0 is not finite"),
+            std::string::npos)
+      << s.parameters.skipped_steps().last[0].why;
+}
+
+TEST(SkippingSteps, IsOfWholeStepsAlsoWhereOneGradientAloneIsNotFinite) {
+  Words s({.non_finite = NonFinite::skip});
+  s.parameters.value(s.words).set(std::vector<float>(10, 1e-30f));
+  const auto before = values_of(s.parameters);
+  s.differentiate({{3, 3e38f}, {3, 3e38f}});  // losses are finite, so are the gradient of w and each row of the word's
+  s.parameters.sgd(0.5);
+  EXPECT_EQ(values_of(s.parameters), before);
+  ASSERT_EQ(s.parameters.skipped_steps().count, 1u);
+  EXPECT_EQ(s.parameters.skipped_steps().last[0].why, "the gradient of parameter 'words' is not finite");
+}
+
+TEST(SkippingSteps, LeavesOtherFailuresAsTheyAre) {
+  Words s({.non_finite = NonFinite::skip});
+  s.differentiate({{7, 1}});
+  s.parameters.sgd(0.5);
+  EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
+  EXPECT_EQ(s.parameters.skipped_steps().count, 0u);
+}
+
+TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
+  Words s({.non_finite = NonFinite::skip});
+  s.differentiate({{1, nan}});
+  std::uint64_t last = 0;
+  for (int i = 0; i < 150; ++i) last = s.parameters.sgd(0.5);
+  s.parameters.value(s.w).get();
+  const SkippedSteps skipped = s.parameters.skipped_steps();
+  EXPECT_EQ(skipped.count, 150u);
+  EXPECT_EQ(skipped.last.size(), SkippedSteps::most_told);
+  EXPECT_EQ(skipped.last.back().step, last);
+}
+
+TEST(References, ToParametersStayValidWhateverIsAdded) {
+  Words s;
+  const std::string& name = s.parameters.name(s.words);
+  const Tensor& value = s.parameters.value(s.words);
+  const Gradient& gradient = s.parameters.gradient(s.words);
+  for (int i = 0; i < 1000; ++i) s.parameters.add(std::to_string(i), 1, 1, Initial::zeros());
+  s.differentiate({{1, 1}});
+  s.parameters.gradient(s.words);
+  EXPECT_EQ(name, "words");
+  EXPECT_EQ(value.get(), std::vector<float>(10, 1));
+  EXPECT_EQ(gradient.rows.size(), 1u);
+}
+
+}  // namespace
+}  // namespace windrow
