@@ -1,4 +1,4 @@
-// Ops that are called off: what has not begun does not run, and what needs it is skipped and says why.
+// Cancelled ops: an op that has not started does not run, and ops that need its result are skipped and say why.
 #include <cstdio>
 #include <stop_token>
 

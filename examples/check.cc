@@ -1,4 +1,4 @@
-// An op that does more than it declared: found by the checking mode, which names the op and the variable.
+// The checking mode finds an op that changes a variable without declaring it, and names the op and the variable.
 #include <cstdio>
 #include <span>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "windrow/engine/engine.h"
 
 int main() {
-  std::vector<float> weights(100, 1.0f), sum(1);  // outlive their variables, which end with the engine
+  std::vector<float> weights(100, 1.0f), sum(1);  // must outlive the engine and its variables
   windrow::Engine engine({.check = true});
   const windrow::Var w = engine.new_var("weights"), s = engine.new_var("sum");
   engine.watch(w, std::as_writable_bytes(std::span(weights)));

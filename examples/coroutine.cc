@@ -1,4 +1,4 @@
-// A coroutine that reads as if it waited, and blocks no thread: what it pushes next depends on what it awaited.
+// A coroutine waits for ops without blocking a thread. What it pushes next depends on the value that it awaited.
 #include "windrow/engine/coroutine.h"
 
 #include <coroutine>
@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Runs by itself; nobody awaits it.
+/// A coroutine that starts at once and that nothing awaits.
 struct Detached {
   struct promise_type {
     Detached get_return_object() { return {}; }
@@ -17,14 +17,14 @@ struct Detached {
     void unhandled_exception() noexcept {
       try {
         throw;
-      } catch (const std::exception& e) {  // of a variable that is poisoned, for instance
+      } catch (const std::exception& e) {  // for example, the awaited variable is poisoned
         std::fprintf(stderr, "%s\n", e.what());
       }
     }
   };
 };
 
-// All by reference or by value, and nothing captured: a coroutine outlives the call that began it.
+// Takes everything as a parameter and captures nothing, because a coroutine outlives the call that started it.
 Detached find_root(windrow::Engine& engine, double of, double& x) {
   const windrow::Var var = engine.new_var("x");
   int steps = 0;

@@ -1,4 +1,4 @@
-// The engine in fifteen lines: three ops, ordered by what they read and mutate. Start here.
+// A first example: three ops, ordered by the variables that they read and change. Start here.
 //
 //   load a ──┐
 //            ├──> add ──> wait

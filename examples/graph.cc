@@ -1,4 +1,4 @@
-// The same ops again and again: captured once, launched many times.
+// Ops that run many times: captured once as a graph, then launched.
 #include <cstdio>
 
 #include "windrow/engine/engine.h"

@@ -11,5 +11,5 @@ int main() {
   w.set({1, 0, -1});
   windrow::Tensor y = apply(host, windrow::op::matmul, {.in = {x, w}});
   windrow::Tensor z = apply(host, windrow::op::tanh, {.in = {y}});
-  for (float value : z.get()) std::printf("%.3f\n", value);  // waits for what z needs
+  for (float value : z.get()) std::printf("%.3f\n", value);  // waits until z is computed
 }

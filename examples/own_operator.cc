@@ -1,4 +1,4 @@
-// An operator of your own: its shape, its gradient, and its kernels, used like those that come with Windrow.
+// A user-defined operator: its shape, its gradient and its kernels. It is used like a built-in operator.
 #include <cmath>
 #include <cstdio>
 

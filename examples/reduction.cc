@@ -1,4 +1,4 @@
-// Ops that add up side by side: commute where the order does not matter, a Reduction where the bits of the sum do.
+// Ops that add to one value: with commute, one at a time in any order; with a Reduction, concurrently and reproducibly.
 #include "windrow/engine/reduction.h"
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 int main() {
   windrow::Engine engine;
 
-  // One at a time, but in any order: an op that could run does not wait for one that could not.
+  // One at a time, in any order: an op that is ready does not wait for an earlier op that is not.
   int words = 0;
   const windrow::Var count = engine.new_var("count");
   for (int document = 1; document <= 100; ++document) {
@@ -16,7 +16,7 @@ int main() {
   }
   engine.wait(count);
 
-  // Several at a time, put together in a fixed order: the same bits with any number of workers.
+  // Concurrently, then combined in a fixed order: the sum has the same bits with any number of workers.
   windrow::Reduction<float> sum(engine, 0.0f);
   for (int i = 1; i <= 1000; ++i) sum.add([i](float& part) { part += 1.0f / static_cast<float>(i); });
   engine.wait({sum.read()});

@@ -1,4 +1,4 @@
-// A network learns to spell numbers and then says them: an instance's next step depends on the letter it said last.
+// A network learns to spell the names of digits. The next step of a coroutine depends on the letter that it read last.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -7,7 +7,7 @@
 
 constexpr windrow::Index h = 32, letters = 27;
 const std::vector<std::string> words = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
-// 0 is where a word begins and ends.
+// 0 marks the start and the end of a word.
 int number_of(const std::string& word, std::size_t i) { return i < word.size() ? word[i] - 'a' + 1 : 0; }
 
 struct Speller {

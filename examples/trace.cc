@@ -1,4 +1,4 @@
-// What the engine did and when: a timeline that ui.perfetto.dev opens, and a summary.
+// Records what the engine does and when: a timeline for ui.perfetto.dev, and a summary.
 //
 //   load 0 ──> square 0 ──┐
 //   load 1 ──> square 1 ──┼──> sum

@@ -1,4 +1,4 @@
-// A Tree-LSTM learns what formulas of true, false, and, or are worth, at every vertex of trees of any shape.
+// A Tree-LSTM learns the values of Boolean formulas, at every vertex of trees of any shape.
 #include <cstdio>
 #include <random>
 

@@ -1,18 +1,18 @@
-// What the machine can do at best, measured beside what is benchmarked: shares of it can be compared across machines.
+// The machine's peak, measured during a benchmark. Shares of the peak can be compared across machines.
 #pragma once
 
 namespace windrow::perf {
 
-/// The most floating point operations a second, in GFLOP/s, that `threads` threads reach together in oneDNN's matrix
-/// products, each in products of its own. An owner of what it has seen so far.
+/// The best speed, in GFLOP/s, that `threads` threads reach together in oneDNN's matrix products, each thread computing
+/// its own products. An owner of the best value so far.
 class GemmPeak {
  public:
   explicit GemmPeak(int threads) : threads_(threads) {}
 
-  /// Tries many shapes, and the best of them again and again, for a second in all. Between the passes of a benchmark,
-  /// so that both see the machine's moods.
+  /// Measures many shapes, then the best one repeatedly, for one second in total. Call it between the passes of a
+  /// benchmark, so that other work on the machine affects both.
   void sample();
-  /// Of the best shape in its best moment of all samples: what a pass, which is longer, reaches at most.
+  /// The best speed of the best shape in all samples. A pass takes longer and reaches at most this.
   double gflops() const { return best_; }
 
  private:
@@ -20,12 +20,12 @@ class GemmPeak {
   double best_ = 0;
 };
 
-/// How long two cores take to hand a line of memory to each other and back, in ns: of several rounds the median. NaN if
-/// this process may use one core only. Cores of a virtual machine are near to each other at one moment and far at the
-/// next, by a factor of four, and all that threads hand to each other costs in proportion.
+/// The time in ns in which two cores pass a cache line to each other and back, as the median of several rounds. NaN if
+/// this process may use only one core. On a virtual machine it changes over time by a factor of four, and the cost of
+/// passing anything between threads changes with it.
 double round_trip_ns();
 
-/// The most memory this process has had so far, in 2^20 bytes.
+/// The peak resident memory of this process so far, in 2^20 bytes.
 double peak_rss_mb();
 
 }  // namespace windrow::perf

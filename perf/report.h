@@ -1,4 +1,4 @@
-// What a benchmark found: named figures, printed as one JSON object a line or for people.
+// The record of a benchmark: named values, printed as one JSON object per line or as text.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace windrow::perf {
 /// A value.
 class Record {
  public:
-  /// A name of a field has no characters that JSON escapes; a text may have any.
+  /// The name of a field must not need escapes in JSON; a text may contain any characters.
   Record& add(const std::string& field, const std::string& text);
   Record& add(const std::string& field, std::int64_t number);
-  /// With six digits; null if it is not finite.
+  /// Printed with six digits, or as null if it is not finite.
   Record& add(const std::string& field, double number);
 
   std::string json() const;
-  /// A field a line.
+  /// One field per line.
   std::string text() const;
 
  private:

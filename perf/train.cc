@@ -36,10 +36,10 @@ class Contestant {
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
     if (options.inference) {
       if (workload_.unseen.empty()) {
-        throw MisuseError(options.model + ": no unseen " + workload_.kind->sample + " in " + options.workload.data +
-                          "; expected one or more, to ask about");
+        throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +
+                          options.workload.data + "; expected at least one for --inference");
       }
-      ask();
+      evaluate();
       return;
     }
     trainer_.train(std::min<std::size_t>(workload_.training.size(), 512));  // memory, plans and caches
@@ -49,7 +49,7 @@ class Contestant {
   void pass() {
     peak_.sample();
     const RunnerStats before = trainer_.stats();
-    last_ = options_.inference ? ask() : trainer_.train();
+    last_ = options_.inference ? evaluate() : trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
     const double steps = std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.batch));
@@ -89,8 +89,8 @@ class Contestant {
   }
 
  private:
-  /// Answers about all unseen samples.
-  Trainer::Pass ask() {
+  /// One pass over the validation set.
+  Trainer::Pass evaluate() {
     Trainer::Pass pass;
     pass.samples = workload_.unseen.size();
     for (const Sample& sample : workload_.unseen) {

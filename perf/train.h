@@ -1,4 +1,4 @@
-// How fast models train.
+// Training throughput of the models.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct TrainOptions {
   TrainerOptions trainer;  ///< the rate is the workload's own
   std::vector<int> workers = {1};
   Policy policy = Policy::pool;
-  std::string without;  ///< names of what `trainer` leaves out, for the record
+  std::string without;  ///< names of the optimisations that `trainer` disables, for the record
   int passes = 5;
-  bool inference = false;  ///< ask about the unseen samples, and train nothing
+  bool inference = false;  ///< evaluate the validation set instead of training
 };
 
-/// Trains a workload, or asks it, each number of workers in turn, pass by pass; a pass goes through all samples once. A
-/// record for each number of workers. Throws what reading and training throw, and MisuseError if there is nothing to
-/// ask.
+/// Trains or evaluates a workload with each number of workers in turn, pass by pass; a pass goes through all samples
+/// once. Returns a record for each number of workers. Throws what reading and training throw, and MisuseError if there
+/// is no validation set to evaluate.
 std::vector<Record> train(const TrainOptions& options);
 
 }  // namespace windrow::perf

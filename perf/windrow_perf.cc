@@ -1,4 +1,4 @@
-// The program `windrow-perf`: the house's benchmarks. Start here.
+// The program `windrow-perf`: the benchmarks. Start here.
 #include <algorithm>
 
 #include "batching/commands.h"
@@ -22,7 +22,7 @@ void print(const perf::Record& record, bool json) {
 }
 
 void add_json(CLI::App& command, bool& json) {
-  command.add_flag("--json", json, "One JSON object a line")->disable_flag_override();
+  command.add_flag("--json", json, "Print one JSON object per line")->disable_flag_override();
 }
 
 struct TrainArguments {
@@ -50,28 +50,42 @@ struct TrainArguments {
 
 CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   using namespace program;
-  CLI::App& train = *app.add_subcommand("train", "Training: units/s, share of the machine's matrix product peak");
-  flag(train, "--model", to.models, "What to train", some_of(with_all(workload_names())))->required();
+  CLI::App& train =
+      *app.add_subcommand("train", "Training throughput, also as a share of the machine's peak in matrix products");
+  flag(train, "--model", to.models, "Models to train", some_of(with_all(workload_names())))->required();
   add_workload_flags(train, to.train.workload);
-  flag(train, "--batch", to.train.trainer.batch, "Samples a minibatch", whole_number(1, 1 << 20));
-  flag(train, "--workers", to.workers, "Ops at the same time; several numbers take turns", whole_numbers(1, 1024));
-  flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
-  flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
-  flag(train, "--without", to.train.without, "Optimisations to leave out", some_of(perf::optimisation_names()));
-  flag(train, "--passes", to.train.passes, "Times through the samples", whole_number(1, 1 << 20));
-  train.add_flag("--inference", to.train.inference, "Ask about the unseen samples instead, with the first parameters")
+  flag(train, "--batch", to.train.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--workers", to.workers, "Worker threads; several numbers are measured in turn", whole_numbers(1, 1024));
+  flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
+  flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
+  flag(train, "--without", to.train.without, "Optimisations to disable; see below",
+       some_of(perf::optimisation_names()));
+  flag(train, "--passes", to.train.passes, "Passes over the training set", whole_number(1, 1 << 20));
+  train
+      .add_flag("--inference", to.train.inference,
+                "Evaluate the validation set with the initial parameters instead of training")
       ->disable_flag_override();
   add_json(train, to.json);
   train.footer(
-      train.get_footer() +
-      "\n\nInside the timing: minibatches made of loaded graphs, the losses, their gradients, descent. Outside:\n"
-      "data read, checked and sorted by level, once. units_per_s and unbatched_units_per_s are of the best pass,\n"
-      "peak_gflops is the best that as many threads reach in oneDNN's products between the passes (on no more cores\n"
-      "than there are), flops_per_unit what the model needs by formula, three times what that says for the forward\n"
-      "computation, peak_share units_per_s flops_per_unit / peak_gflops, schedule_ns_per_vertex host time to make\n"
-      "minibatches, peak_rss_mb of the whole process.\n"
-      "With --inference, inside the timing: minibatches made, the losses, the answers, their score; flops_per_unit is\n"
-      "what the formula says, and nothing is done one vertex at a time.");
+      train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() + "\n" +
+      perf::optimisations_text() +
+      "\nFields of a record (a unit is a tree, a sentence or a word):\n"
+      "  units_per_s             throughput of the best pass; units_per_s_median is the median of the passes\n"
+      "  flops_per_unit          floating point operations per unit: three times the formula of the forward pass\n"
+      "  peak_gflops             best speed of oneDNN's matrix products on as many threads, at most one per core,\n"
+      "                          measured between the passes\n"
+      "  peak_share              units_per_s * flops_per_unit / peak_gflops\n"
+      "  schedule_ns_per_vertex  time to build and schedule a minibatch, per vertex\n"
+      "  batches_per_minibatch   batches that a minibatch takes\n"
+      "  unbatched_units_per_s   throughput of the best pass with one vertex at a time\n"
+      "  peak_rss_mb             peak memory of the process in MiB\n"
+      "  formula                 floating point operations of the forward pass; h is the hidden size, e the embedding\n"
+      "                          size, s the size of the layer that scores actions\n"
+      "\n"
+      "The measured time includes building minibatches from loaded graphs, the forward and backward pass and the\n"
+      "parameter update. It excludes reading and checking the data and sorting the graphs by level.\n"
+      "With --inference it includes building minibatches, the forward pass and the validation scores;\n"
+      "flops_per_unit is the formula itself, and there is no unbatched run.");
   return &train;
 }
 
@@ -87,7 +101,8 @@ struct EngineArguments {
   }
 
   void run() {
-    // Without a pattern each measurement has its own. Systems that do not take one are left out, unless both are named.
+    // Without a pattern, each measurement uses its own. Systems that cannot run a pattern are left out, unless both are
+    // named.
     const std::vector<std::string> all = metg ? perf::Pattern::names() : std::vector<std::string>();
     if (pattern_is_given) benchmark.patterns = chosen(patterns, all);
     benchmark.systems = chosen(systems, perf::built_system_names());
@@ -103,53 +118,69 @@ struct EngineArguments {
 
 CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
   using namespace program;
-  CLI::App& engine = *app.add_subcommand("engine", "Cost of an op: Windrow's engine and its peers, in turn");
+  CLI::App& engine =
+      *app.add_subcommand("engine", "Cost per op of Windrow's engine and of other task systems, measured in turn");
   perf::EngineBenchmark& benchmark = to.benchmark;
-  auto* const patterns =
-      flag(engine, "--pattern", to.patterns, "Which ops depend on which", some_of(with_all(perf::Pattern::names())));
-  auto* const systems =
-      flag(engine, "--systems", to.systems, "Take turns; all of this build", some_of(with_all(perf::system_names())));
-  flag(engine, "--workers", benchmark.workers, "Threads, beside the one that pushes", whole_number(1, 1024));
-  auto* const width = flag(engine, "--width", benchmark.width, "Of the stencil, D and FD", whole_number(2, 1 << 16));
-  auto* const ops = flag(engine, "--ops", benchmark.ops, "Of each repetition", whole_number(1, 1 << 30));
-  auto* const repetitions =
-      flag(engine, "--repetitions", benchmark.repetitions, "Of each system on each pattern", whole_number(1, 1 << 20));
+  auto* const patterns = flag(engine, "--pattern", to.patterns, "Dependency patterns; see below",
+                              some_of(with_all(perf::Pattern::names())));
+  auto* const systems = flag(engine, "--systems", to.systems, "Task systems to compare; all: those in this build",
+                             some_of(with_all(perf::system_names())));
+  flag(engine, "--workers", benchmark.workers, "Worker threads, in addition to the pushing thread",
+       whole_number(1, 1024));
+  auto* const width =
+      flag(engine, "--width", benchmark.width, "Width of the stencil in patterns D and FD", whole_number(2, 1 << 16));
+  auto* const ops = flag(engine, "--ops", benchmark.ops, "Ops per repetition", whole_number(1, 1 << 30));
+  auto* const repetitions = flag(engine, "--repetitions", benchmark.repetitions,
+                                 "Repetitions of each system on each pattern", whole_number(1, 1 << 20));
   auto* const task =
-      flag(engine, "--task-ns", benchmark.task_ns, "What each op takes by itself", whole_number(0, 1'000'000'000));
-  auto* const burst = flag(engine, "--burst", benchmark.burst, "Pushes in bursts of so many, 10 us apart; 0 for one",
+      flag(engine, "--task-ns", benchmark.task_ns, "Duration of each op in ns", whole_number(0, 1'000'000'000));
+  auto* const burst = flag(engine, "--burst", benchmark.burst, "Ops per burst, with gaps of 10 us; 0: one burst",
                            whole_number(0, 1 << 30));
-  auto* const backlog =
-      flag(engine, "--backlog", to.backlog, "Bytes an op of so many that wait", whole_number(1, 1 << 30));
-  auto* const metg = engine.add_flag("--metg", to.metg, "The smallest ops that keep half of the peak efficiency")
-                         ->disable_flag_override();
-  auto* const start =
-      engine.add_flag("--start", to.start, "How soon an op begins that nobody waits for; windrow alone")
+  auto* const backlog = flag<std::int64_t>(
+      engine, "--backlog", [&to](const std::int64_t& count) { to.backlog = count; },
+      "Measure memory per waiting op instead, while this many ops wait", whole_number(1, 1 << 30));
+  auto* const metg =
+      engine.add_flag("--metg", to.metg, "Measure the shortest ops that keep half of the best efficiency instead")
           ->disable_flag_override();
-  // Measurements of their own, and what says nothing to them.
+  auto* const start =
+      engine.add_flag("--start", to.start, "Measure the delay from push to start instead (Windrow only)")
+          ->disable_flag_override();
+  // Separate measurements, and the flags that mean nothing to them.
   metg->excludes(start, backlog, task, burst);
   backlog->excludes(ops, repetitions, task, burst);
   start->excludes(backlog, patterns, systems, width, ops, repetitions, task, burst);
   patterns->each([&to](const std::string&) { to.pattern_is_given = true; });
   add_json(engine, to.json);
   engine.footer(
-      "Patterns: A chain on one variable, B independent ops over 1,024 variables, C one writer and 64 readers, D a\n"
-      "stencil that reads three neighbours, E random ops that read two of 256 variables and mutate one; FA and FD are\n"
-      "A and D replayed as graphs.\n"
+      "Patterns:\n"
+      "  A   a chain of ops on one variable\n"
+      "  B   independent ops on 1,024 variables\n"
+      "  C   one writer followed by 64 readers\n"
+      "  D   a stencil, each op reads three neighbours\n"
+      "  E   random ops, each reads two of 256 variables and mutates one\n"
+      "  FA  pattern A as a graph that is built once and replayed; systems named -graph run only FA and FD\n"
+      "  FD  pattern D as such a graph\n"
       "\n"
-      "ns_per_op is the median from the first push until all ops are done, p05 and p95 its percentiles; push_ns the\n"
-      "mean of a push, push_p50 and push_p999 percentiles of single ones, less what the timer takes; rss_mb how far\n"
-      "the resident memory of a process grows that runs this system alone; round_trip_ns how long two cores took to\n"
-      "hand a line of memory to each other and back; efficiency, with --task-ns, the share of the workers' time that\n"
-      "is spent in tasks.\n"
+      "Fields of a record:\n"
+      "  ns_per_op            time per op from the first push until all ops have finished, median of the repetitions;\n"
+      "                       p05 and p95 are percentiles\n"
+      "  push_ns              mean time of a push, median of the repetitions\n"
+      "  push_p50, push_p999  percentiles of single pushes, in ns, without the cost of the timer\n"
+      "  rss_mb               memory in MiB by which a process grows that runs only this system\n"
+      "  round_trip_ns        time in which two cores pass a cache line to each other and back\n"
+      "  efficiency           share of the workers' time that is spent inside ops (with --task-ns)\n"
       "\n"
-      "--metg sweeps the length of tasks, on D if no pattern is named: metg_ns is the smallest from which on\n"
-      "efficiency is at least half of the best. --backlog holds those systems back that can be held, until all is\n"
-      "pushed. With --burst, windrow-bulk pushes each burst in a BulkScope; the gaps between bursts count for "
-      "ns_per_op only.\n"
+      "Separate measurements:\n"
+      "  --metg     varies the duration of ops, on pattern D unless --pattern is given. metg_ns is the shortest\n"
+      "             duration with at least half of the best efficiency.\n"
+      "  --backlog  pushes all ops before the first one runs, on systems that can wait. bytes_per_op is the memory\n"
+      "             per waiting op.\n"
+      "  --start    start_p50, start_p99 and start_max are the delay in ns from push to start, by the gap between\n"
+      "             pushes (gap_us).\n"
       "\n"
-      "Peers must be named when cmake configures, as in\n"
-      "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=FOLDER\n"
-      "Graphs that are built once stand beside FA and FD only.");
+      "With --burst, windrow-bulk pushes each burst in a BulkScope. Gaps between bursts count in ns_per_op only.\n"
+      "Peers must be enabled when CMake configures the build, for example with\n"
+      "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
   return &engine;
 }
 
@@ -157,29 +188,30 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
 
 int main(int argc, char** argv) {
   perf::settle_environment(argv);
-  CLI::App app("The benchmarks of the Windrow runtime.", "windrow-perf");
+  CLI::App app("Benchmarks of the Windrow runtime.", "windrow-perf");
   app.footer(
       "Benchmarks and the commands that reproduce them:\n"
-      "  Tree-LSTM training  windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
+      "  Tree-LSTM training     windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
       " --workers 1,2 --json\n"
-      "  ... inference       windrow-perf train --model tree-lstm --data DIR --inference --json\n"
-      "  ... beside DyNet    scripts/peers --data DIR --dynet dynet_tree_lstm\n"
-      "  Training of all     windrow-perf train --model all --workers 1,2 --json\n"
-      "  Batched or serial   windrow-perf serial         each of these seven writes its table and plot to "
-      "perf/results\n"
-      "  Overhead            windrow-perf overhead\n"
-      "  Ablation            windrow-perf ablation\n"
-      "  Moves of values     windrow-perf memory\n"
-      "  Schedules           windrow-perf schedules\n"
-      "  By hand or found    windrow-perf hand\n"
-      "  Lazy expressions    windrow-perf lazy\n"
-      "  Cost of an op       windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
-      "  ... in bursts       windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
-      "  Smallest op         windrow-perf engine --metg --width 64 --systems all --json\n"
-      "  Begin of an op      windrow-perf engine --start --workers 2 --json\n"
-      "  Memory of an op     windrow-perf engine --backlog 200000 --systems all --json\n"
-      "  ... by PyTorch      perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
-      "  nn.LSTM of PyTorch  perf/peers/torch_lstm.py");
+      "  Tree-LSTM inference    windrow-perf train --model tree-lstm --data DIR --inference --json\n"
+      "  Tree-LSTM and DyNet    scripts/peers --data DIR --dynet dynet_tree_lstm\n"
+      "  Tree-LSTM in PyTorch   perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
+      "  nn.LSTM in PyTorch     perf/peers/torch_lstm.py\n"
+      "  Training of all models windrow-perf train --model all --workers 1,2 --json\n"
+      "  Cost per op            windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
+      "  Cost per op in bursts  windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
+      "  Shortest useful op     windrow-perf engine --metg --width 64 --systems all --json\n"
+      "  Delay from push        windrow-perf engine --start --workers 2 --json\n"
+      "  Memory per op          windrow-perf engine --backlog 200000 --systems all --json\n"
+      "Each of the following commands writes a table and a plot to perf/results:\n"
+      "  Speedup of batching    windrow-perf serial\n"
+      "  Overhead of graphs     windrow-perf overhead\n"
+      "  Optimisations          windrow-perf ablation\n"
+      "  Memory operations      windrow-perf memory\n"
+      "  Schedule policies      windrow-perf schedules\n"
+      "  Manual batching        windrow-perf hand\n"
+      "  Lazy expressions       windrow-perf lazy\n"
+      "  Large tensors          windrow-perf mlp");
   app.require_subcommand(1);
   TrainArguments train;
   EngineArguments engine;

@@ -1,10 +1,12 @@
-"""What scripts share that write tables of figures."""
+"""Functions that the scripts share that write tables of measurements."""
 import os
 import pathlib
 import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+CAUTION = ("Do not compare the results of two runs, because the machine is shared with other work. Compare ratios "
+           "within one run.")
 
 
 def machine():
@@ -21,6 +23,6 @@ def commit():
 
 
 def table(header, rows):
-    """Lines of Markdown."""
+    """Returns lines of Markdown."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]

@@ -1,4 +1,4 @@
-// What windrow-perf prints of each benchmark.
+// What windrow-perf prints for each benchmark.
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -11,7 +11,7 @@ namespace {
 
 using Perf = Programs;
 
-TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
+TEST_F(Perf, PrintsOneObjectPerLineWithAllFigures) {
   const Outcome outcome =
       run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
   EXPECT_EQ(outcome.err, "");
@@ -21,20 +21,20 @@ TEST_F(Perf, PrintsOneObjectALineWithAllFigures) {
                            "schedule_ns_per_vertex", "batches_per_minibatch", "unbatched_units_per_s", "peak_rss_mb"}) {
     line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
-  line += R"re(, "formula": "6 h e a leaf, 16 h\^2 an inner vertex, 10 h a vertex", "cell": "binary")re";
+  line += R"re(, "formula": "6 h e per leaf, 16 h\^2 per inner vertex, 10 h per vertex", "cell": "binary")re";
   line +=
       R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "schedule": "level", "data": "generated"\})re";
   const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
   EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
 }
 
-TEST_F(Perf, PrintsFiguresThatBelongTogether) {
+TEST_F(Perf, PrintsFiguresThatAreConsistent) {
   const std::string line =
       run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --seed 3 --json").out;
   EXPECT_GE(field(line, "units_per_s"), field(line, "units_per_s_median"));
   const double share = field(line, "units_per_s") * field(line, "flops_per_unit") / field(line, "peak_gflops") / 1e9;
   EXPECT_NEAR(field(line, "peak_share"), share, 1e-4 * share);
-  // Three times 6 h e a leaf, 16 h^2 an inner vertex, 10 h each, of the trees that this seed gives.
+  // Three times 6 h e per leaf, 16 h^2 per inner vertex and 10 h per vertex of the trees that this seed gives.
   std::istringstream text(windrow::generate_treebank(4096, 2 * 3));
   double flops = 0, trees = 0;
   for (const windrow::LabelledTree& tree : windrow::read_treebank(text, "text")) {
@@ -44,7 +44,7 @@ TEST_F(Perf, PrintsFiguresThatBelongTogether) {
   EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
 }
 
-TEST_F(Perf, AsksAboutUnseenSamples) {
+TEST_F(Perf, EvaluatesTheValidationSet) {
   for (const char* part : {"train.txt", "dev.txt"}) {
     std::ofstream(folder / part) << (part[0] == 'd' ? "(3 (2 good) (4 (1 very) (1 good)))\n"
                                                     : "(2 (1 bad) (3 good))\n");
@@ -68,8 +68,9 @@ TEST_F(Perf, TrainsSeveralModels) {
   EXPECT_TRUE(lines[1].starts_with(R"({"model": "dag", "workers": 1, "unit": "sentences", )")) << lines[1];
   EXPECT_TRUE(lines[2].starts_with(R"({"model": "var-lstm", "workers": 1, "unit": "words", )")) << lines[2];
   EXPECT_TRUE(lines[3].starts_with(R"({"model": "parser", "workers": 1, "unit": "sentences", )")) << lines[3];
-  EXPECT_NE(lines[0].find(R"("formula": "4 h^2 an inner vertex, 8 h a tree", "hidden": 8, "leaves": 256, "batch": 4)"),
-            std::string::npos)
+  EXPECT_NE(
+      lines[0].find(R"("formula": "4 h^2 per inner vertex, 8 h per tree", "hidden": 8, "leaves": 256, "batch": 4)"),
+      std::string::npos)
       << lines[0];
   EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * (4 * 64 * 255 + 8 * 8));
 }
@@ -83,7 +84,7 @@ std::string beginning(const std::string& pattern, int width = 64) {
 
 const char* const patterns[] = {"A", "B", "C", "D", "E", "FA", "FD"};
 
-TEST_F(Perf, PrintsWhatAnOpCosts) {
+TEST_F(Perf, PrintsTheCostPerOp) {
   const auto lines = lines_of(run("windrow-perf engine --ops 2000 --repetitions 3 --workers 2 --json"));
   ASSERT_EQ(lines.size(), std::size(patterns));
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -104,7 +105,7 @@ TEST_F(Perf, PrintsWhatAnOpCosts) {
   }
 }
 
-TEST_F(Perf, TellsTheShareOfTheWorkersTimeThatTasksTake) {
+TEST_F(Perf, PrintsTheShareOfTheWorkersTimeInsideOps) {
   const auto lines =
       lines_of(run("windrow-perf engine --ops 500 --repetitions 2 --workers 2 --json --pattern A,D --task-ns 20000"));
   ASSERT_EQ(lines.size(), 2u);
@@ -116,7 +117,7 @@ TEST_F(Perf, TellsTheShareOfTheWorkersTimeThatTasksTake) {
   EXPECT_LE(field(lines[0], "efficiency"), 0.55) << "of a chain, one worker does all";
 }
 
-TEST_F(Perf, TellsEachSystemsOwnMemory) {
+TEST_F(Perf, PrintsTheMemoryOfEachSystemAlone) {
   const auto few = lines_of(run("windrow-perf engine --ops 1000 --repetitions 1 --pattern B,A --json"));
   ASSERT_EQ(few.size(), 2u);
   for (const std::string& line : few) EXPECT_LT(field(line, "rss_mb"), 400) << line;
@@ -126,7 +127,7 @@ TEST_F(Perf, TellsEachSystemsOwnMemory) {
       << "what ran before does not count";
 }
 
-TEST_F(Perf, TellsWhatAnOpThatWaitsTakes) {
+TEST_F(Perf, PrintsTheMemoryPerWaitingOp) {
   const auto lines = lines_of(run("windrow-perf engine --backlog 20000 --workers 2 --json"));
   ASSERT_EQ(lines.size(), std::size(patterns));
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -137,7 +138,7 @@ TEST_F(Perf, TellsWhatAnOpThatWaitsTakes) {
   }
 }
 
-TEST_F(Perf, TellsTheSmallestOpsThatAreWorthTheirSystem) {
+TEST_F(Perf, PrintsTheShortestUsefulOp) {
   const auto lines = lines_of(run("windrow-perf engine --metg --ops 100 --repetitions 1 --width 4 --json"));
   ASSERT_EQ(lines.size(), 1u) << "on pattern D alone";
   EXPECT_TRUE(lines[0].starts_with(beginning("D", 4) + R"("metg_ns": )")) << lines[0];
@@ -151,7 +152,7 @@ TEST_F(Perf, TellsTheSmallestOpsThatAreWorthTheirSystem) {
   EXPECT_LE(field(lines[0], "metg_ns"), 250'000);
 }
 
-TEST_F(Perf, TellsHowSoonAnOpBegins) {
+TEST_F(Perf, PrintsTheDelayFromPushToStart) {
   const auto lines = lines_of(run("windrow-perf engine --start --workers 2 --json"));
   const int gaps[] = {10, 100, 1000, 10'000};
   ASSERT_EQ(lines.size(), std::size(gaps));
@@ -163,7 +164,7 @@ TEST_F(Perf, TellsHowSoonAnOpBegins) {
   }
 }
 
-TEST_F(Perf, LeavesOutSystemsThatDoNotTakeAPatternUnlessTheyAreNamed) {
+TEST_F(Perf, LeavesOutSystemsThatCannotRunAPatternUnlessTheyAreNamed) {
   const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
   EXPECT_EQ(run(command + "windrow-bulk").status, 2);
   EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-bulk --ops 10 --repetitions 1").status, 0);
@@ -190,18 +191,18 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_GE(count["FA"] + 1, count["A"]) << "graphs that are built once stand beside replay only, bulk scopes not";
 }
 
-TEST_F(Perf, SaysWhichSystemsAreNotThere) {
+TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
   for (const char* system : {"openmp", "tbb", "tbb-graph", "taskflow", "taskflow-graph", "starpu"}) {
     const std::string command = std::string("windrow-perf engine --ops 10 --repetitions 1 --systems ") + system;
     const Outcome outcome = run(command + " --pattern A");
     if (outcome.status == 0) continue;
     EXPECT_EQ(outcome.status, 2);
-    const std::string name = std::string("windrow-perf: system '") + system + "' is ";
+    const std::string name = std::string("windrow-perf: system '") + system + "' ";
     EXPECT_TRUE(outcome.err == name +
-                                   "not in this build; expected WINDROW_PEERS to name it, as in cmake --preset "
+                                   "is not in this build; expected WINDROW_PEERS to name it, as in cmake --preset "
                                    "release -DWINDROW_PEERS=" +
                                    system + "\n" ||
-                outcome.err == name + "built once and run again, which is no match for pattern A; expected FA or FD\n")
+                outcome.err == name + "cannot run pattern A, it only replays graphs; expected pattern FA or FD\n")
         << outcome.err;
   }
 }

@@ -39,10 +39,10 @@ TEST_F(PeersScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
   make_dynet("9");
   const std::string data = "--data " + in(""), dynet = "--dynet " + in("dynet");
   const std::pair<std::string, std::string> wrong[] = {
-      {dynet, "no --data; expected a folder that has train.txt and dev.txt"},
+      {dynet, "no --data; expected a folder with train.txt and dev.txt"},
       {dynet + "--data /dev", "--data /dev has no train.txt; expected a folder of trees"},
-      {data, "no peer; expected --dynet PROGRAM or --python PYTHON, or both"},
-      {data + "--dynet /dev/null", "there is no program /dev/null; expected one, see scripts/peers --help"},
+      {data, "no peer; expected --dynet PROGRAM, --python PYTHON or both"},
+      {data + "--dynet /dev/null", "no program /dev/null; expected an executable, see scripts/peers --help"},
       {data + dynet + "--repetitions 0", "--repetitions 0; expected 1 or more"},
       {data + dynet + "--repetitions many", "argument --repetitions: invalid int value: 'many'"},
       {data + dynet + "--out /dev", "cannot write /dev: Is a directory"},
@@ -56,7 +56,7 @@ TEST_F(PeersScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
   }
 }
 
-TEST_F(PeersScript, WritesSpeedsAndTheirRatios) {
+TEST_F(PeersScript, WritesThroughputAndRatios) {
   make_windrow("9.00001");
   make_dynet("9");
   const Outcome outcome = compare("--data " + in("") + "--dynet " + in("dynet"));
@@ -69,12 +69,12 @@ TEST_F(PeersScript, WritesSpeedsAndTheirRatios) {
   EXPECT_EQ(text.find(folder.string()), std::string::npos) << text;
 }
 
-TEST_F(PeersScript, RefusesToCompareOtherWork) {
+TEST_F(PeersScript, RefusesToCompareDifferentWork) {
   make_windrow("9");
   make_dynet("10");
   const Outcome outcome = compare("--data " + in("") + "--dynet " + in("dynet"));
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_TRUE(last_line(outcome.err).starts_with("peers: not the same work a tree at ")) << outcome.err;
+  EXPECT_TRUE(last_line(outcome.err).starts_with("peers: different work per tree at ")) << outcome.err;
 }
 
 TEST_F(PeersScript, SaysWhichPeerFails) {
@@ -82,11 +82,11 @@ TEST_F(PeersScript, SaysWhichPeerFails) {
   make("dynet", "no memory' >&2; exit 3; echo '");
   const Outcome outcome = compare("--data " + in("") + "--dynet " + in("dynet"));
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_NE(last_line(outcome.err).find(" fails: no memory"), std::string::npos) << outcome.err;
+  EXPECT_NE(last_line(outcome.err).find(" failed: no memory"), std::string::npos) << outcome.err;
   make("dynet", "trees");
   const Outcome other = compare("--data " + in("") + "--dynet " + in("dynet"));
   EXPECT_EQ(other.status, 2);
-  EXPECT_NE(last_line(other.err).find("prints no such records; expected "), std::string::npos) << other.err;
+  EXPECT_NE(last_line(other.err).find("printed no such records; expected "), std::string::npos) << other.err;
 }
 
 }  // namespace

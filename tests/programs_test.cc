@@ -1,5 +1,5 @@
-// The programs as a person meets them: what they print, and what they say to what they cannot do. For what windrow-perf
-// measures, see benchmarks_test.cc.
+// The programs as a person meets them: their output and their error messages. benchmarks_test.cc tests what
+// windrow-perf measures.
 #include "tests/programs.h"
 
 #include <sys/resource.h>
@@ -21,6 +21,7 @@ struct Wrong {
 class WrongArguments : public Programs, public ::testing::WithParamInterface<Wrong> {};
 using Data = Programs;
 using Train = Programs;
+using Help = Programs;
 
 TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   const Outcome outcome = run(GetParam().command);
@@ -44,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow learn", "windrow: unknown command 'learn'; expected one of train, schedule; see windrow --help"},
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
-              "windrow: '--epochs' stands before the command; expected it after 'train'" TRAIN_HELP},
+              "windrow: '--epochs' comes before the command; expected it after 'train'" TRAIN_HELP},
         Wrong{"windrow train", "windrow: no model; expected one of " MODELS TRAIN_HELP},
         Wrong{"windrow train transformer", "windrow: model: 'transformer'; expected one of " MODELS TRAIN_HELP},
         Wrong{"windrow train tree-lstm --hiden 3", "windrow: unknown argument '--hiden'; expected one of " FLAGS},
@@ -57,9 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: --hidden: '-8'; expected a whole number, 1 to 65536" TRAIN_HELP},
         Wrong{"windrow train bilstm --layers 65",
               "windrow: --layers: '65'; expected a whole number, 1 to 64" TRAIN_HELP},
-        Wrong{"windrow train tree-lstm --compare=false",
-              "windrow: --compare: has a value; expected it without" TRAIN_HELP},
-        Wrong{"windrow-perf engine --json=0", "windrow-perf: --json: has a value; expected it without" ENGINE_HELP},
+        Wrong{"windrow train tree-lstm --compare=false", "windrow: --compare: has a value; expected none" TRAIN_HELP},
+        Wrong{"windrow-perf engine --json=0", "windrow-perf: --json: has a value; expected none" ENGINE_HELP},
         Wrong{"windrow train tree-lstm --epochs many",
               "windrow: --epochs: 'many'; expected a whole number, 1 to 1048576" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --seed ''",
@@ -69,54 +69,55 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: --policy: 'fast'; expected one of serial, pool, per_device, chaos" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --device toaster", "windrow: --device: 'toaster'; expected cpu" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /nowhere",
-              "windrow: --data: '/nowhere' is no folder; expected one" TRAIN_HELP},
-        Wrong{"windrow train tree-lstm --data ''", "windrow: --data: '' is no folder; expected one" TRAIN_HELP},
+              "windrow: --data: '/nowhere' is not a folder; expected an existing folder" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --data ''",
+              "windrow: --data: '' is not a folder; expected an existing folder" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /dev",
-              "windrow: /dev/train.txt: there is no such file; expected a file of trees, one a line"},
+              "windrow: /dev/train.txt: no such file; expected a file of trees, one per line"},
         Wrong{"windrow train tree-lstm --cell round",
               "windrow: --cell: 'round'; expected one of binary, child-sum" TRAIN_HELP},
         Wrong{"windrow train bilstm --leaves 3",
               "windrow: bilstm: has no size 'leaves'; expected hidden, embedding, layers"},
-        Wrong{"windrow train dag --cell binary", "windrow: dag: has one cell; expected none to be chosen"},
+        Wrong{"windrow train dag --cell binary", "windrow: dag: has only one cell; expected no other to be chosen"},
         Wrong{"windrow train tree-fc --data /dev",
-              "windrow: tree-fc: data are generated; expected no folder, not /dev"},
-        Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected 2 or more"},
+              "windrow: tree-fc: has no data files, only generated data; expected no folder, got /dev"},
+        Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected at least 2"},
         Wrong{"windrow train bilstm --data /dev",
-              "windrow: /dev/all.txt: there is no such file; expected a file of tagged sentences, one a line"},
+              "windrow: /dev/all.txt: no such file; expected a file of tagged sentences, one per line"},
         Wrong{"windrow schedule rnn", "windrow: model: 'rnn'; expected one of " MODELS "; see windrow schedule --help"},
         Wrong{"windrow schedule parser --samples 1",
-              "windrow: parser: its graphs are made as it goes; expected a model whose graphs are there before"},
+              "windrow: parser: builds its graphs while it runs; expected a model whose graphs are known in advance"},
         Wrong{"windrow-perf train --model all --data /dev",
-              "windrow-perf: --data with several models; expected one, since each has files of its own"},
+              "windrow-perf: --data with several models; expected one model, because each has its own files"},
         Wrong{"windrow-perf train --model all --embedding 3",
               "windrow-perf: tree-fc: has no size 'embedding'; expected hidden, leaves"},
         Wrong{"windrow-perf schedules --model all --layers 3",
               "windrow-perf: tree-lstm: has no size 'layers'; expected hidden, embedding"},
         Wrong{"windrow-perf ablation --model tree-lstm,dag --cell child-sum",
-              "windrow-perf: dag: has one cell; expected none to be chosen"},
+              "windrow-perf: dag: has only one cell; expected no other to be chosen"},
         Wrong{"windrow-perf hand --layers 65",
               "windrow-perf: --layers: '65'; expected a whole number, 1 to 64; see windrow-perf hand --help"},
         Wrong{"windrow-perf serial --out ''",
-              "windrow-perf: --out: '' is no folder; expected the name of one; see windrow-perf serial --help"},
+              "windrow-perf: --out: '' is not a folder; expected the name of a folder; see windrow-perf serial --help"},
         Wrong{
             "windrow schedule --policy best",
-            "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several with commas "
-            "between; see windrow schedule --help"},
+            "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several separated by "
+            "commas; see windrow schedule --help"},
         Wrong{"windrow-perf train --model rnn",
-              "windrow-perf: --model: 'rnn'; expected one of " MODELS ", all, or several with commas between; see "
+              "windrow-perf: --model: 'rnn'; expected one of " MODELS ", all, or several separated by commas; see "
               "windrow-perf train --help"},
         Wrong{
             "windrow-perf train --model tree-lstm --workers 1,0",
-            "windrow-perf: --workers: '1,0'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
+            "windrow-perf: --workers: '1,0'; expected whole numbers, 1 to 1024, separated by commas; see windrow-perf "
             "train --help"},
         Wrong{
             "windrow-perf engine --pattern A,G",
-            "windrow-perf: --pattern: 'G'; expected one of A, B, C, D, E, FA, FD, all, or several with commas between; "
+            "windrow-perf: --pattern: 'G'; expected one of A, B, C, D, E, FA, FD, all, or several separated by commas; "
             "see windrow-perf engine --help"},
         Wrong{"windrow-perf engine --systems mxnet",
               "windrow-perf: --systems: 'mxnet'; expected one of windrow, windrow-bulk, openmp, tbb, tbb-graph, "
               "taskflow, "
-              "taskflow-graph, starpu, all, or several with commas between" ENGINE_HELP},
+              "taskflow-graph, starpu, all, or several separated by commas" ENGINE_HELP},
         Wrong{"windrow-perf engine --width 1",
               "windrow-perf: --width: '1'; expected a whole number, 2 to 65536" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 0",
@@ -127,25 +128,25 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --without speed",
               "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
-              "sharing, fusion, streaming, splitting, ahead, or several with commas between; see windrow-perf train "
+              "sharing, fusion, streaming, splitting, ahead, or several separated by commas; see windrow-perf train "
               "--help"},
         Wrong{"windrow-perf memory --model parser",
               "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
-              "bilstm-char, listops, dag, all, or several with commas between; see windrow-perf memory --help"},
+              "bilstm-char, listops, dag, all, or several separated by commas; see windrow-perf memory --help"},
         Wrong{"windrow-perf serial --batch 0",
-              "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, with commas between; see windrow-perf "
+              "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, separated by commas; see windrow-perf "
               "serial --help"},
         Wrong{"windrow-perf ablation --batch 1,2",
               "windrow-perf: --batch: '1,2'; expected a whole number, 1 to 1048576; see windrow-perf ablation --help"},
         Wrong{"windrow-perf hand --repetitions 0",
               "windrow-perf: --repetitions: '0'; expected a whole number, 1 to 1048576; see windrow-perf hand --help"},
         Wrong{"windrow-perf schedules --data /dev",
-              "windrow-perf: --data with several models; expected one, since each has files of its own"},
+              "windrow-perf: --data with several models; expected one model, because each has its own files"},
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
-              "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, with commas between; see windrow-perf "
+              "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, separated by commas; see windrow-perf "
               "train --help"}));
 
-TEST_F(Data, IsRefusedByFileLineAndColumn) {
+TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
@@ -156,12 +157,12 @@ TEST_F(Data, IsRefusedByFileLineAndColumn) {
   EXPECT_EQ(read_file(data / "train.txt"), "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n");
 }
 
-TEST_F(Data, ComesFromRegularFiles) {
+TEST_F(Data, ComeFromRegularFiles) {
   const auto& data = folder;
   std::filesystem::create_directories(data / "train.txt");
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
   EXPECT_EQ(outcome.err, "windrow: " + (data / "train.txt").string() +
-                             ": is no regular file; expected a file of trees, one a line\n");
+                             ": not a regular file; expected a file of trees, one per line\n");
   EXPECT_EQ(outcome.status, 2);
 }
 
@@ -171,14 +172,14 @@ TEST_F(Data, MayNotBeEmpty) {
   std::ofstream(data / "dev.txt") << "\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
   EXPECT_EQ(outcome.err, "windrow: " + (data / "dev.txt").string() +
-                             ":1:1: no tree; expected one a line, such as (3 (2 It) (4 works))\n");
+                             ":1:1: no tree; expected one per line, such as (3 (2 It) (4 works))\n");
   EXPECT_EQ(outcome.status, 2);
 }
 
-TEST_F(Data, HoldOnePieceOfTextAtLeast) {
+TEST_F(Data, MustHoldAtLeastOnePieceOfText) {
   for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "a\n";
   const std::string why = ": " + (folder / "train.txt").string() +
-                          ": 2 words, ends of sentences with them; expected 64 or more, as a piece has\n";
+                          ": 2 words including sentence ends; expected at least 64, the length of a piece\n";
   for (const std::string command :
        {"windrow schedule fixed-lstm", "windrow train fixed-lstm", "windrow-perf train --model fixed-lstm",
         "windrow-perf schedules --model fixed-lstm"}) {
@@ -190,20 +191,20 @@ TEST_F(Data, HoldOnePieceOfTextAtLeast) {
   }
 }
 
-TEST_F(Data, NeedNotHoldWhatIsAskedAbout) {
-  std::ofstream(folder / "all.txt") << "A|B-X b|O\n";  // one in ten would be asked about
+TEST_F(Data, MayLackAValidationSet) {
+  std::ofstream(folder / "all.txt") << "A|B-X b|O\n";  // every tenth sentence would be for validation
   const std::string data = " --hidden 8 --embedding 8 --data " + folder.string();
   const auto lines = lines_of(run("windrow train bilstm --epochs 1" + data));
   ASSERT_EQ(lines.size(), 4u);
-  EXPECT_TRUE(lines[0].ends_with("is asked about 0 others")) << lines[0];
+  EXPECT_TRUE(lines[0].ends_with("validating on 0")) << lines[0];
   EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
-  const Outcome asked = run("windrow-perf train --model bilstm --inference" + data);
-  EXPECT_EQ(asked.err, "windrow-perf: bilstm: no unseen sentence in " + folder.string() +
-                           "; expected one or more, to ask about\n");
-  EXPECT_EQ(asked.status, 2);
+  const Outcome evaluation = run("windrow-perf train --model bilstm --inference" + data);
+  EXPECT_EQ(evaluation.err, "windrow-perf: bilstm: no validation sentences in " + folder.string() +
+                                "; expected at least one for --inference\n");
+  EXPECT_EQ(evaluation.status, 2);
 }
 
-TEST_F(Data, IsScheduledByEveryPolicy) {
+TEST_F(Data, AreScheduledByEveryPolicy) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
   std::ofstream(data / "dev.txt") << "(2 Yes)\n";
@@ -211,18 +212,18 @@ TEST_F(Data, IsScheduledByEveryPolicy) {
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
   const std::string out = std::regex_replace(outcome.out, std::regex(" +[0-9.]+\n"), " N\n");
-  EXPECT_EQ(out, "3 trees in 2 minibatches, " + data.string() +
-                     "\n\n"
-                     "policy   batches a minibatch  mean width  ns a vertex\n"
-                     "level                    2.5         1.8 N\n"
-                     "depth                    2.5         1.8 N\n"
-                     "agenda                   2.5         1.8 N\n"
-                     "learned                  2.5         1.8 N\n"
-                     "serial                   4.5         1.0 N\n"
-                     "at least N\n");
+  EXPECT_EQ(out, "tree-lstm, data from " + data.string() +
+                     ": 3 training trees in 2 minibatches\n\n"
+                     "policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n"
+                     "level                          2.5                 1.8 N\n"
+                     "depth                          2.5                 1.8 N\n"
+                     "agenda                         2.5                 1.8 N\n"
+                     "learned                        2.5                 1.8 N\n"
+                     "serial                         4.5                 1.0 N\n"
+                     "lower bound N\n");
 }
 
-TEST_F(Data, OfEveryModelIsScheduled) {
+TEST_F(Data, OfEveryModelAreScheduled) {
   for (const std::string model : {"fixed-lstm --steps 12", "bilstm-char", "listops", "dag"}) {
     const auto lines = lines_of(run("windrow schedule " + model + " --samples 20 --batch 10 --hidden 8"));
     EXPECT_EQ(lines.size(), 9u) << model;
@@ -238,6 +239,34 @@ TEST_F(Train, StopsAtALossThatIsNotFinite) {
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_EQ(outcome.status, 2);
+}
+
+TEST_F(Help, ShowsTheAcceptedValuesAndTheDefaultOfEachFlag) {
+  const Outcome train = run("windrow train --help");
+  EXPECT_EQ(train.status, 0);
+  for (const char* line :
+       {"\n  model                       Model to train [one of tree-lstm, tree-fc, ",
+        "\n  --data DIR                  Folder with the model's data files [default: generated data]\n",
+        "\n  --hidden N                  Hidden size [1 to 65536; default: see below]\n",
+        "\n  --batch N                   Samples per minibatch [1 to 1048576; default: 64]\n",
+        "\n  --rate X                    Learning rate (applied to the loss per sample) [above 0; "}) {
+    EXPECT_NE(train.out.find(line), std::string::npos) << line << train.out;
+  }
+  const Outcome table = run("windrow-perf ablation --help");
+  for (const char* line :
+       {"\n  --hidden N                  Hidden size [1 to 65536; default: 128]\n",
+        "\n  --samples N                 Training samples per measurement [1 to 16777216; default: 96]\n",
+        "\n  fusion          run small steps one after another"}) {
+    EXPECT_NE(table.out.find(line), std::string::npos) << line << table.out;
+  }
+}
+
+TEST_F(Help, BreaksItsLinesOfFlags) {
+  for (const char* command : {"windrow train", "windrow schedule", "windrow-perf engine", "windrow-perf hand"}) {
+    for (const std::string& line : lines_of(run(std::string(command) + " --help"))) {
+      if (line.starts_with("  --")) EXPECT_LE(line.size(), 110u) << line;
+    }
+  }
 }
 
 /// For this process and those that it starts.
@@ -263,26 +292,27 @@ TEST_F(Train, SaysOnceThatMemoryRanOut) {
     const Outcome outcome = run(program + " --hidden 65536 --embedding 65536 --samples 4");
     EXPECT_TRUE(std::regex_match(
         outcome.err, std::regex(program.substr(0, program.find(' ')) + ": out of memory: .* bytes are not to be had.*; "
-                                                                       "expected more memory, or smaller sizes\n")))
+                                                                       "expected more memory or smaller sizes\n")))
         << outcome.err;
     EXPECT_EQ(outcome.out.find("nobody waited"), std::string::npos) << outcome.out;
     EXPECT_EQ(outcome.status, 2);
   }
 }
 
-TEST_F(Train, PrintsWhatWasLearnedEpochByEpoch) {
+TEST_F(Train, PrintsTheLossAndTheValidationScoresOfEachEpoch) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --workers 2 --compare");
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
   const std::string row = R"( +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +\d+\n)";
-  EXPECT_TRUE(outcome.out.starts_with("tree-lstm, generated: learns from 4096 trees, is asked about 512 others\n"));
+  EXPECT_TRUE(outcome.out.starts_with("tree-lstm, generated data: training on 4,096 trees, validating on 512\n"));
   EXPECT_TRUE(std::regex_search(
-      outcome.out, std::regex("epoch +loss a label +root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
-                              row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nfactor +[0-9.]+\n$")))
+      outcome.out,
+      std::regex("epoch +training loss +validation root accuracy +validation all-node accuracy +trees/s\n +1" + row +
+                 " +2" + row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nspeedup +[0-9.]+\n$")))
       << outcome.out;
 }
 
-TEST_F(Train, LearnsEveryModel) {
+TEST_F(Train, TrainsEveryModel) {
   for (const std::string model :
        {"tree-lstm --cell child-sum", "tree-fc --leaves 5", "fixed-lstm --vocabulary 50 --steps 9",
         "var-lstm --vocabulary 50", "bilstm --layers 2", "bilstm-char --character-hidden 5", "listops", "dag",
@@ -291,17 +321,17 @@ TEST_F(Train, LearnsEveryModel) {
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(outcome.status, 0);
     const std::string name = model.substr(0, model.find(' '));
-    EXPECT_TRUE(outcome.out.starts_with(name + ", generated: learns from ")) << outcome.out;
+    EXPECT_TRUE(outcome.out.starts_with(name + ", generated data: training on ")) << outcome.out;
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 2 + 5) << outcome.out;
   }
 }
 
-TEST_F(Train, LearnsFromAFolder) {
+TEST_F(Train, TrainsOnAFolder) {
   for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << windrow::generate_treebank(20, 1);
   const std::string command = "windrow train tree-lstm --data '" + folder.string() + "' --hidden 8 --embedding 8 ";
   const Outcome outcome = run(command + "--epochs 3");
   EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find("learns from 20 trees, is asked about 20 others\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(": training on 20 trees, validating on 20\n"), std::string::npos) << outcome.out;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 3) << outcome.out;
   const auto first_loss = [](const std::string& out) { return out.substr(out.find("\n    1") + 6, 16); };
   EXPECT_NE(first_loss(run(command + "--epochs 1 --seed 2").out), first_loss(outcome.out));
@@ -317,7 +347,7 @@ TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
   const auto expect_refused = [](const Outcome& outcome) {
     EXPECT_EQ(outcome.status, 2);
-    EXPECT_TRUE(outcome.err.starts_with("windrow: standard output cannot be written: ")) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("windrow: cannot write standard output: ")) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   };
   expect_refused(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1", ">/dev/full"));

@@ -1,4 +1,5 @@
-// The commands of windrow-perf that write tables: at sizes so small that they say nothing, but with every figure.
+// The commands of windrow-perf that write tables, at sizes that are too small to measure anything, but with every
+// figure.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -53,41 +54,41 @@ INSTANTIATE_TEST_SUITE_P(
     All, TableCommands,
     ::testing::Values(
         TableCommand{"serial", "--turn-ms 1 --batch 1,4 --samples 4 --hidden 8 --embedding 8 --steps 5 --vocabulary 20",
-                     "| batch | batched words/s | serial words/s | factor |", 2, 1},
+                     "| batch | batched words/s | serial words/s | speedup |", 2, 1},
         TableCommand{"overhead", "--batch 1,3 --leaves 2,5 --hidden 8 --embedding 8",
-                     "| model | leaves | batch | construction ms | scheduling ms | training ms | construction | "
-                     "scheduling |",
+                     "| model | leaves | batch | construction ms | scheduling ms | training ms | construction share | "
+                     "scheduling share |",
                      4, 2},
         TableCommand{"ablation", "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
                      "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
                      "sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      9, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
-                     "| model | batch | steps | products ms | arithmetic ms | moves ms | moves | units/s |", 12, 2},
+                     "| model | batch | variant | products ms | arithmetic ms | memory ms | memory share | units/s |",
+                     12, 2},
         TableCommand{"schedules", "--turn-ms 1 --batch 4 --samples 8 --hidden 8",
-                     "| model | unit | no batching | by depth | by agenda | by level | best |", 9, 1},
+                     "| model | unit | no batching | depth | agenda | level | best speedup |", 9, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
-                     "| batch | by hand | found | found over by hand | one vertex at a time |", 2, 1},
+                     "| batch | manual | automatic | automatic / manual | one vertex at a time |", 2, 1},
         TableCommand{"lazy", "--batch 3 --samples 8 --hidden 6,8",
-                     "| hidden | vertex function | lazy | lazy over vertex function | by CPU time | nodes a tree | "
-                     "recording ns a "
-                     "node | lowering ns a node |",
+                     "| hidden | vertex function | lazy | lazy / vertex function | lazy / vertex function (CPU time) | "
+                     "nodes per tree | recording ns per node | lowering ns per node |",
                      2, 1},
-        TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | over one worker |", 3, 1}),
+        TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 3, 1}),
     [](const auto& command) { return std::string(command.param.name); });
 
 using Tables = Programs;
 
-TEST_F(Tables, AreOfPublishedDataToo) {
+TEST_F(Tables, CanUsePublishedData) {
   for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n(2 Yes)\n";
   const std::string flags =
       " --batch 2 --hidden 8 --embedding 8 --repetitions 1 --data " + folder.string() + " --out " + folder.string();
   EXPECT_EQ(lines_of(run("windrow-perf overhead --leaves 3" + flags)).front(),
-            "# What graphs and schedules take of the time");
+            "# Overhead of graph construction and scheduling");
   const std::string trees =
       " --batch 2 --hidden 8 --repetitions 1 --data " + folder.string() + " --out " + folder.string();
-  EXPECT_EQ(lines_of(run("windrow-perf lazy" + trees)).front(), "# Lazy expressions against a vertex function");
-  EXPECT_EQ(lines_of(run("windrow-perf memory" + flags)).front(), "# Moving values against computing with them");
+  EXPECT_EQ(lines_of(run("windrow-perf lazy" + trees)).front(), "# Lazy expressions compared with a vertex function");
+  EXPECT_EQ(lines_of(run("windrow-perf memory" + flags)).front(), "# Time of memory operations and of computation");
 }
 
 TEST_F(Tables, RefuseFoldersInWhichTheyCannotWriteBeforeTheyMeasure) {
@@ -96,22 +97,22 @@ TEST_F(Tables, RefuseFoldersInWhichTheyCannotWriteBeforeTheyMeasure) {
   const Outcome outcome = run("windrow-perf schedules --out " + out);
   EXPECT_EQ(outcome.err,
             "windrow-perf: " + out +
-                "/schedules.md: cannot be written, Not a directory; expected a folder in which results can be\n");
+                "/schedules.md: cannot be written: Not a directory; expected a writable folder for the results\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
 }
 
-TEST_F(Tables, TakeThePlaceOfNothingButRegularFiles) {
+TEST_F(Tables, ReplaceOnlyRegularFiles) {
   ASSERT_EQ(mkfifo((folder / "serial.md").c_str(), 0600), 0);
   const Outcome outcome = run("windrow-perf serial --out " + folder.string());
-  EXPECT_EQ(outcome.err,
-            "windrow-perf: " + (folder / "serial.md").string() + ": is no regular file; expected one, or none\n");
+  EXPECT_EQ(outcome.err, "windrow-perf: " + (folder / "serial.md").string() +
+                             ": not a regular file; expected a regular file or none\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_FALSE(std::filesystem::exists(folder / "serial.json"));
 }
 
-TEST_F(Tables, TellTheCommandAsAShellReadsIt) {
+TEST_F(Tables, ShowTheCommandAsAShellReadsIt) {
   const std::string out = "'" + (folder / "two words").string() + "'";
   const Outcome outcome =
       run("windrow-perf serial --batch 1 --samples 1 --steps 2 --hidden 4 --embedding 4 --vocabulary 9 "
@@ -122,7 +123,7 @@ TEST_F(Tables, TellTheCommandAsAShellReadsIt) {
   EXPECT_EQ(read_file(folder / "two words" / "serial.md"), outcome.out);
 }
 
-TEST_F(Tables, LeaveOutWhatTrainingIsToldTo) {
+TEST_F(Tables, DisableTheNamedOptimisationsInTraining) {
   const auto lines = lines_of(
       run("windrow-perf train --model tree-lstm --samples 20 --hidden 8 --passes 1 --without fusion,ahead --json"));
   ASSERT_EQ(lines.size(), 1u);

@@ -1,4 +1,4 @@
-// What tables of perf/batching are made of: rows, plots, files, turns; and the tagger that is written by hand.
+// The parts of the tables of perf/batching: rows, plots, files and turns; and the tagger with manual batching.
 #include "batching/tables.h"
 
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ TEST(ResultFolder, SaysIfItCannotBeWritten) {
   const TextFolder folder(files);
   const std::string in = (folder.path / "file").string();
   EXPECT_EQ(error_of<Error>([&] { ResultFolder(in, "sample"); }),
-            in + "/sample.md: cannot be written, Not a directory; expected a folder in which results can be");
+            in + "/sample.md: cannot be written: Not a directory; expected a writable folder for the results");
   const ResultFolder there(folder.path, "sample");
   EXPECT_FALSE(std::filesystem::exists(folder.path / "sample.md")) << "nothing was measured yet";
 }
@@ -149,7 +149,7 @@ TEST(ResultFolder, WritesAllOrNothing) {
   const ResultFolder results(folder.path, "sample");
   std::filesystem::create_directory(folder.path / "sample.svg");  // after it was looked at
   EXPECT_EQ(error_of<Error>([&] { results.write(sample()); }),
-            (folder.path / "sample.svg").string() + ": is no regular file; expected one, or none");
+            (folder.path / "sample.svg").string() + ": not a regular file; expected a regular file or none");
   EXPECT_EQ(read_text(folder.path / "sample.md"), "old");
   EXPECT_EQ(read_text(folder.path / "sample.json"), "old");
   const std::filesystem::directory_iterator files(folder.path);
@@ -167,7 +167,7 @@ TEST(ResultFolder, FollowsLinksToRegularFilesOnly) {
   for (const char* to : {"pipe", "nowhere", "sample.svg", "."}) {
     link(to);
     EXPECT_EQ(error_of<Error>([&] { ResultFolder(folder.path, "sample"); }),
-              (folder.path / "sample.svg").string() + ": is no regular file; expected one, or none")
+              (folder.path / "sample.svg").string() + ": not a regular file; expected a regular file or none")
         << to;
   }
   link("elsewhere");

@@ -1,4 +1,4 @@
-// Flags that are checked: what programs take, and what they say of it.
+// Flags of the programs: their checks and their help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,61 +11,71 @@
 
 namespace windrow::program {
 
-/// What values of a flag are taken.
+/// The values that a flag accepts.
 struct Check {
-  std::string expected;  ///< as --help and errors say it
-  /// Returns what is wrong, empty for nothing; may rewrite the text as it shall be read.
+  std::string value;     ///< how --help names a value, such as N
+  std::string expected;  ///< the accepted values, for --help and errors
+  /// Returns what is wrong, or an empty text. May rewrite its argument into the form that is parsed.
   std::function<std::string(std::string&)> read;
 };
 
 /// Whole numbers from low to high, in decimal.
 Check whole_number(std::int64_t low, std::int64_t high);
-/// One or more of them, with commas between.
+/// One or more of them, separated by commas.
 Check whole_numbers(std::int64_t low, std::int64_t high);
 /// Numbers above 0.
 Check positive_number();
 /// One of these words.
 Check one_of(std::vector<std::string> words);
-/// One or more of these words, with commas between.
+/// One or more of these words, separated by commas.
 Check some_of(std::vector<std::string> words);
 /// The names of schedule policies.
 std::vector<std::string> schedule_policies();
-/// A folder that there is.
+/// Say what each running policy and each schedule policy does, a line each, for --help.
+std::string running_policies_text();
+std::string schedule_policies_text();
+/// An existing folder.
 Check folder();
-/// A folder that need not be there.
+/// A folder that need not exist.
 Check new_folder();
 
-/// Adds a flag with a value, or a positional one if the name has no dashes. Given several times, the last counts.
+/// Adds a flag with a value, or a positional argument if the name has no dashes. If it is given several times, the last
+/// one counts.
 template <class T>
 CLI::Option* flag(CLI::App& command, const char* name, T& value, const char* what, const Check& check) {
   return command.add_option(name, value, what)
-      ->transform(CLI::Validator(check.read, ""))
-      ->type_name(check.expected)
+      ->transform(CLI::Validator(check.read, check.expected))
+      ->type_name(check.value)
       ->take_last()
       ->capture_default_str();
 }
 
-/// The same for a value that is not given a default here: `set` is called with it if it is given.
+/// The same without a default: `set` is called only if the flag is given.
 template <class T>
 CLI::Option* flag(CLI::App& command, const std::string& name, const std::function<void(const T&)>& set,
                   const std::string& what, const Check& check) {
   return command.add_option_function<T>(name, set, what)
-      ->transform(CLI::Validator(check.read, ""))
-      ->type_name(check.expected)
+      ->transform(CLI::Validator(check.read, check.expected))
+      ->type_name(check.value)
       ->take_last();
 }
 
-/// What is between the commas.
+/// The accepted values of a flag that has a Check: Check::expected.
+std::string expected_of(const CLI::Option& option);
+
+/// The parts between the commas.
 std::vector<std::string> words_of(const std::string& text);
-/// The numbers of a text that whole_numbers() has passed.
+/// The numbers in a text that whole_numbers() accepted.
 std::vector<int> numbers_of(const std::string& text);
 
 /// The names of all workloads.
 std::vector<std::string> workload_names();
-/// Adds the flag for that size, which one kind or several have.
+/// Adds the flag for that size, which at least one kind of workload has. Its default is the kind's.
 void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to);
-/// Adds the flags that choose what is loaded and how large it is: --data, the sizes of all kinds, --cell, --samples and
-/// --seed; and tells in the footer what there is to choose from.
+/// Adds the flags that choose a workload's data and sizes: --data, the sizes of all kinds, --cell, --samples and
+/// --seed. The footer of --help lists the workloads.
 void add_workload_flags(CLI::App& command, WorkloadOptions& to);
+/// "generated data", or "data from FOLDER".
+std::string data_text(const WorkloadOptions& options);
 
 }  // namespace windrow::program

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "flags.h"
+#include "help.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow::program {
@@ -49,7 +50,7 @@ int refuse(const CLI::App& app, const std::string& why) {
 }
 
 int refuse_for_memory(const CLI::App& app, const std::string& what) {
-  return refuse(app, "out of memory" + what + "; expected more memory, or smaller sizes");
+  return refuse(app, "out of memory" + what + "; expected more memory or smaller sizes");
 }
 
 int refuse(const CLI::App& app, const OpError& error) {
@@ -65,7 +66,7 @@ int refuse(const CLI::App& app, const OpError& error) {
   return refuse(app, error.what());
 }
 
-// --- Arguments that do not fit, in words of our own
+// --- Wrong arguments, in our own words
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -80,7 +81,7 @@ std::string unknown(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> early = app.remaining(false), all = app.remaining(true);
   if (all.empty()) return {};
   if (&command != &app && !early.empty()) {
-    return in_quotes(early.front()) + " stands before the command; expected it after '" + command.get_name() + "'";
+    return in_quotes(early.front()) + " comes before the command; expected it after '" + command.get_name() + "'";
   }
   const auto flag = std::find_if(all.begin(), all.end(), [](const std::string& word) { return word[0] == '-'; });
   if (&command == &app && flag == all.end()) {
@@ -95,7 +96,7 @@ std::string missing(const CLI::App& app, const CLI::App& command) {
   if (&command == &app) return "no command; expected " + list(commands_of(app));
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_required() && option->count() == 0) {
-      return "no " + option->get_name() + "; expected " + option->get_type_name();
+      return "no " + option->get_name() + "; expected " + expected_of(*option);
     }
   }
   return {};
@@ -104,7 +105,7 @@ std::string missing(const CLI::App& app, const CLI::App& command) {
 std::string without_value(const CLI::App& command, const std::string& error) {
   const CLI::Option* option = command.get_option_no_throw(error.substr(0, error.find(':')));
   if (option == nullptr || option->get_expected_max() == 0) return {};
-  return option->get_name() + ": no value; expected " + option->get_type_name();
+  return option->get_name() + ": no value; expected " + expected_of(*option);
 }
 
 /// A flag that is there or is not, as in --compare=false. The error calls it by its name without dashes.
@@ -112,7 +113,7 @@ std::string with_value(const CLI::App& command, const std::string& error) {
   const std::size_t end = error.find(" was given a disallowed flag override");
   if (end == std::string::npos) return {};
   const CLI::Option* option = command.get_option_no_throw("--" + error.substr(0, end));
-  return option == nullptr ? std::string() : option->get_name() + ": has a value; expected it without";
+  return option == nullptr ? std::string() : option->get_name() + ": has a value; expected none";
 }
 
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
@@ -131,7 +132,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
 
 Check whole_number(std::int64_t low, std::int64_t high) {
   const std::string expected = std::to_string(low) + " to " + std::to_string(high);
-  return {expected, [=](std::string& text) -> std::string {
+  return {"N", expected, [=](std::string& text) -> std::string {
             const auto value = parse(text, low, high);
             if (!value) return in_quotes(text) + "; expected a whole number, " + expected;
             text = std::to_string(*value);
@@ -141,10 +142,10 @@ Check whole_number(std::int64_t low, std::int64_t high) {
 
 Check whole_numbers(std::int64_t low, std::int64_t high) {
   const std::string expected = std::to_string(low) + " to " + std::to_string(high);
-  return {expected + ",...", [=](std::string& text) -> std::string {
+  return {"N,...", expected + ", separated by commas", [=](std::string& text) -> std::string {
             for (const std::string& part : words_of(text)) {
               if (!parse(part, low, high)) {
-                return in_quotes(text) + "; expected whole numbers, " + expected + ", with commas between";
+                return in_quotes(text) + "; expected whole numbers, " + expected + ", separated by commas";
               }
             }
             return {};
@@ -166,7 +167,7 @@ std::vector<int> numbers_of(const std::string& text) {
 }
 
 Check positive_number() {
-  return {"> 0", [](std::string& text) -> std::string {
+  return {"X", "above 0", [](std::string& text) -> std::string {
             char* end = nullptr;
             const double value = std::strtod(text.c_str(), &end);
             const bool decimal = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
@@ -176,17 +177,17 @@ Check positive_number() {
 }
 
 Check one_of(std::vector<std::string> words) {
-  return {list(words), [words](std::string& text) -> std::string {
+  return {"NAME", list(words), [words](std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) != words.end()) return {};
             return in_quotes(text) + "; expected " + list(words);
           }};
 }
 
 Check some_of(std::vector<std::string> words) {
-  return {list(words) + ",...", [words](std::string& text) -> std::string {
+  return {"NAME,...", list(words) + ", or several separated by commas", [words](std::string& text) -> std::string {
             for (const std::string& word : words_of(text)) {
               if (std::find(words.begin(), words.end(), word) != words.end()) continue;
-              return in_quotes(word) + "; expected " + list(words) + ", or several with commas between";
+              return in_quotes(word) + "; expected " + list(words) + ", or several separated by commas";
             }
             return {};
           }};
@@ -195,17 +196,23 @@ Check some_of(std::vector<std::string> words) {
 std::vector<std::string> schedule_policies() { return {"level", "depth", "agenda", "learned", "serial"}; }
 
 Check folder() {
-  return {"FOLDER", [](std::string& text) -> std::string {
+  return {"DIR", "an existing folder", [](std::string& text) -> std::string {
             std::error_code ignored;
             if (std::filesystem::is_directory(text, ignored)) return {};
-            return in_quotes(text) + " is no folder; expected one";
+            return in_quotes(text) + " is not a folder; expected an existing folder";
           }};
 }
 
 Check new_folder() {
-  return {"FOLDER", [](std::string& text) -> std::string {
-            return text.empty() ? in_quotes(text) + " is no folder; expected the name of one" : std::string();
+  return {"DIR", "the name of a folder", [](std::string& text) -> std::string {
+            return text.empty() ? in_quotes(text) + " is not a folder; expected the name of a folder" : std::string();
           }};
+}
+
+std::string grouped(std::size_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
 }
 
 void print(const char* format, ...) {
@@ -214,7 +221,7 @@ void print(const char* format, ...) {
   const int written = std::vprintf(format, arguments);
   va_end(arguments);
   if (written < 0 || std::fflush(stdout) != 0) {
-    throw Error(std::string("standard output cannot be written: ") + std::strerror(errno));
+    throw Error(std::string("cannot write standard output: ") + std::strerror(errno));
   }
 }
 
@@ -227,6 +234,7 @@ ToldOnce::~ToldOnce() {
 }
 
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  lay_out_help(app);
   try {
     try {
       app.parse(argc, argv);

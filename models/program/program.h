@@ -1,9 +1,11 @@
-// What the house's programs share: output, and how they end. What is wrong is told in one line, and the exit status is
-// 2. Their flags are in flags.h, for the few sources that have to compile CLI11.
+// What the programs share: output and exit status. A program that fails prints one line and returns 2. The flags are in
+// flags.h, for the few sources that have to compile CLI11.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <string>
 
 #include "windrow/engine/engine.h"
 
@@ -13,8 +15,11 @@ class App;
 
 namespace windrow::program {
 
-/// Prints to standard output, as printf does, at once. Throws Error if it cannot be written.
+/// Prints to standard output as printf does, and flushes. Throws Error if that fails.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
+
+/// "8,544" for 8544.
+std::string grouped(std::size_t number);
 
 /// Beside an engine, made after it. Where an exception ends them, nobody is told what else failed in that engine: most
 /// often it is the same once more, such as memory that ran out, and the exception tells of that.
@@ -30,8 +35,8 @@ class ToldOnce {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
-/// Parses, then runs the body. Returns the exit status: 0; or 2, after a line that begins with the program's name, for
-/// arguments that do not fit and for whatever the body throws.
+/// Parses the arguments, then runs the body. Returns the exit status. It is 2 for wrong arguments and for whatever the
+/// body throws; a line that begins with the program's name says why.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 }  // namespace windrow::program

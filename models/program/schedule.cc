@@ -20,7 +20,7 @@ struct Arguments {
 void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, const ScheduleTable* table) {
   using Clock = std::chrono::steady_clock;
   std::size_t batches = 0, vertices = 0;
-  double best = 0;  // ns of all, of three passes
+  double best = 0;  // ns for all minibatches, best of three passes
   for (int pass = 0; pass < 3; ++pass) {
     batches = vertices = 0;
     const auto began = Clock::now();
@@ -33,7 +33,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
     best = pass == 0 ? took : std::min(best, took);
   }
   const auto share = [](double part, std::size_t all) { return part / static_cast<double>(all); };
-  print("%-8s %19.1f  %10.1f  %11.1f\n", std::string(to_string(policy)).c_str(),
+  print("%-11s  %21.1f  %18.1f  %24.1f\n", std::string(to_string(policy)).c_str(),
         share(static_cast<double>(batches), minibatches.size()), share(static_cast<double>(vertices), batches),
         share(best, vertices));
 }
@@ -45,9 +45,10 @@ void run(const Arguments& arguments) {
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);
-  print("%zu %ss in %zu minibatches, %s\n\n", workload.training.size(), workload.kind->sample.c_str(),
-        minibatches.size(), arguments.workload.data.empty() ? "generated" : arguments.workload.data.c_str());
-  print("policy   batches a minibatch  mean width  ns a vertex\n");
+  print("%s, %s: %s training %ss in %s %s\n\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
+        grouped(workload.training.size()).c_str(), workload.kind->sample.c_str(), grouped(minibatches.size()).c_str(),
+        minibatches.size() == 1 ? "minibatch" : "minibatches");
+  print("policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n");
   for (const std::string& name : words_of(arguments.policies)) {
     const SchedulePolicy policy = parse_schedule_policy(name);
     std::optional<ScheduleTable> table;
@@ -56,18 +57,20 @@ void run(const Arguments& arguments) {
     }
     print_row(minibatches, policy, table ? &*table : nullptr);
   }
-  print("at least %19.1f\n", static_cast<double>(fewest) / static_cast<double>(minibatches.size()));
+  print("lower bound  %21.1f\n", static_cast<double>(fewest) / static_cast<double>(minibatches.size()));
 }
 
 }  // namespace
 
 std::function<void()> add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App& command = *app.add_subcommand("schedule", "Prints in how many batches each policy computes a model.");
-  flag(command, "model", arguments->model, "Which graphs", one_of(workload_names()));
+  CLI::App& command =
+      *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
+  flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(workload_names()));
   add_workload_flags(command, arguments->workload);
-  flag(command, "--policy", arguments->policies, "Which", some_of(schedule_policies()));
-  flag(command, "--batch", arguments->batch, "Samples a minibatch", whole_number(1, 1 << 20));
+  flag(command, "--policy", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
+  flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
   return [arguments] { run(*arguments); };
 }
 

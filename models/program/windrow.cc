@@ -1,4 +1,4 @@
-// The program `windrow`: trains the models of the zoo, and shows how they are scheduled.
+// The program `windrow`: trains the models in models/ and prints how their graphs are batched.
 #include <algorithm>
 
 #include "flags.h"
@@ -21,39 +21,53 @@ struct Arguments {
 
 CLI::App& add_train(CLI::App& app, Arguments& to) {
   using namespace program;
-  CLI::App& train = *app.add_subcommand("train", "Trains a model and prints what it learned, epoch by epoch.");
-  flag(train, "model", to.model, "What to train", one_of(workload_names()))->required();
+  CLI::App& train = *app.add_subcommand(
+      "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
+  flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
-  flag(train, "--batch", to.trainer.batch, "Samples a minibatch", whole_number(1, 1 << 20));
-  flag(train, "--epochs", to.epochs, "Times through the samples", whole_number(1, 1 << 20));
+  flag(train, "--batch", to.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
   to.trainer.rate = 0;  // the model's own
   flag<double>(
       train, "--rate", [&to](const double& rate) { to.trainer.rate = rate; },
-      "Step of gradient descent, for the loss of a sample; else what suits the model", positive_number());
-  flag(train, "--workers", to.workers, "Ops that run at the same time", whole_number(1, 1024));
-  flag(train, "--policy", to.policy, "Running policy", one_of({"serial", "pool", "per_device", "chaos"}));
-  flag(train, "--schedule", to.schedule, "Which vertices make a batch", one_of(schedule_policies()));
-  flag(train, "--device", to.device, "Where to compute", one_of({"cpu"}));
-  train.add_flag("--compare", to.compare, "Then train one vertex at a time too, and print how much batching brings")
+      "Learning rate (applied to the loss per sample)", positive_number())
+      ->default_str("see below");
+  flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
+  flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
+  flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
+  flag(train, "--device", to.device, "Device to compute on", one_of({"cpu"}));
+  train
+      .add_flag("--compare", to.compare,
+                "Afterwards also train one vertex at a time, and print the speedup by batching")
       ->disable_flag_override();
+  train.footer(
+      train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() +
+      "\nThe training loss is the mean over all labels of an epoch. The validation set is evaluated after each\n"
+      "epoch.");
   return train;
 }
+
+/// The title of a figure's column.
+std::string validation(const std::string& figure) { return "validation " + figure; }
 
 int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
 
 void print_head(Trainer& trainer, const Workload& workload) {
-  print("epoch  loss a label");
-  for (const std::string& name : trainer.figure_names()) print("  %*s", width_of(name), name.c_str());
-  const std::string rate = workload.kind->unit + "/s";
-  print("  %*s\n", width_of(rate), rate.c_str());
+  print("epoch  training loss");
+  for (const std::string& name : trainer.figure_names()) {
+    const std::string column = validation(name);
+    print("  %*s", width_of(column), column.c_str());
+  }
+  const std::string throughput = workload.kind->unit + "/s";
+  print("  %*s\n", width_of(throughput), throughput.c_str());
 }
 
 void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>& score, const Workload& workload) {
-  print("%5d  %12.4f", epoch, pass.loss);
+  print("%5d  %13.4f", epoch, pass.loss);
   for (const Figure& figure : score) {
-    const int width = width_of(figure.name);
+    const int width = width_of(validation(figure.name));
     if (workload.unseen.empty()) {
-      print("  %*s", width, "-");  // nothing was asked
+      print("  %*s", width, "-");  // there is no validation set
     } else if (figure.is == Figure::Is::share) {
       print("  %*.1f %%", width - 2, 100 * figure.value);
     } else {
@@ -63,18 +77,18 @@ void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>
   print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_a_second());
 }
 
-/// Trains on, batched and one vertex at a time in turn, so that both see the machine's moods.
+/// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
 void compare(Trainer& trainer, const std::string& unit) {
   constexpr std::size_t samples = 512;
-  double batched = 0, unbatched = 0;  // of the best of three
+  double batched = 0, unbatched = 0;  // the best of three
   for (int i = 0; i < 3; ++i) {
     batched = std::max(batched, trainer.train(samples).units_a_second());
     unbatched = std::max(unbatched, trainer.train_some_unbatched().units_a_second());
   }
   print("\n                     %10s\n", (unit + "/s").c_str());
   print("batched                 %7.0f\n", batched);
-  print("one vertex at a time    %7.0f  (same kernels, no waits)\n", unbatched);
-  print("factor                  %7.1f\n", batched / unbatched);
+  print("one vertex at a time    %7.0f  (same kernels, one row per call)\n", unbatched);
+  print("speedup                 %7.1f\n", batched / unbatched);
 }
 
 void train_model(Arguments arguments) {
@@ -87,9 +101,9 @@ void train_model(Arguments arguments) {
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(host, workload, options);
-  print("%s, %s: learns from %zu %ss, is asked about %zu others\n\n", arguments.model.c_str(),
-        arguments.workload.data.empty() ? "generated" : arguments.workload.data.c_str(), workload.training.size(),
-        workload.kind->sample.c_str(), workload.unseen.size());
+  print("%s, %s: training on %s %ss, validating on %s\n\n", arguments.model.c_str(),
+        program::data_text(arguments.workload).c_str(), program::grouped(workload.training.size()).c_str(),
+        workload.kind->sample.c_str(), program::grouped(workload.unseen.size()).c_str());
   print_head(trainer, workload);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();
@@ -101,7 +115,8 @@ void train_model(Arguments arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains dynamic neural nets on the Windrow runtime.", "windrow");
+  CLI::App app("Trains dynamic neural networks with the Windrow runtime, and prints how their graphs are batched.",
+               "windrow");
   app.require_subcommand(1);
   Arguments arguments;
   const CLI::App& train = add_train(app, arguments);

@@ -1,5 +1,6 @@
-// Flags that choose a workload, made from what the kinds say of themselves.
+// Flags that choose a workload, made from the descriptions of the kinds.
 #include <algorithm>
+#include <sstream>
 
 #include "flags.h"
 
@@ -31,19 +32,23 @@ void add_sizes(CLI::App& command, WorkloadOptions& to) {
   }
 }
 
-/// Two lines for each.
+/// Two lines for each kind.
 std::string all_about() {
-  std::string text = "Models, the files that --data FOLDER has for each, and its sizes if none are given:\n";
+  std::ostringstream text;
+  text << "Models, with the files that --data DIR must contain, and their defaults:\n";
   for (const WorkloadKind& kind : workload_kinds()) {
-    text += "  " + kind.name + ": " + kind.about + "\n     ";
-    for (const std::string& file : kind.files) text += " " + file;
-    text += kind.files.empty() ? " generated;" : ";";
-    for (const WorkloadSize& size : kind.sizes) text += " --" + size.name + " " + std::to_string(size.preset);
-    text += " --samples " + std::to_string(kind.samples);
-    for (const std::string& cell : kind.cells) text += (cell == kind.cells.front() ? " --cell " : " or ") + cell;
-    text += "\n";
+    text << "  " << kind.name << ": " << kind.about << "\n     ";
+    for (const std::string& file : kind.files) text << " " << file;
+    text << (kind.files.empty() ? " no files, only generated data;" : ";");
+    for (const WorkloadSize& size : kind.sizes) text << " --" << size.name << " " << size.preset;
+    for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
+    text << " --samples " << kind.samples << "; learning rate " << kind.rate << "\n";
   }
-  return text + "The first of the files that is there is learned from, and the one behind it asked about.";
+  text
+      << "The first listed file that exists is the training set, the next one is the validation set. If a model has a\n"
+         "single file, every tenth sample is for validation. Generated data have one validation sample for eight\n"
+         "training samples.";
+  return text.str();
 }
 
 }  // namespace
@@ -55,29 +60,54 @@ std::vector<std::string> workload_names() {
 }
 
 void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to) {
-  constexpr Index most = 65536;  // of a flag; beyond it lie typing errors
+  constexpr Index most = 65536;  // larger values are typing errors
   for (const WorkloadKind& kind : workload_kinds()) {
     for (const WorkloadSize& size : kind.sizes) {
       if (size.name != name) continue;
       const auto set = [&to, name](const Index& value) { to.sizes[name] = value; };
-      flag<Index>(command, "--" + name, set, size.about, whole_number(1, std::min(size.most, most)));
+      flag<Index>(command, "--" + name, set, size.about, whole_number(1, std::min(size.most, most)))
+          ->default_str("see below");
       return;
     }
   }
-  throw MisuseError("no model has a size '" + name + "'; expected one of a model's");
+  throw MisuseError("no model has a size '" + name + "'; expected the name of a model's size");
 }
 
 void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
-  flag(command, "--data", to.data, "Has the model's files; else generated", folder());
+  flag(command, "--data", to.data, "Folder with the model's data files", folder())->default_str("generated data");
   add_sizes(command, to);
   flag<std::string>(
-      command, "--cell", [&to](const std::string& cell) { to.cell = cell; }, "Which of the model's",
-      one_of(all_cells()));
+      command, "--cell", [&to](const std::string& cell) { to.cell = cell; }, "Cell, for models that offer several",
+      one_of(all_cells()))
+      ->default_str("the first listed below");
   flag<std::size_t>(
-      command, "--samples", [&to](const std::size_t& samples) { to.samples = samples; }, "Generated to learn from",
-      whole_number(1, 1 << 24));
-  flag(command, "--seed", to.seed, "Of initial values, orders and generated data", whole_number(0, UINT32_MAX));
+      command, "--samples", [&to](const std::size_t& samples) { to.samples = samples; },
+      "Training samples to generate (without --data)", whole_number(1, 1 << 24))
+      ->default_str("see below");
+  flag(command, "--seed", to.seed, "Seed of initial parameters, sample order and generated data",
+       whole_number(0, UINT32_MAX));
   command.footer(all_about());
+}
+
+std::string running_policies_text() {
+  return "Running policies (--policy):\n"
+         "  pool        a pool of worker threads runs all ops\n"
+         "  per_device  each device has its own threads\n"
+         "  serial      each op runs inside its push, for debugging\n"
+         "  chaos       ready ops run in random order, to find missing dependencies\n";
+}
+
+std::string schedule_policies_text() {
+  return "Schedule policies; a batch is:\n"
+         "  level       the vertices of one type and level, level by level\n"
+         "  depth       the same, with levels recomputed for each minibatch\n"
+         "  agenda      all ready vertices of the type with the lowest mean depth (DyNet)\n"
+         "  learned     all ready vertices of the type that a learned table selects (ED-Batch)\n"
+         "  serial      one vertex\n";
+}
+
+std::string data_text(const WorkloadOptions& options) {
+  return options.data.empty() ? "generated data" : "data from " + options.data;
 }
 
 }  // namespace windrow::program

@@ -51,7 +51,7 @@ Row row_of(const Lines& lines) {
     at = end + 1;
   }
   if (fields == columns) return row;
-  lines.refuse(0, std::to_string(fields) + (fields == 1 ? " field" : " fields") + "; expected 10, between tabs");
+  lines.refuse(0, std::to_string(fields) + (fields == 1 ? " field" : " fields") + "; expected 10, separated by tabs");
 }
 
 /// Collects the lines of one sentence. What refers to other lines is checked when all are there.
@@ -70,7 +70,7 @@ class SentenceReader {
   DependencySentence finish() {
     if (words() == 0) lines_.refuse(begin_, "a sentence without words; expected lines that begin with 1, 2, ...");
     if (range_end_ > words()) {
-      lines_.refuse(range_, "a range ends with " + std::to_string(range_end_) + "; expected no more than " +
+      lines_.refuse(range_, "a range ends with " + std::to_string(range_end_) + "; expected at most " +
                                 std::to_string(words()) + ", the last word");
     }
     check_heads();
@@ -94,12 +94,13 @@ class SentenceReader {
   void add_word(const Row& row) {
     const Id next{words() + 1};
     if (id_of(row[id].text) != next) {
-      lines_.refuse(row[id].at, shown(row[id].text) + " begins a line; expected " + text_of(next) + ", the next word");
+      lines_.refuse(row[id].at,
+                    "line begins with " + shown(row[id].text) + "; expected " + text_of(next) + ", the next word");
     }
     sentence_.forms.push_back(required(row[form], "form"));
     sentence_.tags.push_back(required(row[upos], "part of speech"));
     const auto number = number_of(row[head].text);
-    if (!number) lines_.refuse(row[head].at, "head " + shown(row[head].text) + "; expected a word's number, or 0");
+    if (!number) lines_.refuse(row[head].at, "head " + shown(row[head].text) + "; expected the number of a word or 0");
     sentence_.heads.push_back(*number);
     sentence_.relations.push_back(required(row[deprel], "relation"));
     head_places_.push_back(lines_.place(row[head].at));
@@ -124,15 +125,15 @@ class SentenceReader {
     const auto first = number_of(range.text.substr(0, dash)), last = number_of(range.text.substr(dash + 1));
     const std::int32_t next = words() + 1;
     if (first != next || !last || *last < next || range_end_ >= next) {
-      lines_.refuse(range.at, "range " + shown(range.text) + "; expected one that begins with " +
-                                  std::to_string(std::max(next, range_end_ + 1)) + ", and ends there or later");
+      lines_.refuse(range.at, "range " + shown(range.text) + "; expected a range that begins with " +
+                                  std::to_string(std::max(next, range_end_ + 1)) + " and ends there or later");
     }
     range_end_ = *last;
     range_ = lines_.place(range.at);
   }
 
   std::string required(const Token& field, const char* what) const {
-    if (field.text.empty()) lines_.refuse(field.at, std::string("no ") + what + "; expected one, or _");
+    if (field.text.empty()) lines_.refuse(field.at, std::string("no ") + what + "; expected a " + what + " or _");
     return std::string(field.text);
   }
 
@@ -149,7 +150,7 @@ class SentenceReader {
     const std::size_t colon = arc.text.find(':');
     const auto from = id_of(arc.text.substr(0, colon));
     if (!from || colon == std::string_view::npos || colon + 1 == arc.text.size()) {
-      lines_.refuse(arc.at, "enhanced dependency " + shown(arc.text) + "; expected such as 4:nsubj, or _ for none");
+      lines_.refuse(arc.at, "enhanced dependency " + shown(arc.text) + "; expected one such as 4:nsubj, or _ for none");
     }
     if (*from == dependent) lines_.refuse(arc.at, text_of(dependent) + " is its own head; expected another");
     arcs_.push_back({dependent, *from, std::string(arc.text.substr(colon + 1)), lines_.place(arc.at)});
@@ -164,7 +165,8 @@ class SentenceReader {
 
   void enhance(const EnhancedArc& arc) {
     const std::int32_t from = number(arc.head);
-    if (from < 0) lines_.refuse(arc.place, "head " + text_of(arc.head) + " is in no line; expected a word, or 0");
+    if (from < 0)
+      lines_.refuse(arc.place, "head " + text_of(arc.head) + " is not in the sentence; expected a word or 0");
     sentence_.enhanced[static_cast<std::size_t>(number(arc.dependent)) - 1].push_back({from, arc.relation});
   }
 
@@ -177,7 +179,7 @@ class SentenceReader {
       };
       if (from > words()) refuse("head " + std::to_string(from) + "; expected 0 to " + std::to_string(words()));
       if (from == word) refuse("word " + std::to_string(word) + " is its own head; expected another");
-      if (from == 0 && root > 0) refuse("a second root; expected one, as is word " + std::to_string(root));
+      if (from == 0 && root > 0) refuse("a second root; expected one root, word " + std::to_string(root));
       if (from == 0) root = word;
     }
   }
@@ -192,7 +194,7 @@ class SentenceReader {
       }
       if (word == 0 || walk[word] != begin) continue;
       lines_.refuse(head_places_[word - 1],
-                    "heads go in a circle from word " + std::to_string(word) + "; expected a tree");
+                    "the heads form a cycle through word " + std::to_string(word) + "; expected a tree");
     }
   }
 
@@ -228,7 +230,7 @@ std::vector<DependencySentence> read_conllu(std::istream& in, const std::string&
     // A comment that a blank line follows, as some files begin with, is no sentence.
     if (!lines.line().starts_with('#')) sentences.push_back(read_sentence(lines));
   }
-  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected lines of ten fields, in CoNLL-U");
+  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected lines of ten fields in CoNLL-U");
   return sentences;
 }
 

@@ -51,7 +51,7 @@ Workload make_listops(const WorkloadKind& kind, const Device& device, const Work
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
   GraphWorkload workload{.kind = kind,
                          .device = device,
-                         .formula = "2 h^2 an argument, 4 h^2 and 20 h a list",
+                         .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_root_accuracy};
@@ -66,7 +66,7 @@ Workload make_listops(const WorkloadKind& kind, const Device& device, const Work
 
 WorkloadKind listops_kind() {
   return {.name = "listops",
-          .about = "tells the values of nested lists (Nangia and Bowman 2018)",
+          .about = "Deep Sets, computes the values of nested lists (Nangia and Bowman 2018)",
           .sample = "tree",
           .unit = "trees",
           .files = {"train_d20s.tsv", "test_d20s.tsv"},

@@ -44,7 +44,8 @@ void each_legal(const ArcHybrid& state, std::size_t actions, Body body) {
 }
 
 void require_finite(float score) {
-  if (!std::isfinite(score)) throw Error("parser: a score is not finite; expected a lower rate");
+  if (!std::isfinite(score))
+    throw Error("parser: a score is not finite; expected finite scores, try a lower learning rate");
 }
 
 /// The best action that loses no more arcs, and the best of the others.

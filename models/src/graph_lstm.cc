@@ -73,12 +73,13 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                                       options.size("hidden"), numbering.labels.size()});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "6 h e and 2 h labels a vertex, 2 h e + 6 h^2 with children, 4 h^2 an edge",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = [] { return make_accuracy("accuracy"); }};
+  GraphWorkload workload{
+      .kind = kind,
+      .device = device,
+      .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
+      .parameters = std::move(parameters),
+      .function = model.function(),
+      .score = [] { return make_accuracy("accuracy"); }};
   return with_samples(std::move(workload), std::move(sentences),
                       [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }
@@ -87,7 +88,7 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
 
 WorkloadKind dag_kind() {
   return {.name = "dag",
-          .about = "tells how words depend on others, over graphs of dependencies (Peng et al. 2017)",
+          .about = "graph LSTM, classifies each word's relation to its head (Peng et al. 2017)",
           .sample = "sentence",
           .unit = "sentences",
           .files = {"train.conllu", "dev.conllu", "test.conllu"},

@@ -110,8 +110,8 @@ Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options
                                std::size_t steps) {
   std::size_t words = 0;
   for (const Sentence& sentence : text) words += sentence.size() + 1;
-  throw DataError(file.string() + ": " + std::to_string(words) + " words, ends of sentences with them; expected " +
-                  std::to_string(steps) + " or more, as a piece has");
+  throw DataError(file.string() + ": " + std::to_string(words) + " words including sentence ends; expected at least " +
+                  std::to_string(steps) + ", the length of a piece");
 }
 
 /// In pieces if they have a size, else by sentence.
@@ -119,7 +119,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   const std::size_t steps = options.sizes.contains("steps") ? static_cast<std::size_t>(options.size("steps")) : 0;
   const Index vocabulary = options.size("vocabulary");
   if (vocabulary < 2) {
-    throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected 2 or more");
+    throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
   const Parts<Sentence> text = text_of(kind, options, steps);
   const Numbering numbering(text.training, vocabulary);
@@ -133,7 +133,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
   GraphWorkload workload{.kind = kind,
                          .device = device,
-                         .formula = "8 h e a word, 8 h^2 each that has one before it, 2 h vocabulary a word",
+                         .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_perplexity};
@@ -143,17 +143,17 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   });
 }
 
-WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Words told apart", preset}; }
+WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
 
 }  // namespace
 
 WorkloadKind fixed_lstm_kind() {
   return {.name = "fixed-lstm",
-          .about = "tells the next word of a text that is cut in pieces of one length (Xu et al. 2018)",
+          .about = "LSTM language model over text pieces of equal length (Xu et al. 2018)",
           .sample = "piece",
           .unit = "words",
           .files = {"train.txt", "valid.txt", "test.txt"},
-          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words of a piece", 64}},
+          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece", 64}},
           .cells = {},
           .samples = 512,
           .rate = 0.05,
@@ -162,7 +162,7 @@ WorkloadKind fixed_lstm_kind() {
 
 WorkloadKind var_lstm_kind() {
   return {.name = "var-lstm",
-          .about = "tells the next word, sentence by sentence (Neubig et al. 2017)",
+          .about = "LSTM language model over sentences (Neubig et al. 2017)",
           .sample = "sentence",
           .unit = "words",
           .files = {"train.txt", "valid.txt", "test.txt"},

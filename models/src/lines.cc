@@ -6,12 +6,12 @@
 namespace windrow {
 
 Lines::Lines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {
-  if (!in_) throw DataError(name_ + ": cannot be read; expected a stream in a good state");
+  if (!in_) throw DataError(name_ + ": cannot be read; expected a readable stream");
 }
 
 bool Lines::next() {
   if (!std::getline(in_, text_)) {
-    if (in_.bad()) throw DataError(name_ + ": cannot be read to its end; expected a file that can");
+    if (in_.bad()) throw DataError(name_ + ": read error before the end; expected a readable file");
     return false;
   }
   skipped_ = number_++ == 0 && text_.starts_with("\xef\xbb\xbf") ? 3 : 0;
@@ -61,9 +61,9 @@ std::ifstream open_text(const std::filesystem::path& file, const std::string& wh
     throw DataError(file.string() + ": " + why + "; expected a file of " + what);
   };
   std::error_code error;
-  if (!std::filesystem::exists(file, error)) refuse("there is no such file");
+  if (!std::filesystem::exists(file, error)) refuse("no such file");
   // Others, such as pipes, might never end.
-  if (!std::filesystem::is_regular_file(file, error)) refuse("is no regular file");
+  if (!std::filesystem::is_regular_file(file, error)) refuse("not a regular file");
   std::ifstream in(file);
   if (!in) refuse("cannot be opened");
   return in;

@@ -39,7 +39,7 @@ class ListReader {
     for (skip_blanks(); at_ < line_.size(); skip_blanks()) step(next());
     if (!lists_.empty()) lines_.refuse(at_, "the line ends inside a list; expected ']'");
     if (finished_.empty()) lines_.refuse(at_, "no tree; expected a list such as [MAX 2 9 ], or a digit");
-    if (!round_.empty()) lines_.refuse(at_, "the line ends inside round brackets; expected ')'");
+    if (!round_.empty()) lines_.refuse(at_, "the line ends inside parentheses; expected ')'");
     tree_.value = labels_->back();
     if (tab != std::string_view::npos) check_value(line_.substr(0, tab));
     return std::move(tree_);
@@ -58,7 +58,7 @@ class ListReader {
     if (c == ')') return close_round(token);
     if (c == ']') return close(token);
     if (lists_.empty() && !finished_.empty()) {
-      lines_.refuse(token.at, shown(token.text) + " behind the tree; expected the end of the line");
+      lines_.refuse(token.at, shown(token.text) + " after the tree; expected the end of the line");
     }
     if (c == '[') return open(token);
     if (!is_digit(token.text)) lines_.refuse(token.at, shown(token.text) + "; expected a digit, a list, or ']'");
@@ -66,7 +66,7 @@ class ListReader {
   }
 
   void close_round(const Token& token) {
-    if (round_.empty()) lines_.refuse(token.at, "')' without '('; expected them to pair");
+    if (round_.empty()) lines_.refuse(token.at, "')' without '('; expected matching parentheses");
     round_.pop_back();
   }
 
@@ -77,7 +77,7 @@ class ListReader {
   }
 
   void close(const Token& token) {
-    if (lists_.empty()) lines_.refuse(token.at, "']' outside of any list; expected lists such as [MAX 2 9 ]");
+    if (lists_.empty()) lines_.refuse(token.at, "']' outside a list; expected a list such as [MAX 2 9 ]");
     const List list = lists_.back();
     const auto arguments = std::span<const std::int32_t>(finished_).subspan(list.arguments);
     if (arguments.empty()) lines_.refuse(list.begin, "a list without arguments; expected digits or lists");
@@ -104,7 +104,7 @@ class ListReader {
     }
     if (stated[0].text[0] - '0' == tree_.value) return;
     lines_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " + std::to_string(tree_.value) +
-                                    ", which the tree is worth");
+                                    ", the value of the tree");
   }
 
   void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size()); }
@@ -148,12 +148,12 @@ std::vector<ListOpsTree> read_listops(std::istream& in, const std::string& name)
   Lines lines(in, name);
   std::vector<ListOpsTree> trees;
   while (lines.next_with_text()) trees.push_back(ListReader(lines).read());
-  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one a line, such as 9, a tab and [MAX 2 9 ]");
+  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]");
   return trees;
 }
 
 std::vector<ListOpsTree> read_listops(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "ListOps trees, one a line");
+  std::ifstream in = open_text(file, "ListOps trees, one per line");
   return read_listops(in, file.string());
 }
 

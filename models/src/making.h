@@ -11,7 +11,7 @@
 
 namespace windrow {
 
-/// What is learned from, and what is asked about.
+/// A training set and a validation set.
 template <class T>
 struct Parts {
   std::vector<T> training, unseen;
@@ -25,8 +25,8 @@ template <class Part>
 auto generate_parts(const WorkloadOptions& options, Part part) {
   const std::size_t unseen = std::max<std::size_t>(options.samples / 8, 1);
   Parts<typename decltype(part(0, 0, ""))::value_type> parts;
-  parts.training = part(options.samples, 2 * options.seed, "generated for training");
-  parts.unseen = part(unseen, 2 * options.seed + 1, "generated as unseen");
+  parts.training = part(options.samples, 2 * options.seed, "generated training set");
+  parts.unseen = part(unseen, 2 * options.seed + 1, "generated validation set");
   return parts;
 }
 
@@ -93,11 +93,11 @@ Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
 }
 
 // Sizes that several kinds have.
-inline WorkloadSize hidden(Index preset) { return {"hidden", "Width of the states", preset}; }
-inline WorkloadSize embedding(Index preset) { return {"embedding", "Width of the words", preset}; }
+inline WorkloadSize hidden(Index preset) { return {"hidden", "Hidden size", preset}; }
+inline WorkloadSize embedding(Index preset) { return {"embedding", "Embedding size", preset}; }
 inline WorkloadSize layers(Index preset) {
   // How long planning takes grows faster than they do: many more would keep it busy for hours.
-  return {"layers", "LSTMs one above the other, each in both directions", preset, 64};
+  return {"layers", "Stacked bidirectional LSTM layers", preset, 64};
 }
 
 // What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.

@@ -15,7 +15,7 @@ Parser::Parser(Parameters& parameters, ParserSizes sizes)
       scorer_bias_(parameters.add("scorer_bias", 1, sizes.scorer, Initial::zeros())),
       out_(parameters.add_product("out", sizes.scorer, actions())),
       out_bias_(parameters.add("out_bias", 1, actions(), Initial::zeros())) {
-  if (sizes.layers < 1) throw MisuseError("parser: " + std::to_string(sizes.layers) + " layers; expected one or more");
+  if (sizes.layers < 1) throw MisuseError("parser: " + std::to_string(sizes.layers) + " layers; expected at least 1");
   const Index h = sizes.hidden;
   for (int layer = 0; layer < sizes.layers; ++layer) {
     const Index in = layer == 0 ? sizes.word + sizes.tag : 2 * h;

@@ -17,7 +17,7 @@ class ParserNetwork final : public Network {
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override {
-    throw MisuseError("parser: its graphs are made as it goes; expected a model whose graphs are there before");
+    throw MisuseError("parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
   }
 
   std::vector<DependencyParser::Sentence> training;
@@ -111,7 +111,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   if (parts.training.empty()) {
     const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
     throw DataError(from + ": 0 of " + std::to_string(crossed) +
-                    " sentences are projective; expected 1 or more, to learn from");
+                    " training sentences are projective; expected at least 1");
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DependencyParser parser(*parameters, parts.training,
@@ -125,11 +125,12 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
     const auto words = static_cast<std::int64_t>(sentence.heads.size());
     return {.units = 1, .vertices = parser.steps(words), .labels = words, .flops = parser.flops(words)};
   };
-  Workload workload{.kind = &kind,
-                    .formula =
-                        "16 h (input + h) a word and layer, but 16 h input the first, 16 h s a word, the root one "
-                        "of them, 2 s actions a step",
-                    .parameters = std::move(parameters)};
+  Workload workload{
+      .kind = &kind,
+      .formula =
+          "16 h (input + h) per word and layer, 16 h input for a first word, 16 h s per word including the "
+          "root, 2 s actions per step",
+      .parameters = std::move(parameters)};
   for (const DependencySentence& sentence : parts.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));
@@ -144,15 +145,15 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
 
 WorkloadKind parser_kind() {
   return {.name = "parser",
-          .about = "finds the heads of words, step by step, looking at its own scores (Kiperwasser and Goldberg 2016)",
+          .about = "transition-based dependency parser, builds its graph step by step (Kiperwasser and Goldberg 2016)",
           .sample = "sentence",
           .unit = "sentences",
           .files = {"train.conllu", "dev.conllu", "test.conllu"},
           .sizes = {hidden(200),
                     embedding(100),
                     layers(1),
-                    {"tag-embedding", "Width of the tags", 25},
-                    {"scorer", "Width of what scores the parser's actions", 100}},
+                    {"tag-embedding", "Tag embedding size", 25},
+                    {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
           .cells = {},
           .samples = 2048,
           .rate = 0.04,

@@ -36,12 +36,12 @@ std::vector<Sentence> read_sentences(std::istream& in, const std::string& name) 
   Lines lines(in, name);
   std::vector<Sentence> sentences;
   while (lines.next_with_text()) sentences.push_back(words_of(lines.line()));
-  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected one a line, such as no it was n't");
+  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected one per line, such as no it was n't");
   return sentences;
 }
 
 std::vector<Sentence> read_sentences(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "sentences, one a line");
+  std::ifstream in = open_text(file, "sentences, one per line");
   return read_sentences(in, file.string());
 }
 
@@ -49,12 +49,12 @@ std::vector<TaggedSentence> read_tagged_sentences(std::istream& in, const std::s
   Lines lines(in, name);
   std::vector<TaggedSentence> sentences;
   while (lines.next_with_text()) sentences.push_back(tagged(lines));
-  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected one a line, such as in|O Paris|I-LOC");
+  if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected one per line, such as in|O Paris|I-LOC");
   return sentences;
 }
 
 std::vector<TaggedSentence> read_tagged_sentences(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "tagged sentences, one a line");
+  std::ifstream in = open_text(file, "tagged sentences, one per line");
   return read_tagged_sentences(in, file.string());
 }
 

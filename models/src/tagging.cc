@@ -76,7 +76,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   const std::vector<std::string> names = numbering.tag_names(sentences.training);
   GraphWorkload workload{.kind = kind,
                          .device = device,
-                         .formula = "8 h (input + h) a step of an LSTM, but 8 h input the first, 4 h tags a word",
+                         .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [names] { return make_tagging_score(names); }};
@@ -90,7 +90,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
 
 WorkloadKind bilstm_kind() {
   return {.name = "bilstm",
-          .about = "tags names in sentences (Neubig et al. 2017)",
+          .about = "bidirectional LSTM tagger, recognises named entities (Neubig et al. 2017)",
           .sample = "sentence",
           .unit = "sentences",
           .files = {"all.txt"},
@@ -103,15 +103,15 @@ WorkloadKind bilstm_kind() {
 
 WorkloadKind bilstm_char_kind() {
   return {.name = "bilstm-char",
-          .about = "the same, reading rare words by their characters",
+          .about = "the same with a character-level LSTM for rare words",
           .sample = "sentence",
           .unit = "sentences",
           .files = {"all.txt"},
           .sizes = {hidden(256),
                     embedding(256),
                     layers(1),
-                    {"character-embedding", "Width of the characters", 64},
-                    {"character-hidden", "Width of the states of characters", 128}},
+                    {"character-embedding", "Character embedding size", 64},
+                    {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
           .samples = 2048,
           .rate = 0.1,

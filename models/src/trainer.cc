@@ -17,7 +17,7 @@ TrainerOptions checked(TrainerOptions options) {
     refuse("batch " + std::to_string(options.batch) + "; expected 1 to " + std::to_string(most));
   }
   if (!std::isfinite(options.rate) || options.rate < 0) {
-    refuse("rate " + std::to_string(options.rate) + "; expected a number, 0 or more");
+    refuse("learning rate " + std::to_string(options.rate) + "; expected a number, 0 or more");
   }
   return options;
 }
@@ -74,7 +74,7 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       random_(options.seed),
       order_(workload.training.size()),
       next_(order_.size()) {
-  if (order_.empty()) throw MisuseError("trainer: nothing to learn from; expected a sample or more");
+  if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
   std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
 

@@ -63,12 +63,12 @@ GraphData draw_tree(std::size_t leaves, Draws& draws) {
 
 Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const Index leaves = options.size("leaves");
-  if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected 2 or more");
+  if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected at least 2");
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const TreeFc model(*parameters, {vocabulary, options.size("hidden"), classes});
   GraphWorkload workload{.kind = kind,
                          .device = device,
-                         .formula = "4 h^2 an inner vertex, 8 h a tree",
+                         .formula = "4 h^2 per inner vertex, 8 h per tree",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [] { return make_accuracy("accuracy"); }};
@@ -87,11 +87,11 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
 
 WorkloadKind tree_fc_kind() {
   return {.name = "tree-fc",
-          .about = "tells the class of complete binary trees (Looks et al. 2017)",
+          .about = "fully connected tree network, classifies complete binary trees (Looks et al. 2017)",
           .sample = "tree",
           .unit = "trees",
           .files = {},
-          .sizes = {hidden(512), {"leaves", "Leaves of a tree", 256}},
+          .sizes = {hidden(512), {"leaves", "Leaves per tree", 256}},
           .cells = {},
           .samples = 512,
           .rate = 0.1,

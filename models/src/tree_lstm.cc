@@ -39,11 +39,11 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
   if (options.cell == "child-sum") {
     const ChildSumTreeLstm model(parameters, sizes);
     return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
-            "6 h e a leaf, 6 h^2 an inner vertex, 2 h^2 an edge, 10 h a vertex"};
+            "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 10 h per vertex"};
   }
   const TreeLstm model(parameters, sizes);
   return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner); },
-          "6 h e a leaf, 16 h^2 an inner vertex, 10 h a vertex"};
+          "6 h e per leaf, 16 h^2 per inner vertex, 10 h per vertex"};
 }
 
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
@@ -67,7 +67,7 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
 
 WorkloadKind tree_lstm_kind() {
   return {.name = "tree-lstm",
-          .about = "labels the vertices of binary trees (Tai et al. 2015)",
+          .about = "Tree-LSTM, classifies every vertex of a binary parse tree (Tai et al. 2015)",
           .sample = "tree",
           .unit = "trees",
           .files = {"train.txt", "dev.txt"},

@@ -37,7 +37,7 @@ class TreeReader {
     if (c == '(') {
       open();
     } else if (open_.empty()) {
-      refuse(shown(c) + " where a tree begins; expected '('");
+      refuse(shown(c) + " at the start of a tree; expected '('");
     } else if (c == ')') {
       close();
     } else {
@@ -109,12 +109,12 @@ std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& nam
   Lines lines(in, name);
   std::vector<LabelledTree> trees;
   while (lines.next_with_text()) trees.push_back(TreeReader(lines).read());
-  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one a line, such as (3 (2 It) (4 works))");
+  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one per line, such as (3 (2 It) (4 works))");
   return trees;
 }
 
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "trees, one a line");
+  std::ifstream in = open_text(file, "trees, one per line");
   return read_treebank(in, file.string());
 }
 

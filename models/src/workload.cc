@@ -38,7 +38,7 @@ void check_size(const WorkloadKind& kind, const std::string& name, Index value) 
 
 void check_cell(const WorkloadKind& kind, const std::string& cell) {
   if (cell.empty() || std::find(kind.cells.begin(), kind.cells.end(), cell) != kind.cells.end()) return;
-  if (kind.cells.empty()) throw MisuseError(kind.name + ": has one cell; expected none to be chosen");
+  if (kind.cells.empty()) throw MisuseError(kind.name + ": has only one cell; expected no other to be chosen");
   throw MisuseError(kind.name + ": cell '" + cell + "'; expected " +
                     list(kind.cells, [](const std::string& one) { return one; }));
 }
@@ -48,7 +48,7 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
   if (kind.files.empty() && !options.data.empty()) {
-    throw MisuseError(kind.name + ": data are generated; expected no folder, not " + options.data);
+    throw MisuseError(kind.name + ": has no data files, only generated data; expected no folder, got " + options.data);
   }
   for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();

@@ -1,4 +1,4 @@
-// After figure 10 of Cavs: what each optimisation brings, on each model.
+// After figure 10 of Cavs: throughput of each model with each optimisation disabled.
 #include <algorithm>
 
 #include "batching/tables.h"
@@ -9,20 +9,30 @@ namespace {
 
 struct Without {
   const char* name;
+  const char* about;
   void (*leave_out)(RunnerOptions& options);
 };
 
 const Without each[] = {
-    {"specialisation", [](RunnerOptions& options) { options.optimisations.specialisation = false; }},
-    {"packing", [](RunnerOptions& options) { options.optimisations.packing = false; }},
-    {"eager", [](RunnerOptions& options) { options.optimisations.eager = false; }},
-    {"lazy", [](RunnerOptions& options) { options.optimisations.lazy = false; }},
-    {"slots", [](RunnerOptions& options) { options.optimisations.slots = false; }},
-    {"sharing", [](RunnerOptions& options) { options.optimisations.sharing = false; }},
-    {"fusion", [](RunnerOptions& options) { options.optimisations.fusion = false; }},
-    {"streaming", [](RunnerOptions& options) { options.optimisations.streaming = false; }},
-    {"splitting", [](RunnerOptions& options) { options.optimisations.splitting = false; }},
-    {"ahead", [](RunnerOptions& options) { options.ahead = 1; }}};
+    {"specialisation", "omit computation on children and inputs that a vertex lacks",
+     [](RunnerOptions& options) { options.optimisations.specialisation = false; }},
+    {"packing", "combine products of one value with several parameters into one product",
+     [](RunnerOptions& options) { options.optimisations.packing = false; }},
+    {"eager", "compute what depends on no child first, for all vertices at once",
+     [](RunnerOptions& options) { options.optimisations.eager = false; }},
+    {"lazy", "compute what no other vertex needs last, for all vertices at once; likewise parameter gradients",
+     [](RunnerOptions& options) { options.optimisations.lazy = false; }},
+    {"slots", "write a state directly to where its consumers read it",
+     [](RunnerOptions& options) { options.optimisations.slots = false; }},
+    {"sharing", "reuse the memory of values that are no longer needed",
+     [](RunnerOptions& options) { options.optimisations.sharing = false; }},
+    {"fusion", "run small steps one after another over tiles that stay in the cache",
+     [](RunnerOptions& options) { options.optimisations.fusion = false; }},
+    {"streaming", "overlap computation for all vertices with computation level by level",
+     [](RunnerOptions& options) { options.optimisations.streaming = false; }},
+    {"splitting", "cut large ops by rows for several workers",
+     [](RunnerOptions& options) { options.optimisations.splitting = false; }},
+    {"ahead", "keep two minibatches in flight", [](RunnerOptions& options) { options.ahead = 1; }}};
 
 /// All on, each one off alone, all off.
 std::vector<RunnerOptions> variants() {
@@ -44,19 +54,29 @@ std::vector<std::string> optimisation_names() {
   return names;
 }
 
+std::string optimisations_text() {
+  std::string text = "Optimisations:\n";
+  for (const Without& one : each) {
+    const std::string name = one.name;
+    text += "  " + name + std::string(16 - name.size(), ' ') + one.about + "\n";
+  }
+  return text;
+}
+
 void leave_out(RunnerOptions& options, const std::string& optimisation) {
   const auto found =
       std::find_if(std::begin(each), std::end(each), [&](const auto& one) { return one.name == optimisation; });
-  if (found == std::end(each)) throw MisuseError("there is no optimisation '" + optimisation + "'");
+  if (found == std::end(each))
+    throw MisuseError("unknown optimisation '" + optimisation + "'; expected a name listed by --help");
   found->leave_out(options);
 }
 
 Result ablation(const TableOptions& options) {
   const auto batch = static_cast<std::size_t>(options.batches.front());
   std::vector<Table::Column> columns = {{"model"}, {"unit"}, {"all on", 0}};
-  Plot plot{.title = "Speed with optimisations left out, of that with all on",
+  Plot plot{.title = "Throughput with optimisations disabled, relative to all on",
             .x = "model",
-            .y = "% of the speed with all on",
+            .y = "% of the throughput with all on",
             .places = {},
             .series = {},
             .form = Plot::Form::bars};
@@ -66,16 +86,18 @@ Result ablation(const TableOptions& options) {
   }
   columns.push_back({"all off", 1, " %"});
   plot.series.push_back({"all off", {}});
-  Result result{.name = "ablation",
-                .title = "What each optimisation brings",
-                .command = {},
-                .about =
-                    "Training with all of RunnerOptions::optimisations on and two minibatches under way (ahead), in "
-                    "units/s; and the speed with each left out alone, or all, as a share of that. " +
-                    std::to_string(batch) + " samples a minibatch, of " + std::to_string(options.workload.samples) +
-                    ", " + turns_text(options) + ".",
-                .table = Table(std::move(columns)),
-                .plots = {}};
+  Result result{
+      .name = "ablation",
+      .title = "Throughput with each optimisation disabled",
+      .command = {},
+      .about =
+          "Training throughput. All on: every optimisation of the runner (RunnerOptions::optimisations), with "
+          "two minibatches in flight (ahead), in units/s. The other columns: one optimisation disabled, or "
+          "all, as a share of the throughput with all on. " +
+          std::to_string(batch) + " samples per minibatch, " + std::to_string(options.workload.samples) + " samples, " +
+          turns_text(options) + ".",
+      .table = Table(std::move(columns)),
+      .plots = {}};
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
     const std::size_t samples = loaded.samples_of_a_turn(loaded.trainer(batch), loaded.samples());

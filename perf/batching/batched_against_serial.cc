@@ -1,4 +1,4 @@
-// After section 5.1 of Cavs: one model, trained in batches and one vertex at a time, over the batch size.
+// After section 5.1 of Cavs: one model, trained in batches and one vertex at a time, by batch size.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@
 namespace windrow::perf {
 namespace {
 
-/// Larger minibatches cost one vertex at a time what these cost, by the sample.
+/// One vertex at a time, a sample costs the same in any larger minibatch.
 constexpr int largest_serial = 2;
 
 }  // namespace
@@ -36,20 +36,21 @@ Result batched_against_serial(const TableOptions& options) {
 
   const std::string unit = loaded.workload().kind->unit + "/s";
   Result result{.name = "batched_against_serial",
-                .title = "Batched against one vertex at a time",
+                .title = "Speedup of batching over one vertex at a time",
                 .command = {},
-                .about = "Training " + model + " (" + sizes_text(model, options) + ") in " + unit + ", " +
+                .about = "Training throughput of " + model + " (" + sizes_text(model, options) + ") in " + unit + ", " +
                          turns_text(options) +
-                         ". One vertex at a time is policy serial: the same kernels, one row each, without waits. Its "
-                         "minibatches have no more than " +
-                         std::to_string(largest_serial) + " samples, since more cost it the same, sample by sample.",
-                .table = Table({{"batch", 0}, {"batched " + unit, 0}, {"serial " + unit, 0}, {"factor", 1, " x"}}),
+                         ". Serial: schedule policy serial, one vertex at a time by the same kernels on one row each, "
+                         "in minibatches of at most " +
+                         std::to_string(largest_serial) +
+                         " samples, because larger ones take the same time per sample.",
+                .table = Table({{"batch", 0}, {"batched " + unit, 0}, {"serial " + unit, 0}, {"speedup", 1, " x"}}),
                 .plots = {}};
-  Plot plot{.title = model + ": how much faster batches are than one vertex at a time",
-            .x = "samples a minibatch",
-            .y = "factor",
+  Plot plot{.title = model + ": speedup of batching over one vertex at a time",
+            .x = "samples per minibatch",
+            .y = "speedup",
             .places = {},
-            .series = {{"batched over serial", {}}},
+            .series = {{"batched / serial", {}}},
             .scale = Plot::Scale::logarithmic};
   for (const auto& [batch, number] : batched) {
     const std::size_t base = serial.at(std::min(batch, largest_serial));

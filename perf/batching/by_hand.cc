@@ -1,5 +1,5 @@
-// After figure 2 of DyNet: a tagger of made-up sentences of one length, in minibatches that are written by hand, and in
-// those that a runner finds.
+// After figure 2 of DyNet: a tagger of synthetic sentences of one length, with manual batching and with a runner's
+// automatic batching.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -137,23 +137,27 @@ Result by_hand(const TableOptions& options) {
   const auto of = [&](const char* size) { return std::to_string(options.workload.size(size)); };
   Result result{
       .name = "by_hand",
-      .title = "Minibatches written by hand against those that are found",
+      .title = "Manual batching compared with automatic batching",
       .command = {},
-      .about = "Training a tagger on made-up sentences of " + std::to_string(sentence_words) + " words (" +
-               of("layers") + " layers of LSTMs in both directions, embedding " + of("embedding") + ", hidden " +
-               of("hidden") + ", " + std::to_string(tags) + " labels) in sentences/s, " + turns_text(options) +
-               ". By hand: operators on tensors that hold a minibatch, forward and backward, pushed to the "
-               "engine. Found: the same network as a vertex function, graphs loaded before. One vertex at a "
-               "time: policy serial, in minibatches of one. All begin with the same parameters and "
-               "pay for descent.",
-      .table = Table(
-          {{"batch", 0}, {"by hand", 0}, {"found", 0}, {"found over by hand", 2, " x"}, {"one vertex at a time", 0}}),
+      .about = "Training throughput in sentences/s of a tagger on synthetic sentences of " +
+               std::to_string(sentence_words) + " words (" + of("layers") + " bidirectional LSTM layers, embedding " +
+               of("embedding") + ", hidden " + of("hidden") + ", " + std::to_string(tags) + " labels), " +
+               turns_text(options) +
+               ". Manual: operators on tensors that each hold a whole minibatch, forward and backward, pushed to the "
+               "engine. Automatic: the same network as a vertex function, with graphs loaded in advance. One vertex at "
+               "a time: schedule policy serial, in minibatches of one. All start from the same parameters, and all "
+               "include the parameter update.",
+      .table = Table({{"batch", 0},
+                      {"manual", 0},
+                      {"automatic", 0},
+                      {"automatic / manual", 2, " x"},
+                      {"one vertex at a time", 0}}),
       .plots = {}};
   Plot plot{.title = "tagger, sentences of " + std::to_string(sentence_words) + " words",
-            .x = "sentences a minibatch",
+            .x = "sentences per minibatch",
             .y = "sentences/s",
             .places = {},
-            .series = {{"by hand", {}}, {"found", {}}, {"one vertex at a time", {}}}};
+            .series = {{"manual", {}}, {"automatic", {}}, {"one vertex at a time", {}}}};
   for (std::size_t i = 0; i < options.batches.size(); ++i) {
     const std::size_t written = serial + 1 + 2 * i, found = written + 1;
     result.table.add({static_cast<double>(options.batches[i]), turns.median(written), turns.median(found),

@@ -9,7 +9,7 @@
 namespace windrow::perf {
 namespace {
 
-/// What a command is, and what it measures unless told otherwise: about two minutes on two cores.
+/// A command and its defaults, with which it takes about two minutes on two cores.
 struct Command {
   const char *name, *about;
   Result (*measure)(const TableOptions& options);
@@ -27,19 +27,19 @@ const std::vector<Command>& commands() {
   const std::map<std::string, Index> narrow = {{"hidden", 128}, {"embedding", 128}, {"vocabulary", 2000}};
   static const std::vector<Command> all = {
       {.name = "serial",
-       .about = "Batched against one vertex at a time, over the batch size (Cavs, 5.1)",
+       .about = "Speedup of batching over one vertex at a time, by batch size (Cavs, section 5.1)",
        .measure = batched_against_serial,
        .takes = Takes::one_model,
        .models = "fixed-lstm",
        .batches = "1,2,4,8,16,32,64,128"},
       {.name = "overhead",
-       .about = "Graphs and schedules as shares of the time, over sizes (Cavs, figure 9)",
+       .about = "Share of time spent building graphs and scheduling them, by size (Cavs, figure 9)",
        .measure = overhead,
        .takes = Takes::trees,
        .batches = "1,4,16,64,256",
        .sizes = {{"hidden", 256}, {"embedding", 256}}},
       {.name = "ablation",
-       .about = "Each optimisation left out (Cavs, figure 10)",
+       .about = "Throughput with each optimisation disabled (Cavs, figure 10)",
        .measure = ablation,
        .takes = Takes::several_models,
        .models = "all",
@@ -48,14 +48,14 @@ const std::vector<Command>& commands() {
        .samples = 96,
        .sizes = narrow},
       {.name = "memory",
-       .about = "Moving values against computing, over the batch size (Cavs, table 2)",
+       .about = "Time of memory operations and of computation, by batch size (Cavs, table 2)",
        .measure = memory_operations,
        .takes = Takes::graph_models,
        .models = "tree-lstm",
        .batches = "1,16,64,256",
        .samples = 256},
       {.name = "schedules",
-       .about = "No batching, and batches by each policy (DyNet, table 1)",
+       .about = "Throughput without batching and with each schedule policy (DyNet, table 1)",
        .measure = schedules,
        .takes = Takes::several_models,
        .models = "all",
@@ -64,21 +64,21 @@ const std::vector<Command>& commands() {
        .samples = 96,
        .sizes = narrow},
       {.name = "hand",
-       .about = "Minibatches written by hand against those that are found (DyNet, figure 2)",
+       .about = "Manual batching compared with automatic batching, by batch size (DyNet, figure 2)",
        .measure = by_hand,
        .takes = Takes::sentences,
        .batches = "1,2,4,8,16,32,64",
        .samples = 64,
        .sizes = {{"hidden", 256}, {"embedding", 200}, {"layers", 2}}},
       {.name = "lazy",
-       .about = "A Tree-LSTM as lazy expressions against its vertex function, over the width",
+       .about = "A Tree-LSTM as lazy expressions compared with its vertex function, by hidden size",
        .measure = lazy_expressions,
        .takes = Takes::widths,
        .batches = "64",
        .several_batches = false,
        .samples = 512},
       {.name = "mlp",
-       .about = "Operators on large tensors, over the number of workers",
+       .about = "Operators on large tensors, by number of workers",
        .measure = large_tensors,
        .takes = Takes::layers,
        .batches = "256",
@@ -115,54 +115,73 @@ void run(const Command& command, TableArguments arguments, const std::string& ca
   program::print("%s", result.markdown().c_str());
 }
 
+/// The command's own sizes stand in --help in place of the models'.
+void show_presets(CLI::App& table, const Command& command) {
+  for (const auto& [size, value] : command.sizes) {
+    CLI::Option* const option = table.get_option_no_throw("--" + size);
+    if (option != nullptr) option->default_str(std::to_string(value));
+  }
+  CLI::Option* const samples = table.get_option_no_throw("--samples");
+  if (samples != nullptr) {
+    samples->description("Training samples per measurement");
+    if (command.samples > 0) samples->default_str(std::to_string(command.samples));
+  }
+  if (command.measure == ablation) table.footer(table.get_footer() + "\n\n" + optimisations_text());
+}
+
 CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   using namespace program;
   using Takes = Command::Takes;
   CLI::App& table = *app.add_subcommand(command.name, command.about);
+  table.footer("");  // not the program's
   WorkloadOptions& workload = to.table.workload;
   to.models = command.models;
   to.batches = command.batches;
   workload.samples = command.samples;
   to.table.workers = default_workers();
   if (command.takes == Takes::one_model) {
-    flag(table, "--model", to.models, "What to train", one_of(models_of(command)));
+    flag(table, "--model", to.models, "Model to train", one_of(models_of(command)));
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
-    flag(table, "--model", to.models, "What to train", some_of(with_all(models_of(command))));
+    flag(table, "--model", to.models, "Models to train", some_of(with_all(models_of(command))));
   }
   const bool fixed = command.takes == Takes::trees || command.takes == Takes::sentences ||
                      command.takes == Takes::widths || command.takes == Takes::layers;
   if (command.takes == Takes::trees || command.takes == Takes::widths) {
-    flag(table, "--data", workload.data, "Has the trees of tree-lstm; else generated", folder());
+    flag(table, "--data", workload.data, "Folder with a treebank for tree-lstm: train.txt, dev.txt", folder())
+        ->default_str("generated data");
   }
   if (command.takes == Takes::trees) {
-    flag(table, "--leaves", to.leaves, "Of the trees of tree-fc", whole_numbers(2, 1 << 16));
+    flag(table, "--leaves", to.leaves, "Leaves per tree of tree-fc", whole_numbers(2, 1 << 16));
   }
   if (command.takes == Takes::layers) {
     to.hidden = "2048";
     flag(table, "--hidden", to.hidden, "Width of the layers", whole_number(1, 1 << 15));
   } else if (command.takes == Takes::widths) {
-    flag(table, "--hidden", to.hidden, "Widths of the states and of the words", whole_numbers(1, 65536));
+    flag(table, "--hidden", to.hidden, "Hidden sizes, also used as embedding sizes", whole_numbers(1, 65536));
   } else if (fixed) {
     add_size_flag(table, "hidden", workload);
     add_size_flag(table, "embedding", workload);
   }
   if (command.takes == Takes::sentences) add_size_flag(table, "layers", workload);
-  if (fixed) flag(table, "--seed", workload.seed, "Of initial values and generated data", whole_number(0, UINT32_MAX));
+  if (fixed)
+    flag(table, "--seed", workload.seed, "Seed of initial parameters and generated data", whole_number(0, UINT32_MAX));
   if (command.takes == Takes::sentences || command.takes == Takes::widths) {
-    flag(table, "--samples", workload.samples, "Samples of a turn", whole_number(1, 1 << 24));
+    flag(table, "--samples", workload.samples, "Samples per measurement", whole_number(1, 1 << 24));
   } else if (!fixed) {
     add_workload_flags(table, workload);
   }
-  flag(table, "--batch", to.batches, "Samples a minibatch",
+  flag(table, "--batch", to.batches, "Samples per minibatch",
        command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
   if (command.takes != Takes::layers) {
-    flag(table, "--workers", to.table.workers, "Ops at the same time", whole_number(1, 1024));
+    flag(table, "--workers", to.table.workers, "Worker threads", whole_number(1, 1024));
   }
   if (!fixed || command.takes == Takes::layers) {
-    flag(table, "--turn-ms", to.table.turn_ms, "What a turn takes at least", whole_number(1, 1 << 20));
+    flag(table, "--turn-ms", to.table.turn_ms, "Shortest duration of a measurement in ms", whole_number(1, 1 << 20));
   }
-  flag(table, "--repetitions", to.table.repetitions, "Turns of each variant", whole_number(1, 1 << 20));
-  flag(table, "--out", to.out, "For Markdown, JSON and SVG; made if it is not there", new_folder());
+  flag(table, "--repetitions", to.table.repetitions, "Measurements of each variant", whole_number(1, 1 << 20));
+  flag(table, "--out", to.out, "Folder for the table and the plot (Markdown, JSON, SVG); created if missing",
+       new_folder());
+  show_presets(table, command);
   return &table;
 }
 
@@ -180,7 +199,7 @@ std::vector<std::string> chosen(const std::string& text, std::vector<std::string
 
 void require_one_model(const std::vector<std::string>& models, const WorkloadOptions& workload) {
   if (models.size() <= 1 || workload.data.empty()) return;
-  throw MisuseError("--data with several models; expected one, since each has files of its own");
+  throw MisuseError("--data with several models; expected one model, because each has its own files");
 }
 
 std::function<bool()> add_tables(CLI::App& app, std::string called) {

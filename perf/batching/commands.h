@@ -1,4 +1,4 @@
-// The commands of `windrow-perf` that reproduce the predecessors' tables.
+// The commands of `windrow-perf` that reproduce published tables.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace windrow::perf {
 
-/// Adds them to the program, which was called so; what it returns runs the one that was parsed, and says whether one
-/// was.
+/// Adds the commands to the program; `called` is the command line. Returns a function that runs the parsed command, and
+/// returns false if none was parsed.
 std::function<bool()> add_tables(CLI::App& app, std::string called);
 
-/// With the name "all" for all.
+/// The names and "all".
 std::vector<std::string> with_all(std::vector<std::string> names);
-/// What a text of some_of(with_all(all)) names.
+/// The names in a text that some_of(with_all(all)) accepted.
 std::vector<std::string> chosen(const std::string& text, std::vector<std::string> all);
-/// Throws MisuseError for a folder of data and several models.
+/// Throws MisuseError if there is a data folder and more than one model.
 void require_one_model(const std::vector<std::string>& models, const WorkloadOptions& workload);
 
 }  // namespace windrow::perf

@@ -73,13 +73,13 @@ Result large_tensors(const TableOptions& options) {
   }
   turns.take(options.repetitions);
   Result result{.name = "mlp",
-                .title = "Operators on large tensors, over the number of workers",
+                .title = "Operators on large tensors, by number of workers",
                 .command = {},
                 .about = "Training a perceptron of " + std::to_string(layers) + " layers, " + std::to_string(width) +
                          " wide, by plain operators on minibatches of " + std::to_string(batch) +
-                         "; medians of repetitions in which all variants took turns. Workers that have no op help in "
-                         "the loops of the others.",
-                .table = Table({{"workers", 0}, {"samples/s", 0}, {"over one worker", 2, " x"}}),
+                         "; medians of repetitions in which all variants took turns. Workers without an op help in "
+                         "the loops of other ops.",
+                .table = Table({{"workers", 0}, {"samples/s", 0}, {"speedup", 2, " x"}}),
                 .plots = {{.title = "samples/s",
                            .x = "workers",
                            .y = "samples/s",

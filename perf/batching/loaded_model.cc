@@ -55,8 +55,8 @@ std::string sizes_text(const std::string& model, const TableOptions& options) {
 }
 
 std::string turns_text(const TableOptions& options) {
-  return "on " + std::to_string(options.workers) + (options.workers == 1 ? " worker" : " workers") + ", medians of " +
-         std::to_string(options.repetitions) + " repetitions in which all variants took turns";
+  return std::to_string(options.workers) + (options.workers == 1 ? " worker" : " workers") + ", medians of " +
+         std::to_string(options.repetitions) + " repetitions, in each of which all variants ran in turn";
 }
 
 }  // namespace windrow::perf

@@ -1,4 +1,4 @@
-// After table 2 of Cavs: what of the steps' time goes into moving values, over the batch size.
+// After table 2 of Cavs: the share of time spent on memory operations, by batch size.
 #include "batching/tables.h"
 #include "batching/turns.h"
 
@@ -17,7 +17,7 @@ struct Spent {
   double share_of_moves() const { return 100 * moves / (products + arithmetic + moves); }
 };
 
-/// A way of training, and what its steps took turn by turn.
+/// A way of training, and the time of its steps in each repetition.
 class Timed {
  public:
   Timed(LoadedModel& loaded, int batch, RunnerOptions runner)
@@ -53,22 +53,22 @@ class Timed {
 
 Result memory_operations(const TableOptions& options) {
   Result result{.name = "memory_operations",
-                .title = "Moving values against computing with them",
+                .title = "Time of memory operations and of computation",
                 .command = {},
                 .about =
-                    "What the steps of training take, in ms of a worker for each sample: products with parameters; "
-                    "all else that is computed; moves, that is lookups, gathers, scatters, copies and fills. "
-                    "Fused, as by default: what is small runs over tiles that stay in the cache; unfused, each step "
-                    "over all of its rows. Without slots states are gathered by their consumers. The clock is read "
-                    "around each step (RunnerOptions::time_steps). " +
+                    "Worker time per training sample in ms, by kind of step: matrix products with parameters; other "
+                    "arithmetic; memory operations, that is lookups, gathers, scatters, copies and fills. Fused, the "
+                    "default: small steps run over tiles that stay in the cache. Unfused: each step runs over all of "
+                    "its rows. No slots: each vertex gathers the states of its children. The clock is read around each "
+                    "step (RunnerOptions::time_steps). " +
                     std::to_string(options.workload.samples) + " samples, " + turns_text(options) + ".",
                 .table = Table({{"model"},
                                 {"batch", 0},
-                                {"steps"},
+                                {"variant"},
                                 {"products ms", 3},
                                 {"arithmetic ms", 3},
-                                {"moves ms", 3},
-                                {"moves", 1, " %"},
+                                {"memory ms", 3},
+                                {"memory share", 1, " %"},
                                 {"units/s", 0}}),
                 .plots = {}};
   for (const std::string& model : options.models) {
@@ -83,10 +83,10 @@ Result memory_operations(const TableOptions& options) {
     }
     turns.take(options.repetitions);
     Plot plot{.title = model + " (" + sizes_text(model, options) + "), fused",
-              .x = loaded.workload().kind->sample + "s a minibatch",
-              .y = "ms of a worker for each " + loaded.workload().kind->sample,
+              .x = loaded.workload().kind->sample + "s per minibatch",
+              .y = "worker time per " + loaded.workload().kind->sample + " in ms",
               .places = {},
-              .series = {{"products", {}}, {"arithmetic", {}}, {"moves", {}}},
+              .series = {{"products", {}}, {"arithmetic", {}}, {"memory operations", {}}},
               .form = Plot::Form::stacked};
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Spent spent = all[i]->spent();

@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const fs::path& path, int error) {
-  throw Error(path.string() + ": cannot be written, " + std::strerror(error) +
-              "; expected a folder in which results can be");
+  throw Error(path.string() + ": cannot be written: " + std::strerror(error) +
+              "; expected a writable folder for the results");
 }
 
 /// The file that is meant, behind links.
@@ -24,7 +24,8 @@ fs::path meant(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return path;
   // Pipes and devices might take it for ever, or nowhere.
-  if (!fs::is_regular_file(path, error)) throw Error(path.string() + ": is no regular file; expected one, or none");
+  if (!fs::is_regular_file(path, error))
+    throw Error(path.string() + ": not a regular file; expected a regular file or none");
   const fs::path file = fs::canonical(path, error);
   if (error) refuse(path, error.value());
   if (access(file.c_str(), W_OK) != 0) refuse(path, errno);

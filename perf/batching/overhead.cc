@@ -1,4 +1,4 @@
-// After figure 9 of Cavs: what of the time goes into making graphs and into scheduling them.
+// After figure 9 of Cavs: the share of time spent building graphs and scheduling them.
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -99,7 +99,7 @@ struct Sweep {
 void report(const Sweep& sweep, Result& result) {
   Plot plot{.title = sweep.title,
             .x = sweep.over,
-            .y = "% of the time",
+            .y = "% of construction and training time",
             .places = {},
             .series = {{"construction", {}}, {"scheduling", {}}}};
   for (std::size_t i = 0; i < sweep.sizes.size(); ++i) {
@@ -120,11 +120,11 @@ void report(const Sweep& sweep, Result& result) {
 
 Result overhead(const TableOptions& options) {
   Sweep by_leaves{.model = "tree-fc",
-                  .title = "tree-fc, " + std::to_string(batch_of_complete_trees) + " trees a minibatch",
-                  .over = "leaves of a tree",
+                  .title = "tree-fc, " + std::to_string(batch_of_complete_trees) + " trees per minibatch",
+                  .over = "leaves per tree",
                   .sizes = options.leaves,
                   .of_leaves = true};
-  Sweep by_batch{.model = "tree-lstm", .title = "tree-lstm", .over = "trees a minibatch", .sizes = options.batches};
+  Sweep by_batch{.model = "tree-lstm", .title = "tree-lstm", .over = "trees per minibatch", .sizes = options.batches};
   Turns turns;
   const auto add = [&](Sweep& sweep, std::unique_ptr<Measured> measured) {
     turns.add([one = measured.get()] { return one->run(); });
@@ -133,27 +133,28 @@ Result overhead(const TableOptions& options) {
   for (const int leaves : options.leaves) add(by_leaves, complete_trees(options, leaves, batch_of_complete_trees));
   for (const int batch : options.batches) add(by_batch, parsed_sentences(options, static_cast<std::size_t>(batch)));
   turns.take(options.repetitions);
-  Result result{.name = "overhead",
-                .title = "What graphs and schedules take of the time",
-                .command = {},
-                .about = "Training tree-fc over the leaves of its trees (hidden " +
-                         std::to_string(hidden_of("tree-fc", options)) + ", " +
-                         std::to_string(batch_of_complete_trees) +
-                         " trees a minibatch) and tree-lstm over its batch size (" + sizes_text("tree-lstm", options) +
-                         "), " + turns_text(options) +
-                         ". Construction makes checked graphs with levels of what a reader delivers; that is done once "
-                         "a sample where data are kept, and counts here as if it were done for each minibatch. "
-                         "Scheduling is what makes rows and slots of a minibatch's graphs. Minibatches are one behind "
-                         "the other, so that nothing overlaps; training contains scheduling.",
-                .table = Table({{"model"},
-                                {"leaves", 0},
-                                {"batch", 0},
-                                {"construction ms", 3},
-                                {"scheduling ms", 3},
-                                {"training ms", 2},
-                                {"construction", 2, " %"},
-                                {"scheduling", 2, " %"}}),
-                .plots = {}};
+  Result result{
+      .name = "overhead",
+      .title = "Overhead of graph construction and scheduling",
+      .command = {},
+      .about = "Training time per minibatch of tree-fc by leaves per tree (hidden " +
+               std::to_string(hidden_of("tree-fc", options)) + ", " + std::to_string(batch_of_complete_trees) +
+               " trees per minibatch) and of tree-lstm by batch size (" + sizes_text("tree-lstm", options) + "), " +
+               turns_text(options) +
+               ". Construction builds checked graphs with levels from the reader's output; a program that keeps "
+               "its graphs does that once per sample, here it counts for each minibatch. Scheduling assigns "
+               "the vertices of a minibatch to rows and slots. One minibatch is in flight at a time, so "
+               "nothing overlaps. Training includes scheduling. Shares are of construction and training "
+               "together.",
+      .table = Table({{"model"},
+                      {"leaves", 0},
+                      {"batch", 0},
+                      {"construction ms", 3},
+                      {"scheduling ms", 3},
+                      {"training ms", 2},
+                      {"construction share", 2, " %"},
+                      {"scheduling share", 2, " %"}}),
+      .plots = {}};
   report(by_leaves, result);
   report(by_batch, result);
   return result;

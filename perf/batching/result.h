@@ -1,5 +1,4 @@
-// What a table of perf/batching comes to: rows of figures and plots of them; written as Markdown, JSON and SVG. It
-// knows no benchmark.
+// The result of a table command: rows and plots, written as Markdown, JSON and SVG. It knows no benchmark.
 #pragma once
 
 #include <filesystem>
@@ -9,24 +8,24 @@
 
 namespace windrow::perf {
 
-/// Rows of texts and numbers under named columns. A value.
+/// Rows of texts and numbers with named columns. A value.
 class Table {
  public:
   struct Column {
     std::string name;
-    int digits = 1;         ///< of numbers, behind the point
-    std::string unit = {};  ///< written behind each number in Markdown, as " %" or " x"
+    int digits = 1;         ///< of numbers, after the point
+    std::string unit = {};  ///< follows each number in Markdown, such as " %" or " x"
   };
   using Entry = std::variant<std::string, double>;
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  /// Throws MisuseError unless it has an entry for each column.
+  /// Throws MisuseError unless the row has one entry per column.
   void add(std::vector<Entry> row);
 
   std::size_t rows() const { return rows_.size(); }
-  /// Numbers to the right; "-" for those that are not finite.
+  /// Numbers are aligned right; "-" stands for a number that is not finite.
   std::string markdown() const;
-  /// An array with an object for each row, a row a line; numbers with six digits, null for those that are not finite.
+  /// An array with one object per row and line. Numbers have six digits; null stands for one that is not finite.
   std::string json() const;
 
  private:
@@ -34,11 +33,11 @@ class Table {
   std::vector<std::vector<Entry>> rows_;
 };
 
-/// Series over places that lie equally far apart, such as sizes that double. A value.
+/// Series over equidistant places, such as sizes that double. A value.
 struct Plot {
   struct Series {
     std::string name;
-    std::vector<double> values;  ///< of each place; what is not finite is left out
+    std::vector<double> values;  ///< one per place; values that are not finite are left out
   };
   enum class Form { lines, bars, stacked };
   enum class Scale { linear, logarithmic };
@@ -50,12 +49,12 @@ struct Plot {
   Scale scale = Scale::linear;  ///< of y
 };
 
-/// What a command found. A value.
+/// The result of a command. A value.
 struct Result {
   std::string name;  ///< of its files
   std::string title;
   std::string command;  ///< that reproduces it
-  std::string about;    ///< what was measured and how, for people; paragraphs without line breaks
+  std::string about;    ///< what was measured and how; no line breaks
   Table table;
   std::vector<Plot> plots;
 
@@ -63,15 +62,15 @@ struct Result {
   std::string json() const;
 };
 
-/// As a shell reads it back: arguments are in quotes where they have to be.
+/// The command as a shell reads it, with quotes where necessary.
 std::string command_line(std::string program, const std::vector<std::string>& arguments);
 
-/// A folder for results: made if it is not there. Throws Error if files of that name cannot be written in it, or if
-/// something else has one of their names; so who has one before measuring will not have measured in vain.
+/// A folder for results, created if missing. Throws Error if files of that name cannot be written, or if one of the
+/// names belongs to something other than a regular file. Make it before measuring, so that no measurement is lost.
 class ResultFolder {
  public:
   ResultFolder(std::filesystem::path folder, const std::string& name);
-  /// NAME.md, NAME.json and NAME.svg: all of them, or, where one cannot be written, none. Throws Error then.
+  /// Writes NAME.md, NAME.json and NAME.svg. If one of them cannot be written, writes none and throws Error.
   void write(const Result& result) const;
 
  private:

@@ -1,4 +1,4 @@
-// After table 1 of DyNet: one vertex at a time, and batches by each policy, on each model.
+// After table 1 of DyNet: throughput of each model without batching and with each schedule policy.
 #include <algorithm>
 
 #include "batching/tables.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::level};
 
-/// One vertex at a time takes long: so many samples do.
+/// One vertex at a time takes long, so few samples must do.
 constexpr std::size_t serial_samples = 4;
 
 }  // namespace
@@ -17,28 +17,28 @@ constexpr std::size_t serial_samples = 4;
 Result schedules(const TableOptions& options) {
   const auto batch = static_cast<std::size_t>(options.batches.front());
   std::vector<Table::Column> columns = {{"model"}, {"unit"}, {"no batching", 0}};
-  Plot plot{.title = "Speed by each schedule, of that without batching",
+  Plot plot{.title = "Speedup of each schedule policy over no batching",
             .x = "model",
-            .y = "factor",
+            .y = "speedup",
             .places = {},
             .series = {},
             .form = Plot::Form::bars,
             .scale = Plot::Scale::logarithmic};
   for (const SchedulePolicy policy : policies) {
     const std::string name(to_string(policy));
-    columns.push_back({"by " + name, 0});
-    plot.series.push_back({"by " + name, {}});
+    columns.push_back({name, 0});
+    plot.series.push_back({name, {}});
   }
-  columns.push_back({"best", 1, " x"});
+  columns.push_back({"best speedup", 1, " x"});
   Result result{.name = "schedules",
-                .title = "No batching, and batches by each policy",
+                .title = "Throughput without batching and with each schedule policy",
                 .command = {},
                 .about =
-                    "Training in units/s. No batching is policy serial: one vertex at a time by the same kernels, "
-                    "without waits, in minibatches of no more than four samples. The last column is the best "
-                    "schedule as a multiple of that. The parser finds its vertices on the way, by lazy expressions. " +
-                    std::to_string(batch) + " samples a minibatch, of " + std::to_string(options.workload.samples) +
-                    ", " + turns_text(options) + ".",
+                    "Training throughput in units/s. No batching: schedule policy serial, one vertex at a time by the "
+                    "same kernels, in minibatches of at most four samples. Best speedup: the fastest policy over no "
+                    "batching. The parser builds its graphs while it runs, from lazy expressions. " +
+                    std::to_string(batch) + " samples per minibatch, " + std::to_string(options.workload.samples) +
+                    " samples, " + turns_text(options) + ".",
                 .table = Table(std::move(columns)),
                 .plots = {}};
   for (const std::string& model : options.models) {

@@ -1,4 +1,4 @@
-// Plots drawn as SVG: the same plots give the same bytes.
+// Plots drawn as SVG. Equal plots give equal bytes.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace windrow::perf {
 
-/// One below the other, each with its title, axes with ticks, and a legend.
+/// Draws the plots one below the other, each with a title, axes with ticks, and a legend.
 std::string svg(const std::vector<Plot>& plots);
 
-/// Where an axis that shows 0 to `most` has its ticks: at 1, 2 or 5 times a power of ten, four to six of them, the last
-/// at `most` or above. Of nothing, 0 and 1.
+/// The ticks of an axis from 0 to `most`: four to six multiples of 1, 2 or 5 times a power of ten, the last at `most`
+/// or above. Returns 0 and 1 if `most` is not positive.
 std::vector<double> linear_ticks(double most);
-/// From a power of ten at or below `least`, above 0, to one at or above `most`; with 2 and 5 times these where there
-/// are few.
+/// The ticks of a logarithmic axis: from a power of ten at or below `least`, which is above 0, to one at or above
+/// `most`. If these are few, also 2 and 5 times each.
 std::vector<double> logarithmic_ticks(double least, double most);
 
 }  // namespace windrow::perf

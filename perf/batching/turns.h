@@ -1,4 +1,5 @@
-// What is compared takes turns: machines are faster at one moment than at the next, by more than what is compared.
+// Variants that are compared run in turn, because the speed of a machine changes by more than the differences between
+// them.
 #pragma once
 
 #include <functional>
@@ -8,19 +9,19 @@ namespace windrow::perf {
 
 double median_of(std::vector<double> values);
 
-/// Variants, each of which gives a figure, such as units a second, whenever it is run.
+/// Variants. A run of a variant returns a value, such as its throughput.
 class Turns {
  public:
   using Variant = std::function<double()>;
 
-  /// Its number.
+  /// Returns its number.
   std::size_t add(Variant variant);
-  /// Runs each once unmeasured, for memory, plans and caches; then all, so many times, beginning with another one each
-  /// time.
+  /// Runs each variant once to warm up memory, plans and caches. Then runs all of them `repetitions` times, each time
+  /// starting with another variant.
   void take(int repetitions);
 
   double median(std::size_t variant) const { return median_of(figures_[variant]); }
-  /// The median of what `variant` is as a multiple of `base` in the same repetition.
+  /// The median ratio of `variant` to `base` in the same repetition.
   double ratio(std::size_t variant, std::size_t base) const;
 
  private:

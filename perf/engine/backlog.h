@@ -1,16 +1,16 @@
-// What an op that waits takes of memory.
+// Memory per waiting op.
 #pragma once
 
 #include "benchmark.h"
 
 namespace windrow::perf {
 
-/// `ops` of each pattern are pushed while the system is held back, once and in a process of its own, and then run. A
-/// record for each pattern and system:
-///   bytes_per_op  growth of the resident memory from before the first push until all were pushed, over their number
-///   rss_mb        all of that growth, in 2^20 bytes
-/// Systems that cannot be held back are left out. Small numbers of ops show the system's first memory and not an op's.
-/// Call it while the process has one thread. Throws as benchmark_engines does.
+/// Pushes `ops` ops of each pattern while the system is held back, once and in a separate process, then runs them.
+/// Reports a record for each pattern and system:
+///   bytes_per_op  growth of the resident memory from before the first push until after the last, divided by `ops`
+///   rss_mb        that growth in 2^20 bytes
+/// Systems that cannot be held back are left out. Few ops show the initial memory of the system rather than that of
+/// ops. Call it while the process has one thread. Throws as benchmark_engines does.
 void measure_backlog(const EngineBenchmark& options, const Report& report);
 
 }  // namespace windrow::perf

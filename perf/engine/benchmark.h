@@ -1,4 +1,4 @@
-// What an op costs: task systems on patterns of dependency, in turn, in one process.
+// The cost per op: task systems run dependency patterns in turn, in one process.
 #pragma once
 
 #include <cstdint>
@@ -12,46 +12,47 @@
 namespace windrow::perf {
 
 struct EngineBenchmark {
-  /// None for those that the measurement is meant for.
+  /// Empty: the patterns that suit the measurement.
   std::vector<std::string> patterns;
   std::vector<std::string> systems;
-  /// Whether systems are left out where they do not take a pattern, or that is an error.
+  /// True: systems that cannot run a pattern are left out. False: that is an error.
   bool leave_out = true;
   int workers = 2;
-  int width = 64;              ///< of the stencil, patterns D and FD
-  std::int64_t ops = 100'000;  ///< of each repetition
+  int width = 64;              ///< of the stencil in patterns D and FD
+  std::int64_t ops = 100'000;  ///< per repetition
   int repetitions = 20;
-  std::int64_t task_ns = 0;  ///< how long each op takes by itself
-  std::int64_t burst = 0;    ///< so many pushes come one after the other, then a gap; 0 for all
+  std::int64_t task_ns = 0;  ///< duration of each op
+  std::int64_t burst = 0;    ///< pushes between two gaps; 0: no gaps
 };
 
-/// A pattern, and the systems that stand beside each other on it. A value.
+/// A pattern and the systems that are compared on it. A value.
 struct Contest {
   Pattern pattern;
   std::vector<std::string> systems;
 };
 
 /// `meant` are the patterns if the options name none. Throws MisuseError for a name that is unknown or not in this
-/// build, and for a pattern that a system does not take, if none is to be left out.
+/// build, and for a pattern that a system cannot run, unless such systems are left out.
 std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vector<std::string>& meant);
 
-/// Is given each record as soon as it is there.
+/// Called with each record as soon as it is complete.
 using Report = std::function<void(const Record&)>;
 
-/// What the records of all measurements begin with.
+/// The first fields of every record.
 Record record_of(const EngineBenchmark& options, const Pattern& pattern, const std::string& system);
 
-/// A record for each pattern and system, the systems taking turns, repetition by repetition:
-///   ns_per_op           from the first push until all ops are done, gaps between bursts included; median, p05 and p95
-///                       of the repetitions
-///   push_ns             the part of it until the last push returned, less gaps
-///   push_p50, push_p999 of single pushes, in repetitions of their own, less what reading the counter takes
-///   efficiency          ops * task_ns / workers, as share of what it took; with task_ns above 0
-///   rss_mb              by how much the resident memory of a process that did nothing else grew, from before the
-///                       system was made to its peak in one repetition, in 2^20 bytes
-///   round_trip_ns       of the machine between the repetitions (machine.h): figures go with it; median
-/// Of a system that pushes no single ops, the figures of pushes are null. Call it while the process has one thread.
-/// Throws Error if an op was lost or ran twice, and what contests_of throws.
+/// Reports a record for each pattern and system. The systems run in turn in each repetition:
+///   ns_per_op           time from the first push until all ops have finished, including gaps between bursts; median,
+///   p05
+///                       and p95 of the repetitions
+///   push_ns             the part of it until the last push returned, without gaps
+///   push_p50, push_p999 percentiles of single pushes, from separate repetitions, without the cost of the timer
+///   efficiency          ops * task_ns / workers as a share of the measured time, if task_ns is above 0
+///   rss_mb              growth of the resident memory of a process that runs only this system, from before the system
+///                       is made to its peak in one repetition, in 2^20 bytes
+///   round_trip_ns       median of round_trip_ns() between the repetitions (machine.h); the other times depend on it
+/// The fields of pushes are null for a system that does not push single ops. Call it while the process has one thread.
+/// Throws Error if an op was lost or ran twice, and everything that contests_of throws.
 void benchmark_engines(const EngineBenchmark& options, const Report& report);
 
 }  // namespace windrow::perf

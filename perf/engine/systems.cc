@@ -17,7 +17,7 @@ const SystemKind& kind_of(const std::string& name) {
   const auto* found =
       std::find_if(std::begin(kinds), std::end(kinds), [&](const SystemKind* kind) { return name == kind->name; });
   if (found == std::end(kinds)) {
-    throw MisuseError("system '" + name + "' is unknown; expected a name that --systems takes");
+    throw MisuseError("unknown system '" + name + "'; expected a name that --systems accepts");
   }
   if ((*found)->make == nullptr) {
     throw MisuseError("system '" + name + "' is not in this build; expected WINDROW_PEERS to name it, as in cmake " +
@@ -50,8 +50,8 @@ bool takes(const std::string& system, const Pattern& pattern) {
 
 void refuse(const std::string& system, const Pattern& pattern) {
   const bool replays = kind_of(system).takes == SystemKind::Takes::replayed_patterns;
-  throw MisuseError("system '" + system + "' is " + (replays ? "built once and run again" : "about pushes") +
-                    ", which is no match for pattern " + pattern.name + "; expected " +
+  throw MisuseError("system '" + system + "' cannot run pattern " + pattern.name + ", it only " +
+                    (replays ? "replays graphs" : "pushes ops") + "; expected pattern " +
                     (replays ? "FA or FD" : "A to E"));
 }
 

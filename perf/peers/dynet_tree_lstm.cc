@@ -1,7 +1,7 @@
-// DyNet as a peer of `windrow-perf train --model tree-lstm`: the same trees, cell, order and minibatches, which DyNet
-// batches by itself. A program of its own, since it links nothing of Windrow; scripts/peers runs both.
+// The Tree-LSTM of `windrow-perf train --model tree-lstm` in DyNet: the same trees, cell, order and minibatches. DyNet
+// finds the batches. This is a separate program that links nothing of Windrow; scripts/peers runs both.
 //
-// DyNet (clab/dynet, commit 22b4495) is built from its sources, with Eigen's products done by OpenBLAS, since Eigen's
+// DyNet (clab/dynet, commit 22b4495) is built from its sources. OpenBLAS computes the matrix products, because Eigen's
 // own are slower. With DyNet in $DYNET, and Debian's libeigen3-dev and libopenblas-dev:
 //
 //   export CXXFLAGS='-march=native -DEIGEN_USE_BLAS' EIGEN3_INCLUDE_DIR=/usr/include/eigen3
@@ -11,11 +11,11 @@
 //   g++ dynet_tree_lstm.o -o dynet_tree_lstm $DYNET/build/dynet/libdynet.so -Wl,-rpath,$DYNET/build/dynet -lopenblas
 //   OPENBLAS_NUM_THREADS=1 ./dynet_tree_lstm --data DIR --dynet-autobatch 1 --dynet-seed 1
 //
-// DIR holds train.txt and dev.txt, a bracketed binary tree a line. --dynet-mem has to be enough, or DyNet ends. The
-// cell is that of models/include/windrow/models/tree_lstm.h; the loss is at every vertex; training is plain descent
-// without clipping, as Windrow's. Words that train.txt has once are unknown, the order of the trees is drawn as Windrow
-// draws it, and 512 trees before the first pass warm up. Inference computes the losses of the trees in dev.txt. Prints
-// one JSON object a pass: trees/s, and the peak resident memory until then.
+// DIR contains train.txt and dev.txt, with one bracketed binary tree per line. DyNet exits if --dynet-mem is too small.
+// The cell is that of models/include/windrow/models/tree_lstm.h, with a loss at every vertex. Training is plain
+// gradient descent without clipping, as in Windrow. Words that occur once in train.txt are unknown. The order of the
+// trees is Windrow's, and 512 trees warm up before the first pass. Inference computes the losses of the trees in
+// dev.txt. Prints one JSON object per pass, with trees/s and the peak resident memory so far.
 #include <dynet/dynet.h>
 #include <dynet/expr.h>
 #include <dynet/init.h>
@@ -84,14 +84,16 @@ class Treebank {
  private:
   std::vector<Tree> read(const std::string& file) {
     std::ifstream in(file);
-    if (!in) refuse(file + ": cannot be read; expected a file of trees, one a line");
+    if (!in) refuse(file + ": cannot be read; expected a file of trees, one per line");
     std::vector<Tree> trees;
     for (std::string line; std::getline(in, line);) {
       Tree tree;
-      if (!parse(line, tree)) refuse(file + ": line " + std::to_string(trees.size() + 1) + " is no binary tree");
+      if (!parse(line, tree))
+        refuse(file + ": line " + std::to_string(trees.size() + 1) +
+               ": not a binary tree; expected one such as (3 (2 It) (4 works))");
       if (!tree.empty()) trees.push_back(std::move(tree));
     }
-    if (trees.empty()) refuse(file + ": no tree; expected one a line");
+    if (trees.empty()) refuse(file + ": no tree; expected one per line");
     return trees;
   }
 
@@ -371,7 +373,7 @@ Arguments parse(int argc, char** argv) {
     if (*end != '\0' || value < 1 || value > 1 << 20) refuse(flag + ": '" + argv[i] + "'; expected 1 to 1048576");
     *size->second = static_cast<unsigned>(value);
   }
-  if (to.data.empty()) refuse("--data: no value; expected a folder that has train.txt and dev.txt");
+  if (to.data.empty()) refuse("--data: no value; expected a folder with train.txt and dev.txt");
   return to;
 }
 

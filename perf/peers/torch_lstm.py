@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch's nn.LSTM, on a GPU cuDNN's, as a peer of fixed-length LSTMs: 64 steps, width 512, batch 64.
+"""PyTorch's nn.LSTM (cuDNN on a GPU), for comparison with fixed-length LSTMs: 64 steps, hidden size 512, batch size 64.
 
     perf/peers/torch_lstm.py --device cuda
 
-Prints one JSON object a line: sequences/s of forward, and of forward and backward, best and median of the passes; on a
-GPU with TF32 on and off.
+Prints one JSON object per line, with the best and the median sequences/s of the passes, for the forward pass and for
+the forward and backward pass; on a GPU with TF32 on and off.
 """
 import argparse
 import json
@@ -35,8 +35,8 @@ def main():
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=10, help="of each pass")
-    parser.add_argument("--threads", type=int, default=1, help="on the cpu")
+    parser.add_argument("--repeats", type=int, default=10, help="repetitions per pass")
+    parser.add_argument("--threads", type=int, default=1, help="threads on the CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)

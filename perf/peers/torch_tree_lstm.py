@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch as a peer of `windrow-perf train --model tree-lstm`: the same cell, batched by hand, level by level.
+"""The Tree-LSTM of `windrow-perf train --model tree-lstm` in PyTorch, batched by hand, level by level.
 
     perf/peers/torch_tree_lstm.py --data DIR --device cuda --hidden 256 512 --batch 1 16 64 256 1024
 
-DIR holds train.txt, a bracketed tree a line. The cell is that of models/include/windrow/models/tree_lstm.h, with the
-loss at every vertex; training is SGD. What depends on the trees alone is found before the timing: the vertices of a
-minibatch by level, and where each finds its children. Prints one JSON object a line: trees/s, best and median of the
-passes; on a GPU, with its name.
+DIR contains train.txt, with one bracketed tree per line. The cell is that of models/include/windrow/models/tree_lstm.h,
+with a loss at every vertex. Training is plain gradient descent. The levels of each minibatch and the rows of all
+children are found before the measurement. Prints one JSON object per line, with the best and the median trees/s of the
+passes and, on a GPU, its name.
 """
 import argparse
 import json
@@ -121,9 +121,9 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--hidden", type=int, nargs="+", default=[256])
     parser.add_argument("--batch", type=int, nargs="+", default=[64])
-    parser.add_argument("--trees", type=int, default=2048, help="of each pass")
+    parser.add_argument("--trees", type=int, default=2048, help="trees per pass")
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1, help="on the cpu")
+    parser.add_argument("--threads", type=int, default=1, help="threads on the CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)

@@ -75,16 +75,16 @@ TEST_P(BadListOps, IsRefusedInOneLine) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadListOps,
-    ::testing::Values(BadText{"", "1:1: no tree; expected one a line, such as 9, a tab and [MAX 2 9 ]"},
-                      BadText{"\n \r\n", "1:1: no tree; expected one a line, such as 9, a tab and [MAX 2 9 ]"},
+    ::testing::Values(BadText{"", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
+                      BadText{"\n \r\n", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
                       BadText{"3\t", "1:3: no tree; expected a list such as [MAX 2 9 ], or a digit"},
                       BadText{"( )", "1:4: no tree; expected a list such as [MAX 2 9 ], or a digit"},
                       BadText{"[MAX 1 2", "1:9: the line ends inside a list; expected ']'"},
-                      BadText{"\n( [MAX 1 2 ]", "2:13: the line ends inside round brackets; expected ')'"},
-                      BadText{"[MAX 1 2 ] )", "1:12: ')' without '('; expected them to pair"},
-                      BadText{") [MAX 1 2 ] (", "1:1: ')' without '('; expected them to pair"},
-                      BadText{"]", "1:1: ']' outside of any list; expected lists such as [MAX 2 9 ]"},
-                      BadText{"[MAX 1 2 ] ]", "1:12: ']' outside of any list; expected lists such as [MAX 2 9 ]"},
+                      BadText{"\n( [MAX 1 2 ]", "2:13: the line ends inside parentheses; expected ')'"},
+                      BadText{"[MAX 1 2 ] )", "1:12: ')' without '('; expected matching parentheses"},
+                      BadText{") [MAX 1 2 ] (", "1:1: ')' without '('; expected matching parentheses"},
+                      BadText{"]", "1:1: ']' outside a list; expected a list such as [MAX 2 9 ]"},
+                      BadText{"[MAX 1 2 ] ]", "1:12: ']' outside a list; expected a list such as [MAX 2 9 ]"},
                       BadText{"[SM 1 [MAX ] ]", "1:7: a list without arguments; expected digits or lists"},
                       BadText{"[SUM 1 2 ]", "1:1: '[SUM'; expected [MAX, [MIN, [MED or [SM"},
                       BadText{"[ MAX 1 2 ]", "1:1: '['; expected [MAX, [MIN, [MED or [SM"},
@@ -92,9 +92,9 @@ INSTANTIATE_TEST_SUITE_P(
                       BadText{"[MAX 1 -2 ]", "1:8: '-2'; expected a digit, a list, or ']'"},
                       BadText{"[MAX 1 \xff\x01 ]", "1:8: '?\?'; expected a digit, a list, or ']'"},
                       BadText{"MAX 1 2", "1:1: 'MAX'; expected a digit, a list, or ']'"},
-                      BadText{"[MAX 1 2 ] 3", "1:12: '3' behind the tree; expected the end of the line"},
-                      BadText{"2 [MAX 1 2 ]", "1:3: '[MAX' behind the tree; expected the end of the line"},
-                      BadText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, which the tree is worth"},
+                      BadText{"[MAX 1 2 ] 3", "1:12: '3' after the tree; expected the end of the line"},
+                      BadText{"2 [MAX 1 2 ]", "1:3: '[MAX' after the tree; expected the end of the line"},
+                      BadText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, the value of the tree"},
                       BadText{"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
                       BadText{" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
                       BadText{"\xef\xbb\xbf"
@@ -121,7 +121,7 @@ TEST(ListOps, TakesAnyNumberOfArguments) {
 TEST(ListOps, SaysWhichFileCannotBeRead) {
   const std::filesystem::path none = std::filesystem::path(::testing::TempDir()) / "none.tsv";
   EXPECT_EQ(refusal([&] { read_listops(none); }),
-            none.string() + ": there is no such file; expected a file of ListOps trees, one a line");
+            none.string() + ": no such file; expected a file of ListOps trees, one per line");
 }
 
 }  // namespace

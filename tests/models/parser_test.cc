@@ -89,7 +89,7 @@ TEST(DependencyParser, ParsesWhatHasNoWordsOrUnknownOnes) {
 
 const std::map<std::string, Index> small_sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}};
 
-TEST(ParserWorkload, LearnsWhatItsTransitionsCanBuildAndIsAskedAboutAll) {
+TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   const std::string straight = "1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n";
   std::string crossed;  // 1 <- 3 and 2 <- 4 cross
   for (const char* line :
@@ -105,19 +105,19 @@ TEST(ParserWorkload, LearnsWhatItsTransitionsCanBuildAndIsAskedAboutAll) {
   ASSERT_EQ(workload.unseen.size(), 1u);
   EXPECT_EQ(workload.unseen[0].labels, 4);
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
-  EXPECT_EQ(
-      error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
-      (none.path / "train.conllu").string() + ": 0 of 1 sentences are projective; expected 1 or more, to learn from");
+  EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
+            (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");
 }
 
 TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {
   Engine engine;
   Workload workload = make_workload("parser", host_device(engine), {.samples = 40, .sizes = small_sizes});
   Trainer trainer(host_device(engine), workload, {.batch = 16, .rate = 3e38});
-  EXPECT_EQ(error_of<Error>([&] { trainer.train(); }), "parser: a score is not finite; expected a lower rate");
+  EXPECT_EQ(error_of<Error>([&] { trainer.train(); }),
+            "parser: a score is not finite; expected finite scores, try a lower learning rate");
 }
 
-TEST(ParserWorkload, LearnsTheSameWhateverIsLeftOut) {
+TEST(ParserWorkload, TrainsAlikeWithAnyOptimisationDisabled) {
   const auto train = [](const RunnerOptions& options) {
     Engine engine;
     Workload workload = make_workload("parser", host_device(engine), {.samples = 20, .sizes = small_sizes});
@@ -136,11 +136,11 @@ TEST(ParserWorkload, LearnsTheSameWhateverIsLeftOut) {
   EXPECT_NEAR(train({.ahead = 1}).first, all_on, 1e-4 * std::abs(all_on));
 }
 
-TEST(ParserWorkload, HasNoGraphsBeforeItGoes) {
+TEST(ParserWorkload, HasNoGraphsInAdvance) {
   Engine engine;
   Workload workload = make_workload("parser", host_device(engine), {.samples = 1, .sizes = small_sizes});
   EXPECT_EQ(error_of<MisuseError>([&] { workload.network->typed_graphs(8); }),
-            "parser: its graphs are made as it goes; expected a model whose graphs are there before");
+            "parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
 }
 
 TEST(Parser, NumbersItsActions) {

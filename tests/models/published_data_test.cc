@@ -97,14 +97,14 @@ TEST(PublishedData, StanfordTreebankHasItsCounts) {
 struct Load {
   const char *name, *folder, *file;
   std::size_t training, unseen;
-  double units, flops;  ///< of what is learned from
+  double units, flops;  ///< of the training set
 };
 
 void PrintTo(const Load& load, std::ostream* out) { *out << load.name; }
 
 class PublishedWorkload : public ::testing::TestWithParam<Load> {};
 
-TEST_P(PublishedWorkload, LearnsAndAsksWhatItShould) {
+TEST_P(PublishedWorkload, HasItsTrainingAndValidationSets) {
   const Load& expected = GetParam();
   const std::string needed = std::string(expected.folder) + "/" + expected.file;
   if (const std::string why = absence(needed.c_str()); !why.empty()) GTEST_SKIP() << why;

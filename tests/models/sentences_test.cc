@@ -42,7 +42,7 @@ TEST(Sentences, MayBeLong) {
 }
 
 TEST(Sentences, AreRefusedWhereThereAreNone) {
-  const std::string error = "words.txt:1:1: no sentence; expected one a line, such as no it was n't";
+  const std::string error = "words.txt:1:1: no sentence; expected one per line, such as no it was n't";
   EXPECT_EQ(refusal([] { read(""); }), error);
   EXPECT_EQ(refusal([] { read("\xef\xbb\xbf\n \r\n"); }), error);
 }
@@ -50,9 +50,9 @@ TEST(Sentences, AreRefusedWhereThereAreNone) {
 TEST(Sentences, SayWhichFileCannotBeRead) {
   const std::filesystem::path folder = ::testing::TempDir(), none = folder / "none.txt";
   EXPECT_EQ(refusal([&] { read_sentences(none); }),
-            none.string() + ": there is no such file; expected a file of sentences, one a line");
+            none.string() + ": no such file; expected a file of sentences, one per line");
   EXPECT_EQ(refusal([&] { read_tagged_sentences(folder); }),
-            folder.string() + ": is no regular file; expected a file of tagged sentences, one a line");
+            folder.string() + ": not a regular file; expected a file of tagged sentences, one per line");
 }
 
 TEST(TaggedSentences, HaveATagBehindTheLastBar) {
@@ -72,7 +72,7 @@ TEST(TaggedSentences, MayHaveABarAsAWord) {
 
 TEST(TaggedSentences, AreRefusedInOneLine) {
   const auto error = [](const std::string& text) { return refusal([&] { read_tagged(text); }); };
-  EXPECT_EQ(error(" \n"), "tags.txt:1:1: no sentence; expected one a line, such as in|O Paris|I-LOC");
+  EXPECT_EQ(error(" \n"), "tags.txt:1:1: no sentence; expected one per line, such as in|O Paris|I-LOC");
   EXPECT_EQ(error("a|O\n  b|O c"), "tags.txt:2:7: 'c' has no tag; expected word|TAG");
   EXPECT_EQ(error("\xef\xbb\xbf"
                   "a|O b|"),

@@ -99,7 +99,7 @@ TEST(Trainer, GoesThroughAllSamplesBeforeItSeesOneAgain) {
   EXPECT_EQ(trainer.train(0).loss, 0);
 }
 
-TEST(Trainer, CountsLabelsAndRootsThatAreRight) {
+TEST(Trainer, CountsCorrectLabelsAndRoots) {
   const TextFolder folder({{"train.txt", "(1 (1 a) (1 b))\n(1 (1 b) (1 a))\n"},
                            {"dev.txt", "(1 (1 a) (0 b))\n(2 (1 b) (1 a))\n(1 a)\n(4 (1 a) (1 b))\n"}});
   WorkloadOptions options = trees(0, 1);
@@ -131,13 +131,13 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 
 TEST(Trainer, RefusesWhatCannotTrain) {
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.rate = -1}); }),
-            "trainer: rate -1.000000; expected a number, 0 or more");
+            "trainer: learning rate -1.000000; expected a number, 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.batch = 0}); }),
             "trainer: batch 0; expected 1 to 16777216");
   Trees trees(::windrow::trees(1, 1));
   trees.workload.training.clear();
   EXPECT_EQ(error_of<MisuseError>([&] { Trainer(host_device(trees.engine), trees.workload, {}); }),
-            "trainer: nothing to learn from; expected a sample or more");
+            "trainer: no training samples; expected at least one");
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ TEST_P(BadTreebank, IsRefusedInOneLine) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadTreebank,
     ::testing::Values(
-        BadTree{"", "trees.txt:1:1: no tree; expected one a line, such as (3 (2 It) (4 works))"},
-        BadTree{"\n \r\n", "trees.txt:1:1: no tree; expected one a line, such as (3 (2 It) (4 works))"},
+        BadTree{"", "trees.txt:1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
+        BadTree{"\n \r\n", "trees.txt:1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
         BadTree{"(2 Yes)\n(5 No)", "trees.txt:2:2: label '5'; expected a label from 0 to 4"},
         BadTree{"(2 (-1 Yes) (2 No))", "trees.txt:1:5: label '-1'; expected a label from 0 to 4"},
         BadTree{"(\x02\xff Yes)", "trees.txt:1:2: label '?\?'; expected a label from 0 to 4"},
@@ -59,8 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadTree{"(", "trees.txt:1:2: no label after '('; expected a label from 0 to 4"},
         BadTree{"(2 Yes))", "trees.txt:1:8: ')' after the tree; expected the end of the line"},
         BadTree{"(2 Yes) (2 No)", "trees.txt:1:9: '(' after the tree; expected the end of the line"},
-        BadTree{"Yes", "trees.txt:1:1: 'Y' where a tree begins; expected '('"},
-        BadTree{"\x01", "trees.txt:1:1: byte 0x01 where a tree begins; expected '('"},
+        BadTree{"Yes", "trees.txt:1:1: 'Y' at the start of a tree; expected '('"},
+        BadTree{"\x01", "trees.txt:1:1: byte 0x01 at the start of a tree; expected '('"},
         BadTree{"(2)", "trees.txt:1:1: a vertex without a word; expected a word or two subtrees"},
         BadTree{"(2 (1 Yes))", "trees.txt:1:1: a vertex with one subtree; expected a word or two subtrees"},
         BadTree{"(2 (1 a) (1 b) (1 c))", "trees.txt:1:16: a third subtree; expected ')' after two"},
@@ -80,9 +80,9 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
   const auto error_of = [](const std::filesystem::path& path) { return refusal([&] { read_treebank(path); }); };
   const std::filesystem::path folder = ::testing::TempDir();
   EXPECT_EQ(error_of(folder / "none.txt"),
-            (folder / "none.txt").string() + ": there is no such file; expected a file of trees, one a line");
-  EXPECT_EQ(error_of(folder), folder.string() + ": is no regular file; expected a file of trees, one a line");
-  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: is no regular file; expected a file of trees, one a line");
+            (folder / "none.txt").string() + ": no such file; expected a file of trees, one per line");
+  EXPECT_EQ(error_of(folder), folder.string() + ": not a regular file; expected a file of trees, one per line");
+  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: not a regular file; expected a file of trees, one per line");
   std::ifstream closed(folder / "none.txt");
   EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }

@@ -100,7 +100,7 @@ TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
   EXPECT_GE(done, 3 * pass.flops * (GetParam().done - 1e-12));
 }
 
-TEST_P(EveryWorkload, LearnsWhatItHasNotSeen) {
+TEST_P(EveryWorkload, LearnsWhatHoldsOnTheValidationSet) {
   Engine engine;
   Workload workload = make_workload(GetParam().name, host_device(engine), GetParam().options);
   Trainer trainer(host_device(engine), workload, GetParam().training);
@@ -235,11 +235,12 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
-  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
-  EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}), "tree-fc: data are generated; expected no folder, not trees");
-  EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected 2 or more");
+  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: has only one cell; expected no other to be chosen");
+  EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}),
+            "tree-fc: has no data files, only generated data; expected no folder, got trees");
+  EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected at least 2");
   EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
-            "var-lstm: vocabulary 1; expected 2 or more");
+            "var-lstm: vocabulary 1; expected at least 2");
 }
 
 TEST(Workloads, AreCheckedBeforeTheyAreMade) {
@@ -249,12 +250,12 @@ TEST(Workloads, AreCheckedBeforeTheyAreMade) {
   EXPECT_TRUE(refused("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
   EXPECT_EQ(refused("tree-fc", {.sizes = {{"embedding", 3}}}),
             "tree-fc: has no size 'embedding'; expected hidden, leaves");
-  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: has one cell; expected none to be chosen");
+  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: has only one cell; expected no other to be chosen");
   EXPECT_EQ(refused("bilstm", {.sizes = {{"layers", 65}}}), "bilstm: layers 65; expected 1 to 64");
   EXPECT_NO_THROW(check_workload("bilstm", {.data = "nowhere", .sizes = {{"layers", 64}}})) << "nothing is read";
 }
 
-/// How many are learned from, and asked about.
+/// The sizes of the training set and of the validation set.
 std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<std::string, std::string>& texts) {
   const TextFolder folder(texts);
   Engine engine;
@@ -262,7 +263,7 @@ std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<st
   return {workload.training.size(), workload.unseen.size()};
 }
 
-TEST(Workloads, LearnFromTheFirstPartThatIsThereAndAskAboutTheNext) {
+TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
   using Sizes = std::pair<std::size_t, std::size_t>;
   const std::string one = "a b c\n", two = one + one, three = two + one;
   EXPECT_EQ(sizes_of("var-lstm", {{"train.txt", one}, {"valid.txt", two}, {"test.txt", three}}), Sizes(1, 2));
@@ -271,7 +272,7 @@ TEST(Workloads, LearnFromTheFirstPartThatIsThereAndAskAboutTheNext) {
   for (int i = 0; i < 25; ++i) tagged += "A|O b|O\n";
   EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
   const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
-  EXPECT_NE(why.find("train.txt: there is no such file"), std::string::npos) << why;
+  EXPECT_NE(why.find("train.txt: no such file"), std::string::npos) << why;
 }
 
 TEST(Workloads, CutTextInPiecesOfOneLength) {
@@ -288,7 +289,7 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
     make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
   });
   EXPECT_EQ(why, (folder.path / "valid.txt").string() +
-                     ": 7 words, ends of sentences with them; expected 8 or more, as a piece has");
+                     ": 7 words including sentence ends; expected at least 8, the length of a piece");
 }
 
 TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
