@@ -6,6 +6,31 @@
 #include "entry.h"
 
 namespace windrow {
+namespace {
+
+/// Retires a graph's variable as it ends, if the engine still is there.
+struct OwnVariable {
+  ~OwnVariable() {
+    if (core->begin_use()) core->of().retire_own(var);
+    core->end_use();
+  }
+
+  std::shared_ptr<CoreLink> core;
+  Var var;
+};
+
+/// The same of a variable from outside that no launch has retired.
+struct ForeignVariable {
+  ~ForeignVariable() {
+    if (core->begin_use()) core->of().retire_captured(*op);
+    core->end_use();
+  }
+
+  std::shared_ptr<CoreLink> core;
+  std::shared_ptr<CapturedOp> op;
+};
+
+}  // namespace
 
 Capture::Capture(GraphState& graph, Port& port) : graph_(graph), core_(graph.core), port_(port) {
   if (port.busy != Port::Busy::no) throw MisuseError("capture inside a capture, or inside a push, of the same engine");
@@ -22,10 +47,9 @@ Capture::~Capture() {
   port_.busy = Port::Busy::no;
   port_.capture = nullptr;
   if (finished_) return;
-  for (const CapturedOp* op : recorded_) {
-    if (op->retires != CapturedOp::Retires::foreign) continue;
-    const auto made = made_.find(&op->accesses.front().var());
-    if (made != made_.end()) core_.retire_own(made->second);  // it would have gone with the graph
+  // They would have gone with the graph.
+  for (const std::shared_ptr<CapturedOp>& op : recorded_) {
+    if (op->retires == CapturedOp::Retires::foreign) core_.retire_captured(*op);
   }
 }
 
@@ -44,7 +68,7 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
   refuse_retired(*op);
   core_.refuse_stale(*op);
   const std::size_t before = ops_.size();
-  recorded_.push_back(op.get());
+  recorded_.push_back(op);
   try {
     ops_.push_back(op);
     if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
@@ -74,16 +98,19 @@ void Capture::add(GraphState& graph) {
 
 void Capture::take_over_variables() {
   std::unordered_map<const Dep::Var*, Var> own;
-  for (CapturedOp* op : recorded_) {
+  for (const std::shared_ptr<CapturedOp>& op : recorded_) {
     if (op->retires == CapturedOp::Retires::nothing) continue;
     const auto made = made_.find(&op->accesses.front().var());
-    if (made == made_.end()) continue;
+    if (made == made_.end()) {
+      owned_.push_back(std::make_shared<ForeignVariable>(core_.link(), op));
+      continue;
+    }
     op->retires = CapturedOp::Retires::own;
     const Var& now = own.emplace(made->first, core_.take_over(made->second)).first->second;
-    owned_.push_back(core_.retire_at_end_of_life(now));
+    owned_.push_back(std::make_shared<OwnVariable>(core_.link(), now));
   }
   if (own.empty()) return;
-  for (CapturedOp* op : recorded_) {
+  for (const std::shared_ptr<CapturedOp>& op : recorded_) {
     for (Dep::Access& access : op->accesses) {
       const auto found = own.find(&access.var());
       if (found != own.end()) access = core_.access(found->second, access.kind());

@@ -91,7 +91,7 @@ class Capture {
   void finish();
 
  private:
-  /// Variables made and retired here belong to the graph.
+  /// Variables that were retired here belong to the graph.
   void take_over_variables();
 
   void refuse_retired(const CapturedOp& op) const;
@@ -100,7 +100,7 @@ class Capture {
   Core& core_;
   Port& port_;
   CapturedOps ops_;
-  std::vector<CapturedOp*> recorded_;  // the rest are those of other graphs
+  CapturedOps recorded_;  // the rest are those of other graphs
   std::unordered_map<const Dep::Var*, Var> made_;
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;

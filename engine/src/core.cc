@@ -135,13 +135,16 @@ bool Core::watch_unless_retired(Var var, std::span<std::byte> bytes) {
   const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
   const Running* const frame = frame_of_mine();
   const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
+  // The only handles of a graph's own variable that its ops know are of the life in which it was captured.
+  const bool owned = held && frame->op->body() == OpRecord::Body::node;
   std::uint32_t generation = 0;
   {
     const Entry entry(*this, ports_.mine());
     generation = Dep::generation(*var.state_, entry.joiners());
   }
   // The op that has access may have been overtaken by the push of the variable's retire, not by a later life of it.
-  if (generation != var.generation_ && !(held && generation == var.generation_ + 1)) return false;
+  const std::uint32_t ahead = generation - var.generation_;
+  if (ahead != 0 && !(held && ahead == 1) && !(owned && ahead == 2)) return false;
   if (access_check_) access_check_->watch(*var.state_, bytes);
   return true;
 }

@@ -83,10 +83,10 @@ class Core {
   void refuse_stale(const CapturedOp& op);
   /// The only handle of the variable that is of use from now on.
   Var take_over(const Var& var);
-  /// Retires the variable that was a graph's own.
+  /// At a graph's end: retires its own variable, or one from outside, unless a launch has.
   void retire_own(const Var& var) noexcept;
-  /// What retires the variable at its own end, if the engine still is there.
-  std::shared_ptr<const void> retire_at_end_of_life(const Var& var);
+  void retire_captured(CapturedOp& op) noexcept;
+  const std::shared_ptr<CoreLink>& link() const { return link_; }
 
   // ---- waiting (wait.cc) ----
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);

@@ -91,7 +91,7 @@ void EngineRef::refuse() const {
 
 Var Engine::new_var(OpName name) { return core_->new_var(name); }
 
-void Engine::retire(Var var, OpFunction last, const PushOptions& options) {
+void Engine::retire(Var var, OpFunction&& last, const PushOptions& options) {
   core_->retire(var, std::move(last), options);
 }
 

@@ -8,19 +8,6 @@
 #include "entry.h"
 
 namespace windrow {
-namespace {
-
-struct OwnVariable {
-  ~OwnVariable() {
-    if (core->begin_use()) core->of().retire_own(var);
-    core->end_use();
-  }
-
-  std::shared_ptr<CoreLink> core;
-  Var var;
-};
-
-}  // namespace
 
 // ---- capture ----
 
@@ -50,10 +37,6 @@ Var Core::take_over(const Var& var) {
   const Entry entry(*this);
   Dep::renew(*var.state_, entry.joiners());
   return Var(var.state_, Dep::generation(*var.state_, entry.joiners()));
-}
-
-std::shared_ptr<const void> Core::retire_at_end_of_life(const Var& var) {
-  return std::make_shared<OwnVariable>(link_, var);
 }
 
 void Core::retire_own(const Var& var) noexcept {
@@ -246,6 +229,7 @@ void Core::end_launches(Port& port, Slots* slots) {
 
 void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   CapturedOp& captured = *op.node().node->op;
+  if (captured.retires == CapturedOp::Retires::foreign) captured.has_retired = true;
   if (captured.kind == OpRecord::Body::async) {
     op.async().parts.store(2, std::memory_order_relaxed);
     captured.async(OnComplete(*this, op));

@@ -17,12 +17,12 @@ namespace windrow {
 
 class GraphLaunch;
 
-/// An op as it was captured. Never changed after its capture, but for the function's own state.
+/// An op as it was captured. Never changed after its capture, but for the function's own state and has_retired.
 struct alignas(64) CapturedOp {
   enum class Retires {
     nothing,
     own,      ///< a variable of the graph, whose life begins anew with the next launch
-    foreign,  ///< one from outside, so that this launch is the last
+    foreign,  ///< one from outside, with the first launch, which is the last, or with the graph
   };
 
   OpFunction function;  ///< of an op that is pushed; empty for async and declared ones
@@ -32,6 +32,7 @@ struct alignas(64) CapturedOp {
   const OpInfo* info = nullptr;
   int priority = 0;
   Retires retires = Retires::nothing;
+  bool has_retired = false;  ///< a foreign variable, in the only launch; written by the op, read when no launch is left
   std::vector<Dep::Access> accesses;  ///< canonical
 
   /// What runs, where that is a function to be called and no more.

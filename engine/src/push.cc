@@ -158,8 +158,8 @@ template <class Accesses, class Body>
   op->priority = entering.priority;
   for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(in_order(accesses(i)));
   if (entering.retires) op->retires = CapturedOp::Retires::foreign;
-  body.move_to(*op);
   port.capture->add(op);
+  body.move_to(*op);  // not before: if the capture throws, the function still is the caller's
 }
 
 void Core::check_life(Life life, const OpInfo& about) const {
@@ -234,10 +234,24 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, const PushO
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
-  if (fork_gate_.torn()) return;  // what owns something may end; nothing runs any more
+  if (fork_gate_.torn()) return last.abandon();  // what owns something may end; nothing runs any more
   how.run_always = true;
   Port& port = ports_.mine();
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
+}
+
+void Core::retire_captured(CapturedOp& op) noexcept {
+  if (op.has_retired) return;
+  if (fork_gate_.torn()) return op.function.abandon();
+  Port& port = ports_.mine();
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  try {
+    submit(port, {*op.info, op.priority, true}, Single{op.accesses.front()}, FunctionBody{op.function});
+  } catch (const std::exception&) {
+    // Somebody else has retired the variable, or there is no memory: what uses it may still be under way.
+    op.function.abandon();
+  }
+  port.busy = before;
 }
 
 void Core::heal(Var var, const PushOptions& how) {

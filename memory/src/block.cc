@@ -9,14 +9,26 @@ Block::Block(std::shared_ptr<Allocator> memory, std::size_t bytes) : memory_(std
 }
 
 Block::~Block() {
-  if (std::byte* start = start_.load()) memory_->deallocate(start, bytes_);
+  if (start_ != nullptr) memory_->deallocate(start_, bytes_);  // of a buffer that could not be made
+}
+
+void Block::hold() {
+  MutexLock lock(mutex_);
+  ++holders_;
+}
+
+void Block::let_go() noexcept {
+  MutexLock lock(mutex_);
+  if (--holders_ > 0) return;
+  std::byte* const start = std::exchange(start_, nullptr);
+  lock.unlock();
+  if (start != nullptr) memory_->deallocate(start, bytes_);
 }
 
 std::byte* Block::start() {
-  if (std::byte* start = start_.load()) return start;
-  MutexLock lock(taking_);
-  if (start_.load() == nullptr) start_.store(memory_->allocate(bytes_));
-  return start_.load();
+  MutexLock lock(mutex_);
+  if (start_ == nullptr) start_ = memory_->allocate(bytes_);
+  return start_;
 }
 
 }  // namespace windrow

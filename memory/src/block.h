@@ -1,7 +1,7 @@
-// A block of memory that is taken when first asked for.
+// A block of memory that is taken when first asked for, and goes with the last that holds it.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
 
 #include "windrow/engine/mutex.h"
@@ -9,24 +9,30 @@
 
 namespace windrow {
 
-/// An owner, shared by the buffers cut from it. Threads: start() from any thread.
+/// An owner, shared by the buffers cut from it. Threads: all members from any thread.
+///
+/// Invariant: memory is there only while somebody holds the block.
 class Block {
  public:
-  /// Throws MisuseError for no allocator.
+  /// Whoever makes it is the first to hold it. Throws MisuseError for no allocator.
   Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   bool on_host() const { return memory_->on_host(); }
-  /// Throws OutOfMemory; a later call tries again.
-  std::byte* start();
+  void hold() WINDROW_EXCLUDES(mutex_);
+  /// Frees the memory with the last one that lets go.
+  void let_go() noexcept WINDROW_EXCLUDES(mutex_);
+  /// For those who hold it. Throws OutOfMemory; a later call tries again.
+  std::byte* start() WINDROW_EXCLUDES(mutex_);
 
  private:
   const std::shared_ptr<Allocator> memory_;
   const std::size_t bytes_;
-  Mutex taking_;                            // held by the one who takes the memory
-  std::atomic<std::byte*> start_{nullptr};  // written once under taking_, read by all
+  Mutex mutex_;  // also held while the memory is taken, so that it is taken once
+  std::size_t holders_ WINDROW_GUARDED_BY(mutex_) = 1;
+  std::byte* start_ WINDROW_GUARDED_BY(mutex_) = nullptr;  // null: not taken
 };
 
 }  // namespace windrow

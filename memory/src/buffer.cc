@@ -9,20 +9,41 @@
 
 namespace windrow {
 
-/// What ops see of a buffer. Lives until the op that frees it has run.
+/// What ops see of a buffer. Owned by the op that frees the bytes: it goes once that has run, or where a graph's
+/// launches run it again and again, with the graph. The next launch begins with the state that end_life() leaves.
 struct Bytes::State {
-  std::shared_ptr<Block> block;
-  std::size_t offset, size;
-  OpName name;
-  Watcher watcher;
+  const std::shared_ptr<Block> block;
+  const std::size_t offset, size;
+  const OpName name;
+  const Watcher watcher;
   Var var;
-  // Written by ops that may write the buffer, read by those that read it: the engine orders them.
+  // Written by ops that may write the buffer, read by those that read it: the engine orders them. Invariant: if start
+  // is set, the block is held.
+  bool holds_block = true;
   std::byte* start = nullptr;
+
+  State(std::shared_ptr<Block> of, std::size_t at, std::size_t bytes, OpName called, Watcher by)
+      : block(std::move(of)), offset(at), size(bytes), name(called), watcher(by) {}
+  ~State() { end_life(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::byte* take() {
+    if (!holds_block) {
+      block->hold();
+      holds_block = true;
+    }
+    return block->start() + offset;
+  }
+  void end_life() noexcept {
+    start = nullptr;
+    if (std::exchange(holds_block, false)) block->let_go();
+  }
 };
 
 std::byte* Bytes::write() const {
   if (state_->start == nullptr) {
-    std::byte* const start = state_->block->start() + state_->offset;
+    std::byte* const start = state_->take();
     // Not, where an async op writes to a buffer that has ended meanwhile, on another thread than its function's.
     if (state_->watcher) state_->watcher.watch(state_->var, {start, state_->size});
     state_->start = start;
@@ -31,7 +52,7 @@ std::byte* Bytes::write() const {
 }
 
 std::byte* Bytes::write_unwatched() const {
-  if (state_->start == nullptr) state_->start = state_->block->start() + state_->offset;
+  if (state_->start == nullptr) state_->start = state_->take();
   return state_->start;
 }
 
@@ -49,7 +70,7 @@ bool Bytes::written() const { return state_->start != nullptr; }
 Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
     : engine_(std::move(engine)), size_(bytes) {
   const Watcher watcher = block->on_host() ? engine_->watcher() : Watcher();
-  auto state = std::make_unique<Bytes::State>(Bytes::State{std::move(block), offset, bytes, name, watcher, {}});
+  auto state = std::make_unique<Bytes::State>(std::move(block), offset, bytes, name, watcher);
   state->var = var_ = engine_->new_var(name);
   state_ = state.release();
 }
@@ -81,18 +102,20 @@ Bytes Buffer::bytes() const {
 }
 
 void Buffer::free() noexcept {
-  Bytes::State* state = std::exchange(state_, nullptr);
+  std::unique_ptr<Bytes::State> state(std::exchange(state_, nullptr));
   if (state == nullptr) return;
   Engine* const engine = engine_.get();
   if (engine == nullptr) {
-    const std::unique_ptr<Bytes::State> ends(engine_.drained() ? state : nullptr);  // else ops may still use it
+    if (!engine_.drained()) static_cast<void>(state.release());  // ops may still use it
     return;
   }
+  OpFunction end_life([ends = std::move(state)] { ends->end_life(); });
   try {
-    engine->retire(std::exchange(var_, {}), [state] { std::unique_ptr<Bytes::State> ends(state); }, {.name = "free"});
+    engine->retire(std::exchange(var_, {}), std::move(end_life), {.name = "free"});
   } catch (...) {
     // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep
     // them.
+    end_life.abandon();
   }
 }
 
@@ -101,12 +124,15 @@ Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t by
       block_(std::make_shared<Block>(std::move(memory), aligned_size(bytes))),
       size_(aligned_size(bytes)) {}
 
+Arena::~Arena() { block_->let_go(); }
+
 Buffer Arena::cut(std::size_t bytes, OpName name) {
   const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1));
   if (place > left()) {
     throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +
                       " bytes does not fit into the " + std::to_string(left()) + " that are left");
   }
+  block_->hold();  // for the buffer
   Buffer result(engine_, block_, used_, bytes, name);
   used_ += place;
   return result;

@@ -119,6 +119,57 @@ TEST_P(GraphLife, WhatACaptureThatThrowsHasMadeAndRetiredIsRetired) {
   EXPECT_TRUE(engine.wait_for({read(kept)}, patience));
 }
 
+TEST_P(GraphLife, AVariableFromOutsideThatNoLaunchHasRetiredIsRetiredWithTheGraph) {
+  const Var a = engine_.new_var("a");
+  const auto captured = std::make_shared<int>(0);
+  int value = 0, seen = 0;
+  Graph graph = engine_.capture([&] { engine_.retire(a, [&, captured] { seen = value; }); });
+  engine_.push([&] { value = 1; }, {mutate(a)});
+  graph = {};
+  ASSERT_TRUE(engine_.wait_all_for(patience));
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(captured.use_count(), 1);
+  error_of<MisuseError>([&] { engine_.version(a); });
+}
+
+TEST_P(GraphLife, AVariableFromOutsideThatACaptureRetiredBeforeItThrewIsRetired) {
+  const Var a = engine_.new_var("a");
+  int frees = 0;
+  const auto body = [&] {
+    engine_.retire(a, [&] { ++frees; });
+    throw std::runtime_error("the body");
+  };
+  EXPECT_THROW(engine_.capture(body), std::runtime_error);
+  ASSERT_TRUE(engine_.wait_all_for(patience));
+  EXPECT_EQ(frees, 1);
+  error_of<MisuseError>([&] { engine_.version(a); });
+}
+
+TEST_P(GraphLife, WhatARetireOwnsGoesWithTheGraphAndNotWithALaunch) {
+  const auto owned = std::make_shared<int>(0);
+  Graph graph = engine_.capture([&] {
+    const Var own = engine_.new_var("own");
+    engine_.push([] {}, {mutate(own)});
+    engine_.retire(own, [owned] { ++*owned; });
+  });
+  for (int i = 0; i < 3; ++i) graph.launch();
+  ASSERT_TRUE(engine_.wait_all_for(patience));
+  EXPECT_EQ(*owned, 3);
+  EXPECT_EQ(owned.use_count(), 2);
+  graph = {};
+  EXPECT_EQ(owned.use_count(), 1);
+}
+
+TEST_P(GraphLife, ARetireThatThrowsLeavesItsFunction) {
+  const Var a = engine_.new_var("a");
+  engine_.retire(a);
+  OpFunction last([] {});
+  EXPECT_THROW(engine_.retire(a, std::move(last)), MisuseError);
+  EXPECT_TRUE(last);
+  engine_.capture([&] { EXPECT_THROW(engine_.retire(a, std::move(last)), MisuseError); });
+  EXPECT_TRUE(last);
+}
+
 TEST_P(GraphLife, NothingIsAppendedBehindARetire) {
   const Var a = engine_.new_var("a");
   const Graph graph = engine_.capture([&] { engine_.retire(a); });

@@ -254,8 +254,9 @@ TEST_P(Graphs, RefuseWhatMakesNoSense) {
     EXPECT_THROW(engine_.wait_all(), MisuseError);
     EXPECT_THROW(engine_.capture([] {}), MisuseError);
     EXPECT_THROW(engine_.push([] {}, {read(Var())}), MisuseError);
-    engine_.retire(a);
-    const std::string text = error_of<MisuseError>([&] { engine_.push([] {}, {read(a)}); });
+    const Var b = engine_.new_var("b");
+    engine_.retire(b);
+    const std::string text = error_of<MisuseError>([&] { engine_.push([] {}, {read(b)}); });
     EXPECT_NE(text.find("retired earlier in the capture"), std::string::npos) << text;
   });
   const Graph graph = engine_.capture([&] { engine_.push([] {}, {mutate(a)}); });

@@ -52,6 +52,31 @@ Floats train_a_line(EngineOptions options) {
   return result;
 }
 
+TEST_P(ApplyOnEveryPolicy, ReplaysTemporariesOfACapturedBody) {
+  Engine engine(options());
+  const auto memory = std::make_shared<testing::CountingAllocator>();
+  Device host = host_device(engine);
+  host.memory = memory;
+  {
+    const Tensor x(host, 2, 2, "x"), total(host, 2, 2, "total");
+    x.set({1, 2, 3, 4});
+    total.set({0, 0, 0, 0});
+    engine.wait_all();
+    const std::size_t held = memory->held;
+    const Graph step = engine.capture([&] {
+      const Tensor twice = apply(host, op::add, {.in = {x, x}});
+      apply(host, op::mul, {.in = {apply(host, op::relu, {.in = {twice}}), x}, .write = Write::add}, total);
+    });
+    for (int i = 0; i < 3; ++i) step.launch();
+    engine.wait_all();
+    EXPECT_EQ(total.get(), (Floats{6, 24, 54, 96}));
+    engine.wait_all();
+    EXPECT_EQ(memory->held, held);
+  }
+  engine.wait_all();
+  EXPECT_EQ(memory->held, 0U);
+}
+
 TEST_P(ApplyOnEveryPolicy, TrainsToTheSameBits) {
   const Floats line = train_a_line(options());
   EXPECT_NEAR(line[0], 2, 1e-3);

@@ -20,8 +20,7 @@
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
-//   state
-//            may have changed when the wait returns. If none is ready, a spare thread takes the worker's place. So
+//            state may have changed when the wait returns. If none is ready, a spare thread takes the worker's place. So
 //            recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at most,
 //            however many ops it has. A wait for variables, without a time limit, that could never end throws
 //            WaitCycleError, also where the ring runs through several engines. A wait inside an op of an ordered lane
@@ -229,8 +228,9 @@ class Engine {
 
   /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
   /// Further use of the variable throws. During and after shutdown this still works. After it, `last` runs at once on
-  /// this thread; on an ordered lane that is busy with another such call, it runs behind that one, on its thread.
-  void retire(Var var, OpFunction last = nullptr, const PushOptions& options = {.name = "retire"});
+  /// this thread; on an ordered lane that is busy with another such call, it runs behind that one, on its thread. In a
+  /// capture, see there. If retire throws, `last` is as it was.
+  void retire(Var var, OpFunction&& last = nullptr, const PushOptions& options = {.name = "retire"});
 
   /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs. Its move
   /// constructor must not push.
@@ -245,10 +245,13 @@ class Engine {
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
-  /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. A variable
-  /// that is made and retired in it belongs to the graph from then on: its life begins anew with each launch, and the
-  /// handle is of no use elsewhere. Waits in it, and a capture in it, throw MisuseError. What `body` throws is passed
-  /// on, and nothing is kept.
+  /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. Waits in it,
+  /// and a capture in it, throw MisuseError. What `body` throws is passed on, and nothing is kept.
+  ///
+  /// A retire in `body` gives the variable to the graph. One that was made in `body` lives anew in each launch, in
+  /// which `last` is called once; its handle is of no use elsewhere. One from outside ends with the first launch, and
+  /// no other launch is possible; or if the graph ends before a launch, or `body` throws, it is retired at that moment.
+  /// So `last` should end what one launch made, and own by its captures what lasts as long as the graph.
   Graph capture(const std::function<void()>& body, OpName name = {});
 
   /// Blocks until all earlier ops that conflict with the accesses have finished; the caller may then access the

@@ -72,6 +72,9 @@ class Function<Result(Args...)> {
   /// the caller's, to be used through its table. There is one.
   void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
 
+  /// Becomes empty, and the callable never ends: what it holds is leaked.
+  void abandon() noexcept { table_ = nullptr; }
+
   template <class T>
   struct IsStdFunction : std::false_type {};
   template <class S>

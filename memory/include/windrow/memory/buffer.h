@@ -2,13 +2,16 @@
 //
 //   windrow::Buffer squares(engine, host_allocator(), 1000 * sizeof(int), "squares");
 //   engine.push([bytes = squares.bytes()] { fill(reinterpret_cast<int*>(bytes.write())); },
-//   {overwrite(squares.var())});
+//               {overwrite(squares.var())});
 //
 // The end of a buffer is an op like any other: the bytes go when all that was pushed with the variable is done, and
 // nobody waits for that. They come as late as possible too, with the first op that writes them.
 //
 // Contract
 //   Order    What an op does to the bytes it declares on the variable; that is all that orders them.
+//   Graphs   A buffer that is made and ended inside a capture belongs to the graph: each launch takes its bytes with
+//            the first write and frees them where the buffer ended. One that was made outside and ends inside a
+//            capture is freed by the graph's only launch, or with the graph if that is never launched.
 //   Errors   A write that finds no memory throws OutOfMemory inside the op, and so poisons the variable. With
 //            EngineOptions::check buffers are watched: an op fails that changes bytes and did not declare that.
 //   Threads  Buffers are made, moved and ended from any thread, one thread at a time for each; their bytes are touched
@@ -76,16 +79,19 @@ class Buffer {
   EngineRef engine_;
   Var var_;
   std::size_t size_;
-  Bytes::State* state_;  // null when moved from; deleted by the op that frees
+  Bytes::State* state_;  // null when moved from; owned by the op that frees, once that is pushed
 };
 
-/// Cuts buffers from one block of memory: it comes with the first write to any of them, and goes with the last.
+/// Cuts buffers from one block of memory: it comes with the first write to any of them, and goes with the last of them
+/// and the arena. (In a graph's second and later launches, a buffer that ends in the graph counts from its first
+/// write.)
 ///
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
  public:
   /// Room for `bytes`, rounded up by aligned_size().
   Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
+  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
