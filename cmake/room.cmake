@@ -1,14 +1,15 @@
-# windrow_room(NAME SOURCES file... PUBLIC lib... PRIVATE lib...)
+# windrow_room(NAME ABOUT text SOURCES file... PUBLIC lib... PRIVATE lib... PC_REQUIRES package... PC_LIBS flag...)
 #
 # A room is one library, windrow::NAME, with public headers in NAME/include and the rest in NAME/src. Its include path
 # holds its own headers and those of the rooms it links, so that a forbidden include does not compile. Every public
-# header is also compiled alone.
+# header is also compiled alone. For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names
+# what PRIVATE links by PC_REQUIRES (packages of pkg-config) and PC_LIBS (flags of the linker).
 find_package(Threads REQUIRED)
 
 add_library(windrow_flags INTERFACE)
 # Places in messages are told from the top of the tree, wherever that lies.
 target_compile_options(windrow_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
-target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow
                                                $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # false alarms: GCC bug 105651
 if(WINDROW_SANITIZE)
@@ -18,7 +19,7 @@ if(WINDROW_SANITIZE)
 endif()
 
 function(windrow_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;PC_REQUIRES;PC_LIBS" ${ARGN})
   set(target windrow_${name})
   add_library(${target} STATIC ${ROOM_SOURCES})
   add_library(windrow::${name} ALIAS ${target})
@@ -32,9 +33,23 @@ function(windrow_room name)
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
   install(TARGETS ${target} EXPORT windrow)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  windrow_pkg_config(${name})
   if(WINDROW_TESTS AND NOT WINDROW_SANITIZE)
     windrow_headers_alone(${name})
   endif()
+endfunction()
+
+# Writes and installs windrow-NAME.pc, with the arguments of windrow_room. The libraries are static, so that what they
+# link is needed by every program; and paths start from the file, so that the installed tree may be moved.
+function(windrow_pkg_config name)
+  set(folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  string(REGEX REPLACE "[^/]+" .. to_prefix ${folder})
+  string(REPLACE windrow:: windrow- requires "${ROOM_PUBLIC};${ROOM_PC_REQUIRES}")
+  list(REMOVE_ITEM requires "")
+  list(JOIN requires ", " requires)
+  list(JOIN ROOM_PC_LIBS " " libs)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/room.pc.in ${PROJECT_BINARY_DIR}/windrow-${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/windrow-${name}.pc DESTINATION ${folder})
 endfunction()
 
 # Compiles each public header of a room twice over in a file of its own: it needs no other, and bears repetition.

@@ -50,10 +50,11 @@ int main() {
     model.losses.clear();
     for (int i = 0; i < 32; ++i) model.grow(5);
     graph.backward(model.losses);  // computed here, all formulas at once
-    parameters.sgd(1.0 / static_cast<double>(model.losses.size()));
+    const auto vertices = static_cast<double>(model.losses.size());
+    parameters.sgd(1 / vertices);
     double total = 0;
     for (const auto& loss : model.losses) total += loss.scalar();
-    if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, total / model.losses.size());
+    if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, total / vertices);
     graph.clear();
   }
 }

@@ -72,7 +72,7 @@ int main() {
   const auto exact = evaluate(reference, softsign, application);
   const double error = gradient_error(reference, softsign, application);
 
-  for (int i = 0; i < 3; ++i) std::printf("y = %.4f, exactly %.4f\n", y[i], exact[i]);
+  for (std::size_t i = 0; i < y.size(); ++i) std::printf("y = %.4f, exactly %.4f\n", y[i], exact[i]);
   std::printf("the gradient is %s\n", error < 1e-6 ? "right" : "wrong");
   return error < 1e-6 ? 0 : 1;
 }

@@ -43,10 +43,11 @@ int main() {
   for (int step = 0; step < 200; ++step) {
     std::vector<windrow::LazyExpr> losses;
     for (int number = 0; number < 10; ++number) {
+      const std::string& word = words[static_cast<std::size_t>(number)];
       windrow::LazyExpr state = embedding(speller.numbers, graph.index(number));
-      for (std::size_t i = 0, letter = 0; i <= words[number].size(); letter = number_of(words[number], i++)) {
-        state = speller.next(state, graph.index(static_cast<int>(letter)));
-        losses.push_back(softmax_cross_entropy(matmul(state, speller.out), graph.index(number_of(words[number], i))));
+      for (std::size_t i = 0; i <= word.size(); ++i) {
+        state = speller.next(state, graph.index(i == 0 ? 0 : number_of(word, i - 1)));
+        losses.push_back(softmax_cross_entropy(matmul(state, speller.out), graph.index(number_of(word, i))));
       }
     }
     graph.backward(losses);

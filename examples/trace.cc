@@ -16,9 +16,9 @@ int main() {
   const windrow::Var total = engine.new_var("total");
 
   engine.trace().start();
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < value.size(); ++i) {
     var[i] = engine.new_var("value");
-    engine.push([&, i] { value[i] = i + 1; }, {overwrite(var[i])}, {.name = "load"});
+    engine.push([&, i] { value[i] = static_cast<double>(i + 1); }, {overwrite(var[i])}, {.name = "load"});
     engine.push([&, i] { value[i] *= value[i]; }, {mutate(var[i])}, {.name = "square"});
   }
   engine.push([&] { sum = value[0] + value[1] + value[2]; },

@@ -13,8 +13,8 @@ std::int32_t grow(windrow::GraphData& graph, int depth, std::mt19937& random) {
   std::int32_t value = word;
   if (!leaf) {
     const std::int32_t left = grow(graph, depth - 1, random), right = grow(graph, depth - 1, random);
-    const auto& values = graph.indices["value"];
-    value = word == both ? values[left] & values[right] : values[left] | values[right];
+    const auto of = [&](std::int32_t child) { return graph.indices["value"][static_cast<std::size_t>(child)]; };
+    value = word == both ? of(left) & of(right) : of(left) | of(right);
     graph.children.insert(graph.children.end(), {left, right});
   }
   graph.child_begin.push_back(static_cast<std::int32_t>(graph.children.size()));
@@ -58,7 +58,8 @@ int main() {
     }
     for (const auto& formula : formulas) minibatch.push_back(&formula);
     const auto result = runner.differentiate(minibatch);  // pushed, and computed in batches while we go on
-    parameters.sgd(1.0 / static_cast<double>(result.vertices()));
-    if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, result.loss() / result.vertices());
+    const auto vertices = static_cast<double>(result.vertices());
+    parameters.sgd(1 / vertices);
+    if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, result.loss() / vertices);
   }
 }

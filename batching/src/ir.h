@@ -81,15 +81,15 @@ struct IndexField {
 
 /// What is computed for vertices of one kind, as it was traced.
 struct Kind {
-  std::string name;
+  std::string name = {};
   std::size_t arity = 0;  ///< or any_arity
-  std::vector<Node> nodes;
-  std::vector<Value> scattered;  ///< by state; no_value for one that this kind does not have
-  std::vector<Value> pushes;     ///< by output; the same
-  std::vector<Value> losses;
-  std::vector<std::size_t> pulls, index_pulls;  ///< that it has
+  std::vector<Node> nodes = {};
+  std::vector<Value> scattered = {};  ///< by state; no_value for one that this kind does not have
+  std::vector<Value> pushes = {};     ///< by output; the same
+  std::vector<Value> losses = {};
+  std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< that it has
   /// By state: the children it is gathered from, a bit each; of any arity, bit 0 for all.
-  std::vector<std::uint32_t> gathered;
+  std::vector<std::uint32_t> gathered = {};
 
   bool any_number() const { return arity == any_arity; }
   /// How many bits of a vertex's type tell its children.

@@ -41,7 +41,7 @@ struct TypeRows {
   /// Further consumers than Layout::slot tells: row and slot, in ascending order.
   struct Further {
     std::int32_t row;
-    Slot slot;
+    Slot slot = {};
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;

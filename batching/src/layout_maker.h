@@ -65,7 +65,7 @@ class Layout::Maker {
   struct TypeView {
     std::int32_t first;
     std::int32_t* vertex;
-    std::vector<Active> of_vertices, of_edges;
+    std::vector<Active> of_vertices = {}, of_edges = {};
   };
   std::vector<TypeView> views_;              // by type
   std::vector<Index> group_of_;              // by graph

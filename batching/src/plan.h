@@ -70,7 +70,7 @@ struct Step {
 struct Segment {
   bool tiled;
   Rate rate;
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
   Index tile_rows = 0;
 };
 
@@ -147,18 +147,18 @@ struct Plan {
   bool lazy = true;                       ///< else gradients of parameters are added up batch by batch
   bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
-  std::vector<TypePlan> types;
+  std::vector<TypePlan> types = {};
   std::size_t regions = 0;          ///< of all types
-  std::vector<TensorSpec> tensors;  ///< parameters that are used, gradients, and what is derived, in any order
-  std::vector<TensorStep> before;   ///< made of parameters alone
-  std::vector<TensorStep> after;    ///< gradients of parameters
+  std::vector<TensorSpec> tensors = {};  ///< parameters that are used, gradients, and what is derived, in any order
+  std::vector<TensorStep> before = {};   ///< made of parameters alone
+  std::vector<TensorStep> after = {};    ///< gradients of parameters
   struct Rows {
     ir::Program::Rows::Of of;
     std::size_t number, index_pull;
     int vertex_type;
     Place rows;
   };
-  std::vector<Rows> rows;
+  std::vector<Rows> rows = {};
   /// Of a transposed copy that only products use that can do without it: their types and phases.
   struct Copy {
     std::size_t tensor;

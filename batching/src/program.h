@@ -16,13 +16,13 @@ struct ProgramTypes {
 
 /// The nodes of all vertex types in one list. Nodes that belong to no vertex are shared by all types.
 struct Program {
-  std::shared_ptr<const Function> function;
-  std::vector<VertexType> types;  // sorted
-  std::vector<char> general;      // of each: whether its vertices may lack children and indices
+  std::shared_ptr<const Function> function = {};
+  std::vector<VertexType> types = {};  // sorted
+  std::vector<char> general = {};      // of each: whether its vertices may lack children and indices
   bool specialised = true;        // else a vertex is computed as if it had all children; those it lacks are zero
-  std::vector<Node> nodes;        // all of them needed; operands before what uses them
+  std::vector<Node> nodes = {};        // all of them needed; operands before what uses them
   /// Of each vertex type, by number in the function.
-  std::vector<std::vector<Value>> losses, pushes;
+  std::vector<std::vector<Value>> losses = {}, pushes = {};
   /// Rows of a gradient that a lookup left.
   struct Rows {
     enum class Of : std::uint8_t { parameter, tensor } of;
@@ -30,7 +30,7 @@ struct Program {
     std::size_t index_pull;
     Value rows;
   };
-  std::vector<Rows> rows;
+  std::vector<Rows> rows = {};
 
   /// Of the type that vertices of that type are computed as.
   std::uint32_t number_of(VertexType type) const {

@@ -109,7 +109,7 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
 
 template <class... Args>
 Function<void(Args...)> Core::adorn(Function<void(Args...)>&& function, const PushOptions& how) {
-  std::stop_token stop = how.run_always ? std::stop_token() : how.stop.token();
+  std::stop_token stop = how.run_always ? std::stop_token() : how.stop;
   const bool captured = ports_.mine().busy == Port::Busy::capturing;
   return Adorned<Args...>{take_bytes(captured ? 0 : how.bytes), std::move(stop), std::move(function)};
 }

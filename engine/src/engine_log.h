@@ -1,22 +1,51 @@
 // Where the engine tells people what no exception can.
 #pragma once
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-
-#include <memory>
-
-#include "immortal.h"
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace windrow {
 
-/// On standard error: standard output is for what programs print, which other programs may read.
-class EngineLog : public spdlog::logger {
+/// On standard error: standard output is for what programs print, which other programs may read. Any thread.
+class EngineLog {
  public:
-  EngineLog() : spdlog::logger("", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {}
+  /// Each "{}" in `format` stands for the next of `args`: text or integers.
+  /// Throws nothing; without memory for the line it tells the format.
+  template <class... Args>
+  void warn(std::string_view format, const Args&... args) noexcept {
+    tell(Level::warning, format, [&] { return filled(format, {text(args)...}); });
+  }
+  template <class... Args>
+  void error(std::string_view format, const Args&... args) noexcept {
+    tell(Level::error, format, [&] { return filled(format, {text(args)...}); });
+  }
+
+ private:
+  enum class Level { warning, error };
+
+  template <class T>
+  static std::string text(const T& value) {
+    if constexpr (std::is_integral_v<T>) {
+      return std::to_string(value);
+    } else {
+      return std::string(value);
+    }
+  }
+  static std::string filled(std::string_view format, std::initializer_list<std::string> args);
+  template <class Line>
+  void tell(Level level, std::string_view format, const Line& line) noexcept {
+    try {
+      tell(level, line());
+    } catch (...) {
+      tell(level, format);
+    }
+  }
+  void tell(Level level, std::string_view line) noexcept;
 };
 
 /// The first call needs memory; each engine makes one, so that none is needed where no exception may come from.
-inline EngineLog& engine_log() { return immortal<EngineLog>(); }
+EngineLog& engine_log();
 
 }  // namespace windrow

@@ -1,7 +1,6 @@
 #include "op.h"
 
 #include <new>
-#include <type_traits>
 
 #include "graph_launch.h"
 
@@ -13,8 +12,6 @@ static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
 static_assert(sizeof(VarState) == 128);
 // Steps between variables are counted in these, which VarState is aligned to.
 static_assert(sizeof(Dep::Var) == 64);
-// They are made anew for each push.
-static_assert(std::is_trivially_copyable_v<PushOptions>);
 
 std::string site(const OpInfo& info) {
   return "op '" + std::string(info.name) + "' (pushed at " + info.pushed_at.file_name() + ":" +

@@ -45,7 +45,7 @@ struct DeclaredBody {
 /// Whether a push is of more than a function to run, or of none.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
-  return !function || options.stop || options.bytes != 0;
+  return !function || options.stop.stop_possible() || options.bytes != 0;
 }
 
 /// Throws MisuseError if there is no function.
@@ -64,7 +64,7 @@ struct Core::Listed {
   const Access* first;
   std::size_t count;
 
-  Dep::Access operator()(std::size_t i) const {
+  [[gnu::always_inline]] Dep::Access operator()(std::size_t i) const {
     const Var var = first[i].var;
     core.check(var, about);
     return {*var.state_, var.generation_, first[i].kind};
@@ -274,7 +274,7 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(listed(i));
   canonical.resize(Dep::canonicalise(canonical));
   PushOptions kept = how;
-  if (how.stop) {
+  if (how.stop.stop_possible()) {
     // Bytes are each push's own.
     function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
     kept.stop = {};

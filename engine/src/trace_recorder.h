@@ -22,7 +22,7 @@ struct Recording {
     TraceLog::Chunks chunks;
   };
   ClockReading start, end;
-  std::vector<Thread> threads;
+  std::vector<Thread> threads = {};
   std::uint64_t left_out = 0;
 };
 

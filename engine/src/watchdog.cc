@@ -1,6 +1,8 @@
 #include "watchdog.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <system_error>
 
 #include "engine_log.h"
@@ -13,7 +15,9 @@ constexpr int looks_in_patience = 4;  // in the span it is patient for
 constexpr std::chrono::milliseconds most_frequent{1};
 
 std::string in_seconds(std::chrono::nanoseconds time) {
-  return fmt::format("{:g} s", std::chrono::duration<double>(time).count());
+  std::array<char, 32> text;  // %g has 13 characters at most
+  std::snprintf(text.data(), text.size(), "%g s", std::chrono::duration<double>(time).count());
+  return text.data();
 }
 
 }  // namespace

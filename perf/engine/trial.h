@@ -35,7 +35,7 @@ class Trial {
     std::int64_t task_ns = 0;
     std::int64_t burst = 0;  ///< as in Job, and so are the next
     std::vector<std::uint32_t>* push_ticks = nullptr;
-    std::function<void()> held;
+    std::function<void()> held = {};
   };
 
   /// Throws what make_system throws. The pattern must stay.

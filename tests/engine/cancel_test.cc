@@ -52,6 +52,19 @@ TEST_P(CancelTest, WithoutARequestTheOpRuns) {
   EXPECT_EQ(engine.stats().cancelled, 0u);
 }
 
+TEST_P(CancelTest, OptionsThatAreStoredKeepTheirToken) {
+  std::stop_source source;
+  int ran = 0;
+  const PushOptions first{.name = "first", .stop = source.get_token()};
+  const PushOptions second = first;
+  engine.push([&] { ++ran; }, {mutate(a)}, first);
+  engine.wait(a);
+  source.request_stop();
+  engine.push([&] { ++ran; }, {mutate(b)}, second);
+  EXPECT_THROW(engine.wait(b), OpError);
+  EXPECT_EQ(ran, 1);
+}
+
 TEST_P(CancelTest, SuccessorsAreSkippedAndTellTheCause) {
   bool ran = false;
   engine.push([] {}, {mutate(a)}, {.name = "load", .stop = stopped()});

@@ -14,9 +14,9 @@ namespace windrow::testing {
 struct Json {
   enum class Kind { null, boolean, number, text, list, object } kind = Kind::null;
   double number = 0;
-  std::string text;
-  std::vector<Json> list;
-  std::map<std::string, Json> object;
+  std::string text = {};
+  std::vector<Json> list = {};
+  std::map<std::string, Json> object = {};
 
   const Json& operator[](const std::string& key) const {
     const auto found = object.find(key);

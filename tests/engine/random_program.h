@@ -61,7 +61,7 @@ struct Step {
   bool run_always = false;
   int priority = 0;
   int lane = 0;
-  std::vector<std::pair<int, AccessKind>> accesses;  // each variable once
+  std::vector<std::pair<int, AccessKind>> accesses = {};  // each variable once
 };
 
 struct Features {

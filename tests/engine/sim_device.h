@@ -90,7 +90,7 @@ class SimLane final : public Lane {
 
  private:
   struct Work {
-    std::function<void()> function;
+    std::function<void()> function = {};
     SimLane* awaited = nullptr;  // with serial: waits for that lane's point
     std::uint64_t serial = 0;    // alone: reaches its own point
     IfFailed if_failed = IfFailed::fail;

@@ -22,16 +22,16 @@ struct GraphData {
   /// Children in CSR: those of vertex v are children[child_begin[v]] ... children[child_begin[v + 1] - 1], the first
   /// being child 0. One more than there are vertices; {0} for none.
   std::vector<std::int32_t> child_begin = {0};
-  std::vector<std::int32_t> children;  ///< vertices, or no_child
+  std::vector<std::int32_t> children = {};  ///< vertices, or no_child
   /// Of each vertex, which of the functions computes it that the graph's is put together of; empty where all are 0.
-  std::vector<std::int32_t> kinds;
+  std::vector<std::int32_t> kinds = {};
   /// Of each name that the vertex function pulls: the rows of all vertices, one behind the other. Those of vertices
   /// whose kind does not pull it are not looked at.
-  std::map<std::string, std::vector<std::int32_t>> indices;
-  std::map<std::string, std::vector<float>> values;
+  std::map<std::string, std::vector<std::int32_t>> indices = {};
+  std::map<std::string, std::vector<float>> values = {};
   /// The same for edges, with a row for each of `children`.
-  std::map<std::string, std::vector<std::int32_t>> edge_indices;
-  std::map<std::string, std::vector<float>> edge_values;
+  std::map<std::string, std::vector<std::int32_t>> edge_indices = {};
+  std::map<std::string, std::vector<float>> edge_values = {};
 };
 
 /// A checked graph with its levels: a vertex is one level above its highest child, a vertex without children on level

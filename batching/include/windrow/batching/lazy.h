@@ -208,7 +208,8 @@ struct LazyStats {
   std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
-  RunnerStats runner;  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
+  RunnerStats runner =
+      {};  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
 };
 
 /// An owner. It may outlive its parameters, whose values it keeps, and the engine of its device; then what needs the

@@ -60,14 +60,14 @@ class Parameter {
 /// A gradient: the sum of its parts.
 struct Gradient {
   /// Of the parameter's shape, if its gradient reaches all of it.
-  std::optional<Tensor> all;
+  std::optional<Tensor> all = {};
   /// Rows to be added to those rows of the parameter's shape that `of` names, as lookups in a table leave them. Several
   /// may belong to one row.
   struct Rows {
     IntTensor of;
     Tensor rows;
   };
-  std::vector<Rows> rows;
+  std::vector<Rows> rows = {};
 };
 
 /// What a step does if a loss that was differentiated for it, or a gradient, is not finite.

@@ -111,7 +111,7 @@ using GivenTensors = std::map<std::string, Given>;
 
 /// An output whose gradient is to come.
 struct Announced {
-  std::string output;
+  std::string output = {};
   /// Of each vertex, graph after graph, which row of the gradient is its own; several may have one. Empty: the first
   /// vertex has the first row, and so on; a minibatch without vertices takes a gradient of any number of rows.
   std::vector<std::int32_t> row_of = {};

@@ -31,10 +31,10 @@ namespace windrow {
 /// Vertices, each of a type, and what each of them waits for. A value.
 struct TypedGraph {
   std::int32_t types = 0;
-  std::vector<std::int32_t> type;               ///< of each vertex, from 0 to types - 1
+  std::vector<std::int32_t> type = {};          ///< of each vertex, from 0 to types - 1
   std::vector<std::int32_t> child_begin = {0};  ///< children in CSR, as in GraphData; no_child is passed over
-  std::vector<std::int32_t> children;
-  std::vector<std::int64_t> costs;  ///< of a vertex of each type; empty where they do not matter
+  std::vector<std::int32_t> children = {};
+  std::vector<std::int64_t> costs = {};  ///< of a vertex of each type; empty where they do not matter
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(type.size()); }
 };
@@ -45,8 +45,8 @@ struct Schedule {
     std::int32_t begin, end;  ///< places in `order`
     friend bool operator==(const Batch&, const Batch&) = default;
   };
-  std::vector<std::int32_t> order;  ///< each vertex once, behind all that it waits for
-  std::vector<Batch> batches;       ///< one behind the other
+  std::vector<std::int32_t> order = {};  ///< each vertex once, behind all that it waits for
+  std::vector<Batch> batches = {};       ///< one behind the other
 
   double mean_width() const {
     return batches.empty() ? 0 : static_cast<double>(order.size()) / static_cast<double>(batches.size());

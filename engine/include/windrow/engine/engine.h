@@ -36,6 +36,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,6 @@
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/op_name.h"
-#include "windrow/engine/stop_view.h"
 #include "windrow/engine/trace.h"
 #include "windrow/engine/var.h"
 
@@ -114,14 +114,14 @@ struct EngineOptions {
   /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
   /// EngineStats::replay_diverged.
   std::uint64_t chaos_seed = 1;
-  std::vector<OpId> chaos_replay;
+  std::vector<OpId> chaos_replay = {};
   /// Run first on each thread the engine starts; must not wait for the engine. What it throws goes to the log.
-  std::function<void()> on_thread_start;
+  std::function<void()> on_thread_start = {};
   /// While ops are pending and none finishes for so long, the log is told once what they wait for, and so is
   /// on_silence; then again only after an op has finished. 0 is never. A thread of its own looks after that.
   std::chrono::nanoseconds watchdog{0};
   /// Called on that thread. Must neither wait for the engine nor end it. What it throws goes to the log.
-  std::function<void(std::string)> on_silence;
+  std::function<void(std::string)> on_silence = {};
   /// fork() waits so long for what is pending, while pushes from outside are held, so that the child has an engine that
   /// works. If ops are pending after that, or the fork comes from inside an op, these never run in the child: there,
   /// all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and an op in which
@@ -131,7 +131,7 @@ struct EngineOptions {
 };
 
 struct PushOptions {
-  OpName name;
+  OpName name = {};
   /// Among ready ops the highest runs first; equal ones in the order they were pushed, or with policy pool about in the
   /// order they became ready. Some of lower priority are let through now and then, so that none waits for ever.
   int priority = 0;
@@ -140,7 +140,7 @@ struct PushOptions {
   bool run_always = false;
   /// An op whose stop has been requested when it is about to run does not run: it fails with Cancelled. One that runs
   /// already goes on, and may look at the token itself. Ignored for ops marked run_always, retires and heals.
-  StopView stop;
+  std::stop_token stop = {};
   /// How many bytes the op's captures and results hold on to, until it has finished: see
   /// EngineOptions::max_pending_bytes. Ignored for retires, heals and captured ops.
   std::uint64_t bytes = 0;

@@ -54,10 +54,10 @@ struct Failure {
   static constexpr std::uint32_t chain_limit = 16;
 
   Kind kind = Kind::threw;
-  std::string name;                ///< of the op, "op" if it had none, or of the lane
-  std::source_location pushed_at;  ///< where the program pushed the op
-  std::exception_ptr error;        ///< at the root: what was thrown
-  std::shared_ptr<const Failure> cause;
+  std::string name = {};                ///< of the op, "op" if it had none, or of the lane
+  std::source_location pushed_at = {};  ///< where the program pushed the op
+  std::exception_ptr error = {};        ///< at the root: what was thrown
+  std::shared_ptr<const Failure> cause = {};
   std::uint32_t depth = 0;  ///< failures between this one and its root
   std::uint64_t elided = 0;
 

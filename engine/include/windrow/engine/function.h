@@ -37,6 +37,8 @@ class Function<Result(Args...)> {
       if (f == nullptr) return;
     }
     if constexpr (fits<Target>) {
+      // What moves copies all 16 bytes, of which a callable without captures writes none; compilers would warn of that.
+      if constexpr (std::is_empty_v<Target>) std::memset(storage_, 0, 16);
       ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
       table_ = &table_of<Inline<Target>>;
     } else {

@@ -75,7 +75,7 @@ inline constexpr LaneId host_lane{};
 
 /// An unordered lane of host threads with a purpose of its own, such as copies of one device.
 struct HostLane {
-  std::string name;
+  std::string name = {};
   int device = 0;
   /// Threads that serve it, used by policy per_device; the other policies share theirs.
   int threads = 1;

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <exception>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -23,9 +22,8 @@ namespace windrow {
 ///             comes after. A push that is refused is an error too, which start() itself tells.
 /// Where       Inside an op of the engine that has no accesses to the op's variables, so they hold up nobody; with
 ///             policy serial this may be inside start().
-/// Lifetime    The state and the engine must live until the receiver has been called, which may end both: the last
-/// owner
-///             of the engine too, since the engine's end waits until start() has left it. Not to be moved.
+/// Lifetime    The state and the engine must live until the receiver has been called, which may end both: the
+///             last owner of the engine too, since the engine's end waits until start() has left it. Not to be moved.
 template <class Receiver>
 class PushOperation {
  public:
@@ -34,7 +32,6 @@ class PushOperation {
     OpFunction function;
     std::vector<Access> accesses;
     PushOptions options;
-    std::stop_token stop;  ///< what `options` had a view of
   };
 
   PushOperation(Op op, Receiver receiver) : op_(std::move(op)), receiver_(std::move(receiver)) {}
@@ -75,7 +72,6 @@ class PushOperation {
     const Var outcome = op.engine.new_var("outcome");
     try {
       op.accesses.push_back(mutate(outcome));
-      op.options.stop = op.stop;
       op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);
       pushed_ = true;
       op.engine.push([this, &engine = op.engine, outcome](OpContext& context) { complete(engine, outcome, context); },
@@ -127,15 +123,12 @@ class PushSender {
       : engine_(engine),
         function_(std::move(function)),
         accesses_(accesses.begin(), accesses.end()),
-        options_(options),
-        stop_(options.stop.token()) {
-    options_.stop = {};
-  }
+        options_(std::move(options)) {}
 
   /// The receiver is moved, and has `set_value`, `set_error` and `set_stopped`, none of which throws.
   template <class Receiver>
   PushOperation<Receiver> connect(Receiver receiver) && {
-    return PushOperation<Receiver>({engine_, std::move(function_), std::move(accesses_), options_, std::move(stop_)},
+    return PushOperation<Receiver>({engine_, std::move(function_), std::move(accesses_), std::move(options_)},
                                    std::move(receiver));
   }
 
@@ -144,7 +137,6 @@ class PushSender {
   OpFunction function_;
   std::vector<Access> accesses_;
   PushOptions options_;
-  std::stop_token stop_;
 };
 
 /// A sender of the op that Engine::push with these arguments pushes; it is pushed by start(). The engine must live

@@ -32,7 +32,7 @@ struct TraceOptions {
 struct TraceSummary {
   /// All ops of one name.
   struct Row {
-    std::string name;
+    std::string name = {};
     std::uint64_t count = 0;
     /// From begin to end, waits inside included. Percentiles are times that some op took: half of the ops took no
     /// longer than p50.
@@ -40,7 +40,7 @@ struct TraceSummary {
   };
   /// One thread that ran ops, or one ordered lane.
   struct Track {
-    std::string name;
+    std::string name = {};
     std::uint64_t ops = 0;
     std::chrono::nanoseconds busy{};  ///< inside functions of ops, without their waits
     double utilisation = 0;           ///< busy as a share of the trace's length
@@ -49,11 +49,11 @@ struct TraceSummary {
   std::chrono::nanoseconds length{};  ///< from the first begin to the last end
   std::uint64_t failed = 0, cancelled = 0, skipped = 0;
   std::uint64_t left_out = 0;  ///< ops beyond TraceOptions::max_ops_per_thread
-  std::vector<Row> ops;        ///< the longest total first
-  std::vector<Track> tracks;
+  std::vector<Row> ops = {};   ///< the longest total first
+  std::vector<Track> tracks = {};
   /// The chain of dependent ops whose times have the greatest sum: with any number of workers it takes no less.
   std::chrono::nanoseconds critical_path{};
-  std::vector<Row> critical_ops;  ///< those on it, the longest total first
+  std::vector<Row> critical_ops = {};  ///< those on it, the longest total first
 };
 
 /// An aligned table of several lines.

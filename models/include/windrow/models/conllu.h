@@ -21,7 +21,7 @@ namespace windrow {
 /// From a head to what depends on it.
 struct Arc {
   std::int32_t head;
-  std::string relation;
+  std::string relation = {};
   friend bool operator==(const Arc&, const Arc&) = default;
 };
 
@@ -29,10 +29,12 @@ struct Arc {
 /// and you [go] to Paris"), come behind the words: they have a form and a tag like these, but take part in enhanced
 /// dependencies only. So whoever wants words alone takes heads.size() of them, and nothing is lost.
 struct DependencySentence {
-  std::vector<std::string> forms, tags;    ///< of words, then of empty nodes; the tags are those of the column UPOS
-  std::vector<std::int32_t> heads;         ///< of words: a tree with one root
-  std::vector<std::string> relations;      ///< of words, to their heads
-  std::vector<std::vector<Arc>> enhanced;  ///< of words, then of empty nodes, as the column DEPS has them; may be none
+  std::vector<std::string> forms = {},
+                           tags = {};       ///< of words, then of empty nodes; the tags are those of the column UPOS
+  std::vector<std::int32_t> heads = {};     ///< of words: a tree with one root
+  std::vector<std::string> relations = {};  ///< of words, to their heads
+  std::vector<std::vector<Arc>> enhanced =
+      {};  ///< of words, then of empty nodes, as the column DEPS has them; may be none
 };
 
 /// Reads all sentences. Passes over comments, lines of ranges such as 1-2 (their words follow), the fields that

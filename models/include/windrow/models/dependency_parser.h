@@ -34,8 +34,8 @@ struct DependencyParserOptions {
 
 /// A sentence's tree, as DependencySentence has it.
 struct DependencyTree {
-  std::vector<std::int32_t> heads;
-  std::vector<std::string> relations;
+  std::vector<std::int32_t> heads = {};
+  std::vector<std::string> relations = {};
 };
 
 /// A handle to its parameters, with the numbers and names. Coroutines refer to it. Const members from any thread.
@@ -49,13 +49,13 @@ class DependencyParser {
 
   /// By numbers; relations that are unknown are -1.
   struct Sentence {
-    std::vector<std::int32_t> words, tags, heads, relations;
+    std::vector<std::int32_t> words = {}, tags = {}, heads = {}, relations = {};
   };
   Sentence numbered(const DependencySentence& sentence) const;
 
   /// What the loss of a sentence is made of, and how much it is. No losses where all was right by the margin.
   struct Learned {
-    std::vector<LazyExpr> losses;
+    std::vector<LazyExpr> losses = {};
     double loss;
   };
   /// Of a sentence that is projective and has a word; it must outlive the task. What is drawn goes by the seed.

@@ -13,7 +13,7 @@ namespace windrow {
 /// A value.
 struct LabelledGraph {
   InputGraph graph;
-  std::vector<std::int32_t> labels;  ///< of its vertices; -1 for none
+  std::vector<std::int32_t> labels = {};  ///< of its vertices; -1 for none
 };
 
 /// Adds up how well a vertex function does on graphs.

@@ -32,7 +32,7 @@ std::int32_t listops_value(std::int32_t symbol, std::span<const std::int32_t> ar
 /// A vertex for each digit and each list, children before their consumers, so that the root is the last; a list's
 /// children are its arguments, in their order.
 struct ListOpsTree {
-  GraphData graph;         ///< the children and, as indices, "symbol" and "label"
+  GraphData graph = {};    ///< the children and, as indices, "symbol" and "label"
   std::int32_t value = 0;  ///< the label of the root
 };
 

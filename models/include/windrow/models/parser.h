@@ -47,8 +47,8 @@ class Parser {
   static constexpr std::size_t places = 4;
   using Seen = std::array<LazyExpr, places>;
   struct Sentence {
-    std::vector<Seen> words;  ///< the root, then the words
-    Seen nothing;             ///< where there is no word
+    std::vector<Seen> words = {};  ///< the root, then the words
+    Seen nothing;                  ///< where there is no word
   };
   /// Of numbers below `words` and `tags`, one each a word.
   Sentence read(LazyGraph& graph, std::span<const std::int32_t> words, std::span<const std::int32_t> tags) const;

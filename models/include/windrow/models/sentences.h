@@ -23,8 +23,8 @@ std::vector<Sentence> read_sentences(std::istream& in, const std::string& name);
 std::vector<Sentence> read_sentences(const std::filesystem::path& file);
 
 struct TaggedSentence {
-  Sentence words;
-  std::vector<std::string> tags;  ///< one for each word
+  Sentence words = {};
+  std::vector<std::string> tags = {};  ///< one for each word
 };
 
 /// The same of word|TAG. The tag is what follows the last bar, and the word what is before the first that it does not

@@ -30,9 +30,9 @@ struct TaggerSizes {
 
 /// Words as the tagger sees them. A value.
 struct TaggerInput {
-  std::vector<std::int32_t> words;                    ///< -1 for those that are read by their characters
-  std::vector<std::vector<std::int32_t>> characters;  ///< of each word; empty for others than these
-  std::vector<std::int32_t> tags;
+  std::vector<std::int32_t> words = {};                    ///< -1 for those that are read by their characters
+  std::vector<std::vector<std::int32_t>> characters = {};  ///< of each word; empty for others than these
+  std::vector<std::int32_t> tags = {};
 };
 
 /// A handle to its parameters. Vertices of tags have an output "logits" and a loss.

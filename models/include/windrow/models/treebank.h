@@ -23,8 +23,8 @@ inline constexpr std::int32_t tree_labels = 5;
 
 /// A sentence. Vertices are numbered children first, so that the root is the last.
 struct LabelledTree {
-  GraphData graph;                 ///< the children and, as indices, "label"
-  std::vector<std::string> words;  ///< of each vertex; empty for those with children
+  GraphData graph = {};                 ///< the children and, as indices, "label"
+  std::vector<std::string> words = {};  ///< of each vertex; empty for those with children
 };
 
 /// Reads all trees; blank lines are passed over, and so is a byte order mark. Throws DataError if there is none, or one

@@ -35,7 +35,7 @@ using SampleNumbers = std::span<const std::size_t>;
 /// What a score comes to. A value.
 struct Figure {
   enum class Is { share, number };
-  std::string name;
+  std::string name = {};
   double value;
   Is is = Is::share;
 };
@@ -77,12 +77,12 @@ class Network {
 };
 
 struct WorkloadOptions {
-  std::string data;        ///< the folder that has the kind's files; generated if empty
+  std::string data = {};   ///< the folder that has the kind's files; generated if empty
   std::uint64_t seed = 1;  ///< of initial values and of generated data
   /// How many are generated to learn from, and an eighth as many others to be asked about; 0 for the kind's own number.
   std::size_t samples = 0;
-  std::string cell;                    ///< one of the kind's; empty for the first
-  std::map<std::string, Index> sizes;  ///< by name; those that are missing are the kind's own
+  std::string cell = {};                    ///< one of the kind's; empty for the first
+  std::map<std::string, Index> sizes = {};  ///< by name; those that are missing are the kind's own
 
   /// Of options that have all of the kind's.
   Index size(const char* name) const { return sizes.at(name); }
@@ -90,24 +90,24 @@ struct WorkloadOptions {
 
 /// A size of a network or of its data that may be chosen. A value.
 struct WorkloadSize {
-  std::string name, about;
+  std::string name = {}, about = {};
   Index preset;          ///< unless another is given: as published, where it was
   Index most = 1 << 24;  ///< that may be given
 };
 
 /// What there is to know about a workload before its data are loaded. A value; the list of them is constant.
 struct WorkloadKind {
-  std::string name;
-  std::string about;   ///< in a line
-  std::string sample;  ///< what a graph is, in the singular
-  std::string unit;    ///< what training is counted in, in the plural
+  std::string name = {};
+  std::string about = {};   ///< in a line
+  std::string sample = {};  ///< what a graph is, in the singular
+  std::string unit = {};    ///< what training is counted in, in the plural
   /// Of a folder with data: the first that is there is learned from, and the one behind it asked about; so parts that
   /// are missing move up. Of a single one, each tenth sample is asked about.
-  std::vector<std::string> files;
-  std::vector<WorkloadSize> sizes;
-  std::vector<std::string> cells;  ///< that may be chosen; empty where there is one
-  std::size_t samples;             ///< generated to learn from
-  double rate;                     ///< of descent that suits it, for minibatches of 64
+  std::vector<std::string> files = {};
+  std::vector<WorkloadSize> sizes = {};
+  std::vector<std::string> cells = {};  ///< that may be chosen; empty where there is one
+  std::size_t samples;                  ///< generated to learn from
+  double rate;                          ///< of descent that suits it, for minibatches of 64
   /// Of options that have all of the kind's; for make_workload().
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
@@ -120,8 +120,8 @@ const WorkloadKind& workload_kind(std::string_view name);
 /// An owner; must end before the engine of its device.
 struct Workload {
   const WorkloadKind* kind;
-  std::string formula;  ///< which products `flops` of samples counts, forward; training needs three times that
-  std::unique_ptr<Parameters> parameters;
+  std::string formula = {};  ///< which products `flops` of samples counts, forward; training needs three times that
+  std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
   std::vector<Sample> training = {}, unseen = {};
 };

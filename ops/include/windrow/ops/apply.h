@@ -26,9 +26,9 @@
 namespace windrow {
 
 struct Operands {
-  std::vector<Tensor> in;
-  std::vector<IntTensor> indices;
-  Attributes attributes;
+  std::vector<Tensor> in = {};
+  std::vector<IntTensor> indices = {};
+  Attributes attributes = {};
   Write write = Write::overwrite;
 };
 

@@ -13,10 +13,10 @@ namespace windrow {
 /// A value that is cheap to copy. It may outlive the engine, and is of no use then. Add kernels of your own before the
 /// device is used.
 struct Device {
-  std::string name;
+  std::string name = {};
   EngineRef engine;
   LaneId lane;
-  std::shared_ptr<Allocator> memory;
+  std::shared_ptr<Allocator> memory = {};
   KernelTable<float> kernels;
 };
 

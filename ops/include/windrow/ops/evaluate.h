@@ -11,9 +11,9 @@ namespace windrow {
 
 /// One application: its shapes, which are counted, and its operands, row by row.
 struct Application {
-  Signature signature;
-  std::vector<std::vector<double>> in;
-  std::vector<std::vector<std::int32_t>> indices;
+  Signature signature = {};
+  std::vector<std::vector<double>> in = {};
+  std::vector<std::vector<std::int32_t>> indices = {};
 };
 
 /// The result, row by row; added to `before` if that is given. Throws MisuseError for operands that do not fit.

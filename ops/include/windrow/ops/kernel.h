@@ -19,10 +19,10 @@ enum class Write {
 /// elementwise operator, which may be one of them.
 template <class Real>
 struct KernelCall {
-  std::span<const Matrix<const Real>> in;
-  std::span<const Matrix<const std::int32_t>> indices;
+  std::span<const Matrix<const Real>> in = {};
+  std::span<const Matrix<const std::int32_t>> indices = {};
   Matrix<Real> out;
-  Attributes attributes;
+  Attributes attributes = {};
   Write write = Write::overwrite;
 };
 

@@ -51,8 +51,8 @@ std::string to_string(const Type& type);
 /// The constants of one application of an operator. Made by the function that the operator names, so that they cannot
 /// be forgotten. A value.
 struct Attributes {
-  std::string_view made_by;      ///< a literal; empty for none
-  Rows rows = Rows::vertices();  ///< of the result, where the operands do not tell
+  std::string_view made_by = {};  ///< a literal; empty for none
+  Rows rows = Rows::vertices();   ///< of the result, where the operands do not tell
   std::array<Index, 8> sizes{};
   std::array<double, 2> values{};
   friend bool operator==(const Attributes&, const Attributes&) = default;
@@ -60,9 +60,9 @@ struct Attributes {
 
 /// What an operator is applied to.
 struct Signature {
-  std::vector<Type> in;
-  std::vector<Type> indices;  ///< int32 operands, which have no gradient
-  Attributes attributes;
+  std::vector<Type> in = {};
+  std::vector<Type> indices = {};  ///< int32 operands, which have no gradient
+  Attributes attributes = {};
 };
 
 struct Operator;
@@ -81,7 +81,7 @@ struct Ref {
 /// operator's own indices that `indices` names. Without an operator it is what `in` names.
 struct GradientTerm {
   const Operator* op;
-  std::vector<Ref> in;
+  std::vector<Ref> in = {};
   std::vector<std::size_t> indices = {};
   Attributes attributes = {};
 };
@@ -105,7 +105,7 @@ struct Operator {
   static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
 
   /// Which kernels implement it: unique among the operators of a kernel table.
-  OpName name;
+  OpName name = {};
   std::size_t inputs = 1;
   std::size_t index_inputs = 0;
   /// The type of the result. Throws shape_error() for operands that do not fit. Counts and attributes are checked
