@@ -21,7 +21,6 @@ class Maker {
  public:
   Maker(Index row_count, Numbers numbers, std::mt19937& random)
       : random_(random), numbers_(numbers), rows(row_count), width(some_width()) {}
-
   Index number(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random_); }
 
   void operand(const Type& type) {
