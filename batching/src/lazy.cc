@@ -143,6 +143,12 @@ static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std
   std::vector<LazyExpr> pieces;
   for (std::size_t begin = 0; begin < in.size(); begin += most) {
     const auto piece = in.subspan(begin, std::min(most, in.size() - begin));
+    if constexpr (std::is_same_v<T, LazyExpr>) {  // which stands for itself
+      if (piece.size() == 1) {
+        pieces.push_back(piece.front());
+        continue;
+      }
+    }
     pieces.push_back(lazy::Record::apply(op, piece, {}, {}, from));
   }
   return applied_in_pieces(op, std::span<const LazyExpr>(pieces), from);

@@ -222,9 +222,10 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   auto batch =
       std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
                               Batch::Options{.runner = id_,
-                                              .number = stats_.minibatches,
+                                             .number = stats_.minibatches,
                                              .batch_rows = options_.batch_rows,
                                              .clock = clock_,
+                                             .origins = std::move(origins_),
                                              .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
   for (const Given* one : given) batch->given.push_back({one->rows.rows()});
   batch->announced_rows = std::move(announced_rows);

@@ -89,7 +89,7 @@ const std::vector<Command>& commands() {
 
 /// Of one command.
 struct TableArguments {
-  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", out = "perf/results";
+  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", workers = "1,2,8", out = "perf/results";
   TableOptions table;
 };
 
@@ -105,6 +105,7 @@ void run(const Command& command, TableArguments arguments, const std::string& ca
   table.batches = program::numbers_of(arguments.batches);
   table.leaves = program::numbers_of(arguments.leaves);
   table.hidden = program::numbers_of(arguments.hidden);
+  table.worker_counts = program::numbers_of(arguments.workers);
   for (const std::string& model : table.models) check_workload(model, table.workload);
   for (const auto& [name, value] : command.sizes) table.workload.sizes.emplace(name, value);
   const ResultFolder folder(arguments.out, command.name);
@@ -172,7 +173,9 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   }
   flag(table, "--batch", to.batches, "Samples per minibatch",
        command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
-  if (command.takes != Takes::layers) {
+  if (command.takes == Takes::layers) {
+    flag(table, "--workers", to.workers, "Numbers of worker threads to compare", whole_numbers(1, 1024));
+  } else {
     flag(table, "--workers", to.table.workers, "Worker threads", whole_number(1, 1024));
   }
   if (!fixed || command.takes == Takes::layers) {

@@ -11,7 +11,6 @@ namespace windrow::perf {
 namespace {
 
 constexpr int layers = 3;
-constexpr int worker_counts[] = {1, 2, 8};
 
 /// Three square layers with tanh; the loss is half the squared distance to a target.
 class Mlp {
@@ -67,7 +66,7 @@ Result large_tensors(const TableOptions& options) {
   const Index batch = options.batches.front(), width = options.hidden.front();
   std::vector<std::unique_ptr<Mlp>> all;
   Turns turns;
-  for (const int workers : worker_counts) {
+  for (const int workers : options.worker_counts) {
     Mlp& mlp = *all.emplace_back(std::make_unique<Mlp>(workers, batch, width, options.workload.seed));
     turns.add([&mlp, seconds = options.turn_ms / 1e3] { return mlp.train(seconds); });
   }
@@ -87,9 +86,9 @@ Result large_tensors(const TableOptions& options) {
                            .series = {{"mlp", {}}},
                            .form = Plot::Form::bars,
                            .scale = Plot::Scale::linear}}};
-  for (std::size_t i = 0; i < std::size(worker_counts); ++i) {
-    result.table.add({static_cast<double>(worker_counts[i]), turns.median(i), turns.ratio(i, 0)});
-    result.plots.front().places.push_back(std::to_string(worker_counts[i]));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    result.table.add({static_cast<double>(options.worker_counts[i]), turns.median(i), turns.ratio(i, 0)});
+    result.plots.front().places.push_back(std::to_string(options.worker_counts[i]));
     result.plots.front().series[0].values.push_back(turns.median(i));
   }
   return result;

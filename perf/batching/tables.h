@@ -25,6 +25,7 @@ struct TableOptions {
   int repetitions = 5;
   int turn_ms = 200;  ///< a measurement repeats its samples until it has taken about this long
   int workers = 1;
+  std::vector<int> worker_counts;  ///< to compare
 };
 
 /// Speedup of batching over one vertex at a time, by batch size (Xu et al. 2018, section 5.1).

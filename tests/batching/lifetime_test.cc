@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(All, Ending, ::testing::Range(std::size_t{0}, parts.siz
 
 TEST(AfterTheEngine, WhatNeedsItThrows) {
   All s;
+  s.graph->clear();
   const LazyExpr other = row_sum(square(s.graph->input({1, 2})));
   const Graphs graphs(s.function, many_trees(1, 3));
   s.engine.reset();
@@ -118,7 +119,9 @@ TEST(AfterTheEngine, WhatNeedsItThrows) {
       [&] { s.sum->add([](int&) {}); },
       [&] { Parameters(*s.host, 1); },
   };
-  for (std::size_t i = 0; i < uses.size(); ++i) EXPECT_EQ(error_of<MisuseError>(uses[i]), gone) << i;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    EXPECT_NE(error_of<MisuseError>(uses[i]).find(gone), std::string::npos) << i;
+  }
   for (const auto& use :
        {std::function<void()>([&] { s.captured.launch(); }), std::function<void()>([&] { s.captured.append([] {}); }),
         std::function<void()>([&] { s.captured.dot(); })}) {
