@@ -81,7 +81,7 @@ TEST_P(CoroutineTest, ItMayEndTheLastOwnerOfTheEngine) {
     Gate* ended;
     ~Watch() { ended->open(); }
   };
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 10; ++i) {
     Gate ended;
     EngineOptions watched = options();
     watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives

@@ -147,7 +147,7 @@ TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
     void set_stopped() && noexcept { ADD_FAILURE(); }
     void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
   };
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 10; ++i) {
     Gate ended;
     EngineOptions watched = options();
     watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives
