@@ -1,9 +1,11 @@
 // Recursion by ops that wait inside: it ends, and takes few threads.
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <vector>
 
 #include "support.h"
+#include "tests/sanitized.h"
 
 namespace windrow::testing {
 namespace {
@@ -78,8 +80,9 @@ class Recursion : public EveryPolicy {
     if (spares != nullptr) *spares = engine.stats().spare_threads;
     return count;
   }
-  static constexpr Tree trees[] = {{12, 2, Join::at_once},   {12, 2, Join::one_by_one}, {4, 8, Join::at_once},
-                                   {4, 8, Join::one_by_one}, {8, 2, Join::by_an_op},    {8, 2, Join::by_a_launch}};
+  static constexpr int deep = sanitized ? 6 : 12, wide = sanitized ? 2 : 4, joined = sanitized ? 5 : 8;
+  static constexpr Tree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one}, {wide, 8, Join::at_once},
+                                   {wide, 8, Join::one_by_one}, {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
 };
 INSTANTIATE_TEST_SUITE_P(All, Recursion,
                          ::testing::Values(Setup{Policy::serial, 1}, Setup{Policy::pool, 1}, Setup{Policy::pool, 2},
@@ -104,7 +107,7 @@ TEST_P(Recursion, NeedsFewThreads) {
 
 TEST_P(Recursion, EndsWithoutASpareThread) {
   for (Tree tree : trees) {
-    if (tree.children == 2) tree.levels = 7;
+    if (tree.children == 2) tree.levels = std::min(tree.levels, 7);
     EngineOptions none = options();
     none.max_spare_threads = 0;
     EXPECT_EQ(leaves(none, tree), leaves_of(tree));
@@ -112,6 +115,7 @@ TEST_P(Recursion, EndsWithoutASpareThread) {
 }
 
 TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
+  constexpr int depth_wanted = sanitized ? 200 : 1000;
   Engine engine(options());
   const Var v = engine.new_var();
   int depth = 0;
@@ -123,9 +127,9 @@ TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
     engine.wait(inner);
     engine.retire(inner);
   };
-  engine.push([&] { descend(1000); }, {mutate(v)});
+  engine.push([&] { descend(depth_wanted); }, {mutate(v)});
   ASSERT_TRUE(engine.wait_for({read(v)}, patience));
-  EXPECT_EQ(depth, 1001);
+  EXPECT_EQ(depth, depth_wanted + 1);
 }
 
 TEST_P(Recursion, RunsAboveAWaitOnlyWhatThatDependsOn) {
