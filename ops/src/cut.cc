@@ -60,7 +60,7 @@ Index grain_of(const Cut& cut, Index pieces) {
   if (pieces < fewest_pieces) return cut.length;
   const auto rounded_up = [&](Index n) { return (n + cut.finest - 1) / cut.finest * cut.finest; };
   Index grain = rounded_up((cut.length + pieces - 1) / pieces);
-  while (cut.finest > 1 && cut.length % grain == 1) grain += cut.finest;
+  while (cut.finest > 1 && grain < cut.length && cut.length % grain == 1) grain += cut.finest;
   return grain;
 }
 
