@@ -91,7 +91,7 @@ TEST(House, RoomsUseOnlyTheirLibraries) {
       for (const std::string& include : includes_of(file)) {
         const bool standard = include.find('.') == std::string::npos && include.find('/') == std::string::npos;
         const bool own = include.starts_with("windrow/") || fs::exists(file.parent_path() / include) ||
-                         fs::exists(root / room / include);
+                         fs::exists(root / room / include) || fs::exists(root / room / "src" / include);
         EXPECT_TRUE(standard || own || libraries.count(first_part(include)) > 0)
             << file << " includes " << include << ", which is none of the libraries of " << room;
       }

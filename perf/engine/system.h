@@ -45,7 +45,7 @@ struct Job {
   std::int64_t burst = 0;
   static constexpr std::chrono::microseconds gap{10};
   /// If there is one: no op runs before all are pushed and this was called. For systems that hold a backlog.
-  std::function<void()> held;
+  std::function<void()> held = nullptr;
 
   std::int64_t longest_burst() const { return burst > 0 ? burst : ops; }
   Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }

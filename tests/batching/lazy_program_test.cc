@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "batching/src/lazy_record.h"
+#include "batching/src/lazy/record.h"
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"

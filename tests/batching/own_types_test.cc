@@ -1,5 +1,5 @@
 // Which types of vertices have a computation of their own, and what the others cost.
-#include "batching/src/own_types.h"
+#include "batching/src/schedule/own_types.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "batching/src/schedule_lessons.h"
+#include "batching/src/schedule/schedule_lessons.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/graph.h"
 

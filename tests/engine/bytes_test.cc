@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/src/pending_bytes.h"
+#include "engine/src/core/pending_bytes.h"
 #include "support.h"
 
 namespace windrow::testing {

@@ -1,5 +1,5 @@
 // Naps, with a clock of our own.
-#include "engine/src/naps.h"
+#include "engine/src/wait/naps.h"
 
 #include <gtest/gtest.h>
 

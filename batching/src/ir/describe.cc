@@ -1,0 +1,72 @@
+// Plans as text.
+#include <string>
+
+#include "plan/plan.h"
+
+namespace windrow {
+namespace {
+
+std::string to_string(const Place& place) {
+  static constexpr const char* names[] = {"arena", "tile", "pull", "state", "state_gradient", "tensor", "nowhere"};
+  return std::string(names[static_cast<std::size_t>(place.in)]) + std::to_string(place.number) + "[" +
+         std::to_string(place.column) + ":" + std::to_string(place.column + place.width) + "]";
+}
+
+std::string line_of(const Plan& plan, const Step& step) {
+  const ir::Node& node = plan.program.at(step.node);
+  std::string text = "      ";
+  if (step.does != Step::Does::scatter) text += to_string(step.out) + (step.write == Write::add ? " += " : " = ");
+  switch (step.does) {
+    case Step::Does::kernel:
+      text += node.op == nullptr ? "copy" : std::string(node.op->name.text());
+      break;
+    case Step::Does::fill:
+      text += std::to_string(step.constant);
+      break;
+    case Step::Does::scatter:
+      text += "scatter " + plan.program.function->states[step.state].name;
+      break;
+    case Step::Does::gather:
+      text += "gather " + plan.program.function->states[step.state].name;
+      break;
+    case Step::Does::incoming:
+      text += "incoming " + plan.program.function->states[step.state].name;
+      break;
+  }
+  for (const Place& place : step.in) text += " " + to_string(place);
+  for (std::size_t pull : step.indices) text += " " + plan.program.function->index_pulls[pull].name;
+  return text + "\n";
+}
+
+std::string lines_of(const Plan& plan, const std::vector<TensorStep>& steps, const std::string& title) {
+  if (steps.empty()) return {};
+  std::string text = "  " + title + "\n";
+  for (const TensorStep& step : steps) text += line_of(plan, step.step);
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const Plan& plan) {
+  static constexpr const char* phases[] = {"eager", "level", "lazy", "back_level", "back_lazy"};
+  std::string text = plan.program.function->name + (plan.training ? ", training\n" : ", inference\n");
+  text += lines_of(plan, plan.before, "of parameters alone");
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    const ir::Function& f = *plan.program.function;
+    const ir::VertexType type = plan.program.types[t];
+    const std::string children =
+        plan.types[t].children == Rate::edges ? "any" : std::to_string(std::popcount(ir::children(f, type)));
+    text += "  " + ir::kind_of(f, type).name + ", type " + std::to_string(type & UINT32_MAX) + ", " + children +
+            " children" + (plan.program.general[t] != 0 ? ", or fewer, for all others of its kind\n" : "\n");
+    for (std::size_t p = 0; p < phase_count; ++p) {
+      for (const Segment& segment : plan.types[t].phases[p]) {
+        text += "    " + std::string(phases[p]) + (segment.rate == Rate::edges ? ", edges" : "") +
+                (segment.tiled ? ", by " + std::to_string(segment.tile_rows) + " rows\n" : "\n");
+        for (const Step& step : segment.steps) text += line_of(plan, step);
+      }
+    }
+  }
+  return text + lines_of(plan, plan.after, "gradients of parameters");
+}
+
+}  // namespace windrow

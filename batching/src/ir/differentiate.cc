@@ -1,0 +1,220 @@
+// The gradients of a program.
+#include <algorithm>
+
+#include "ir/builder.h"
+#include "ir/program.h"
+
+namespace windrow::ir {
+namespace {
+
+/// Reverse-mode differentiation over all nodes of a program (Speelpenning 1980), by the operators' rules.
+class Differentiation {
+ public:
+  Differentiation(const Program& program, const std::vector<std::size_t>& outputs)
+      : program_(program), outputs_(outputs), builder_(*program.function, program.nodes) {
+    terms_.resize(program.nodes.size());
+    find_what_varies();
+  }
+
+  Program run() {
+    for (std::size_t t = 0; t < program_.types.size(); ++t) {
+      for (Value loss : program_.losses[t]) {
+        add_term(loss, {builder_.fill(static_cast<int>(t), {Rows::vertices(), 1}, 1), 0});
+      }
+      for (std::size_t output : outputs_) {
+        const Value pushed = program_.pushes[t][output];
+        if (pushed != no_value) add_term(pushed, {gradient_of_output(output, static_cast<int>(t)), 0});
+      }
+    }
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) visit(static_cast<Value>(i));
+    Program result = std::move(program_);
+    result.nodes = builder_.take();
+    drop_unneeded(result);
+    return result;
+  }
+
+ private:
+  /// What depends on parameters or on children; only that needs a gradient.
+  void find_what_varies() {
+    for (const Node& node : program_.nodes) {
+      bool varies = node.code == Code::parameter || node.code == Code::gather || node.code == Code::given;
+      for (Value in : node.in) varies |= varies_[at(in)] != 0;
+      varies_.push_back(varies ? 1 : 0);
+    }
+  }
+
+  void add_term(Value value, Builder::Term term) {
+    if (varies_[at(value)] == 0 || builder_.at(term.value).zero()) return;
+    terms_[at(value)].push_back(term);
+  }
+
+  void visit(Value value) {
+    const Node node = program_.at(value);
+    const auto& terms = terms_[at(value)];
+    if (node.code == Code::scatter) {
+      const Value gradient = builder_.add(
+          {.code = Code::incoming, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
+      add_term(node.in[0], {gradient, 0});
+    } else if (node.code == Code::gather) {
+      if (!terms.empty()) finish(Code::send, node, terms);
+    } else if (terms.empty()) {
+      return;
+    } else if (node.code == Code::parameter || node.code == Code::given) {
+      keep_gradient(node, terms);
+    } else if (node.code == Code::sum) {
+      const Value gradient = builder_.sum(terms, node.type, node.vertex_type);
+      for (std::size_t k = 0; k < node.in.size(); ++k) {
+        const Index end = node.at[k] + program_.at(node.in[k]).type.width;
+        add_term(node.in[k], {builder_.slice(gradient, node.at[k], end), 0});
+      }
+    } else if (node.code == Code::apply) {
+      differentiate_operator(value, node, builder_.sum(terms, node.type, node.vertex_type));
+    }
+  }
+
+  Value gradient_of_output(std::size_t output, int vertex_type) {
+    const Function& f = *program_.function;
+    const Value all = builder_.add(
+        {.code = Code::given, .type = {Rows::count(0), f.outputs[output].width}, .number = f.tensors.size() + output});
+    return builder_.apply(op::gather_rows, {all}, {holding(IndexField::Holds::gradient_row, output)}, {}, vertex_type);
+  }
+
+  /// A node that ends a gradient's way.
+  void finish(Code code, const Node& of, const std::vector<Builder::Term>& terms) {
+    Node node{.code = code, .type = of.type, .vertex_type = of.vertex_type, .number = of.number};
+    for (const Builder::Term& term : terms) {
+      node.in.push_back(term.value);
+      node.at.push_back(term.at);
+    }
+    builder_.append(std::move(node));
+  }
+
+  /// Terms that a lookup left stay rows; the others are added up.
+  void keep_gradient(const Node& of, const std::vector<Builder::Term>& terms) {
+    std::vector<Builder::Term> dense;
+    for (const Builder::Term& term : terms) {
+      const Node& node = builder_.at(term.value);
+      const bool lookup = node.is(op::scatter_rows) && builder_.at(node.in[0]).of_vertices();
+      if (lookup && node.type == of.type) {
+        const auto what = of.code == Code::given ? Program::Rows::Of::tensor : Program::Rows::Of::parameter;
+        program_.rows.push_back({what, of.number, node.indices[0], with_storage(node.in[0])});
+      } else {
+        dense.push_back(term);
+      }
+    }
+    if (!dense.empty()) finish(Code::gradient, of, dense);
+  }
+
+  /// The value, or a copy if it would only be seen where others keep it: an input, or a state.
+  Value with_storage(Value value) {
+    Value of = value;
+    while (builder_.at(of).is(op::slice)) of = builder_.at(of).in[0];
+    const Code code = builder_.at(of).code;
+    const bool elsewhere = code == Code::pull || code == Code::gather;
+    return elsewhere ? builder_.apply(op::scale, {value}, {}, op::scaled_by(1)) : value;
+  }
+
+  Signature signature_of(const Node& node) const {
+    Signature signature{.attributes = node.attributes};
+    for (Value in : node.in) signature.in.push_back(program_.at(in).type);
+    for (std::size_t pull : node.indices) {
+      const IndexField& field = program_.function->index_pulls[pull];
+      signature.indices.push_back({field.rows, field.width});
+    }
+    return signature;
+  }
+
+  void differentiate_operator(Value value, const Node& node, Value gradient) {
+    const bool needed = std::any_of(node.in.begin(), node.in.end(), [&](Value in) { return varies_[at(in)] != 0; });
+    if (!needed) return;
+    const auto refuse = [&](const std::string& why) {
+      throw MisuseError(program_.function->name + ": " + std::string(node.op->name.text()) + why);
+    };
+    if (node.op->gradients == nullptr) refuse(" has no gradient; expected an operator that has one");
+    const GradientTerms rules = node.op->gradients(signature_of(node));
+    if (rules.size() != node.in.size()) refuse(" has gradients for another number of operands than it has");
+    for (std::size_t k = 0; k < node.in.size(); ++k) {
+      if (!rules[k] || varies_[at(node.in[k])] == 0) continue;
+      const auto term = term_of(*rules[k], value, node, gradient);
+      if (!term) continue;
+      const Type &is = builder_.at(term->value).type, &of = program_.at(node.in[k]).type;
+      const bool fits = is.rows == of.rows && term->at + is.width <= of.width;
+      if (!fits || (is.width != of.width && rules[k]->op != &op::place)) {
+        refuse(": the gradient of operand " + std::to_string(k) + " is " + to_string(is) + "; expected " +
+               to_string(of));
+      }
+      add_term(node.in[k], *term);
+    }
+  }
+
+  /// None for zero.
+  std::optional<Builder::Term> term_of(const GradientTerm& rule, Value value, const Node& node, Value gradient) {
+    std::vector<Value> in;
+    for (const Ref& ref : rule.in) {
+      in.push_back(ref.of == Ref::Of::operand ? node.in[ref.number] : ref.of == Ref::Of::result ? value : gradient);
+    }
+    if (rule.op == nullptr) return Builder::Term{in.at(0), 0};
+    if (rule.op == &op::place) return Builder::Term{in.at(0), rule.attributes.sizes[0]};
+    if (builder_.vanishes(*rule.op, in)) return std::nullopt;
+    std::vector<std::size_t> indices;
+    for (std::size_t k : rule.indices) indices.push_back(node.indices[k]);
+    if (rule.op == &op::segment_max_gradient && holds(indices[0]) == IndexField::Holds::edges) {
+      return Builder::Term{to_first_maximum(in[0], in[1], node), 0};
+    }
+    if (const auto other = other_way(indices)) {
+      const bool up = holds(indices[0]) == IndexField::Holds::consumer;
+      return Builder::Term{
+          builder_.apply(up ? op::segment_sum : op::gather_rows, std::move(in), {*other}, {}, node.vertex_type), 0};
+    }
+    return Builder::Term{builder_.apply(*rule.op, std::move(in), std::move(indices), rule.attributes, node.vertex_type),
+                         0};
+  }
+
+  IndexField::Holds holds(std::size_t pull) const { return program_.function->index_pulls[pull].holds; }
+
+  /// What a vertex hands to its edges is the gradient of what it sums over them, and the other way round. The rules of
+  /// the operators know only that these are sums over rows; that the edges of a vertex are neighbours makes them
+  /// rowwise. None if the indices hold no such structure.
+  std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
+    using Holds = IndexField::Holds;
+    if (indices.size() != 1) return std::nullopt;
+    if (holds(indices[0]) == Holds::edges) return holding(Holds::consumer);
+    if (holds(indices[0]) == Holds::consumer) return holding(Holds::edges);
+    return std::nullopt;
+  }
+
+  /// The gradient of a maximum over edges, for those. As above, but which of its edges a vertex looked at is computed:
+  /// so an edge needs nothing of the others.
+  Value to_first_maximum(Value edges, Value gradient, const Node& node) {
+    const Value first = builder_.apply(op::segment_argmax, {edges}, node.indices, {}, node.vertex_type);
+    return builder_.apply(op::gather_where, {first, gradient}, {holding(IndexField::Holds::sibling)}, {},
+                          node.vertex_type);
+  }
+
+  /// The pull that holds that; there is one.
+  std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
+    const auto& pulls = program_.function->index_pulls;
+    const auto found = std::find_if(pulls.begin(), pulls.end(),
+                                    [&](const IndexField& f) { return f.holds == what && f.tensor == tensor; });
+    return static_cast<std::size_t>(found - pulls.begin());
+  }
+
+  Program program_;
+  const std::vector<std::size_t> outputs_;
+  Builder builder_;
+  std::vector<char> varies_;                       // by node of program_
+  std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
+};
+
+}  // namespace
+
+Program differentiate(const Program& program, const std::vector<std::size_t>& outputs) {
+  const auto& kinds = program.function->kinds;
+  if (outputs.empty() &&
+      std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
+    throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
+  }
+  return Differentiation(program, outputs).run();
+}
+
+}  // namespace windrow::ir

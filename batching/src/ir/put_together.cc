@@ -1,0 +1,117 @@
+// Several functions as one.
+#include <algorithm>
+
+#include "ir/ir.h"
+
+namespace windrow::ir {
+namespace {
+
+std::string shape_of(const Field& field) { return to_string({field.rows, field.width}); }
+std::string shape_of(const IndexField& field) {
+  return to_string({field.rows, field.width}) + (field.optional ? ", of some vertices," : "");
+}
+
+bool fit(const Field& a, const Field& b) { return a.width == b.width && a.rows == b.rows && a.holds == b.holds; }
+bool fit(const IndexField& a, const IndexField& b) {
+  return a.width == b.width && a.rows == b.rows && a.holds == b.holds && a.optional == b.optional;
+}
+
+class PuttingTogether {
+ public:
+  explicit PuttingTogether(std::string name) { whole_.name = std::move(name); }
+
+  void add(const Function& part) {
+    if (part.kinds.size() != 1) refuse("'" + part.name + "' is of several kinds itself; expected one");
+    if (part.parameters != 0 && whole_.parameters != 0 && part.parameters != whole_.parameters) {
+      refuse("its kinds use parameters of two sets; expected one");
+    }
+    whole_.parameters = std::max(whole_.parameters, part.parameters);
+    const auto states = numbers(whole_.states, part.states, "state");
+    const auto pulls = numbers(whole_.pulls, part.pulls, "input");
+    const auto tensors = numbers(whole_.tensors, part.tensors, "tensor");
+    const auto index_pulls = numbers(whole_.index_pulls, part.index_pulls, "input");
+    const auto outputs = numbers(whole_.outputs, part.outputs, "output");
+    for (std::size_t i = 0; i < index_pulls.size(); ++i) {
+      IndexField& field = whole_.index_pulls[index_pulls[i]];
+      const std::size_t tensor = part.index_pulls[i].tensor;
+      if (field.holds == IndexField::Holds::row) field.tensor = tensors[tensor];
+      if (field.holds == IndexField::Holds::gradient_row) field.tensor = outputs[tensor];
+    }
+    Kind kind = part.kinds[0];
+    for (Node& node : kind.nodes) {
+      if (node.code == Code::gather) node.number = states[node.number];
+      if (node.code == Code::pull) node.number = pulls[node.number];
+      if (node.code == Code::given) node.number = tensors[node.number];
+      for (std::size_t& pull : node.indices) pull = index_pulls[pull];
+    }
+    for (std::size_t& pull : kind.pulls) pull = pulls[pull];
+    for (std::size_t& pull : kind.index_pulls) pull = index_pulls[pull];
+    kind.scattered = spread(kind.scattered, states, no_value);
+    kind.gathered = spread(kind.gathered, states, std::uint32_t{0});
+    kind.pushes = spread(kind.pushes, outputs, no_value);
+    whole_.kinds.push_back(std::move(kind));
+  }
+
+  Function take() {
+    if (whole_.kinds.empty()) refuse("is put together of no functions; expected one or more");
+    for (Kind& kind : whole_.kinds) {  // what came with later ones
+      kind.scattered.resize(whole_.states.size(), no_value);
+      kind.gathered.resize(whole_.states.size(), 0);
+      kind.pushes.resize(whole_.outputs.size(), no_value);
+    }
+    return std::move(whole_);
+  }
+
+ private:
+  using Numbers = std::vector<std::size_t>;
+
+  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(whole_.name + ": " + why); }
+
+  /// The numbers of a part's fields among those of the whole, to which it adds what is new.
+  template <class Field>
+  Numbers numbers(std::vector<Field>& all, const std::vector<Field>& of_part, const char* what) const {
+    Numbers result;
+    for (const Field& field : of_part) {
+      const auto known = std::find_if(all.begin(), all.end(), [&](const Field& f) { return f.name == field.name; });
+      result.push_back(static_cast<std::size_t>(known - all.begin()));
+      if (known == all.end()) {
+        all.push_back(field);
+      } else if (!fit(*known, field)) {
+        refuse(std::string(what) + " '" + field.name + "' is " + shape_of(*known) + " in one kind and " +
+               shape_of(field) + " in another; expected one of a kind");
+      }
+    }
+    return result;
+  }
+
+  template <class T>
+  static std::vector<T> spread(const std::vector<T>& list, const Numbers& to, T none) {
+    std::vector<T> result;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      result.resize(std::max(result.size(), to[i] + 1), none);
+      result[to[i]] = list[i];
+    }
+    return result;
+  }
+
+  Function whole_;
+};
+
+}  // namespace
+
+Function put_together(std::string name, const std::vector<const Function*>& parts) {
+  PuttingTogether whole(std::move(name));
+  for (const Function* part : parts) whole.add(*part);
+  return whole.take();
+}
+
+void check_complete(const Function& function) {
+  for (std::size_t s = 0; s < function.states.size(); ++s) {
+    const bool scattered = std::any_of(function.kinds.begin(), function.kinds.end(),
+                                       [&](const Kind& kind) { return kind.scattered[s] != no_value; });
+    if (scattered) continue;
+    throw MisuseError(function.name + ": state '" + function.states[s].name + "' is never scattered; expected once");
+  }
+}
+
+}  // namespace windrow::ir

@@ -1,0 +1,102 @@
+// A vertex function for each type of vertex there is.
+#include <algorithm>
+
+#include "ir/builder.h"
+#include "ir/program.h"
+
+namespace windrow::ir {
+namespace {
+
+/// One type of vertex: the trace's nodes again, where what the type lacks is zero.
+class Specialisation {
+ public:
+  Specialisation(Program& program, Builder& builder, int type)
+      : function_(*program.function),
+        builder_(builder),
+        type_(type),
+        mask_(program.types[static_cast<std::size_t>(type)]),
+        kind_(kind_of(function_, mask_)) {
+    for (const Node& node : kind_.nodes) map_.push_back(mapped(node));
+    for (std::size_t s = 0; s < kind_.scattered.size(); ++s) {
+      if (kind_.scattered[s] == no_value) continue;
+      const Value value = of(kind_.scattered[s]);
+      builder.add(
+          {.code = Code::scatter, .type = builder.at(value).type, .vertex_type = type, .number = s, .in = {value}});
+    }
+    auto& losses = program.losses.emplace_back();
+    for (Value loss : kind_.losses) losses.push_back(of(loss));
+    auto& pushes = program.pushes.emplace_back();
+    for (Value push : kind_.pushes) pushes.push_back(push == no_value ? no_value : of(push));
+  }
+
+ private:
+  Value of(Value traced) const { return map_[at(traced)]; }
+
+  Value mapped(const Node& node) {
+    switch (node.code) {
+      case Code::gather:
+        return gathered(node);
+      case Code::apply:
+        return applied(node);
+      default: {
+        Node copy = node;
+        if (copy.of_vertices()) copy.vertex_type = type_;
+        return builder_.add(std::move(copy));
+      }
+    }
+  }
+
+  Value gathered(const Node& node) {
+    const auto k = static_cast<std::size_t>(node.child);
+    if (!has_child(mask_, k)) return builder_.fill(type_, node.type, 0);
+    const Index width = node.type.width;
+    const std::uint32_t from = children(function_, mask_) & kind_.gathered[node.number];
+    const Value all = builder_.add({.code = Code::gather,
+                                    .type = {node.type.rows, width * std::popcount(from)},
+                                    .vertex_type = type_,
+                                    .number = node.number});
+    const Index begin = width * std::popcount(from & ((1u << k) - 1));
+    return builder_.slice(all, begin, begin + width);
+  }
+
+  Value applied(const Node& node) {
+    for (std::size_t pull : node.indices) {
+      const bool without_edges = function_.index_pulls[pull].holds == IndexField::Holds::edges && !has_child(mask_, 0);
+      if (without_edges || !has_index(function_, mask_, pull)) return builder_.fill(type_, node.type, 0);
+    }
+    std::vector<Value> in;
+    for (Value value : node.in) in.push_back(of(value));
+    return builder_.apply(*node.op, std::move(in), node.indices, node.attributes, node.of_vertices() ? type_ : -1);
+  }
+
+  const Function& function_;
+  Builder& builder_;
+  const int type_;
+  const VertexType mask_;
+  const Kind& kind_;
+  std::vector<Value> map_;
+};
+
+}  // namespace
+
+Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how) {
+  Program program{.function = std::move(function), .specialised = how == Specialise::yes};
+  program.types = types.general;
+  for (const VertexType type : types.own) {
+    program.types.push_back(program.specialised ? type : with_all_children(*program.function, type));
+  }
+  std::sort(program.types.begin(), program.types.end());
+  program.types.erase(std::unique(program.types.begin(), program.types.end()), program.types.end());
+  for (const VertexType type : program.types) {
+    program.general.push_back(std::binary_search(types.general.begin(), types.general.end(), type) ? 1 : 0);
+  }
+  Builder builder(*program.function);
+  for (std::size_t t = 0; t < program.types.size(); ++t) {
+    Specialisation(program, builder, static_cast<int>(t));
+  }
+  program.nodes = builder.take();
+  drop_unneeded(program);
+  return program;
+}
+
+}  // namespace windrow::ir

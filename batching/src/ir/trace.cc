@@ -1,0 +1,211 @@
+// Tracing: expressions, and the vertex that the body of a vertex function sees.
+#include <algorithm>
+
+#include "ir/ir.h"
+#include "windrow/batching/vertex_function.h"
+
+namespace windrow {
+namespace ir {
+namespace {
+
+/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
+template <class Field>
+std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
+  const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
+  const auto number = static_cast<std::size_t>(known - fields.begin());
+  if (known != fields.end()) return number;
+  fields.push_back(field);
+  of_kind.push_back(number);
+  return number;
+}
+
+}  // namespace
+
+Trace::Trace(std::string name, std::size_t arity) {
+  function.name = name;
+  function.kinds.push_back({.name = std::move(name), .arity = arity});
+}
+
+Expr Trace::expr(Node node) {
+  kind().nodes.push_back(std::move(node));
+  return expr_of(static_cast<Value>(kind().nodes.size()) - 1);
+}
+
+Expr Trace::expr_of(Value value) { return Expr(weak_from_this(), value, kind().nodes[at(value)].type); }
+
+IndexExpr Trace::index_expr(std::size_t pull) {
+  const IndexField& field = function.index_pulls[pull];
+  return IndexExpr(weak_from_this(), pull, {field.rows, field.width});
+}
+
+Value Trace::value_of(const Operand& operand) {
+  if (operand.value_ != no_value) {
+    if (operand.trace_.lock().get() != this) throw MisuseError(function.name + ": an expression of another trace");
+    return operand.value_;
+  }
+  if (function.parameters != 0 && function.parameters != operand.set_) {
+    throw MisuseError(function.name + ": uses parameters of two sets; expected one");
+  }
+  function.parameters = operand.set_;
+  auto& nodes = kind().nodes;
+  Node node{.code = Code::parameter, .type = operand.type_, .number = operand.parameter_};
+  const auto known = std::find(nodes.begin(), nodes.end(), node);
+  if (known != nodes.end()) return static_cast<Value>(known - nodes.begin());
+  nodes.push_back(std::move(node));
+  return static_cast<Value>(nodes.size()) - 1;
+}
+
+std::shared_ptr<Trace> Trace::of(const std::string& what, std::span<const Operand> in,
+                                 std::span<const IndexExpr> indices) {
+  std::shared_ptr<Trace> found;
+  const auto meet = [&](const std::weak_ptr<Trace>& trace) {
+    const std::shared_ptr<Trace> here = trace.lock();
+    if (!here) throw MisuseError(what + ": an expression of a vertex function that was already traced");
+    if (found && found != here) throw MisuseError(what + ": expressions of two vertex functions; expected one");
+    found = here;
+  };
+  for (const Operand& operand : in) {
+    if (operand.value_ != no_value) meet(operand.trace_);
+  }
+  for (const IndexExpr& index : indices) meet(index.trace_);
+  if (!found) throw MisuseError(what + ": only parameters; expected a value of a vertex among them");
+  return found;
+}
+
+void check_locality(const Operator& op, const Signature& signature, const Type& result) {
+  const auto refuse = [&](const std::string& why) { throw MisuseError(std::string(op.name.text()) + ": " + why); };
+  const bool of_vertices =
+      !signature.indices.empty() ||
+      std::any_of(signature.in.begin(), signature.in.end(), [](const Type& type) { return !type.rows.counted(); });
+  if (op.updates) refuse("changes its result in place; expected an operator that makes one");
+  if (!of_vertices && !result.rows.counted()) {
+    refuse("makes " + to_string(result) + " of parameters alone; expected a counted number of rows");
+  }
+  if (!of_vertices) return;
+  if (!by_rows(op)) {
+    refuse("mixes the rows of a batch; expected an operator that is elementwise or rowwise");
+  }
+  if (result.rows.counted()) refuse("makes " + to_string(result) + " of vertices; expected a row for each");
+  for (std::size_t k = 0; k < signature.in.size(); ++k) {
+    const bool whole = op.locality == Locality::rowwise && k < 32 && (op.whole >> k & 1u) != 0;
+    const Rows& rows = signature.in[k].rows;
+    if (whole ? !rows.counted() : rows != result.rows) {
+      refuse("operand " + std::to_string(k) + " is " + to_string(signature.in[k]) + "; expected " +
+             (whole ? "a parameter" : "a value of the vertex"));
+    }
+  }
+}
+
+Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
+                  const Attributes& attributes) {
+  const auto of_edges = [](const auto& operand) { return operand.type().rows == Rows::edges(); };
+  const bool edges =
+      std::any_of(in.begin(), in.end(), of_edges) || std::any_of(indices.begin(), indices.end(), of_edges);
+  std::vector<Operand> operands;
+  Signature signature{.attributes = attributes};
+  for (const Operand& operand : in) {
+    const bool handed_on = edges && operand.type().rows == Rows::vertices();
+    operands.push_back(handed_on ? to_children(expr_of(value_of(operand))) : operand);
+    signature.in.push_back(operands.back().type());
+  }
+  for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
+  inferred(op, signature, check_locality);
+  return add(op, operands, indices, attributes);
+}
+
+Type Trace::inferred(const Operator& op, const Signature& signature, Check* check) const {
+  try {
+    const Type type = infer(op, signature);
+    if (check != nullptr) check(op, signature, type);
+    return type;
+  } catch (const MisuseError& error) {
+    throw MisuseError(function.name + ": " + error.what());
+  }
+}
+
+Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
+                const Attributes& attributes) {
+  Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
+  Signature signature{.attributes = attributes};
+  for (const Operand& operand : in) {
+    signature.in.push_back(operand.type());
+    node.in.push_back(value_of(operand));
+  }
+  for (const IndexExpr& index : indices) {
+    signature.indices.push_back(index.type());
+    node.indices.push_back(index.pull_);
+  }
+  node.type = inferred(op, signature);
+  return expr(std::move(node));
+}
+
+// --- Vertices and edges
+
+/// All at once, since what reads one has a gradient that reads another.
+std::size_t Trace::structure(IndexField::Holds holds) {
+  using Holds = IndexField::Holds;
+  const IndexField all[] = {{.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges},
+                            {.name = "(consumer)", .width = 1, .rows = Rows::edges(), .holds = Holds::consumer},
+                            {.name = "(sibling)", .width = 2, .rows = Rows::edges(), .holds = Holds::sibling}};
+  std::size_t found = 0;
+  for (const IndexField& field : all) {
+    const std::size_t number = add_field(function.index_pulls, kind().index_pulls, field);
+    if (field.holds == holds) found = number;
+  }
+  return found;
+}
+
+Expr Trace::to_children(const Expr& x) {
+  if (!kind().any_number()) {
+    throw MisuseError(function.name + ": to_children in a function of arity " + std::to_string(kind().arity) +
+                      "; expected one of any_arity, or a gather by child");
+  }
+  if (x.type().rows == Rows::edges()) return x;
+  if (x.type().rows.counted()) {
+    throw MisuseError(function.name + ": to_children of a parameter; expected a value of the vertex");
+  }
+  const IndexExpr consumer = index_expr(structure(IndexField::Holds::consumer));
+  return add(op::gather_rows, {x}, {&consumer, 1}, {});
+}
+
+Expr Trace::over_children(const Operator& op, const Expr& x) {
+  if (x.type().rows != Rows::edges()) {
+    throw MisuseError(function.name + ": a reduction over children of " + to_string(x.type()) +
+                      "; expected a value of edges");
+  }
+  const IndexExpr edges = index_expr(structure(IndexField::Holds::edges));
+  return add(op, {x}, {&edges, 1}, {});
+}
+
+Expr Trace::share_of_child() {
+  const std::size_t pull = add_field(
+      function.pulls, kind().pulls,
+      {.name = "(share of child)", .width = 1, .rows = Rows::vertices(), .holds = Field::Holds::share_of_child});
+  return expr({.code = Code::pull, .type = {Rows::vertices(), 1}, .number = pull});
+}
+
+void Trace::find_gradient() {
+  add_field(function.index_pulls, kind().index_pulls,
+            {.name = "(row of the gradient of " + function.outputs.back().name + ")",
+             .width = 1,
+             .rows = Rows::vertices(),
+             .holds = IndexField::Holds::gradient_row,
+             .tensor = function.outputs.size() - 1});
+}
+
+Expr Trace::row_of(const std::string& tensor, Index width) {
+  const std::size_t number = function.tensors.size();
+  function.tensors.push_back({tensor, width, Rows::count(0)});
+  const IndexExpr row = index_expr(add_field(function.index_pulls, kind().index_pulls,
+                                             {.name = "(row of " + tensor + ")",
+                                              .width = 1,
+                                              .rows = Rows::vertices(),
+                                              .holds = IndexField::Holds::row,
+                                              .tensor = number}));
+  const Expr all = expr({.code = Code::given, .type = {Rows::count(0), width}, .number = number});
+  return add(op::gather_rows, {all}, {&row, 1}, {});
+}
+
+}  // namespace ir
+
+}  // namespace windrow

@@ -1,0 +1,289 @@
+#include "layout/layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "layout/layout_maker.h"
+
+namespace windrow {
+
+TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& plan) {
+  TypedGraph all = nothing_of(plan);
+  std::vector<std::uint32_t> numbers;
+  for (const InputGraph* graph : graphs) {
+    numbers.clear();
+    for (std::int32_t t = 0; t < graph->types_; ++t) numbers.push_back(plan.program.number_of(graph->type(t)));
+    graph->append_to(all, numbers.data());
+  }
+  return all;
+}
+
+TypedGraph Layout::nothing_of(const Plan& plan) {
+  TypedGraph nothing{.types = static_cast<std::int32_t>(plan.types.size())};
+  for (const TypePlan& type : plan.types) nothing.costs.push_back(type.cost);
+  return nothing;
+}
+
+Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options) {
+  Layout layout;
+  Maker maker(layout, graphs, plan, options);
+  maker.divide();
+  maker.schedule();
+  maker.place_edges();
+  maker.size_columns();
+  maker.place();
+  if (!plan.slots) maker.find_producers();
+  maker.fill_columns();
+  return layout;
+}
+
+/// More than two groups of samples have at least so many vertices a level on average: products of few rows are slow.
+constexpr Index wide = 48;
+
+void Layout::Maker::divide() {
+  layout_.first_vertex.reserve(graphs_.size());
+  layout_.names.reserve(graphs_.size());
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    const InputGraph& graph = *graphs_[g];
+    layout_.first_vertex.push_back(static_cast<std::int32_t>(layout_.vertices));
+    layout_.names.push_back(graph.name_);
+    layout_.vertices += graph.vertices();
+    levels_ = std::max<Index>(levels_, graph.levels());
+    if (layout_.vertices > INT32_MAX) {
+      throw MisuseError("a minibatch of " + std::to_string(layout_.vertices) +
+                        " vertices or more; expected at most 2147483647");
+    }
+  }
+  // By the shapes alone, never by the number of workers: the same minibatch gives the same bits.
+  const Index a_level = layout_.vertices / std::max<Index>(levels_, 1);
+  const Index most =
+      std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
+  layout_.groups = std::clamp<Index>(layout_.vertices / options_.group_vertices, 1, std::max<Index>(most, 1));
+  Index before = 0;
+  for (const InputGraph* graph : graphs_) {
+    group_of_.push_back(std::min(
+        layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / std::max<Index>(layout_.vertices, 1)));
+    before += graph->vertices();
+  }
+}
+
+/// Edges lie in the order of their consumers' rows.
+void Layout::Maker::place_edges() {
+  if (!any_edges_) return;
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    if (plan_.types[t].children != Rate::edges) continue;
+    layout_.types[t].edge_begin.assign(static_cast<std::size_t>(layout_.types[t].rows) + 1, 0);
+  }
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    const std::int32_t *const begin = graphs_[g]->child_begin(), *const row_of = rows_of(g);
+    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+      if (plan_.types[t].children != Rate::edges) return;
+      std::int32_t* const edges =
+          layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // how many, at first
+      for (std::int32_t place = run.begin; place < run.end; ++place) {
+        edges[row_of[place]] = begin[place + 1] - begin[place];
+      }
+    });
+  }
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t r = 1; r < type.edge_begin.size(); ++r) {
+      type.edges += type.edge_begin[r];
+      if (type.edges > INT32_MAX) {
+        throw MisuseError("a minibatch of more than 2147483647 edges; expected at most so many");
+      }
+      type.edge_begin[r] = static_cast<std::int32_t>(type.edges);
+    }
+  }
+}
+
+void Layout::Maker::size_columns() {
+  const ir::Function& function = *plan_.program.function;
+  layout_.slots.assign(static_cast<std::size_t>(layout_.vertices), {});
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    TypeRows& type = layout_.types[t];
+    type.vertex.resize(static_cast<std::size_t>(type.rows));
+    TypeView& view = views_.emplace_back();
+    view = {static_cast<std::int32_t>(type.first), type.vertex.data()};
+    std::size_t number = 0;  // in graphs
+    const auto size = [&](auto& columns, const auto& fields, const std::vector<char>& read) {
+      for (std::size_t i = 0; i < fields.size(); ++i, ++number) {
+        auto& column = columns.emplace_back();
+        column.width = read[i] != 0 ? fields[i].width : 0;
+        column.edges = fields[i].rows == Rows::edges();
+        column.elements.resize(static_cast<std::size_t>((column.edges ? type.edges : type.rows) * column.width));
+        if (column.elements.empty()) continue;
+        auto* const elements = reinterpret_cast<std::int32_t*>(column.elements.data());
+        (column.edges ? view.of_edges : view.of_vertices).push_back({number, column.width, elements});
+      }
+    };
+    size(type.indices, function.index_pulls, plan_.types[t].pulls_indices);
+    size(type.values, function.pulls, plan_.types[t].pulls_values);
+  }
+}
+
+void Layout::Maker::fill_columns() {
+  const ir::Function& function = *plan_.program.function;
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t i = 0; i < type.indices.size(); ++i) {
+      if (type.indices[i].width > 0) fill(function.index_pulls[i], type, type.indices[i].elements);
+    }
+    for (std::size_t i = 0; i < type.values.size(); ++i) {
+      const bool shares = function.pulls[i].holds == ir::Field::Holds::share_of_child;
+      if (type.values[i].width > 0 && shares) fill_shares(type, type.values[i].elements);
+    }
+  }
+}
+
+void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
+  using Holds = ir::IndexField::Holds;
+  const auto& begin = type.edge_begin;
+  if (field.holds == Holds::row || field.holds == Holds::gradient_row) {
+    static const std::vector<std::int32_t> by_vertex;
+    const auto& of_gradients = options_.gradient_row_of;
+    const std::vector<std::int32_t>& row_of = field.holds == Holds::row            ? *options_.row_of[field.tensor]
+                                              : field.tensor < of_gradients.size() ? of_gradients[field.tensor]
+                                                                                   : by_vertex;
+    for (std::size_t r = 0; r < to.size(); ++r) {
+      const std::int32_t vertex = type.vertex[r];
+      to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+    }
+  }
+  for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
+    if (field.holds == Holds::edges) {
+      to[2 * r] = begin[r];
+      to[2 * r + 1] = begin[r + 1];
+    } else if (field.holds == Holds::consumer) {
+      std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
+    } else if (field.holds == Holds::sibling) {
+      for (std::int32_t edge = begin[r]; edge < begin[r + 1]; ++edge) {
+        to[2 * static_cast<std::size_t>(edge)] = static_cast<std::int32_t>(r);
+        to[2 * static_cast<std::size_t>(edge) + 1] = edge - begin[r];
+      }
+    }
+  }
+}
+
+void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    const std::int32_t children = type.edge_begin[r + 1] - type.edge_begin[r];
+    to[r] = children > 0 ? 1.0f / static_cast<float>(children) : 0;
+  }
+}
+
+/// Inputs to their rows, and slots to the edges.
+void Layout::Maker::place() {
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    prefetch(g);
+    if (by_level() && !any_edges_) assign_rows(g);
+    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+      place_run(g, run, views_[t]);
+      if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
+      connect_run(g, run, t);
+    });
+  }
+  for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
+}
+
+namespace {
+
+/// Rows of a column, most often one or two: too few for memcpy.
+inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements) {
+  if (elements > 32) {
+    std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(std::int32_t));
+    return;
+  }
+  for (; elements > 0; --elements) *to++ = *from++;
+}
+
+}  // namespace
+
+void Layout::Maker::place_run(std::size_t graph, const InputGraph::Run& run, const TypeView& type) {
+  const InputGraph& of = *graphs_[graph];
+  const std::int32_t first = layout_.first_vertex[graph], *const row_of = rows_of(graph), *const vertex = of.vertex();
+  for (std::int32_t place = run.begin; place < run.end; ++place) {
+    type.vertex[row_of[place] - type.first] = first + vertex[place];
+  }
+  for (const Active& column : type.of_vertices) {
+    const std::int32_t* from = of.column(column.number);
+    if (from == nullptr) continue;
+    const Index width = column.width;
+    if (by_level()) {  // neighbours stay neighbours
+      copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
+                (run.end - run.begin) * width);
+      continue;
+    }
+    for (std::int32_t p = run.begin; p < run.end; ++p) {
+      copy_rows(column.elements + (row_of[p] - type.first) * width, from + p * width, width);
+    }
+  }
+}
+
+/// The edge to a vertex gets its slot.
+void Layout::Maker::connect(std::int32_t producer, Slot slot) {
+  Slot& to = layout_.slots[static_cast<std::size_t>(producer)];
+  if (to.row < 0) {
+    to = slot;
+  } else {
+    add_further(producer, slot);
+  }
+}
+
+void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+  const std::int32_t *const row_of = rows_of(graph), *child = graphs_[graph]->children();
+  child += graphs_[graph]->child_begin()[run.begin];
+  const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
+  for (std::int32_t place = run.begin; place < run.end; ++place) {
+    Slot slot{row_of[place] - views_[t].first, static_cast<std::uint16_t>(t)};
+    for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
+      slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
+      connect(row_of[*child], slot);
+    }
+  }
+}
+
+/// The same where a vertex has any number of children, with the inputs of the edges to them.
+void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+  const InputGraph& of = *graphs_[graph];
+  const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *const child = of.children();
+  for (std::int32_t place = run.begin; place < run.end; ++place) {
+    const Index edge = layout_.types[t].edge_begin[static_cast<std::size_t>(row_of[place] - views_[t].first)];
+    Slot slot{static_cast<std::int32_t>(edge), static_cast<std::uint16_t>(t)};
+    for (std::int32_t e = begin[place]; e < begin[place + 1]; ++e, ++slot.row) connect(row_of[child[e]], slot);
+    for (const Active& column : views_[t].of_edges) {
+      const std::int32_t* from = of.column(column.number);
+      if (from == nullptr) continue;
+      copy_rows(column.elements + edge * column.width, from + begin[place] * column.width,
+                (begin[place + 1] - begin[place]) * column.width);
+    }
+  }
+}
+
+/// From the slots, whose ends they are.
+void Layout::Maker::find_producers() {
+  std::vector<std::size_t> children;  // by type
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    children.push_back(ir::kind_of(*plan_.program.function, plan_.program.types[t]).child_bits());
+    const auto rows = static_cast<std::size_t>(layout_.count(t, plan_.types[t].children));
+    layout_.types[t].producers.resize(rows * children[t]);
+  }
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    const auto note = [&](Index row, Slot slot) {
+      if (slot.row < 0) return;
+      layout_.types[slot.type].producers[static_cast<std::size_t>(slot.row) * children[slot.type] + slot.child] = {
+          static_cast<std::int32_t>(row), static_cast<std::uint16_t>(t)};
+    };
+    for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));
+    for (const TypeRows::Further& more : layout_.types[t].further) note(more.row, more.slot);
+  }
+}
+
+/// `row` is counted through all types.
+void Layout::Maker::add_further(std::int32_t row, Slot slot) {
+  auto type = layout_.types.end();
+  do --type;
+  while (type->first > row || type->rows == 0);
+  type->further.push_back({row - static_cast<std::int32_t>(type->first), slot});
+}
+
+}  // namespace windrow

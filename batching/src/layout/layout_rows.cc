@@ -1,0 +1,124 @@
+// Rows of vertices: by type, group and batch of the schedule.
+#include <algorithm>
+#include <utility>
+
+#include "layout/layout_maker.h"
+
+namespace windrow {
+
+/// Graphs lie where they were loaded: each is fetched while those before it are looked at.
+void Layout::Maker::prefetch(std::size_t graph) const {
+  constexpr std::size_t ahead = 3, line = 16;
+  if (graph + 2 * ahead < graphs_.size()) __builtin_prefetch(graphs_[graph + 2 * ahead]);
+  if (graph + ahead >= graphs_.size()) return;
+  const auto& block = graphs_[graph + ahead]->block_;
+  for (std::size_t i = 0; i < block.size(); i += line) __builtin_prefetch(block.data() + i);
+}
+
+/// The plan's numbers of a graph's types. Graphs in order.
+void Layout::Maker::number_types(std::size_t graph) {
+  prefetch(graph);
+  const InputGraph& of = *graphs_[graph];
+  type_begin_.push_back(type_numbers_.size());
+  for (std::int32_t t = 0; t < of.types_; ++t) type_numbers_.push_back(plan_.program.number_of(of.type(t)));
+}
+
+void Layout::Maker::schedule() {
+  row_of_.resize(static_cast<std::size_t>(layout_.vertices));
+  layout_.batches.resize(static_cast<std::size_t>(layout_.groups));
+  for (TypeRows& type : layout_.types) type.begin.assign(static_cast<std::size_t>(layout_.groups) + 1, 0);
+  if (by_level()) return schedule_by_level();
+  count();
+  for (Index group = 0; group < layout_.groups; ++group) schedule_group(group);
+}
+
+/// From how many rows each group has of each type.
+void Layout::Maker::begin_types() {
+  Index first = 0;
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t i = 1; i < type.begin.size(); ++i) type.begin[i] += type.begin[i - 1];
+    type.rows = type.begin.back();
+    type.first = std::exchange(first, first + type.rows);
+  }
+}
+
+void Layout::Maker::count() {
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    number_types(g);
+    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+      layout_.types[t].begin[static_cast<std::size_t>(group_of_[g]) + 1] += run.end - run.begin;
+    });
+  }
+  begin_types();
+}
+
+/// The levels are known since the graphs were loaded: what is looked at are runs.
+void Layout::Maker::schedule_by_level() {
+  const auto type_count = static_cast<Index>(layout_.types.size());
+  next_.assign(cell(layout_.groups, 0, 0), 0);  // how many, at first
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    number_types(g);
+    std::int32_t* const cells = next_.data() + cell(group_of_[g], 0, 0);
+    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+      cells[run.level * type_count + t] += run.end - run.begin;
+    });
+  }
+  const auto each_cell = [&](Index group, auto visit) {
+    for (Index level = 0; level < levels_; ++level) {
+      for (Index t = 0; t < type_count; ++t)
+        visit(layout_.types[static_cast<std::size_t>(t)], t, next_[cell(group, level, t)]);
+    }
+  };
+  for (Index group = 0; group < layout_.groups; ++group) {
+    const auto behind = static_cast<std::size_t>(group) + 1;
+    each_cell(group, [&](TypeRows& type, Index, std::int32_t rows) { type.begin[behind] += rows; });
+  }
+  begin_types();
+  std::vector<Index> next(layout_.types.size(), 0);
+  for (Index group = 0; group < layout_.groups; ++group) {
+    auto& of_group = layout_.batches[static_cast<std::size_t>(group)];
+    each_cell(group, [&](TypeRows& type, Index t, std::int32_t& rows) {
+      Index& row = next[static_cast<std::size_t>(t)];
+      if (rows > 0) of_group.push_back({static_cast<std::uint32_t>(t), row, row + rows});
+      row += std::exchange(rows, static_cast<std::int32_t>(type.first + row));
+    });
+  }
+  if (!any_edges_) return;  // else each graph's turn comes with its inputs
+  for (std::size_t g = 0; g < graphs_.size(); ++g) assign_rows(g);
+}
+
+/// By level.
+void Layout::Maker::assign_rows(std::size_t graph) {
+  std::int32_t* const row_of = rows_of(graph);
+  const auto type_count = static_cast<Index>(layout_.types.size());
+  std::int32_t* const cells = next_.data() + cell(group_of_[graph], 0, 0);
+  each_run(graph, [&](const InputGraph::Run& run, std::uint32_t t) {
+    std::int32_t& row = cells[run.level * type_count + t];
+    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = row++;
+  });
+}
+
+void Layout::Maker::schedule_group(Index group) {
+  TypedGraph all = nothing_of(plan_);
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    if (group_of_[g] == group) graphs_[g]->append_to(all, type_numbers_.data() + type_begin_[g]);
+  }
+  const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
+  // Groups are runs of graphs.
+  const auto first_graph = std::lower_bound(group_of_.begin(), group_of_.end(), group) - group_of_.begin();
+  const std::int32_t first =
+      all.vertices() > 0 ? layout_.first_vertex[static_cast<std::size_t>(first_graph)] : std::int32_t{0};
+  std::vector<Index> next;  // by type
+  for (const TypeRows& type : layout_.types) next.push_back(type.begin[static_cast<std::size_t>(group)]);
+  for (const Schedule::Batch& batch : schedule.batches) {
+    Index& row = next[static_cast<std::size_t>(batch.type)];
+    layout_.batches[static_cast<std::size_t>(group)].push_back(
+        {static_cast<std::uint32_t>(batch.type), row, row + batch.end - batch.begin});
+    for (std::int32_t i = batch.begin; i < batch.end; ++i, ++row) {
+      row_of_[static_cast<std::size_t>(first + schedule.order[static_cast<std::size_t>(i)])] =
+          static_cast<std::int32_t>(layout_.types[static_cast<std::size_t>(batch.type)].first + row);
+    }
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,241 @@
+// Gradients through epochs, from the last one to the first.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "lazy/epochs.h"
+#include "run/batch.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::lazy {
+
+void Epochs::backward(std::span<const NodeId> losses, std::source_location from) {
+  if (options_.use == LazyOptions::For::inference) {
+    throw MisuseError("backward() of a lazy graph for inference; expected one for training");
+  }
+  if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
+  if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
+  Times times;
+  for (NodeId loss : losses) {
+    if (record_.width(loss) != 1) {
+      throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
+    }
+    times[loss] += 1;
+  }
+  require_computed(times);
+  require_unchanged(times, from);
+  losses_checked_ = std::make_shared<Buffer>(*device_.engine, device_.memory, 0, OpName("losses"));
+  auto mode = Runner::Gradients::set;
+  std::size_t end = epochs_.size();
+  do {
+    std::size_t begin = end;
+    while (begin > 0 && epochs_[begin - 1].keeps == Epoch::Keeps::values) --begin;
+    const std::shared_ptr<Computed> again = compute_again(begin, end, times, from);
+    differentiated_ = true;
+    losses_ = times;
+    record_.seal();
+    if (again) differentiate(*again, take_parts(begin, end), mode, from);
+    if (begin > 0) {
+      --begin;
+      differentiate(*epochs_[begin].computed, take_parts(begin, begin + 1), mode, from);
+    }
+    end = begin;
+  } while (end > 0);
+  release();
+}
+
+/// Backward passes read the parameters as they are now; the values were computed with them as they were then.
+void Epochs::require_unchanged(const Times& losses, std::source_location from) {
+  std::set<std::int32_t> parameters;
+  for (const Epoch& epoch : epochs_) {
+    if (epoch.versions) parameters.insert(epoch.versions->parameters.begin(), epoch.versions->parameters.end());
+  }
+  if (parameters.empty()) return;
+  const auto now = versions_.note({parameters.begin(), parameters.end()}, from);
+  versions_.wait(from);
+  const auto changed = [&](const Epoch& epoch) {
+    return epoch.versions ? Versions::changed(*epoch.versions, *now) : std::vector<std::int32_t>();
+  };
+  if (std::all_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return changed(epoch).empty(); })) return;
+  const std::vector<char> needed = needed_by(losses);
+  for (const Epoch& epoch : epochs_) {
+    const NodeId end = &epoch == &epochs_.back() ? record_.first_pending() : (&epoch)[1].first;
+    for (const std::int32_t number : changed(epoch)) {
+      for (NodeId node = epoch.first; node < end; ++node) {
+        const auto& operands = record_.key(node).operands;
+        if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
+        throw MisuseError("backward(): parameter '" + parameters_->entry(at(number)).name +
+                          "' was modified in place after the flush at " + to_string(epoch.versions->from) +
+                          ", which computed what a loss depends on; expected the same value until backward()");
+      }
+    }
+  }
+}
+
+/// The nodes that these are computed from, and they themselves.
+std::vector<char> Epochs::needed_by(const Times& nodes) const {
+  std::vector<char> needed(at(record_.size()), 0);
+  for (const auto& [node, times] : nodes) needed[at(node)] = 1;
+  for (NodeId node = record_.size(); node-- > 0;) {
+    if (needed[at(node)] == 0) continue;
+    for (NodeId operand : record_.operands(node)) needed[at(operand)] = 1;
+  }
+  return needed;
+}
+
+/// Epochs [begin, end), which kept values only, and behind the last one what is pending: at once, and of it what a
+/// gradient or a handle needs. Null for nothing.
+std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::size_t end, const Times& losses,
+                                                        std::source_location from) {
+  const NodeId pending = record_.first_pending();
+  const auto first_of = [&](std::size_t epoch) { return epoch < epochs_.size() ? epochs_[epoch].first : pending; };
+  const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : record_.size();
+  std::vector<NodeId> with_gradient;
+  for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first < behind; ++loss) {
+    with_gradient.push_back(loss->first);
+  }
+  for (std::size_t epoch = begin; epoch < end; ++epoch) {
+    for (const GradientPart& part : epochs_[epoch].gradient) {
+      with_gradient.insert(with_gradient.end(), part.nodes.begin(), part.nodes.end());
+    }
+  }
+  std::sort(with_gradient.begin(), with_gradient.end());
+  with_gradient.erase(std::unique(with_gradient.begin(), with_gradient.end()), with_gradient.end());
+  const bool last = end == epochs_.size() && pending < record_.size();
+  const std::vector<NodeId> more = last ? named(pending) : std::vector<NodeId>();
+  std::vector<NodeId> kept;
+  std::set_union(with_gradient.begin(), with_gradient.end(), more.begin(), more.end(), std::back_inserter(kept));
+  if (kept.empty() && !last) return nullptr;
+  runs_.find(first, behind);
+  if (!kept.empty()) runs_.keep_only(kept);
+  if (!failed_.empty()) kept = without_failed(kept);
+  find_kinds();
+  auto computed = compute({kept, with_gradient}, from);
+  if (last) add_epoch({pending, Epoch::Keeps::all, computed, nullptr, computed->end});
+  if (!last && computed->end) again_.push_back(computed->end);
+  return computed;
+}
+
+std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::size_t end) {
+  std::vector<GradientPart> parts;
+  for (std::size_t epoch = begin; epoch < end; ++epoch) {
+    std::move(epochs_[epoch].gradient.begin(), epochs_[epoch].gradient.end(), std::back_inserter(parts));
+    epochs_[epoch].gradient.clear();
+  }
+  return parts;
+}
+
+/// As a runner does with the losses of its function: one that is not finite fails the gradient, or is kept with the
+/// minibatch that has it. What led to the loss is computed again then, for which this needs the minibatch's memory,
+/// before the backward pass changes it.
+void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
+                            const Tensor& gradient, std::source_location from) const {
+  struct Loss {
+    std::int32_t row, vertex;
+    std::source_location from;
+  };
+  const Output& output = computed.outputs.at(column);
+  const std::shared_ptr<Batch>& batch = computed.minibatch.batch_;
+  const bool keeps = parameters_->skips_non_finite();
+  std::vector<Loss> all;
+  for (NodeId loss : losses) {
+    const std::int32_t row = computed.place(loss).row;
+    const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
+    all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
+  }
+  std::vector<Access> accesses = {read(output.tensor->var()),
+                                  mutate(keeps ? batch->end()->over.var() : gradient.var()),
+                                  mutate(losses_checked_->var()), mutate(batch->memory())};
+  for (Var var : batch->inputs()) accesses.push_back(read(var));
+  device_.engine->push(
+      [all = std::move(all), values = output.tensor->view(), name = output.name, batch, keeps] {
+        for (const Loss& loss : all) {
+          const float value = *values.read().row(loss.row);
+          if (std::isfinite(value)) continue;
+          try {
+            batch->refuse_loss(name, loss.vertex,
+                               "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
+                                   ", expected a finite number; ");
+          } catch (const Error& error) {
+            if (!keeps) throw;
+            batch->end()->not_finite = error.what();
+            return;
+          }
+        }
+      },
+      accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
+}
+
+/// Of an output: its rows, one that stays zero, and one for what is not of this output.
+Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::vector<GradientPart>& parts,
+                           std::source_location from) const {
+  const Output& output = computed.outputs.at(column);
+  const std::int32_t none = output.zero() + 1;
+  const Tensor gradient(device_, none + 1, output.width, "gradient");
+  std::vector<float> values(static_cast<std::size_t>((none + 1) * output.width), 0);
+  const auto row_of = [&](NodeId node) {
+    const Place& place = computed.place(node);
+    return place.output == column ? place.row : none;
+  };
+  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  std::vector<NodeId> of_losses;
+  for (auto loss = losses_.lower_bound(first); loss != losses_.end() && loss->first <= last; ++loss) {
+    const std::int32_t row = row_of(loss->first);
+    if (row == none) continue;
+    values[at(row)] += loss->second;
+    of_losses.push_back(loss->first);
+  }
+  gradient.set(std::move(values), from);
+  if (!of_losses.empty()) {
+    tensor_of(computed, column, from);
+    require_finite(computed, column, of_losses, gradient, from);
+  }
+  for (const GradientPart& part : parts) {
+    std::vector<std::int32_t> rows;
+    for (NodeId node : part.nodes) rows.push_back(row_of(node));
+    if (std::count(rows.begin(), rows.end(), none) == static_cast<std::ptrdiff_t>(rows.size())) continue;
+    const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");
+    of.set(std::move(rows), from);
+    apply(device_, op::scatter_rows,
+          {.in = {part.rows}, .indices = {of}, .attributes = op::to_rows(Rows::count(none + 1)), .write = Write::add},
+          gradient, from);
+  }
+  return gradient;
+}
+
+/// If the losses depend on it. The mode is that of the first, and then to add. What handles name is collected before
+/// anything can fail, and the minibatch's memory goes.
+void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
+                           std::source_location from) {
+  for (auto& [column, output] : computed.outputs) {
+    if (named_still(output)) tensor_of(computed, column, from);
+  }
+  if (depend_on(computed, parts)) push_gradients(computed, parts, mode, from);
+  computed.minibatch = Minibatch(nullptr);
+}
+
+bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
+  if (computed.announced.empty()) return false;
+  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const auto loss = losses_.lower_bound(first);
+  return !parts.empty() || (loss != losses_.end() && loss->first <= last);
+}
+
+void Epochs::push_gradients(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
+                            std::source_location from) {
+  std::map<std::string, Tensor> gradients;
+  for (std::int32_t column : computed.announced) {
+    gradients.emplace(computed.outputs.at(column).name, gradient_of(computed, column, parts, from));
+  }
+  computed.runner->backward(computed.minibatch, gradients, std::exchange(mode, Runner::Gradients::add), from);
+  for (auto& [name, blocks] : computed.given) {
+    if (blocks.empty()) continue;
+    const Tensor gradient = computed.minibatch.gradient(name, from);
+    for (Block& block : blocks) {
+      epochs_[block.epoch].gradient.push_back({std::move(block.nodes), gradient.row_range(block.begin, block.end)});
+    }
+  }
+}
+
+}  // namespace windrow::lazy

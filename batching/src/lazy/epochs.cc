@@ -1,0 +1,342 @@
+#include "lazy/epochs.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "run/batch.h"
+#include "schedule/schedule_lessons.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::lazy {
+
+namespace {
+
+void add(RunnerStats& sum, const RunnerStats& more) {
+  sum.minibatches += more.minibatches;
+  sum.vertices += more.vertices;
+  sum.batches += more.batches;
+  sum.kernels += more.kernels;
+  sum.ops += more.ops;
+  sum.multiply_flops += more.multiply_flops;
+  sum.peak_bytes = std::max(sum.peak_bytes, more.peak_bytes);
+  sum.schedule_ns += more.schedule_ns;
+  sum.plans += more.plans;
+  sum.planned_types += more.planned_types;
+  sum.times.product_ns += more.times.product_ns;
+  sum.times.arithmetic_ns += more.times.arithmetic_ns;
+  sum.times.move_ns += more.times.move_ns;
+}
+
+}  // namespace
+
+Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
+    : record_(record),
+      device_(device),
+      parameters_(std::move(parameters)),
+      options_(options),
+      runs_(record),
+      kinds_(record, runs_, *parameters_),
+      versions_(device, *parameters_) {
+  const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
+  Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
+}
+
+void Epochs::clear() {
+  epochs_.clear();
+  holding_.clear();
+  failed_.clear();
+  losses_.clear();
+  losses_checked_ = nullptr;
+  again_.clear();
+  differentiated_ = false;
+  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
+  for (const auto& runner : replaced_) add(earlier_, runner->stats());
+  replaced_.clear();
+}
+
+/// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
+/// again.
+void Epochs::forget() {
+  replace_runner();
+  function_.reset();
+  runs_.forget();
+  kinds_.forget();
+  record_.forget_keys();
+}
+
+/// The kind of each vertex at hand.
+void Epochs::find_kinds() {
+  kind_of_.clear();
+  child_begin_.assign(1, 0);
+  children_.clear();
+  for (const Run& run : runs_.runs()) {
+    kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
+    child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
+  }
+}
+
+/// Where to cut the vertices into graphs without an edge between them, so that these can run side by side.
+std::vector<std::int32_t> Epochs::cuts() const {
+  constexpr std::int32_t least = 128;  // vertices of a graph
+  const auto vertices = static_cast<std::int32_t>(kind_of_.size());
+  std::vector<std::int32_t> cuts = {vertices};
+  std::int32_t lowest = vertices;  // that one from here on needs
+  for (std::int32_t v = vertices; v-- > 0;) {
+    for (std::int32_t e = child_begin_[at(v)]; e < child_begin_[at(v) + 1]; ++e) {
+      lowest = std::min(lowest, children_[at(e)]);
+    }
+    if (lowest >= v && v >= least && cuts.back() - v >= least) cuts.push_back(v);
+  }
+  cuts.push_back(0);
+  std::reverse(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
+  const auto vertices = static_cast<std::size_t>(end - begin);
+  GraphData data{.kinds = {kind_of_.begin() + begin, kind_of_.begin() + end}};
+  const std::int32_t first_edge = child_begin_[at(begin)], last_edge = child_begin_[at(end)];
+  for (std::int32_t v = begin; v < end; ++v) data.child_begin.push_back(child_begin_[at(v) + 1] - first_edge);
+  for (std::int32_t e = first_edge; e < last_edge; ++e) data.children.push_back(children_[at(e)] - begin);
+  std::vector<std::vector<std::int32_t>*> columns;
+  for (std::int32_t i = 0; i < kinds_.indices().size(); ++i) {
+    const Columns::Column& column = kinds_.indices()[i];
+    columns.push_back(&data.indices[column.name]);
+    columns.back()->resize(vertices * static_cast<std::size_t>(column.width));
+  }
+  std::vector<std::vector<float>*> factors;
+  for (std::int32_t i = 0; i < kinds_.factors().size(); ++i) {
+    factors.push_back(&data.values[kinds_.factors()[i].name]);
+    factors.back()->resize(vertices);
+  }
+  for (std::size_t v = 0; v < vertices; ++v) {
+    for (const auto& [node, column] : kinds_[data.kinds[v]].factors) {
+      (*factors[at(column)])[v] = *record_.values(runs_.runs()[v + static_cast<std::size_t>(begin)].begin + node);
+    }
+    for (const Kinds::IndexOperand& index : kinds_[data.kinds[v]].indices) {
+      const auto width = static_cast<std::size_t>(kinds_.indices()[index.column].width);
+      const Run& run = runs_.runs()[v + static_cast<std::size_t>(begin)];
+      const std::int32_t* from = record_.indices(run.begin + index.node) + index.at;
+      std::copy_n(from, width, columns[at(index.column)]->begin() + static_cast<std::ptrdiff_t>(v * width));
+    }
+  }
+  return data;
+}
+
+std::vector<InputGraph> Epochs::graphs() const {
+  const std::vector<std::int32_t> parts = cuts();
+  std::vector<InputGraph> graphs;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) graphs.emplace_back(*function_, graph(parts[i], parts[i + 1]));
+  return graphs;
+}
+
+/// By given column. What is wanted of earlier epochs is marked.
+std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
+  std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
+  for (std::size_t v = 0; v < kind_of_.size(); ++v) {
+    const Kinds::Kind& kind = kinds_[kind_of_[v]];
+    const Run& run = runs_.runs()[v];
+    const auto vertex = static_cast<std::int32_t>(v);
+    for (const auto& [node, column] : kind.inputs) wanted[at(column)].push_back({vertex, run.begin + node, nullptr, 0});
+    const auto values = runs_.outside(run);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!kind.outside[i].given) continue;
+      const std::size_t epoch = epoch_of(values[i]);
+      Computed* const computed = epochs_[epoch].computed.get();
+      if (computed == nullptr) throw Error("lazy expressions: a value was released");
+      const Place& place = computed->place(values[i]);
+      Output& output = computed->outputs.at(place.output);
+      output.needed = true;
+      output.later = options_.use == LazyOptions::For::training;
+      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &place, epoch});
+    }
+  }
+  return wanted;
+}
+
+/// Brings rows of inputs and of earlier epochs together in one tensor, those of one output next to each other.
+Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
+                   std::source_location from) {
+  const auto source = [](const Wanted& w) {
+    return w.from == nullptr ? std::pair(std::size_t{0}, -1) : std::pair(w.epoch, w.from->output);
+  };
+  std::stable_sort(wanted.begin(), wanted.end(), [&](auto& a, auto& b) { return source(a) < source(b); });
+  const Index width = kinds_.given()[column].width;
+  Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, "given"),
+              std::vector<std::int32_t>(kind_of_.size(), -1)};
+  std::vector<std::source_location> from_lines;
+  for (const Wanted& one : wanted) from_lines.push_back(record_.node(one.node).from);
+  lines.add_rows(kinds_.given()[column].name, std::move(from_lines));
+  for (std::size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
+    const Wanted& first = wanted[begin];
+    Block block{first.epoch, {}, static_cast<Index>(begin), 0};
+    std::vector<std::int32_t> rows;
+    std::vector<float> values;
+    for (; end < wanted.size() && source(wanted[end]) == source(first); ++end) {
+      given.row_of[at(wanted[end].vertex)] = static_cast<std::int32_t>(end);
+      if (first.from != nullptr) {
+        rows.push_back(wanted[end].from->row);
+        block.nodes.push_back(wanted[end].node);
+      } else {
+        const float* row = record_.values(wanted[end].node);
+        values.insert(values.end(), row, row + width);
+      }
+    }
+    block.end = static_cast<Index>(end);
+    const Tensor to = given.rows.row_range(block.begin, block.end);
+    if (first.from == nullptr) {
+      to.set(std::move(values), from);
+      continue;
+    }
+    const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");
+    of.set(std::move(rows), from);
+    const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
+    apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
+    computed.given[kinds_.given()[column].name].push_back(std::move(block));
+  }
+  return given;
+}
+
+/// What is kept gets a place, and what has a gradient is announced.
+void Epochs::find_places(Computed& computed, const Keep& keep) {
+  for (NodeId node : keep.values) {
+    const std::int32_t vertex = runs_.run_of(node);
+    const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
+    const Columns::Column& named = kinds_.outputs()[column];
+    Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
+    output.row_of.resize(kind_of_.size(), -1);
+    output.row_of[at(vertex)] = output.rows();
+    computed.places.push_back({node, {column, output.rows()}});
+    output.nodes.push_back(node);
+  }
+  for (NodeId node : keep.with_gradient) computed.announced.insert(computed.place(node).output);
+}
+
+/// Gradients may still go back through what it computed.
+void Epochs::replace_runner() {
+  if (runner_) replaced_.push_back(std::move(runner_));
+  runner_ = nullptr;
+}
+
+void Epochs::make_runner() {
+  if (version_ == kinds_.version()) return;
+  replace_runner();
+  function_ = kinds_.function();
+  runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
+  if (lessons_) {  // which end for all runners together
+    lessons_->begin_anew();
+    runner_->lessons_ = lessons_;
+  }
+  lessons_ = runner_->lessons_;
+  version_ = kinds_.version();
+}
+
+/// Computes the vertices at hand.
+std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_location from) {
+  const auto began = std::chrono::steady_clock::now();
+  auto computed = std::make_shared<Computed>();
+  if (runs_.runs().empty()) return computed;
+  find_places(*computed, keep);
+  make_runner();
+  computed->runner = runner_;
+  GivenTensors given;
+  std::vector<std::vector<Wanted>> wanted = find_given();
+  if (keep.release != Keep::Release::nothing) release();  // before this takes memory
+  auto lines = std::make_shared<Lines>(record_, runs_.runs());
+  for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
+    const std::string& name = kinds_.given()[column].name;
+    given.emplace(name, give(column, std::move(wanted[at(column)]), *computed, *lines, from));
+  }
+  const std::vector<InputGraph> inputs = graphs();
+  std::vector<const InputGraph*> pointers;
+  for (const InputGraph& input : inputs) pointers.push_back(&input);
+  stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+  stats_.vertices += static_cast<std::int64_t>(kind_of_.size());
+  runner_->origins_ = std::move(lines);
+  std::vector<Announced> announced;
+  for (std::int32_t column : computed->announced) {
+    const Output& output = computed->outputs.at(column);
+    announced.push_back({output.name, output.row_of});
+    for (std::int32_t& row : announced.back().row_of) row = row < 0 ? output.zero() : row;
+  }
+  computed->minibatch = announced.empty() ? runner_->run(pointers, given, from)
+                                          : runner_->record_rows(pointers, given, std::move(announced), from);
+  computed->end = computed->minibatch.batch_->end();
+  return computed;
+}
+
+/// What handles name must be found again.
+std::vector<NodeId> Epochs::named(NodeId first) const {
+  std::vector<NodeId> named;
+  for (NodeId node = first; node < record_.size(); ++node) {
+    if (record_.named(node)) named.push_back(node);
+  }
+  return named;
+}
+
+void Epochs::flush(std::source_location from) {
+  const NodeId first = record_.first_pending();
+  if (first == record_.size()) return;
+  const auto began = std::chrono::steady_clock::now();
+  runs_.find(first, record_.size());
+  std::vector<NodeId> kept = named(first);
+  if (!failed_.empty()) kept = without_failed(kept);
+  find_kinds();
+  stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+  const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
+  const auto versions = note_versions(from);
+  auto computed = compute(
+      {kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), Keep::Release::what_nobody_needs}, from);
+  if (keeping == Epoch::Keeps::values) collect(*computed, from);
+  const auto end = computed->end;
+  add_epoch({first, keeping, std::move(computed), versions, end});
+}
+
+/// Of the parameters that the vertices at hand compute with, to be compared later.
+std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location from) {
+  std::vector<char> seen(at(kinds_.size()), 0);
+  std::set<std::int32_t> parameters;
+  for (KindId kind : kind_of_) {
+    if (std::exchange(seen[at(kind)], 1) != 0) continue;
+    parameters.insert(kinds_[kind].parameters.begin(), kinds_[kind].parameters.end());
+  }
+  return parameters.empty() ? nullptr : versions_.note({parameters.begin(), parameters.end()}, from);
+}
+
+/// What gradients need, too. What is little work is computed again.
+bool Epochs::keeps_all() const {
+  if (options_.use == LazyOptions::For::inference) return false;
+  std::int64_t flops = 0;
+  for (KindId kind : kind_of_) flops += kinds_[kind].flops;
+  return flops >= options_.recompute_below;
+}
+
+/// Of all nodes that are pending.
+void Epochs::add_epoch(Epoch epoch) {
+  make_room(holding_, 1);
+  make_room(epochs_, 1);
+  holding_.push_back(epochs_.size());
+  epochs_.push_back(std::move(epoch));
+  stats_.expressions += record_.size() - record_.first_pending();
+  ++stats_.flushes;
+  record_.start_next_epoch();
+}
+
+std::size_t Epochs::epoch_of(NodeId node) const {
+  const auto behind = std::upper_bound(epochs_.begin(), epochs_.end(), node,
+                                       [](NodeId id, const Epoch& epoch) { return id < epoch.first; });
+  return static_cast<std::size_t>(behind - epochs_.begin()) - 1;
+}
+
+LazyStats Epochs::stats() const {
+  LazyStats stats = stats_;
+  stats.kinds = kinds_.size();
+  stats.runner = earlier_;
+  for (const auto& runner : replaced_) add(stats.runner, runner->stats());
+  if (runner_) add(stats.runner, runner_->stats());
+  return stats;
+}
+
+std::string Epochs::describe() const { return runner_ ? runner_->describe() : std::string(); }
+
+}  // namespace windrow::lazy

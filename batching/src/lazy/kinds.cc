@@ -1,0 +1,294 @@
+#include "lazy/kinds.h"
+
+#include <algorithm>
+
+namespace windrow::lazy {
+
+std::int32_t Columns::id(Index width, std::int32_t number) {
+  const auto known = ids_.find({width, number});
+  if (known != ids_.end()) return known->second;
+  Column column{name_ + std::to_string(width) + "." + std::to_string(number), width};
+  make_room(all_, 1);
+  ids_.emplace(std::pair(width, number), size());  // the last that may throw
+  all_.push_back(std::move(column));
+  return size() - 1;
+}
+
+namespace {
+
+/// Of a parameter that is multiplied by a row, or that slides over it.
+std::int64_t flops_of(const Key& key, Index width, const ParameterSet& parameters) {
+  std::int64_t flops = 0;
+  for (std::int32_t operand : key.operands) {
+    if (operand == Key::expression || !key.index_widths.empty()) continue;
+    const Type type = parameters[at(operand)].type();
+    const Index rows = std::max<Index>(type.rows.number(), 1), columns = std::max<Index>(type.width, 1);
+    flops += 2 * rows * columns * std::max<Index>(1, width / std::max(rows, columns));
+  }
+  return flops;
+}
+
+}  // namespace
+
+KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
+  const auto values = runs_.outside(run);
+  const auto first_child = children.size();
+  scratch_.assign(1, run.pattern);
+  for (NodeId node : values) {
+    if (node < runs_.first()) continue;
+    const std::int32_t producer = runs_.run_of(node);
+    const auto known = std::find(children.begin() + static_cast<std::ptrdiff_t>(first_child), children.end(), producer);
+    scratch_.push_back(static_cast<std::uint32_t>(known - children.begin()) - static_cast<std::uint32_t>(first_child));
+    if (known == children.end()) children.push_back(producer);
+  }
+  KindId kind = find_or_add(run);
+  const auto place_of = [&](NodeId node) {
+    const std::int32_t producer = runs_.run_of(node);
+    return KindNode{kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
+  };
+  const auto all_meet = [&] {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] >= runs_.first() && !meets(kind, i, place_of(values[i]))) return false;
+    }
+    return true;
+  };
+  if (all_meet()) return kind;
+  for (NodeId node : values) {
+    if (node < runs_.first()) continue;
+    const KindNode producer = place_of(node);
+    scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
+    scratch_.push_back(static_cast<std::uint32_t>(producer.node));
+  }
+  kind = find_or_add(run);
+  if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
+  return kind;
+}
+
+/// By the key in scratch_.
+KindId Kinds::find_or_add(const Run& run) {
+  make_room(kinds_, 1);
+  const auto kind = static_cast<KindId>(keys_.number(scratch_));
+  used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
+  if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // one for each key, whatever throws
+  if (kinds_[at(kind)].state.empty()) {
+    kinds_[at(kind)] = make(run);
+    ++version_;
+  }
+  return kind;
+}
+
+Kinds::Kind Kinds::make(const Run& run) {
+  Kind kind{.pattern = run.pattern};
+  std::map<Index, std::int32_t> given, indices;  // how many of each width
+  std::size_t next = 1;                          // in scratch_
+  for (NodeId node : runs_.outside(run)) {
+    const Index width = record_.width(node);
+    Outside outside{node < runs_.first(), -1, width, -1};
+    if (outside.given) {
+      outside.column = given_.id(width, given[width]++);
+    } else {
+      outside.child = static_cast<std::int32_t>(scratch_[next++]);
+      kind.children = std::max(kind.children, outside.child + 1);
+    }
+    kind.outside.push_back(outside);
+  }
+  for (NodeId id = run.begin; id < run.end; ++id) {
+    const std::int32_t node = id - run.begin;
+    kind.flops += flops_of(record_.key(id), record_.width(id), parameters_);
+    for (std::int32_t operand : record_.key(id).operands) {
+      if (operand != Key::expression) kind.parameters.push_back(operand);
+    }
+    if (record_.key(id).op == nullptr) {
+      const Index width = record_.width(id);
+      kind.inputs.push_back({node, given_.id(width, given[width]++)});
+    }
+    if (record_.key(id).has_factor()) {
+      kind.factors.push_back({node, factors_.id(1, static_cast<std::int32_t>(kind.factors.size()))});
+    }
+    std::int32_t from = 0;
+    for (Index width : record_.key(id).index_widths) {
+      kind.indices.push_back({node, indices_.id(width, indices[width]++), from});
+      from += static_cast<std::int32_t>(width);
+    }
+  }
+  kind.state.assign(at(run.nodes()), -1);
+  kind.output.assign(at(run.nodes()), -1);
+  return kind;
+}
+
+/// False if the producer cannot have the state that is gathered there.
+bool Kinds::meets(KindId kind, std::size_t number, const KindNode& producer) {
+  Outside& outside = kinds_[at(kind)].outside[number];
+  if (std::find(outside.met.begin(), outside.met.end(), producer) != outside.met.end()) return true;
+  std::int32_t& state = kinds_[at(producer.kind)].state[at(producer.node)];
+  if (!unite(outside.state, state, outside, producer)) return false;
+  kinds_[at(kind)].outside[number].met.push_back(producer);
+  return true;
+}
+
+bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer) {
+  const auto has = [&](std::int32_t state, KindId kind) {
+    const auto& nodes = states_[at(state)].nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [&](const KindNode& node) { return node.kind == kind; });
+  };
+  if (a == b && a >= 0) return true;
+  ++version_;
+  if (b < 0) {
+    if (a < 0) {
+      states_.push_back({outside.width, {}});
+      a = static_cast<std::int32_t>(states_.size()) - 1;
+    } else if (has(a, producer.kind)) {
+      return false;
+    }
+    states_[at(a)].nodes.push_back(producer);
+    b = a;
+    return true;
+  }
+  if (a < 0) {
+    a = b;
+    return true;
+  }
+  for (const KindNode& node : states_[at(a)].nodes) {
+    if (has(b, node.kind)) return false;
+  }
+  const std::int32_t keep = a, drop = b;
+  auto& dropped = states_[at(drop)].nodes;
+  states_[at(keep)].nodes.insert(states_[at(keep)].nodes.end(), dropped.begin(), dropped.end());
+  dropped.clear();
+  for (Kind& kind : kinds_) {
+    std::replace(kind.state.begin(), kind.state.end(), drop, keep);
+    for (Outside& other : kind.outside) other.state = other.state == drop ? keep : other.state;
+  }
+  return true;
+}
+
+std::int32_t Kinds::output(const KindNode& node) {
+  Kind& kind = kinds_[at(node.kind)];
+  std::int32_t& output = kind.output[at(node.node)];
+  if (output >= 0) return output;
+  const auto pattern = runs_.patterns()[kind.pattern];
+  std::size_t from = 0;
+  for (std::int32_t i = 0; i < node.node; ++i) from += 1 + record_.keys()[pattern[from]].widths.size();
+  const Index width = record_.keys().width(pattern[from]);
+  const auto of_width = std::count_if(kind.output.begin(), kind.output.end(),
+                                      [&](std::int32_t other) { return other >= 0 && outputs_[other].width == width; });
+  ++version_;
+  return output = outputs_.id(width, static_cast<std::int32_t>(of_width));
+}
+
+bool Kinds::remember_too_much() const {
+  constexpr std::ptrdiff_t many = 64;  // each is planned anew for whenever there is a new one
+  return used_.mostly_long_ago(record_.minibatch(), many);
+}
+
+void Kinds::forget() {
+  keys_ = {};
+  kinds_.clear();
+  used_ = {};
+  states_.clear();
+  for (Columns* columns : {&given_, &indices_, &factors_, &outputs_}) columns->clear();
+  ++version_;
+}
+
+VertexFunction Kinds::function() const {
+  std::vector<VertexFunction> functions;
+  for (KindId kind = 0; kind < size(); ++kind) functions.push_back(function_of(kind));
+  return VertexFunction("lazy expressions", functions);
+}
+
+namespace {
+
+/// The body of a kind's function.
+class Body {
+ public:
+  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterSet& parameters, Vertex& vertex)
+      : kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
+
+  void compute(std::span<const std::uint32_t> pattern) {
+    for (const Kinds::Outside& outside : kind_.outside) outside_.push_back(value_of(outside));
+    for (std::size_t from = 0; from < pattern.size();) {
+      const Key& key = keys_[pattern[from]];
+      nodes_.push_back(key.op == nullptr ? input() : applied(key, pattern.subspan(from + 1)));
+      from += 1 + key.widths.size();
+    }
+    for (std::size_t node = 0; node < nodes_.size(); ++node) {
+      if (kind_.state[node] >= 0) vertex_.scatter(state(kind_.state[node], nodes_[node].width()), nodes_[node]);
+      if (kind_.output[node] >= 0) vertex_.push(kinds_.outputs()[kind_.output[node]].name, nodes_[node]);
+    }
+  }
+
+ private:
+  Expr value_of(const Kinds::Outside& outside) {
+    if (outside.given) return vertex_.pull_row(kinds_.given()[outside.column].name, outside.width);
+    return vertex_.gather(static_cast<std::size_t>(outside.child), state(outside.state, outside.width));
+  }
+
+  State state(std::int32_t number, Index width) {
+    const auto known = states_.find(number);
+    if (known != states_.end()) return known->second;
+    return states_.emplace(number, vertex_.state("state" + std::to_string(number), width)).first->second;
+  }
+
+  /// The column of the node that is next.
+  std::int32_t column_in(const Kinds::Kind::Columns& columns) const {
+    const auto node = static_cast<std::int32_t>(nodes_.size());
+    return std::find_if(columns.begin(), columns.end(), [&](auto& column) { return column.first == node; })->second;
+  }
+
+  Expr input() {
+    const Columns::Column& column = kinds_.given()[column_in(kind_.inputs)];
+    return vertex_.pull_row(column.name, column.width);
+  }
+
+  Expr applied(const Key& key, std::span<const std::uint32_t> codes) {
+    std::vector<windrow::Operand> in;
+    for (std::int32_t operand : key.operands) {
+      if (operand != Key::expression) {
+        in.push_back(parameters_[at(operand)]);
+        continue;
+      }
+      const Operand from = Patterns::decode(codes.front());
+      codes = codes.subspan(1);
+      in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+    }
+    if (key.op == &sum_of_many) {
+      Expr sum = in[0] + in[1];
+      for (std::size_t i = 2; i < in.size(); ++i) sum = sum + in[i];
+      return sum;
+    }
+    if (key.has_factor()) {
+      const Columns::Column& column = kinds_.factors()[column_in(kind_.factors)];
+      return apply(op::mul_columns, {in[0], vertex_.pull(column.name, column.width)});
+    }
+    std::vector<IndexExpr> indices;
+    for (const Kinds::IndexOperand& index : kind_.indices) {
+      if (at(index.node) != nodes_.size()) continue;
+      const Columns::Column& column = kinds_.indices()[index.column];
+      indices.push_back(vertex_.pull_index(column.name, Presence::always, column.width));
+    }
+    return apply(*key.op, in, indices, key.attributes);
+  }
+
+  const Kinds& kinds_;
+  const Kinds::Kind& kind_;
+  const Keys& keys_;
+  const ParameterSet& parameters_;
+  Vertex& vertex_;
+  std::vector<Expr> outside_, nodes_;
+  std::map<std::int32_t, State> states_;
+};
+
+}  // namespace
+
+VertexFunction Kinds::function_of(KindId number) const {
+  const Kind& kind = kinds_[at(number)];
+  const VertexFunction::Shape shape{.arity = static_cast<std::size_t>(kind.children)};
+  const bool finished = !kind.state.empty() && std::all_of(kind.outside.begin(), kind.outside.end(),
+                                                           [](auto& value) { return value.given || value.state >= 0; });
+  return VertexFunction("kind " + std::to_string(number), shape, [&](Vertex& v) {
+    if (!finished) return;  // where something threw; no vertex is of it
+    Body(*this, kind, record_.keys(), parameters_, v).compute(runs_.patterns()[kind.pattern]);
+  });
+}
+
+}  // namespace windrow::lazy

@@ -1,0 +1,122 @@
+// Kinds: what is computed for each pattern of runs, as functions that meet in one vertex function.
+//
+// A kind's values from outside are gathered from the vertices of other runs, its children, or given. A state is a set
+// of places in kinds that some kind gathers alike: so it is found by which places have met at the same place outside.
+// Two places of one kind cannot be one state; a vertex that asks for that gets a kind of its own.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lazy/runs.h"
+
+namespace windrow::lazy {
+
+using KindId = std::int32_t;
+
+/// A node of a kind, by its place in the run.
+struct KindNode {
+  KindId kind;
+  std::int32_t node;
+  friend auto operator<=>(const KindNode&, const KindNode&) = default;
+};
+
+/// Names that kinds share: a column for each width and number, such as "index1.0".
+class Columns {
+ public:
+  explicit Columns(const char* name) : name_(name) {}
+  struct Column {
+    std::string name;
+    Index width;
+  };
+  /// The column of the `number`-th of that width.
+  std::int32_t id(Index width, std::int32_t number);
+  const Column& operator[](std::int32_t id) const { return all_[at(id)]; }
+  std::int32_t size() const { return static_cast<std::int32_t>(all_.size()); }
+  void clear() {
+    ids_.clear();
+    all_.clear();
+  }
+
+ private:
+  const char* name_;
+  std::map<std::pair<Index, std::int32_t>, std::int32_t> ids_;
+  std::vector<Column> all_;
+};
+
+class Kinds {
+ public:
+  Kinds(const Record& record, const Runs& runs, const ParameterSet& parameters)
+      : record_(record), runs_(runs), parameters_(parameters) {}
+
+  struct Outside {
+    bool given;
+    std::int32_t child;  ///< of a gathered one
+    Index width;
+    std::int32_t column;  ///< of a given one, in given()
+    std::int32_t state = -1;
+    std::vector<KindNode> met = {};  ///< that were found to be this state
+  };
+  struct IndexOperand {
+    std::int32_t node, column, at;  ///< `at`: the first of its numbers among those of the node
+  };
+  struct Kind {
+    std::uint32_t pattern;
+    std::int32_t children = 0;
+    std::vector<Outside> outside = {};
+    using Columns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // nodes, and their columns
+    Columns inputs = {}, factors = {};
+    std::vector<IndexOperand> indices = {};
+    std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
+    std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none
+    std::int64_t flops = 0;                 ///< in products with parameters
+    std::vector<std::int32_t> parameters = {};
+  };
+
+  /// The kind of a run, whose values from outside are of runs before it. Their runs, each once, are added to
+  /// `children`.
+  KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
+  /// Makes the node an output of its kind.
+  std::int32_t output(const KindNode& node);
+
+  const Kind& operator[](KindId kind) const { return kinds_[at(kind)]; }
+  std::int32_t size() const { return static_cast<std::int32_t>(kinds_.size()); }
+  const Columns& given() const { return given_; }
+  const Columns& indices() const { return indices_; }
+  const Columns& factors() const { return factors_; }
+  const Columns& outputs() const { return outputs_; }
+
+  /// The same as of Runs, with whom they forget.
+  bool remember_too_much() const;
+  void forget();
+
+  /// Counts changes of what the function is made of.
+  std::int64_t version() const { return version_; }
+  VertexFunction function() const;
+
+ private:
+  KindId find_or_add(const Run& run);
+  Kind make(const Run& run);
+  bool meets(KindId kind, std::size_t outside, const KindNode& producer);
+  bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
+  VertexFunction function_of(KindId kind) const;
+
+  const Record& record_;
+  const Runs& runs_;
+  const ParameterSet& parameters_;
+  Lists
+      keys_;  // of kinds: pattern, children of values from outside; and of those that are apart, where these come from
+  std::vector<Kind> kinds_;
+  LastUse used_;
+  struct State {
+    Index width;
+    std::vector<KindNode> nodes;  // which have it, of one kind at most one
+  };
+  std::vector<State> states_;
+  Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
+  std::int64_t version_ = 0;
+  std::vector<std::uint32_t> scratch_;
+};
+
+}  // namespace windrow::lazy

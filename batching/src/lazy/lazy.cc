@@ -1,0 +1,172 @@
+// Lazy graphs, and the operators of lazy expressions.
+#include "windrow/batching/lazy.h"
+
+#include "lazy/epochs.h"
+#include "lazy/record.h"
+
+namespace windrow {
+
+LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
+    : record_(new lazy::Record(device, parameters.set_, options)) {}
+LazyGraph::~LazyGraph() {
+  record_->close();
+  record_->release();
+}
+
+LazyExpr LazyGraph::input(std::span<const float> values, std::source_location from) {
+  return record_->add_input(values, from);
+}
+LazyExpr LazyGraph::parameter(const Parameter& parameter, std::source_location from) {
+  const Index rows = parameter.type().rows.number();
+  if (rows != 1) {
+    throw MisuseError("a parameter of " + std::to_string(rows) + " rows as an expression; expected one of 1 row");
+  }
+  return embedding(parameter, index(0), from);
+}
+LazyIndex LazyGraph::index(std::int32_t value) { return record_->index({&value, 1}); }
+LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
+void LazyGraph::flush(std::source_location from) { record_->epochs().flush(from); }
+void LazyGraph::backward(std::span<const LazyExpr> losses, std::source_location from) {
+  std::vector<lazy::NodeId> nodes;
+  for (const LazyExpr& loss : losses) nodes.push_back(record_->checked(loss, "backward"));
+  record_->epochs().backward(nodes, from);
+}
+void LazyGraph::clear() { record_->clear(); }
+LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
+std::string LazyGraph::describe() const { return record_->epochs().describe(); }
+
+std::vector<float> LazyExpr::value(std::source_location from) const {
+  lazy::Record& of = record("value");
+  const lazy::NodeId node = of.checked(*this, "value");  // before it is asked what it computed
+  return of.epochs().value(node, from);
+}
+
+bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->first_pending(); }
+
+float LazyExpr::scalar(std::source_location from) const {
+  if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");
+  return value(from)[0];
+}
+
+LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
+               const Attributes& attributes, std::source_location from) {
+  return lazy::Record::apply(op, in, indices, attributes, from);
+}
+LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
+               const Attributes& attributes, std::source_location from) {
+  return lazy::Record::apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()),
+                             attributes, from);
+}
+
+LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return apply(op::add, {x, y}, {}, {}, y.from()); }
+LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y) {
+  return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
+}
+LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return apply(op::sub, {x, y}, {}, {}, y.from()); }
+LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return apply(op::mul, {x, y}, {}, {}, y.from()); }
+LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return apply(op::div, {x, y}, {}, {}, y.from()); }
+LazyExpr operator-(const LazyHere& x) { return apply(op::neg, {x}, {}, {}, x.from()); }
+LazyExpr operator*(double factor, const LazyHere& x) {
+  return apply(op::scale, {x}, {}, op::scaled_by(factor), x.from());
+}
+LazyExpr maximum(const LazyHere& x, const LazyExpr& y) { return apply(op::maximum, {x, y}, {}, {}, x.from()); }
+LazyExpr tanh(const LazyHere& x) { return apply(op::tanh, {x}, {}, {}, x.from()); }
+LazyExpr sigmoid(const LazyHere& x) { return apply(op::sigmoid, {x}, {}, {}, x.from()); }
+LazyExpr relu(const LazyHere& x) { return apply(op::relu, {x}, {}, {}, x.from()); }
+LazyExpr exp(const LazyHere& x) { return apply(op::exp, {x}, {}, {}, x.from()); }
+LazyExpr log(const LazyHere& x) { return apply(op::log, {x}, {}, {}, x.from()); }
+LazyExpr square(const LazyHere& x) { return apply(op::square, {x}, {}, {}, x.from()); }
+LazyExpr matmul(const LazyHere& x, const Parameter& w) { return apply(op::matmul, {x, w}, {}, {}, x.from()); }
+LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
+  return matmul(x, w) + lazy::Located(b, x.from());
+}
+LazyExpr slice(const LazyHere& x, Index begin, Index end) {
+  return apply(op::slice, {x}, {}, op::columns(begin, end), x.from());
+}
+LazyExpr row_sum(const LazyHere& x) { return apply(op::row_sum, {x}, {}, {}, x.from()); }
+LazyExpr softmax(const LazyHere& x) { return apply(op::softmax, {x}, {}, {}, x.from()); }
+LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label) {
+  return apply(op::softmax_cross_entropy, {logits}, {label}, {}, logits.from());
+}
+LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets) {
+  return apply(op::binary_cross_entropy, {logits, targets}, {}, {}, logits.from());
+}
+LazyExpr embedding(const Parameter& table, const LazyIndex& row, std::source_location from) {
+  return apply(op::embedding, {table}, {row}, {}, from);
+}
+LazyExpr dropout(const LazyHere& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site), x.from());
+}
+
+LazyExpr minimum(const LazyHere& x, const LazyExpr& y) { return apply(op::minimum, {x, y}, {}, {}, x.from()); }
+LazyExpr sqrt(const LazyHere& x) { return apply(op::sqrt, {x}, {}, {}, x.from()); }
+LazyExpr abs(const LazyHere& x) { return apply(op::abs, {x}, {}, {}, x.from()); }
+LazyExpr softplus(const LazyHere& x) { return apply(op::softplus, {x}, {}, {}, x.from()); }
+LazyExpr log_sigmoid(const LazyHere& x) { return apply(op::log_sigmoid, {x}, {}, {}, x.from()); }
+LazyExpr log_softmax(const LazyHere& x) { return apply(op::log_softmax, {x}, {}, {}, x.from()); }
+LazyExpr pick(const LazyHere& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}, {}, x.from()); }
+LazyExpr mean(const LazyHere& x) {
+  const Index width = x.operand().width();
+  if (width == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
+  return 1 / static_cast<double>(width) * LazyHere(row_sum(x), x.from());
+}
+LazyExpr row_max(const LazyHere& x) { return apply(op::row_max, {x}, {}, {}, x.from()); }
+LazyExpr row_dot(const LazyHere& x, const LazyExpr& y) { return apply(op::row_dot, {x, y}, {}, {}, x.from()); }
+LazyExpr squared_distance(const LazyHere& x, const LazyExpr& y) {
+  return apply(op::squared_distance, {x, y}, {}, {}, x.from());
+}
+LazyExpr mul_columns(const LazyHere& x, const LazyExpr& factor) {
+  return apply(op::mul_columns, {x, factor}, {}, {}, x.from());
+}
+LazyExpr matmul_each(const LazyHere& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
+}
+LazyExpr matmul_each_nt(const LazyHere& x, const LazyExpr& y, Index rows) {
+  return apply(op::matmul_each_nt, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
+}
+LazyExpr conv2d(const LazyHere& images, const Parameter& filters, const op::Window2d& window) {
+  return apply(op::conv2d, {images, filters}, {}, op::sliding(window), images.from());
+}
+LazyExpr max_pool2d(const LazyHere& images, const op::Window2d& window) {
+  return apply(op::max_pool2d, {images}, {}, op::sliding(window), images.from());
+}
+LazyExpr add_channel_bias(const LazyHere& images, const Parameter& bias) {
+  return apply(op::add_channel_bias, {images, bias}, {}, {}, images.from());
+}
+
+/// Applies an operator that takes any number of operands, in pieces where they are many, so that no vertex has more
+/// children than it may; by levels, so that these are as few as the number of operands has digits.
+template <class T>
+static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std::source_location from) {
+  constexpr std::size_t most = 16;
+  if (in.size() <= most) return lazy::Record::apply(op, in, {}, {}, from);
+  std::vector<LazyExpr> pieces;
+  for (std::size_t begin = 0; begin < in.size(); begin += most) {
+    const auto piece = in.subspan(begin, std::min(most, in.size() - begin));
+    if constexpr (std::is_same_v<T, LazyExpr>) {  // which stands for itself
+      if (piece.size() == 1) {
+        pieces.push_back(piece.front());
+        continue;
+      }
+    }
+    pieces.push_back(lazy::Record::apply(op, piece, {}, {}, from));
+  }
+  return applied_in_pieces(op, std::span<const LazyExpr>(pieces), from);
+}
+
+LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from) {
+  return applied_in_pieces(op::concat, parts, from);
+}
+LazyExpr concat(std::initializer_list<lazy::OperandRef> parts, std::source_location from) {
+  return applied_in_pieces(op::concat, std::span(parts.begin(), parts.size()), from);
+}
+LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from) {
+  if (terms.empty()) throw MisuseError("sum of no expressions; expected one or more");
+  if (terms.size() == 1) return terms[0];
+  return applied_in_pieces(lazy::sum_of_many, terms, from);
+}
+LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from) {
+  return 1 / static_cast<double>(terms.size()) * LazyHere(sum(terms, from), from);
+}
+
+}  // namespace windrow

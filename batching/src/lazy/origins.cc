@@ -1,0 +1,52 @@
+#include "lazy/origins.h"
+
+#include <algorithm>
+
+namespace windrow::lazy {
+
+std::string to_string(std::source_location from) {
+  return std::string(from.file_name()) + ":" + std::to_string(from.line());
+}
+
+Lines::Lines(const Record& record, const std::vector<Run>& runs) {
+  std::size_t nodes = 0;
+  begin_.reserve(runs.size() + 1);
+  for (const Run& run : runs) {
+    begin_.push_back(nodes);
+    nodes += static_cast<std::size_t>(run.nodes());
+  }
+  begin_.push_back(nodes);
+  lines_.resize(nodes);
+  auto line = lines_.begin();
+  for (const Run& run : runs) {
+    for (const Record::Node& node : record.nodes(run.begin, run.end)) *line++ = {node.key, node.from};
+  }
+  const auto keys = static_cast<std::uint32_t>(record.keys().size());
+  ops_.reserve(keys);
+  for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(record.keys()[key].op);
+}
+
+/// An operator that the vertex applies in several lines may be any of them. What was made of several, such as a packed
+/// product, or is another one here, such as a sum, is of no line of its own: then all that the vertex computes is
+/// named.
+std::string Lines::of(std::int32_t vertex, const Operator* op) const {
+  constexpr std::size_t most = 4;
+  const auto first = lines_.begin() + static_cast<std::ptrdiff_t>(begin_[at(vertex)]);
+  const auto last = lines_.begin() + static_cast<std::ptrdiff_t>(begin_[at(vertex) + 1]);
+  const bool known = op != nullptr && std::any_of(first, last, [&](const Line& line) { return ops_[line.key] == op; });
+  std::vector<std::string> texts;
+  for (auto line = first; line != last; ++line) {
+    const std::string text = to_string(line->from);
+    if ((known && ops_[line->key] != op) || std::find(texts.begin(), texts.end(), text) != texts.end()) continue;
+    texts.push_back(text);
+  }
+  std::string all = texts.front();
+  for (std::size_t i = 1; i < std::min(texts.size(), most); ++i) all += " or " + texts[i];
+  return texts.size() > most ? all + " or " + std::to_string(texts.size() - most) + " other lines" : all;
+}
+
+std::string Lines::of_row(const std::string& tensor, Index row) const {
+  return to_string(rows_.at(tensor)[static_cast<std::size_t>(row)]);
+}
+
+}  // namespace windrow::lazy

@@ -1,0 +1,393 @@
+#include "lazy/record.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <utility>
+
+#include "ir/ir.h"
+#include "lazy/epochs.h"
+
+namespace windrow::lazy {
+namespace {
+
+/// Tests set it before they record.
+std::atomic<bool> all_collide{false};
+
+void mix(std::size_t& hash, std::size_t more) { hash = (hash ^ more) * 0x9e3779b97f4a7c15u; }
+
+}  // namespace
+
+constinit const Operator sum_of_many = {
+    .name = "sum",
+    .inputs = Operator::any_number,
+    .infer =
+        [](const Operator& self, const Signature& signature) {
+          const auto& in = signature.in;
+          if (in.empty() || std::any_of(in.begin(), in.end(), [&](const Type& type) { return type != in[0]; })) {
+            throw shape_error(self, signature, "operands of one shape");
+          }
+          return in[0];
+        },
+    .locality = Locality::elementwise,
+};
+
+void Keys::collide(bool all_hashes_equal) { all_collide = all_hashes_equal; }
+
+std::size_t Keys::hash_of(const Key& key) {
+  if (all_collide.load(std::memory_order_relaxed)) return 0;
+  std::size_t hash = std::hash<const void*>()(key.op);
+  for (Index size : key.attributes.sizes) mix(hash, static_cast<std::size_t>(size));
+  for (double value : key.attributes.values) mix(hash, std::bit_cast<std::size_t>(value + 0.0));  // -0 equals 0
+  for (std::int32_t operand : key.operands) mix(hash, static_cast<std::size_t>(operand));
+  for (Index width : key.widths) mix(hash, static_cast<std::size_t>(width));
+  for (Index width : key.index_widths) mix(hash, static_cast<std::size_t>(width));
+  return hash ^ hash >> 32;
+}
+
+Record::Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
+    : parameters_(std::move(parameters)), epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {}
+
+Record::~Record() = default;
+
+void Record::release() {
+  if (--uses_ == 0) delete this;
+}
+
+void Record::close() {
+  clear();
+  state_ = State::closed;
+  epochs_.reset();
+  parameters_.reset();
+}
+
+void Record::clear() {
+  nodes_.clear();
+  operands_.clear();
+  indices_.clear();
+  inputs_.clear();
+  first_pending_ = 0;
+  run_begins_.clear();
+  latest_.clear();
+  outside_.clear();
+  suspended.clear();
+  state_ = State::open;
+  ++minibatch_;
+  epochs_->clear();
+}
+
+NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
+  expr.record(what);
+  if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
+  if (state_ == State::closed) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
+  if (expr.minibatch_ != minibatch_) {
+    throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
+  }
+  return expr.node_;
+}
+
+/// Of the key in scratch_.
+std::uint32_t Record::number_of_key() {
+  const std::uint32_t* known = keys_.following([&](const Key& key) { return key == scratch_; });
+  return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer(scratch_); });
+}
+
+NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
+  if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
+    throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
+  }
+  make_room(nodes_, 1);
+  make_room(operands_, operands.size());
+  make_room(run_begins_, 1);
+  if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
+  make_room(outside_, operands.size());
+  const NodeId id = size();  // from here on nothing throws: there is a node, with all that it has, or none
+  nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data, 0, 0, from});
+  operands_.insert(operands_.end(), operands.begin(), operands.end());
+  join_run(id, operands);
+  return id;
+}
+
+std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
+  return std::span(run_begins_).subspan(from < size() ? at(node(from).run) : run_begins_.size());
+}
+
+void Record::join_run(NodeId id, std::span<const NodeId> operands) {
+  const bool apart = std::exchange(cut_, false);
+  const bool fits = !apart && joins(id, operands);
+  const NodeId cycle = fits ? repeated_by(id) : 0;
+  if (fits && cycle == 0) {
+    nodes_.back().run = node(id - 1).run;
+  } else {
+    outside_.clear();
+    for (NodeId operand : operands) outside_.push_back(node(operand).run);
+    nodes_.back().run = static_cast<std::int32_t>(run_begins_.size());
+    run_begins_.push_back({id, apart});
+    cycle_ = cycle;
+  }
+  follow_period(id);
+}
+
+/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
+/// or with what the run computes with anyway. So a run needs nothing that needs it. What is computed already ties only
+/// what is done with it twice in the same way: a loss of what was looked at is not one with the next step.
+bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
+  constexpr std::size_t most_outside = 16;
+  if (id == first_pending_) return false;
+  const std::int32_t current = node(id - 1).run;
+  if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
+  bool related = false;
+  for (NodeId operand : operands) {
+    const std::int32_t run = node(operand).run;
+    if (run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end()) return false;
+    related |= operand >= first_pending_ || same_key(id, id - 1);
+  }
+  return related;
+}
+
+/// The length of what the run repeats again and again and begins anew with this node, or 0. Such a run is cut: else a
+/// chain of equal cells would be a way of computing for each length. A few operations that are alike, such as sums of
+/// products, are no chain.
+NodeId Record::repeated_by(NodeId id) const {
+  constexpr NodeId chain = 12;  // nodes
+  const NodeId begin = run_begins_.back().node;
+  if (cycle_ > 0 && id - begin == cycle_ && same_key(id, begin)) return cycle_;
+  const bool goes_on = period_ > 0 && same_key(id, id - period_);
+  return goes_on && repeated_ >= std::max(period_, chain - period_) ? period_ : 0;
+}
+
+/// Behind each node of a run.
+void Record::follow_period(NodeId id) {
+  constexpr NodeId longest = 64;
+  const NodeId latest = std::exchange(latest_[node(id).key], id);  // of the same key, here or in an earlier run
+  const NodeId before = id - run_begins_.back().node;
+  if (period_ > 0 && period_ <= before && same_key(id, id - period_)) {
+    ++repeated_;
+    return;
+  }
+  const bool repeats = latest >= 0 && id - latest <= std::min(before, longest);
+  period_ = repeats ? id - latest : 0;
+  repeated_ = repeats ? 1 : 0;
+}
+
+Inferred Record::infer(const Key& key) const {
+  if (key.op == nullptr) return {key.attributes.sizes[0]};
+  Signature shapes{.attributes = key.attributes};
+  auto width = key.widths.begin();
+  for (std::int32_t operand : key.operands) {
+    shapes.in.push_back(operand == Key::expression ? Type{Rows::vertices(), *width++}
+                                                   : (*parameters_)[at(operand)].type());
+  }
+  for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
+  const Type type = windrow::infer(*key.op, shapes);
+  ir::check_locality(*key.op, shapes, type);
+  Inferred inferred{type.width};
+  for (std::size_t k = 0; key.op->index_range != nullptr && k < shapes.indices.size(); ++k) {
+    inferred.ranges.push_back(key.op->index_range(shapes, k));
+  }
+  return inferred;
+}
+
+void Record::refuse_to_record(std::string_view what) const {
+  throw MisuseError(std::string(what) + (state_ == State::closed
+                                             ? ": an operand of a lazy graph that is gone"
+                                             : ": recorded after backward(); expected clear() between them"));
+}
+
+LazyExpr Record::add_input(std::span<const float> values, std::source_location from) {
+  if (state_ != State::open) refuse_to_record("input");
+  scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
+  const auto data = static_cast<std::int32_t>(inputs_.size());
+  if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
+  make_room(inputs_, values.size());
+  const NodeId id = add(number_of_key(), {}, data, from);
+  inputs_.insert(inputs_.end(), values.begin(), values.end());
+  return handle(id);
+}
+
+LazyIndex Record::index(std::span<const std::int32_t> values) {
+  if (values.size() > LazyIndex::widest) {
+    throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +
+                      std::to_string(LazyIndex::widest));
+  }
+  LazyIndex result(*this);
+  std::copy(values.begin(), values.end(), result.values_.begin());
+  result.width_ = static_cast<std::uint32_t>(values.size());
+  return result;
+}
+
+template <class T>
+Record& Record::record_of(const Written<T>& written) {
+  const std::string_view what = written.op.name.text();
+  Record* record = nullptr;
+  for (const T& operand : written.in) {
+    if (const LazyExpr* expr = expr_of(operand)) record = &expr->record(what);
+  }
+  for (const LazyIndex& index : written.indices) record = record == nullptr ? index.record_.get() : record;
+  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
+  return *record;
+}
+
+template <class T>
+LazyExpr Record::apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+                       const Attributes& attributes, std::source_location from) {
+  const Written<T> written{op, in, indices, attributes};
+  Record& record = record_of(written);
+  if (record.state_ != State::open) record.refuse_to_record(op.name.text());
+  record.take_operands(written);
+  const std::uint32_t* known = record.keys_.following([&](const Key& key) { return record.is(key, written); });
+  if (known == nullptr) record.set_key(written);
+  const std::uint32_t number = known != nullptr ? *known : record.number_of_key();
+  if (record.keys_[number].has_factor()) {
+    make_room(record.inputs_, 1);
+    const auto data = static_cast<std::int32_t>(record.inputs_.size());
+    const NodeId id = record.add(number, record.scratch_operands_, data, from);
+    record.inputs_.push_back(static_cast<float>(attributes.values[0]));
+    return record.handle(id);
+  }
+  if (!record.keys_.ranges(number).empty()) record.check_indices(number, indices);
+  make_room(record.indices_, indices.size() * LazyIndex::widest + 2);
+  const auto data = static_cast<std::int32_t>(record.indices_.size());
+  const NodeId id = record.add(number, record.scratch_operands_, data, from);
+  for (const LazyIndex& index : indices) {
+    record.indices_.insert(record.indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+  }
+  if (record.keys_[number].has_seed()) {
+    const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);
+    record.indices_.push_back(static_cast<std::int32_t>(seed));
+    record.indices_.push_back(static_cast<std::int32_t>(seed >> 32));
+  }
+  return record.handle(id);
+}
+
+template LazyExpr Record::apply(const Operator&, std::span<const LazyExpr>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+template LazyExpr Record::apply(const Operator&, std::span<const OperandRef>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+template LazyExpr Record::apply(const Operator&, std::span<const LazyOperand>, std::span<const LazyIndex>,
+                                const Attributes&, std::source_location);
+
+void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const IndexRange range = keys_.ranges(key)[k];
+    for (std::uint32_t i = 0; i < indices[k].width_; ++i) {
+      const std::int32_t value = indices[k].values_[i];
+      if (range.first <= value && value <= range.last) continue;
+      throw MisuseError(std::string(keys_[key].op->name.text()) + ": index " + std::to_string(value) + "; expected " +
+                        std::to_string(range.first) + " to " + std::to_string(range.last));
+    }
+  }
+}
+
+/// In scratch_operands_.
+template <class T>
+void Record::take_operands(const Written<T>& written) {
+  const std::string_view what = written.op.name.text();
+  scratch_operands_.clear();
+  for (const T& operand : written.in) {
+    if (const LazyExpr* expr = expr_of(operand)) scratch_operands_.push_back(checked(*expr, what));
+  }
+  for (const LazyIndex& index : written.indices) {
+    if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
+  }
+}
+
+/// Whether it is what set_key() would make, with the operands that were taken.
+template <class T>
+bool Record::is(const Key& key, const Written<T>& written) const {
+  if (key.op != &written.op || key.operands.size() != written.in.size() ||
+      key.index_widths.size() != written.indices.size() || written.has_seed()) {
+    return false;
+  }
+  std::size_t expression = 0;
+  for (std::size_t i = 0; i < written.in.size(); ++i) {
+    if (expr_of(written.in[i]) == nullptr) {
+      if (key.operands[i] != parameters_->number_of(*parameter_of(written.in[i]))) return false;
+      continue;
+    }
+    if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
+      return false;
+    ++expression;
+  }
+  for (std::size_t i = 0; i < written.indices.size(); ++i) {
+    if (key.index_widths[i] != written.indices[i].width_) return false;
+  }
+  return Key::same(key.attributes, written.attributes, key.has_factor() ? Key::But::values : Key::But::nothing);
+}
+
+/// In scratch_.
+template <class T>
+void Record::set_key(const Written<T>& written) {
+  Key& key = scratch_;
+  key.op = &written.op;
+  key.attributes = written.attributes;
+  if (key.has_factor()) key.attributes.values = {};
+  key.operands.clear();
+  key.widths.clear();
+  key.index_widths.clear();
+  for (const T& operand : written.in) {
+    const bool expression = expr_of(operand) != nullptr;
+    key.operands.push_back(expression ? Key::expression : parameters_->number_of(*parameter_of(operand)));
+  }
+  for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
+  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+    throw MisuseError(std::string(written.op.name.text()) + " of " + std::to_string(key.widths.size()) +
+                      " expressions; expected " + std::to_string(ir::type_bits - 1) + " at most");
+  }
+  for (const LazyIndex& index : written.indices) key.index_widths.push_back(index.width_);
+  if (written.has_seed() && key.index_widths[0] == 3) {
+    key.index_widths[0] = 5;  // with the seed
+    key.attributes.sizes[0] = 0;
+  }
+}
+
+}  // namespace windrow::lazy
+
+namespace windrow {
+
+LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
+    : record_(record), node_(node), minibatch_(record->minibatch_) {
+  record_->retain();
+  ++record_->nodes_[lazy::at(node_)].handles;
+}
+
+LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
+  if (record_ == nullptr) return;
+  record_->retain();
+  if (minibatch_ == record_->minibatch_) ++record_->nodes_[lazy::at(node_)].handles;
+}
+
+LazyExpr::LazyExpr(LazyExpr&& other) noexcept
+    : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
+
+LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
+  std::swap(record_, other.record_);
+  std::swap(node_, other.node_);
+  std::swap(minibatch_, other.minibatch_);
+  return *this;
+}
+
+LazyExpr::~LazyExpr() {
+  if (record_ == nullptr) return;
+  if (minibatch_ == record_->minibatch_) --record_->nodes_[lazy::at(node_)].handles;
+  record_->release();
+}
+
+Index LazyExpr::width() const {
+  lazy::Record& of = record("width");
+  return of.width(of.checked(*this, "width"));
+}
+
+lazy::Record& LazyExpr::record(std::string_view what) const {
+  if (record_ == nullptr) {
+    throw MisuseError(std::string(what) + (node_ < 0 ? ": an empty expression; expected one that a lazy graph recorded"
+                                                     : ": an expression that was moved from"));
+  }
+  return *record_;
+}
+
+lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
+lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
+lazy::RecordRef::~RecordRef() { record_->release(); }
+
+}  // namespace windrow

@@ -1,0 +1,286 @@
+// What lazy expressions leave behind as they are written: nodes, one behind the other, each after its operands.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <coroutine>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "parameters/parameter_set.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow::lazy {
+
+using NodeId = std::int32_t;
+inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
+
+/// The most nodes of a run: what a kind costs to plan grows faster than they.
+inline constexpr NodeId most_nodes = 256;
+
+/// So that adding so many more needs no memory. Growing is rare, and not inlined with it.
+template <class T>
+[[gnu::noinline]] void grow(std::vector<T>& list, std::size_t more) {
+  list.reserve(std::max(2 * list.size(), list.size() + more));
+}
+template <class T>
+void make_room(std::vector<T>& list, std::size_t more) {
+  if (list.capacity() - list.size() < more) [[unlikely]]
+    grow(list, more);
+}
+
+/// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
+/// scale and the seed of a dropout are no part of it, but inputs of the node, so that programs may scale by what they
+/// compute as they go, and have another seed at each step. A seed stands behind the node's indices, as two of them.
+struct Key {
+  const Operator* op = nullptr;  ///< null for an input
+  Attributes attributes = {};
+  /// Of each operand: the number of the parameter it is, or expression.
+  std::vector<std::int32_t> operands = {};
+  static constexpr std::int32_t expression = -1;
+  std::vector<Index> widths = {};        ///< of the operands that are expressions
+  std::vector<Index> index_widths = {};  ///< of index operands
+  bool has_factor() const { return op == &op::scale; }
+  bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
+  friend bool operator==(const Key& a, const Key& b) {
+    return a.op == b.op && same(a.operands, b.operands) && same(a.widths, b.widths) &&
+           same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
+  }
+  enum class But { nothing, values };
+  /// Literals mostly lie at one place.
+  static bool same(const Attributes& a, const Attributes& b, But but = But::nothing) {
+    const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
+    return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes &&
+           (but == But::values || a.values == b.values);
+  }
+
+ private:
+  /// Lists of a few numbers, for which a call of memcmp takes longer.
+  template <class T>
+  static bool same(const std::vector<T>& a, const std::vector<T>& b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+};
+
+/// Of two expressions or more, of one shape. Recorded and nothing else: a vertex adds its operands up by op::add, which
+/// its program makes one sum of.
+extern const Operator sum_of_many;
+
+/// When each of a list was used last, in minibatches.
+class LastUse {
+ public:
+  void note(std::uint32_t number, std::uint32_t minibatch) {
+    if (number >= last_.size()) last_.resize(number + 1);
+    last_[number] = minibatch;
+  }
+  /// Half of them, and so many at least, were not used for some minibatches.
+  bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
+    constexpr std::uint32_t long_ago = 16;
+    const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
+    return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
+  }
+
+ private:
+  std::vector<std::uint32_t> last_;
+};
+
+/// What follows from a key.
+struct Inferred {
+  Index width;
+  /// By index operand; empty where only the kernels know, or where there is none.
+  std::vector<IndexRange> ranges = {};
+};
+
+/// Keys by number. They are found by what followed the one before the last times, as programs mostly write the same
+/// again; else by a hash; and compared.
+class Keys {
+ public:
+  /// Of those that followed the last one the last times, the one that is meant; null for none.
+  template <class Is>
+  const std::uint32_t* following(Is is) {
+    if (last_ >= all_.size()) return nullptr;
+    auto& [latest, earlier] = all_[last_].next;
+    if (!is(all_[latest].key)) {
+      if (!is(all_[earlier].key)) return nullptr;
+      std::swap(latest, earlier);
+    }
+    last_ = latest;
+    return &last_;
+  }
+  /// Adds it if it is new, with what `infer` gives.
+  template <class Infer>
+  std::uint32_t number(const Key& key, Infer infer) {
+    const std::uint32_t before = last_;
+    last_ = find_or_add(key, infer);
+    if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
+    return last_;
+  }
+  const Key& operator[](std::uint32_t number) const { return all_[number].key; }
+  Index width(std::uint32_t number) const { return all_[number].inferred.width; }
+  const std::vector<IndexRange>& ranges(std::uint32_t number) const { return all_[number].inferred.ranges; }
+  std::size_t size() const { return all_.size(); }
+
+  /// For tests: gives every key this hash.
+  static void collide(bool all_hashes_equal);
+
+ private:
+  template <class Infer>
+  std::uint32_t find_or_add(const Key& key, Infer infer) {
+    const std::size_t hash = hash_of(key);
+    const auto [first, last] = by_hash_.equal_range(hash);
+    for (auto known = first; known != last; ++known) {
+      if (all_[known->second].key == key) return known->second;
+    }
+    all_.push_back({key, infer()});
+    const auto added = static_cast<std::uint32_t>(all_.size() - 1);
+    by_hash_.emplace(hash, added);
+    return added;
+  }
+  static std::size_t hash_of(const Key& key);
+
+  struct Entry {
+    Key key;
+    Inferred inferred;
+    std::array<std::uint32_t, 2> next = {};  // what came behind it the last time, and another time
+  };
+  std::vector<Entry> all_;
+  std::uint32_t last_ = UINT32_MAX;  // that was asked for
+  std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
+};
+
+class Epochs;
+
+/// Nodes and handles of one graph. Ends with its graph and the last handle.
+class Record {
+ public:
+  Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options);
+  ~Record();
+  void retain() { ++uses_; }
+  void release();
+  /// The graph is gone: handles find nothing any more.
+  void close();
+
+  struct Node {
+    std::uint32_t key;
+    std::int32_t operands;  ///< where they begin in operands()
+    std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
+    std::int32_t run =
+        0;  ///< also of one that is computed: what comes later is cut in the same way whether it is or not
+    std::int32_t handles = 0;        ///< how many name it
+    std::source_location from = {};  ///< the line that it was recorded in
+  };
+  NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
+  const Node& node(NodeId id) const { return nodes_[at(id)]; }
+  std::span<const Node> nodes(NodeId begin, NodeId end) const { return {&nodes_[at(begin)], at(end - begin)}; }
+  const Key& key(NodeId id) const { return keys_[node(id).key]; }
+  Index width(NodeId id) const { return keys_.width(node(id).key); }
+  /// Its operands that are expressions.
+  std::span<const NodeId> operands(NodeId id) const {
+    return {operands_.data() + node(id).operands, key(id).widths.size()};
+  }
+  const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
+  const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
+  /// A handle names it.
+  bool named(NodeId id) const { return node(id).handles > 0; }
+  const Keys& keys() const { return keys_; }
+  /// Where runs begin, in ascending order, from a node on that begins one, as the first of a flush does; see Runs.
+  struct RunBegin {
+    NodeId node;
+    bool apart;  ///< behind a cut
+  };
+  std::span<const RunBegin> run_begins(NodeId from) const;
+  NodeId first_pending() const { return first_pending_; }
+  void start_next_epoch() { first_pending_ = size(); }
+  /// What is recorded next is not written together with what was recorded last.
+  void cut() { cut_ = true; }
+  /// Instances that wait for the next flush.
+  std::vector<std::coroutine_handle<>> suspended;
+  std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
+
+  LazyExpr add_input(std::span<const float> values, std::source_location from);
+  LazyIndex index(std::span<const std::int32_t> values);
+  /// Of operands as LazyExpr, LazyOperand or OperandRef.
+  template <class T>
+  static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+                        const Attributes& attributes, std::source_location from);
+  void clear();
+  /// Nothing can be recorded until clear().
+  void seal() { state_ = State::differentiated; }
+
+  Epochs& epochs() { return *epochs_; }
+  std::uint32_t minibatch() const { return minibatch_; }
+  /// As long as there are no nodes.
+  void forget_keys() { keys_ = {}; }
+  /// Throws MisuseError for one of another graph, or from before clear().
+  NodeId checked(const LazyExpr& expr, std::string_view what) const;
+
+ private:
+  friend class windrow::LazyExpr;
+  NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
+  void join_run(NodeId id, std::span<const NodeId> operands);
+  bool joins(NodeId id, std::span<const NodeId> operands) const;
+  NodeId repeated_by(NodeId id) const;
+  void follow_period(NodeId id);
+  bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
+  Inferred infer(const Key& key) const;
+  LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+  /// Throws MisuseError.
+  [[noreturn]] void refuse_to_record(std::string_view what) const;
+  // Of an operand, null unless it is such a one:
+  static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
+  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
+  static const LazyExpr* expr_of(const LazyOperand& operand) {
+    return operand.is_parameter() ? nullptr : &operand.expr_;
+  }
+  static const Parameter* parameter_of(const LazyExpr&) { return nullptr; }
+  static const Parameter* parameter_of(const OperandRef& operand) { return operand.parameter_; }
+  static const Parameter* parameter_of(const LazyOperand& operand) { return &*operand.parameter_; }
+  /// An application as it is written.
+  template <class T>
+  struct Written {
+    const Operator& op;
+    std::span<const T> in;
+    std::span<const LazyIndex> indices;
+    const Attributes& attributes;
+    bool has_seed() const { return &op == &op::dropout && attributes.made_by == op.attributes && indices.size() == 1; }
+  };
+  template <class T>
+  static Record& record_of(const Written<T>& written);
+  template <class T>
+  void take_operands(const Written<T>& written);
+  template <class T>
+  bool is(const Key& key, const Written<T>& written) const;
+  template <class T>
+  void set_key(const Written<T>& written);
+  void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
+  std::uint32_t number_of_key();
+
+  std::int64_t uses_ = 1;
+  std::uint32_t minibatch_ = 0;
+  enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
+  std::shared_ptr<ParameterSet> parameters_;  // null when closed
+  Keys keys_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> operands_;
+  std::vector<std::int32_t> indices_;
+  std::vector<float> inputs_;
+  NodeId first_pending_ = 0;
+  std::vector<RunBegin> run_begins_;   // by run
+  std::vector<std::int32_t> outside_;  // runs that the last one has operands of
+  std::vector<NodeId> latest_;         // by key: its latest node, or -1
+  bool cut_ = false;                   // the next node begins a run, and is apart
+  NodeId cycle_ = 0;                   // where the last run begins anew what the one before repeated; 0 for nothing
+  NodeId period_ = 0, repeated_ = 0;   // so many nodes of the last run, up to its end, are like those a period before
+  std::unique_ptr<Epochs> epochs_;
+  Key scratch_;  // so that an application allocates nothing
+  std::vector<NodeId> scratch_operands_;
+};
+
+}  // namespace windrow::lazy

@@ -1,0 +1,189 @@
+#include "lazy/runs.h"
+
+#include <algorithm>
+
+namespace windrow::lazy {
+namespace {
+
+/// So often must a pair of patterns be seen before it is put together, and a pattern before it counts as a way of
+/// computing of its own where there are many.
+constexpr int often = 4;
+/// The most values from outside of a vertex that is put together.
+constexpr std::int32_t most_outside = 24;
+/// More patterns than these are only kept if they are seen often: each costs a plan.
+constexpr std::size_t many = 64;
+
+bool small_enough(const Run& one, const Run& next) {
+  const std::int32_t outside = one.outside_end - one.outside + next.outside_end - next.outside;
+  return one.nodes() + next.nodes() <= most_nodes && outside <= most_outside;
+}
+
+std::size_t hash_of(std::span<const std::uint32_t> list) {
+  std::size_t hash = list.size();
+  for (std::uint32_t number : list) hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace
+
+std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
+  const std::size_t hash = hash_of(list);
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto known = first; known != last; ++known) {
+    const auto other = (*this)[known->second];
+    if (std::equal(list.begin(), list.end(), other.begin(), other.end())) return known->second;
+  }
+  const auto added = static_cast<std::uint32_t>(size());
+  make_room(elements_, list.size());
+  make_room(begin_, 1);
+  by_hash_.emplace(hash, added);  // the last that may throw
+  elements_.insert(elements_.end(), list.begin(), list.end());
+  begin_.push_back(elements_.size());
+  return added;
+}
+
+std::span<const std::uint32_t> Lists::operator[](std::uint32_t number) const {
+  return {elements_.data() + begin_[number], begin_[number + 1] - begin_[number]};
+}
+
+void Runs::find(NodeId first, NodeId end) {
+  first_ = first;
+  end_ = end;
+  runs_.clear();
+  outside_.clear();
+  const auto begins = record_.run_begins(first);
+  for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
+    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart});
+    join_known();
+  }
+  while (learn()) {
+    before_.swap(runs_);
+    runs_.clear();
+    outside_.clear();
+    for (const Run& run : before_) {
+      add(run);
+      join_known();
+    }
+  }
+  split_what_is_rare();
+  run_of_.resize(at(end - first));
+  number();
+}
+
+void Runs::number() {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    std::fill(run_of_.begin() + (runs_[i].begin - first_), run_of_.begin() + (runs_[i].end - first_),
+              static_cast<std::int32_t>(i));
+  }
+}
+
+void Runs::keep_only(std::span<const NodeId> nodes) {
+  std::vector<char> needed(runs_.size(), 0);
+  for (NodeId node : nodes) needed[at(run_of(node))] = 1;
+  for (std::size_t i = runs_.size(); i-- > 0;) {
+    if (needed[i] == 0) continue;
+    for (NodeId node : outside(runs_[i])) {
+      if (node >= first_) needed[at(run_of(node))] = 1;
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (needed[i] != 0) runs_[kept++] = runs_[i];
+  }
+  runs_.resize(kept);
+  number();
+}
+
+void Runs::add(Run run) {
+  run.outside = static_cast<std::int32_t>(outside_.size());
+  scratch_.clear();
+  for (NodeId id = run.begin; id < run.end; ++id) {
+    scratch_.push_back(record_.node(id).key);
+    for (NodeId operand : record_.operands(id)) {
+      if (operand >= run.begin) {
+        scratch_.push_back(Patterns::encode({Operand::Is::inside, static_cast<std::uint32_t>(id - operand)}));
+        continue;
+      }
+      const auto of_run = outside_.begin() + run.outside;
+      const auto known = std::find(of_run, outside_.end(), operand);
+      const auto place = static_cast<std::uint32_t>(known - of_run);
+      if (known == outside_.end()) outside_.push_back(operand);
+      scratch_.push_back(Patterns::encode({operand < first_ ? Operand::Is::given : Operand::Is::gathered, place}));
+    }
+  }
+  run.outside_end = static_cast<std::int32_t>(outside_.size());
+  run.pattern = patterns_.number(scratch_);
+  used_.note(run.pattern, record_.minibatch());
+  runs_.push_back(run);
+}
+
+bool Runs::remember_too_much() const {
+  constexpr std::ptrdiff_t much = 4096;
+  return used_.mostly_long_ago(record_.minibatch(), much);
+}
+
+void Runs::forget() {
+  patterns_ = {};
+  together_.clear();
+  used_ = {};
+}
+
+void Runs::pop() {
+  outside_.resize(at(runs_.back().outside));
+  runs_.pop_back();
+}
+
+/// Puts the last runs together as long as that is known to be right.
+void Runs::join_known() {
+  while (runs_.size() > 1) {
+    const Run last = runs_.back(), other = runs_[runs_.size() - 2];
+    if (last.apart || !small_enough(other, last) || together_.count(pair(other.pattern, last.pattern)) == 0) return;
+    pop();
+    pop();
+    add({other.begin, last.end, other.apart});
+  }
+}
+
+bool Runs::depends(const Run& run, const Run& on) const {
+  const auto values = outside(run);
+  return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
+}
+
+/// Looks for two patterns that come only one behind the other. False if there are none that are new.
+bool Runs::learn() {
+  std::unordered_map<std::uint32_t, int> count;
+  std::unordered_map<Pair, int> pairs;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    ++count[runs_[i].pattern];
+    if (i == 0 || runs_[i].apart) continue;
+    const Run &run = runs_[i], &other = runs_[i - 1];
+    const bool related = depends(run, other) || outside(other).empty() || outside(run).empty();
+    if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
+  }
+  bool found = false;
+  for (const auto& [both, times] : pairs) {
+    const auto one = static_cast<std::uint32_t>(both >> 32), other = static_cast<std::uint32_t>(both);
+    if (one == other || times < often || count[one] != times || count[other] != times) continue;
+    found |= together_.insert(both).second;
+  }
+  return found;
+}
+
+/// Where there are many patterns, nodes of those that are rare are computed one by one, so that they meet others.
+void Runs::split_what_is_rare() {
+  std::unordered_map<std::uint32_t, int> count;
+  for (const Run& run : runs_) ++count[run.pattern];
+  if (count.size() <= many) return;
+  before_.swap(runs_);
+  runs_.clear();
+  outside_.clear();
+  for (const Run& run : before_) {
+    if (count[run.pattern] >= often) {
+      add(run);
+      continue;
+    }
+    for (NodeId id = run.begin; id < run.end; ++id) add({id, id + 1, run.apart});
+  }
+}
+
+}  // namespace windrow::lazy

@@ -1,0 +1,42 @@
+#include "windrow/batching/lazy_task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lazy/epochs.h"
+#include "lazy/record.h"
+
+namespace windrow {
+
+bool LazyValue::await_ready() const { return expr_.computed(); }
+
+void LazyValue::suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next) {
+  if (next != &expr_.record_->next) {  // nobody would make it go on, or somebody else when it is gone
+    throw MisuseError("a task waits for an expression of another lazy graph than it runs with; expected the same");
+  }
+  expr_.record_->suspended.push_back(task);
+}
+
+std::coroutine_handle<>& lazy::next_of(LazyGraph& graph) { return graph.record_->next; }
+
+void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from) {
+  Record& record = *graph.record_;
+  for (const std::coroutine_handle<> task : tasks) {
+    if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
+  }
+  std::vector<std::coroutine_handle<>> ready = tasks;
+  while (!ready.empty()) {
+    for (const std::coroutine_handle<> task : ready) {
+      record.cut();
+      record.next = task;
+      while (record.next) std::exchange(record.next, nullptr).resume();
+    }
+    ready = std::exchange(record.suspended, {});
+    if (!ready.empty()) record.epochs().flush(from);
+  }
+  record.cut();
+  if (std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); })) return;
+  throw MisuseError("run: a task still waits for what was cleared; expected clear() when all have ended");
+}
+
+}  // namespace windrow

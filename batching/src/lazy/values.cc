@@ -1,0 +1,217 @@
+// Values of lazy expressions: where they are, for how long, and which of them failed.
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "lazy/epochs.h"
+#include "run/batch.h"
+
+namespace windrow::lazy {
+
+const Epochs::Place& Epochs::Computed::place(NodeId node) const {
+  const auto found = std::lower_bound(places.begin(), places.end(), node,
+                                      [](const auto& place, NodeId id) { return place.first < id; });
+  if (found == places.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
+  return found->second;
+}
+
+const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::source_location from) {
+  Output& output = computed.outputs.at(column);
+  if (!output.tensor) output.tensor = computed.minibatch.output(output.name, output.row_of, from);
+  return *output.tensor;
+}
+
+/// Copies out of the minibatch what is kept, and lets go of its memory.
+void Epochs::collect(Computed& computed, std::source_location from) {
+  for (auto& [column, output] : computed.outputs) {
+    tensor_of(computed, column, from);
+    output.row_of = {};
+  }
+  computed.minibatch = Minibatch(nullptr);
+}
+
+/// A node that is named no more is so for good, since handles are copied from handles alone.
+bool Epochs::named_still(Output& output) const {
+  while (output.released < output.nodes.size() && !record_.named(output.nodes[output.released])) ++output.released;
+  return output.released < output.nodes.size();
+}
+
+/// Lets go of values that no handle names and that neither the flush at hand nor a gradient needs. Their memory is
+/// freed behind the ops that still read them.
+void Epochs::release() {
+  const bool gradients = options_.use == LazyOptions::For::training && !differentiated_;
+  std::erase_if(holding_, [&](std::size_t number) {
+    Computed& computed = *epochs_[number].computed;
+    const bool holds_all = computed.minibatch.batch_ != nullptr;  // so that values can be collected again
+    bool holds = holds_all;
+    for (auto& [column, output] : computed.outputs) {
+      const bool needed = std::exchange(output.needed, false) || named_still(output);
+      const bool for_gradients = gradients && output.later && !holds_all;
+      if (!needed && !for_gradients) output.tensor.reset();
+      holds |= output.tensor.has_value();
+    }
+    if (!holds) epochs_[number].computed = nullptr;
+    return !holds;
+  });
+}
+
+/// Waits for it.
+std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
+  if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);
+  Computed& computed = *epochs_[epoch_of(node)].computed;
+  const Place& place = computed.place(node);
+  const Tensor& tensor = tensor_of(computed, place.output, from);
+  if (!device_.memory->on_host()) return tensor.row_range(place.row, place.row + 1).get(from);
+  device_.engine->wait(tensor.var(), from);
+  const Matrix<const float> all = tensor.view().read();
+  return {all.row(place.row), all.row(place.row) + all.width};
+}
+
+std::vector<float> Epochs::value(NodeId node, std::source_location from) {
+  if (node >= record_.first_pending()) flush(from);
+  try {
+    std::vector<float> row = read_row(node, from);
+    const bool refused = losses_.count(node) > 0 && !std::isfinite(row[0]);
+    if (refused) device_.engine->wait(losses_checked_->var(), from);
+    return row;
+  } catch (const OpError& error) {  // of this epoch, or of one that it was given rows of
+    tell_failures();
+    if (failed_.count(node) > 0 || !repair(node, error, from)) throw;
+  }
+  return read_row(node, from);
+}
+
+/// Who asked was told, so that no later flush throws what failed up to here.
+void Epochs::tell_failures() {
+  for (const Epoch& epoch : epochs_) {
+    if (epoch.end) epoch.end->failure_told = true;
+  }
+  for (const auto& end : again_) end->failure_told = true;
+}
+
+// --- One bad instance fails for itself
+//
+// A minibatch fails as a whole. So when a value of the last flush is asked for and that has failed, its values are
+// computed again, half of them at a time, until those are found that fail alone; the others are kept. Operators throw
+// rarely, and what they throw for does not depend on what else is in their batch.
+
+/// False if that does not help, or if it is not known to give what the flush would have given.
+bool Epochs::repair(NodeId node, const OpError& error, std::source_location from) {
+  if (differentiated_ || epoch_of(node) + 1 != epochs_.size() || !curable(error, from)) return false;
+  Epoch& epoch = epochs_.back();
+  std::vector<NodeId> kept;
+  for (const auto& [id, place] : epoch.computed->places) {
+    if (record_.named(id)) kept.push_back(id);
+  }
+  int probes = 0;
+  find_failed(kept, probes, from);
+  std::erase_if(kept, [&](NodeId id) { return failed_.count(id) > 0; });
+  epoch.computed = compute_part(kept, epoch.keeps, from);
+  epoch.end = epoch.computed->end;
+  return true;
+}
+
+/// Whether it failed for what operators threw, and all that it computes with is there, and as it was.
+bool Epochs::curable(const OpError& error, std::source_location from) {
+  try {
+    error.rethrow_root();
+  } catch (const OutOfMemory&) {
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (...) {
+  }
+  std::vector<Access> given;
+  for (std::size_t number : holding_) {
+    if (number + 1 == epochs_.size()) continue;
+    for (const auto& [column, output] : epochs_[number].computed->outputs) {
+      if (output.tensor) given.push_back(windrow::read(output.tensor->var()));
+    }
+  }
+  const auto& versions = epochs_.back().versions;
+  if (versions) {
+    for (std::int32_t number : versions->parameters) {
+      given.push_back(windrow::read(parameters_->entry(at(number)).value.var()));
+    }
+  }
+  try {
+    if (!given.empty()) device_.engine->wait(given, from);
+  } catch (const OpError&) {
+    return false;
+  }
+  if (!versions) return true;
+  const auto now = versions_.note(versions->parameters, from);
+  versions_.wait(from);
+  return Versions::changed(*versions, *now).empty();
+}
+
+/// Of the last epoch.
+std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Keeps keeps,
+                                                       std::source_location from) {
+  runs_.find(epochs_.back().first, record_.first_pending());
+  runs_.keep_only(kept);
+  find_kinds();
+  auto computed = compute({kept, keeps == Epoch::Keeps::all ? kept : std::vector<NodeId>()}, from);
+  if (keeps == Epoch::Keeps::values) collect(*computed, from);
+  return computed;
+}
+
+/// Of nodes that failed together, which do so alone.
+void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::source_location from) {
+  constexpr int most_probes = 256;  // more is not one bad instance among others
+  const auto fails = [&](const std::vector<NodeId>& some) -> std::exception_ptr {
+    const auto part = compute_part(some, Epoch::Keeps::values, from);
+    try {
+      for (const auto& [column, output] : part->outputs) device_.engine->wait(output.tensor->var(), from);
+    } catch (const OpError&) {
+      part->end->failure_told = true;
+      return std::current_exception();
+    }
+    return nullptr;
+  };
+  if (nodes.empty()) return;
+  const std::exception_ptr error = fails(nodes);
+  if (!error) return;
+  if (nodes.size() == 1 || ++probes > most_probes) {
+    for (NodeId node : nodes) failed_.emplace(node, error);
+    return;
+  }
+  const auto middle = nodes.begin() + static_cast<std::ptrdiff_t>(nodes.size() / 2);
+  find_failed({nodes.begin(), middle}, probes, from);
+  find_failed({middle, nodes.end()}, probes, from);
+}
+
+/// Of the runs at hand those stay that these nodes need; and of the nodes, those that do not need what failed: the
+/// others fail for the same reason.
+std::vector<NodeId> Epochs::without_failed(const std::vector<NodeId>& kept) {
+  std::vector<std::exception_ptr> errors(runs_.runs().size());  // by run
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    const Run& run = runs_.runs()[i];
+    const auto own = failed_.lower_bound(run.begin);
+    if (own != failed_.end() && own->first < run.end) errors[i] = own->second;
+    for (NodeId node : runs_.outside(run)) {
+      const auto earlier = failed_.find(node);
+      if (earlier != failed_.end()) errors[i] = earlier->second;
+      if (node >= runs_.first() && errors[at(runs_.run_of(node))]) errors[i] = errors[at(runs_.run_of(node))];
+    }
+  }
+  std::vector<NodeId> good;
+  for (NodeId node : kept) {
+    const std::exception_ptr& error = errors[at(runs_.run_of(node))];
+    if (error) failed_.emplace(node, error);
+    if (!error) good.push_back(node);
+  }
+  runs_.keep_only(good);
+  return good;
+}
+
+/// Throws what failed if a loss depends on it.
+void Epochs::require_computed(const Times& losses) const {
+  if (failed_.empty()) return;
+  const std::vector<char> needed = needed_by(losses);
+  for (const auto& [node, error] : failed_) {
+    if (needed[at(node)] != 0) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace windrow::lazy

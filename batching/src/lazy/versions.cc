@@ -1,0 +1,39 @@
+#include "lazy/versions.h"
+
+#include <algorithm>
+
+namespace windrow::lazy {
+
+Versions::Versions(const Device& device, const ParameterSet& parameters)
+    : device_(device), parameters_(parameters), notes_(device.engine, device.memory, 0, "versions") {}
+
+/// The op runs on poisoned parameters too: their failure is told by whoever asks for a value.
+std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> parameters, std::source_location from) {
+  auto note = std::make_shared<Note>(Note{std::move(parameters), from});
+  std::vector<Access> accesses = {mutate(notes_.var())};
+  std::vector<Tensor> values;  // kept, so that their variables are not retired before the op has run
+  for (std::int32_t number : note->parameters) {
+    values.push_back(parameters_.entry(static_cast<std::size_t>(number)).value);
+    accesses.push_back(read(values.back().var()));
+  }
+  device_.engine->push(
+      [engine = device_.engine, note, values = std::move(values)] {
+        for (std::size_t i = 0; i < values.size(); ++i) note->counts[i] = engine->version(values[i].var());
+      },
+      accesses, {.name = "versions", .run_always = true, .pushed_at = from});
+  return note;
+}
+
+void Versions::wait(std::source_location from) { device_.engine->wait(notes_.var(), from); }
+
+std::vector<std::int32_t> Versions::changed(const Note& earlier, const Note& later) {
+  std::vector<std::int32_t> changed;
+  for (std::size_t i = 0; i < earlier.parameters.size(); ++i) {
+    const auto found = std::lower_bound(later.parameters.begin(), later.parameters.end(), earlier.parameters[i]);
+    const auto place = static_cast<std::size_t>(found - later.parameters.begin());
+    if (later.counts.at(place) != earlier.counts.at(i)) changed.push_back(earlier.parameters[i]);
+  }
+  return changed;
+}
+
+}  // namespace windrow::lazy

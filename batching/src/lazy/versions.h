@@ -1,0 +1,44 @@
+// Versions of parameters: whether a parameter has changed since a flush computed with it.
+//
+// The engine counts the ops that have written a variable. An op that reads the parameters as a flush does sees the
+// counts that hold for that flush, in the order of the pushes, however far the program has pushed ahead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "parameters/parameter_set.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/device.h"
+
+namespace windrow::lazy {
+
+class Versions {
+ public:
+  /// Versions of some parameters at one moment.
+  struct Note {
+    std::vector<std::int32_t> parameters;  ///< ascending
+    std::source_location from;
+    /// By place in `parameters`. Written by the op, read after wait().
+    std::vector<std::uint64_t> counts = std::vector<std::uint64_t>(parameters.size());
+  };
+
+  Versions(const Device& device, const ParameterSet& parameters);
+
+  /// Pushes the op that writes the counts.
+  std::shared_ptr<const Note> note(std::vector<std::int32_t> parameters, std::source_location from);
+  /// Blocks until the counts of all notes are written.
+  void wait(std::source_location from);
+  /// The parameters of `earlier` whose counts differ in `later`, which has them all. After wait().
+  static std::vector<std::int32_t> changed(const Note& earlier, const Note& later);
+
+ private:
+  const Device device_;
+  const ParameterSet& parameters_;
+  const Buffer notes_;  // no bytes; its variable is written by each op
+};
+
+}  // namespace windrow::lazy

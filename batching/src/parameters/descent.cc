@@ -1,0 +1,128 @@
+// Steps of gradient descent.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "parameters/parameter_set.h"
+#include "parameters/skipped_steps.h"
+#include "run/batch.h"
+#include "windrow/ops/row_segments.h"
+
+namespace windrow {
+namespace {
+
+/// Of all lookups, one behind the other, as op::sgd_rows counts their rows.
+RowSegments segments_of(const std::vector<LookedUp>& lookups) {
+  if (lookups.size() == 1) return row_segments(lookups.front().row_of);
+  std::vector<std::int32_t> row_of;
+  for (const LookedUp& lookup : lookups) row_of.insert(row_of.end(), lookup.row_of.begin(), lookup.row_of.end());
+  return row_segments(row_of);
+}
+
+/// Both lists in one buffer, which one op writes.
+std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segments, std::source_location from) {
+  const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
+  const auto buffer = std::make_shared<Buffer>(
+      device.engine, device.memory, static_cast<std::size_t>(bounds + order) * sizeof(std::int32_t), OpName("rows"));
+  std::vector<std::int32_t> both = segments.bounds;
+  both.insert(both.end(), segments.order.begin(), segments.order.end());
+  IntTensor(buffer, bounds + order, 1).set(std::move(both), from);
+  return {IntTensor(buffer, bounds / 3, 3), IntTensor(buffer, order, 1, bounds)};
+}
+
+/// Without a branch an element, since nearly all are.
+bool within(Matrix<const float> x, float limit) {
+  for (Index r = 0; r < x.rows; ++r) {
+    const float* const row = x.row(r);
+    int beyond = 0;
+    for (Index c = 0; c < x.width; ++c) beyond |= static_cast<int>(!(std::abs(row[c]) <= limit));  // a NaN is, too
+    if (beyond != 0) return false;
+  }
+  return true;
+}
+
+/// Part of a parameter's gradient, to be checked.
+struct Checked {
+  std::string parameter;
+  Tensor::View gradient;
+  float limit;  // up to which a sum of all parts is finite
+};
+
+}  // namespace
+
+std::uint64_t ParameterSet::sgd(double rate, double decay, std::source_location from) {
+  if (!std::isfinite(rate) || !std::isfinite(decay)) {
+    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
+  }
+  const Step step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
+  for (const Entry& entry : entries_) {
+    if (entry.gradient.all) {
+      update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
+    }
+    if (entry.depends) update_rows(entry, step);
+  }
+  return steps_++;
+}
+
+/// If there are any, or they decay.
+void ParameterSet::update_rows(const Entry& entry, const Step& step) const {
+  const double decay = entry.gradient.all ? 0 : step.decay;  // once
+  if (entry.lookups.empty() && decay == 0) return;
+  Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
+                    .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), step.rate, decay)};
+  for (const LookedUp& lookup : entry.lookups) operands.in.push_back(lookup.rows);
+  if (operands.in.empty()) operands.in.push_back(Tensor(device_, 0, entry.value.width()));
+  update(op::sgd_rows, operands, entry.value, step);
+}
+
+void ParameterSet::update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const {
+  operands.write = Write::add;
+  if (step.check == nullptr) return apply(device_, op, operands, value, step.from);
+  Prepared prepared = prepare(device_, op, operands, value);
+  prepared.accesses.push_back(read(step.check->decided.var()));
+  device_.engine->push(
+      [check = step.check, compute = std::move(prepared.compute)] {
+        if (!check->skip) compute();
+      },
+      prepared.accesses, {.name = op.name, .lane = device_.lane, .pushed_at = step.from});
+}
+
+/// Pushes the op that decides for all others of the step: it is skipped as a whole, or not at all.
+std::shared_ptr<const StepCheck> ParameterSet::push_check(std::uint64_t number, std::source_location from) const {
+  const auto check = std::make_shared<StepCheck>(device_);
+  std::vector<Access> accesses = {overwrite(check->decided.var())};
+  for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
+  std::vector<Checked> gradients;
+  for (const Entry& entry : entries_) {
+    Index rows = entry.gradient.all ? 1 : 0;
+    for (const LookedUp& lookup : entry.lookups) rows += lookup.rows.rows();
+    const auto add = [&](const Tensor& gradient) {
+      accesses.push_back(read(gradient.var()));
+      gradients.push_back({entry.name, gradient.view(), std::numeric_limits<float>::max() / static_cast<float>(rows)});
+    };
+    if (entry.gradient.all) add(*entry.gradient.all);
+    for (const LookedUp& lookup : entry.lookups) add(lookup.rows);
+  }
+  const auto why = [sources = sources_, gradients = std::move(gradients)]() -> std::string {
+    for (const auto& source : sources) {
+      if (!source->not_finite.empty()) return source->not_finite;
+    }
+    for (const auto& [parameter, gradient, limit] : gradients) {
+      if (!within(gradient.read(), limit)) return "the gradient of parameter '" + parameter + "' is not finite";
+    }
+    return {};
+  };
+  device_.engine->push(
+      [number, why, check, log = skipped_] {
+        std::string reason = why();
+        check->skip = !reason.empty();
+        if (check->skip) log->add({number, std::move(reason)});
+      },
+      accesses, {.name = "check step", .lane = device_.lane, .pushed_at = from});
+  return check;
+}
+
+SkippedSteps ParameterSet::skipped_steps() const { return skipped_->steps(); }
+
+}  // namespace windrow

@@ -1,0 +1,82 @@
+// What is behind Parameters: values, gradients, and the steps that change the values.
+//
+// Shared by the Parameters and all runners and lazy graphs that use them. Entries are never removed, and lie where they
+// were made, so references to them stay valid.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "layout/looked_up.h"
+#include "windrow/batching/parameters.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+
+struct MinibatchEnd;
+struct StepCheck;
+class SkipLog;
+
+class ParameterSet {
+ public:
+  struct Entry {
+    std::string name;
+    Tensor value;
+    std::optional<Tensor> dense = {};  ///< where a gradient is computed; kept from one minibatch to the next
+    Gradient gradient = {};            ///< `rows` have those of the first of `lookups` that were asked for
+    std::vector<LookedUp> lookups = {};
+    bool depends = false;  ///< the loss may look something up in it, whether the minibatch did or not
+  };
+
+  ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options);
+
+  Parameter add(const std::string& name, Index rows, Index width, Initial initial);
+  std::size_t size() const { return entries_.size(); }
+  Parameter operator[](std::size_t number) const;
+  Parameter find(const std::string& name) const;
+  /// Throws MisuseError for a parameter of another set.
+  std::int32_t number_of(const Parameter& parameter) const;
+  const Entry& entry(const Parameter& parameter) const {
+    return entries_[static_cast<std::size_t>(number_of(parameter))];
+  }
+  Entry& entry(std::size_t number) { return entries_[number]; }
+  const Entry& entry(std::size_t number) const { return entries_[number]; }
+  const Gradient& gradient(const Parameter& parameter);
+
+  const Device& device() const { return device_; }
+  std::uint64_t id() const { return id_; }
+  bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
+
+  void forget_gradients();
+  /// Gradients come from that minibatch too.
+  void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
+  std::uint64_t sgd(double rate, double decay, std::source_location from);
+  SkippedSteps skipped_steps() const;
+
+ private:
+  Tensor drawn(Index rows, Index width, Initial initial);
+  /// One step, as it is pushed.
+  struct Step {
+    double rate, decay;
+    std::shared_ptr<const StepCheck> check;  // null where steps are not skipped
+    std::source_location from;
+  };
+  std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
+  void update_rows(const Entry& entry, const Step& step) const;
+  void update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const;
+
+  const Device device_;
+  const std::uint64_t id_;
+  const ParametersOptions options_;
+  Generator generator_;
+  std::deque<Entry> entries_;
+  std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
+  std::uint64_t steps_ = 0;
+  const std::shared_ptr<SkipLog> skipped_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,136 @@
+#include "windrow/batching/parameters.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "parameters/gradient.h"
+#include "parameters/parameter_set.h"
+#include "parameters/skipped_steps.h"
+#include "run/batch.h"
+
+namespace windrow {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Initial Initial::glorot(Index rows, Index width) {
+  const float bound = std::sqrt(6.0f / static_cast<float>(rows + width));
+  return uniform(-bound, bound);
+}
+
+ParameterSet::ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options)
+    : device_(device),
+      id_(next_id()),
+      options_(options),
+      generator_(*device.engine, seed),
+      skipped_(std::make_shared<SkipLog>()) {}
+
+Parameter ParameterSet::add(const std::string& name, Index rows, Index width, Initial initial) {
+  for (const Entry& entry : entries_) {
+    if (entry.name == name) throw MisuseError("parameter '" + name + "' is added twice; expected once");
+  }
+  try {
+    entries_.push_back({name, drawn(rows, width, initial)});
+  } catch (const MisuseError& error) {
+    throw MisuseError("parameter '" + name + "': " + error.what());
+  }
+  return (*this)[entries_.size() - 1];
+}
+
+Tensor ParameterSet::drawn(Index rows, Index width, Initial initial) {
+  const Tensor value(device_, rows, width, "parameter");
+  if (initial.draw == Initial::Draw::uniform) {
+    generator_.uniform(value, initial.a, initial.b);
+  } else {
+    generator_.normal(value, initial.a, initial.b);
+  }
+  return value;
+}
+
+Parameter ParameterSet::operator[](std::size_t number) const {
+  if (number >= entries_.size()) {
+    throw MisuseError("there is no parameter " + std::to_string(number) + "; expected less than " +
+                      std::to_string(entries_.size()));
+  }
+  const Tensor& value = entries_[number].value;
+  return Parameter(id_, number, {Rows::count(value.rows()), value.width()});
+}
+
+Parameter ParameterSet::find(const std::string& name) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].name == name) return (*this)[i];
+  }
+  throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
+}
+
+std::int32_t ParameterSet::number_of(const Parameter& parameter) const {
+  if (parameter.set_ != id_) throw MisuseError("a parameter of another set; expected one of this");
+  return static_cast<std::int32_t>(parameter.number_);
+}
+
+const Gradient& ParameterSet::gradient(const Parameter& parameter) {
+  Entry& of = entries_[static_cast<std::size_t>(number_of(parameter))];
+  while (of.gradient.rows.size() < of.lookups.size()) {
+    of.gradient.rows.push_back(gradient_rows(device_, of.lookups[of.gradient.rows.size()]));
+  }
+  return of.gradient;
+}
+
+Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
+  const auto& [row_of, rows, from] = looked_up;
+  const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
+    const IntTensor tensor(device, static_cast<Index>(elements.size()), 1, "rows");
+    tensor.set(std::move(elements), from);
+    return tensor;
+  };
+  std::vector<std::int32_t> present, rows_of_present;
+  for (std::size_t r = 0; r < row_of.size(); ++r) {
+    if (row_of[r] == -1) continue;
+    present.push_back(static_cast<std::int32_t>(r));
+    rows_of_present.push_back(row_of[r]);
+  }
+  if (present.size() == row_of.size()) return {indices(row_of), rows};
+  const Tensor of_present(device, static_cast<Index>(present.size()), rows.width(), "rows");
+  apply(device, op::gather_rows, {.in = {rows}, .indices = {indices(std::move(present))}}, of_present, from);
+  return {indices(std::move(rows_of_present)), of_present};
+}
+
+void ParameterSet::forget_gradients() {
+  for (Entry& entry : entries_) {
+    entry.gradient = {};
+    entry.lookups.clear();
+    entry.depends = false;
+  }
+  sources_.clear();
+}
+
+Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
+    : set_(std::make_shared<ParameterSet>(device, seed, options)) {}
+Parameters::~Parameters() = default;
+
+Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
+  return set_->add(name, rows, width, initial);
+}
+std::size_t Parameters::size() const { return set_->size(); }
+Parameter Parameters::operator[](std::size_t number) const { return (*set_)[number]; }
+Parameter Parameters::find(const std::string& name) const { return set_->find(name); }
+const std::string& Parameters::name(const Parameter& parameter) const { return set_->entry(parameter).name; }
+const Tensor& Parameters::value(const Parameter& parameter) const { return set_->entry(parameter).value; }
+const Gradient& Parameters::gradient(const Parameter& parameter) const { return set_->gradient(parameter); }
+Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
+  return dense(set_->device(), gradient(parameter), parameter.type(), from);
+}
+std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
+  return set_->sgd(rate, decay, from);
+}
+SkippedSteps Parameters::skipped_steps() const { return set_->skipped_steps(); }
+void Parameters::forget_gradients() { set_->forget_gradients(); }
+
+}  // namespace windrow

@@ -1,0 +1,99 @@
+#include "plan/copies.h"
+
+#include <algorithm>
+#include <map>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+/// Whether the place is all columns of a tensor.
+bool whole(const Plan& plan, const Place& place) {
+  return place.in == Place::In::tensor && place.column == 0 && place.width == plan.tensors[place.number].width;
+}
+
+/// Of each copy, what was transposed.
+std::map<std::size_t, Place> transposed(const Plan& plan) {
+  std::map<std::size_t, Place> from;
+  for (const TensorStep& one : plan.before) {
+    const Step& step = one.step;
+    if (step.does != Step::Does::kernel || !plan.program.at(step.node).is(op::transpose)) continue;
+    if (step.write == Write::overwrite && whole(plan, step.out)) from[step.out.number] = step.in[0];
+  }
+  for (const auto* list : {&plan.before, &plan.after}) {
+    for (const TensorStep& one : *list) {
+      for (const Place& place : one.step.in) {
+        if (place.in == Place::In::tensor) from.erase(place.number);
+      }
+    }
+  }
+  return from;
+}
+
+template <class Visit>
+void each_step(Plan& plan, Visit visit) {
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    for (std::size_t phase = 0; phase < phase_count; ++phase) {
+      for (Segment& segment : plan.types[t].phases[phase]) {
+        for (Step& step : segment.steps) visit(step, Plan::Copy::User{t, static_cast<Phase>(phase), step.rate});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void find_copies(Plan& plan, const KernelTable<float>& kernels) {
+  std::map<std::size_t, Place> from = transposed(plan);
+  const auto multiplies = [&](const Step& step, std::size_t k) {
+    return k == 1 && step.does == Step::Does::kernel && plan.program.at(step.node).is(op::matmul) &&
+           whole(plan, step.in[1]);
+  };
+  each_step(plan, [&](Step& step, const Plan::Copy::User&) {
+    for (std::size_t k = 0; k < step.in.size(); ++k) {
+      if (step.in[k].in == Place::In::tensor && !multiplies(step, k)) from.erase(step.in[k].number);
+    }
+  });
+  std::map<std::size_t, Plan::Copy> copies;
+  each_step(plan, [&](Step& step, const Plan::Copy::User& user) {
+    if (step.in.size() != 2 || step.in[1].in != Place::In::tensor) return;
+    const auto found = from.find(step.in[1].number);
+    if (found == from.end()) return;
+    step.direct = {kernels.find(op::matmul_nt), found->second};
+    Plan::Copy& copy = copies[found->first];
+    copy.tensor = found->first;
+    copy.users.push_back(user);
+  });
+  for (auto& [tensor, copy] : copies) plan.copies.push_back(std::move(copy));
+}
+
+/// With oneDNN products of one or two rows are as fast by what was transposed. Those of a few more rows are somewhat
+/// slower, which a number of rows makes up to the copy; from where it copies operands itself, they are slow. The bounds
+/// are first guesses, which `windrow-perf train --model tree-lstm --batch 1` feels.
+bool pays(const Plan::Copy& copy, const Layout& layout) {
+  constexpr Index very_few = 2, few = 12, in_all = 48;
+  Index all = 0;
+  const auto too_many = [&](Index rows) {
+    if (rows > very_few) all += rows;
+    return rows > few || all > in_all;
+  };
+  for (const Plan::Copy::User& user : copy.users) {
+    const bool scheduled = user.phase == Phase::level || user.phase == Phase::back_level;
+    for (Index g = 0; g < layout.groups; ++g) {
+      const Index begin = layout.begin(user.type, g), end = layout.begin(user.type, g + 1);
+      if (begin == end) continue;
+      if (!scheduled) {
+        if (too_many(layout.count(user.type, user.rate, begin, end))) return true;
+        continue;
+      }
+      for (const Layout::Batch& batch : layout.batches[static_cast<std::size_t>(g)]) {
+        if (batch.type == user.type && too_many(layout.count(user.type, user.rate, batch.begin, batch.end)))
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace windrow

@@ -1,0 +1,61 @@
+#include "plan/needed.h"
+
+#include "plan/copies.h"
+
+namespace windrow {
+namespace {
+
+class Needed {
+ public:
+  explicit Needed(const Plan& plan) : needed_(plan.tensors.size(), 0), without_(plan.tensors.size(), 0) {}
+
+  /// Not even where what follows would need it.
+  void do_without(std::size_t tensor) { without_[tensor] = 1; }
+  void note(const Place& place) {
+    if (place.in == Place::In::tensor && !without(place.number)) needed_[place.number] = 1;
+  }
+  void note(const std::vector<Place>& places) {
+    for (const Place& place : places) note(place);
+  }
+  void note(const TypePlan& type) {
+    for (const auto& segments : type.phases) {
+      for (const Segment& segment : segments) {
+        for (const Step& step : segment.steps) {
+          note(step.in);
+          if (step.direct.kernel != nullptr && without(step.in[1].number)) note(step.direct.factor);
+        }
+      }
+    }
+    note(type.losses);
+    note(type.pushes);
+  }
+  bool holds(const Place& place) const { return needed_[place.number] != 0; }
+  std::vector<char> take() { return std::move(needed_); }
+
+ private:
+  bool without(std::size_t tensor) const { return without_[tensor] != 0; }
+
+  std::vector<char> needed_, without_;
+};
+
+}  // namespace
+
+std::vector<char> needed_tensors(const Plan& plan, const Layout& layout) {
+  Needed needed(plan);
+  for (const Plan::Copy& copy : plan.copies) {
+    if (!pays(copy, layout)) needed.do_without(copy.tensor);
+  }
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    if (layout.types[t].rows > 0) needed.note(plan.types[t]);
+  }
+  for (const TensorStep& one : plan.after) {
+    needed.note(one.step.in);
+    needed.note(one.step.out);
+  }
+  for (auto one = plan.before.rbegin(); one != plan.before.rend(); ++one) {
+    if (needed.holds(one->step.out)) needed.note(one->step.in);
+  }
+  return needed.take();
+}
+
+}  // namespace windrow

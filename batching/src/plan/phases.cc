@@ -1,0 +1,39 @@
+#include "plan/phases.h"
+
+namespace windrow {
+
+using ir::at, ir::Code, ir::Node, ir::Value;
+
+std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options) {
+  const std::size_t n = program.nodes.size();
+  std::vector<char> gathered(n, 0), incoming(n, 0), scattered(n, 0), sent(n, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Node& node = program.nodes[i];
+    gathered[i] = node.code == Code::gather;
+    incoming[i] = node.code == Code::incoming || node.is_output_gradient(*program.function);
+    for (Value in : node.in) {
+      gathered[i] |= gathered[at(in)];
+      incoming[i] |= incoming[at(in)];
+    }
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    const Node& node = program.nodes[i];
+    scattered[i] |= node.code == Code::scatter;
+    sent[i] |= node.code == Code::send;
+    for (Value in : node.in) {
+      scattered[at(in)] |= scattered[i];
+      sent[at(in)] |= sent[i];
+    }
+  }
+  std::vector<Phase> phases(n, options.eager ? Phase::eager : Phase::level);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (incoming[i]) {
+      phases[i] = sent[i] || !options.lazy ? Phase::back_level : Phase::back_lazy;
+    } else if (gathered[i]) {
+      phases[i] = scattered[i] || !options.lazy ? Phase::level : Phase::lazy;
+    }
+  }
+  return phases;
+}
+
+}  // namespace windrow

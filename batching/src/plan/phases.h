@@ -1,0 +1,11 @@
+// Phases: the part of planning that decides when values are computed.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace windrow {
+
+/// By node; of no meaning for those that belong to no vertex.
+std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options);
+
+}  // namespace windrow

@@ -1,0 +1,353 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/copies.h"
+#include "plan/costs.h"
+#include "plan/phases.h"
+#include "plan/placement.h"
+#include "plan/sharing.h"
+#include "plan/steps.h"
+#include "plan/writes.h"
+
+namespace windrow {
+namespace {
+
+using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
+
+/// What the elements of a tile's rows may take. A tile that only just fits a core's nearest cache has so few rows that
+/// starting its steps costs more than going to the next cache: half of this is slower in
+/// `windrow-perf train --model tree-lstm --hidden 128`.
+constexpr Index tile_bytes = 96 * 1024;
+
+class Planner {
+ public:
+  Planner(Program program, const PlanOptions& options, const KernelTable<float>& kernels)
+      : plan_{.program = std::move(program),
+              .training = options.training,
+              .lazy = options.lazy,
+              .slots = options.slots},
+        phases_(phases_of(plan_.program, options)),
+        roots_(plan_.program),
+        steps_(plan_.program, roots_, kernels, options) {}
+
+  Plan run() {
+    if (program().types.size() > UINT16_MAX) {
+      throw MisuseError(program().function->name + ": vertices of " + std::to_string(program().types.size()) +
+                        " types; expected at most " + std::to_string(UINT16_MAX));
+    }
+    plan_types();
+    plan_tensors();
+    note_what_is_read_outside();
+    place_all();
+    for (TypePlan& type : plan_.types) settle_type(type);
+    if (!plan_.slots) note_stored();
+    settle_tensors();
+    return std::move(plan_);
+  }
+
+ private:
+  const Program& program() const { return plan_.program; }
+  const Node& node(Value value) const { return program().at(value); }
+
+  // --- Types of vertices
+
+  void plan_types() {
+    std::vector<std::array<std::vector<Value>, phase_count>> tasks(program().types.size());
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& n = program().nodes[i];
+      if (!n.of_vertices()) continue;
+      tasks[static_cast<std::size_t>(n.vertex_type)][static_cast<std::size_t>(phases_[i])].push_back(
+          static_cast<Value>(i));
+    }
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      TypePlan& type = plan_.types.emplace_back();
+      const ir::Kind& kind = ir::kind_of(*program().function, program().types[t]);
+      type.children = kind.any_number() ? Rate::edges : Rate::vertices;
+      type.states.resize(program().function->states.size());
+      type.gradients.resize(program().function->states.size());
+      type.takes_over.assign(program().function->states.size(), 0);
+      for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = steps_.segments(std::move(tasks[t][p]));
+    }
+  }
+
+  // --- What belongs to no vertex
+
+  void plan_tensors() {
+    std::vector<char> after(program().nodes.size(), 0);
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& n = program().nodes[i];
+      if (n.of_vertices()) {
+        after[i] = 1;
+        continue;
+      }
+      int summed = -1;
+      Rate of = Rate::vertices;
+      for (Value in : n.in) {
+        after[i] |= after[at(in)];
+        if (!node(in).of_vertices()) continue;
+        summed = node(in).vertex_type;
+        of = rate_of(node(in));
+      }
+      for (Step& step : steps_.of(static_cast<Value>(i))) {
+        step.rate = of;
+        (after[i] ? plan_.after : plan_.before).push_back({std::move(step), summed});
+      }
+    }
+  }
+
+  // --- Places
+
+  void note_what_is_read_outside() {
+    read_outside_.assign(program().nodes.size(), 0);
+    const auto note = [&](Value value) {
+      if (value != ir::no_value) read_outside_[at(roots_.of(value).root)] = 1;
+    };
+    for (const auto& losses : program().losses) std::for_each(losses.begin(), losses.end(), note);
+    for (const auto& pushes : program().pushes) std::for_each(pushes.begin(), pushes.end(), note);
+    for (const auto& rows : program().rows) note(rows.rows);
+    for (const auto* list : {&plan_.before, &plan_.after}) {
+      for (const TensorStep& tensor_step : *list) {
+        for (const Place& place : tensor_step.step.in) read_outside_[place.number] = 1;
+      }
+    }
+    if (plan_.slots) return;
+    for (const Node& n : program().nodes) {
+      if (n.code == Code::scatter) note(n.in[0]);
+    }
+  }
+
+  /// Decides for each root where it lies.
+  void place_all() {
+    std::vector<std::set<const Segment*>> touched_by(program().nodes.size());
+    for (const TypePlan& type : plan_.types) {
+      for (const auto& segments : type.phases) {
+        for (const Segment& segment : segments) {
+          for (const Step& step : segment.steps) {
+            for (const Place& place : step.in) touched_by[place.number].insert(&segment);
+            if (step.does != Step::Does::scatter) touched_by[step.out.number].insert(&segment);
+          }
+        }
+      }
+    }
+    homes_.resize(program().nodes.size());
+    for (std::size_t i = 0; i < program().nodes.size(); ++i) {
+      if (roots_.of(static_cast<Value>(i)).root != static_cast<Value>(i)) continue;
+      const bool local = touched_by[i].size() == 1 && (*touched_by[i].begin())->tiled && !read_outside_[i];
+      homes_[i] = home_of(static_cast<Value>(i), local);
+    }
+  }
+
+  Place home_of(Value root, bool local) {
+    const Node& n = node(root);
+    const Index width = n.type.width;
+    if (!n.of_vertices()) return {Place::In::tensor, tensor_of(n), 0, width};
+    if (n.code == Code::pull) return {Place::In::pull, n.number, 0, width};
+    if (n.code == Code::scatter) return {};
+    TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+    if (n.code == Code::gather) {
+      keep(n, type.states[n.number]);
+      return {Place::In::state, n.number, 0, width};
+    }
+    if (n.code == Code::send) {
+      keep(n, type.gradients[n.number]);
+      return {Place::In::state_gradient, n.number, 0, width};
+    }
+    if (local) {
+      type.tiles.push_back({width});
+      return {Place::In::tile, type.tiles.size() - 1, 0, width};
+    }
+    type.arenas.push_back({width, rate_of(n)});
+    return {Place::In::arena, type.arenas.size() - 1, 0, width};
+  }
+
+  /// The children that the node is of stand side by side.
+  void keep(const Node& n, Kept& kept) const {
+    const ir::Function& f = *program().function;
+    const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
+    const ir::Kind& kind = ir::kind_of(f, type);
+    const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
+    kept.width = n.type.width;
+    for (std::size_t k = 0; k < kind.child_bits(); ++k) {
+      const Index before = std::popcount(from & ((1u << k) - 1));
+      kept.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
+    }
+  }
+
+  std::size_t tensor_of(const Node& n) {
+    using Is = TensorSpec::Is;
+    const Is is = n.code == Code::parameter  ? Is::parameter
+                  : n.code == Code::gradient ? Is::gradient
+                  : n.code == Code::given    ? Is::given
+                                             : Is::derived;
+    plan_.tensors.push_back({is, is == Is::derived ? 0 : n.number, n.type.rows.number(), n.type.width});
+    return plan_.tensors.size() - 1;
+  }
+
+  void settle(Place& place) const {
+    const Place& home = homes_[place.number];
+    place.in = home.in;
+    place.number = home.number;
+  }
+
+  Place settled(Value value) const {
+    if (value == ir::no_value) return {Place::In::nowhere, 0};
+    Place place = steps_.provisional(value);
+    settle(place);
+    return place;
+  }
+
+  // --- Steps settled
+
+  void settle_step(Step& step) const {
+    for (Place& place : step.in) settle(place);
+    if (step.does != Step::Does::scatter) settle(step.out);
+  }
+
+  void settle_type(TypePlan& type) {
+    const auto t = static_cast<std::size_t>(&type - plan_.types.data());
+    Writes writes(program());
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) {
+        for (const Step& step : segment.steps) writes.announce(step);
+      }
+    }
+    writes.all_announced();
+    type.pulls_values.assign(program().function->pulls.size(), 0);
+    type.pulls_indices.assign(program().function->index_pulls.size(), 0);
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) {
+        std::vector<Step> steps;
+        for (Step& step : segment.steps) {
+          for (Step& one : writes.decide(std::move(step))) steps.push_back(std::move(one));
+        }
+        segment.steps = std::move(steps);
+        for (Step& step : segment.steps) settle_step(step);
+        segment.tile_rows = tile_rows(segment);
+        arrange_tiles(type, segment);
+        note_pulls(type, segment.steps);
+      }
+    }
+    for (Value loss : program().losses[t]) type.losses.push_back(settled(loss));
+    for (Value push : program().pushes[t]) type.pushes.push_back(settled(push));
+    for (const Place& place : type.losses) note_pull(type, place);
+    for (const Place& place : type.pushes) note_pull(type, place);
+  }
+
+  /// A state stays where it was computed.
+  void note_stored() {
+    for (TypePlan& type : plan_.types) type.stored.assign(program().function->states.size(), {Place::In::nowhere, 0});
+    for (const Node& n : program().nodes) {
+      if (n.code != Code::scatter) continue;
+      TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+      type.stored[n.number] = settled(n.in[0]);
+      note_pull(type, type.stored[n.number]);
+    }
+  }
+
+  static void note_pull(TypePlan& type, const Place& place) {
+    if (place.in == Place::In::pull) type.pulls_values[place.number] = 1;
+  }
+  static void note_pulls(TypePlan& type, const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      for (const Place& place : step.in) note_pull(type, place);
+      for (std::size_t pull : step.indices) type.pulls_indices[pull] = 1;
+    }
+  }
+
+  static Index tile_rows(const Segment& segment) {
+    std::set<std::tuple<Place::In, std::size_t, Index, Index>> places;
+    for (const Step& step : segment.steps) {
+      for (const Place& p : step.in) {
+        if (p.in != Place::In::tensor && p.rate == step.rate) places.insert({p.in, p.number, p.column, p.width});
+      }
+      places.insert({step.out.in, step.out.number, step.out.column, step.out.width});
+    }
+    Index width = 1;
+    for (const auto& place : places) width += std::get<3>(place);
+    return std::max<Index>(1, tile_bytes / (width * static_cast<Index>(sizeof(float))));
+  }
+
+  /// Tiles of one segment lie one behind the other; those of another one may take their place.
+  static void arrange_tiles(TypePlan& type, const Segment& segment) {
+    std::set<std::size_t> tiles;
+    for (const Step& step : segment.steps) {
+      if (step.out.in == Place::In::tile && step.does != Step::Does::scatter) tiles.insert(step.out.number);
+    }
+    Index offset = 0;
+    for (std::size_t tile : tiles) {
+      type.tiles[tile].offset = offset;
+      offset += aligned(type.tiles[tile].width * segment.tile_rows);
+    }
+    type.scratch = std::max(type.scratch, offset);
+  }
+
+  void settle_tensors() {
+    Writes writes(program());
+    for (const auto* list : {&plan_.before, &plan_.after}) {
+      for (const TensorStep& one : *list) writes.announce(one.step);
+    }
+    writes.all_announced();
+    for (auto* list : {&plan_.before, &plan_.after}) {
+      std::vector<TensorStep> settled_steps;
+      for (TensorStep& one : *list) {
+        for (Step& step : writes.decide(std::move(one.step))) {
+          settle_step(step);
+          const int vertex_type = step.does == Step::Does::kernel ? one.vertex_type : -1;
+          if (vertex_type >= 0) note_pulls(plan_.types[static_cast<std::size_t>(vertex_type)], {step});
+          settled_steps.push_back({std::move(step), vertex_type});
+        }
+      }
+      *list = std::move(settled_steps);
+    }
+    for (const auto& rows : program().rows) {
+      const int t = node(rows.rows).vertex_type;
+      plan_.rows.push_back({rows.of, rows.number, rows.index_pull, t, settled(rows.rows)});
+      plan_.types[static_cast<std::size_t>(t)].pulls_indices[rows.index_pull] = 1;
+    }
+  }
+
+  Plan plan_;
+  std::vector<Phase> phases_;
+  Roots roots_;
+  Steps steps_;
+  std::vector<char> read_outside_;  // by root
+  std::vector<Place> homes_;        // by root
+};
+
+/// Once it is settled what lies where.
+void find_regions(Plan& plan) {
+  for (TypePlan& type : plan.types) {
+    const auto add = [&](Index width, Rate rate) {
+      type.regions.push_back({row_stride(width), rate});
+      return type.regions.size() - 1;
+    };
+    for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
+    for (Kept& state : type.states) {
+      if (!state.any()) continue;
+      state.region = add(state.width, type.children);
+      ++type.kept_states;
+    }
+    for (std::size_t s = 0; s < type.gradients.size(); ++s) {
+      Kept& gradient = type.gradients[s];
+      if (!gradient.any()) continue;
+      gradient.region = type.takes_over[s] != 0 ? type.states[s].region : add(gradient.width, type.children);
+    }
+    type.first_region = plan.regions;
+    plan.regions += type.regions.size();
+  }
+}
+
+}  // namespace
+
+Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
+  Plan plan = Planner(std::move(program), options, kernels).run();
+  if (options.sharing) share_memory(plan);
+  find_regions(plan);
+  find_copies(plan, kernels);
+  count_costs(plan);
+  return plan;
+}
+
+}  // namespace windrow

@@ -1,0 +1,259 @@
+#include "plan/sharing.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace windrow {
+namespace {
+
+/// Rows of narrower values lie without gaps, so that kernels see them as one row: they share with their like only.
+constexpr Index narrow = 64;
+/// Columns at which a value may begin in another one's matrix: a line of the cache.
+constexpr Index line = 16;
+
+/// The number of a step, in the order in which they run.
+using Moment = std::int64_t;
+constexpr Moment never = -1, forever = std::numeric_limits<Moment>::max();
+
+/// When some columns are in use, first and last moment included.
+struct Stay {
+  Index column, width;
+  Moment begin, end;
+
+  bool meets(const Stay& other, Index shift) const {
+    return begin <= other.end && other.begin <= end && column + shift < other.column + other.width &&
+           other.column < column + shift + width;
+  }
+};
+
+/// A value, or several of which some take over places of others.
+struct Tenant {
+  Index width;
+  Rate rate;
+  std::size_t host;  // in whose place it lies, most often its own
+  Index column = 0;  // there
+  std::vector<Stay> stays = {};
+  Moment end = never;
+};
+
+/// A matrix, with all that lies in it.
+struct Shared {
+  TypePlan::Arena arena;
+  std::vector<Stay> stays = {};
+
+  bool fits(const Tenant& tenant, Index column) const {
+    if (column + tenant.width > arena.width) return false;
+    return std::none_of(tenant.stays.begin(), tenant.stays.end(), [&](const Stay& one) {
+      return std::any_of(stays.begin(), stays.end(), [&](const Stay& other) { return one.meets(other, column); });
+    });
+  }
+
+  /// The first column where the tenant fits; -1 for none.
+  Index room_for(const Tenant& tenant) const {
+    if (arena.rate != tenant.rate) return -1;
+    if (tenant.width < narrow || arena.width < narrow) {
+      return arena.width == tenant.width && fits(tenant, 0) ? 0 : -1;
+    }
+    std::vector<Index> columns = {0};
+    for (const Stay& stay : stays) columns.push_back((stay.column + stay.width + line - 1) / line * line);
+    std::sort(columns.begin(), columns.end());
+    const auto found = std::find_if(columns.begin(), columns.end(), [&](Index column) { return fits(tenant, column); });
+    return found == columns.end() ? -1 : *found;
+  }
+};
+
+/// Of one vertex type.
+class Sharing {
+ public:
+  explicit Sharing(TypePlan& type) : type_(type), reads_(type.states.size()), writes_(type.states.size()) {
+    for (const TypePlan::Arena& arena : type.arenas) tenants_.push_back({arena.width, arena.rate, tenants_.size()});
+    note_steps();
+  }
+
+  void keep(const Place& place) {
+    if (place.in == Place::In::arena) tenants_[place.number].end = forever;
+    if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, forever});
+  }
+
+  /// Other vertices look at it, at moments of their own, but before any gradient is computed.
+  void keep_forward(const Place& place) {
+    if (place.in == Place::In::arena) {
+      Moment& end = tenants_[place.number].end;
+      end = std::max(end, end_of_forward_);
+    }
+    if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, end_of_forward_});
+  }
+
+  void run(const ir::Program& program) {
+    for (Tenant& tenant : tenants_) settle_stays(tenant);
+    each_step([&](const Step& step, Moment now) { take_over(program, step, now); });
+    assign();
+    for (std::size_t s = 0; s < type_.states.size(); ++s) type_.takes_over[s] = may_take_over(s);
+  }
+
+  void settle(Place& place) const {
+    if (place.in != Place::In::arena) return;
+    place.column += places_[place.number].column;
+    place.number = places_[place.number].arena;
+  }
+
+ private:
+  template <class Visit>
+  void each_step(Visit visit) {
+    Moment now = 0;
+    for (std::size_t p = 0; p < phase_count; ++p) {
+      for (Segment& segment : type_.phases[p]) {
+        for (Step& step : segment.steps) visit(step, now++);
+      }
+      if (static_cast<Phase>(p) == Phase::lazy) end_of_forward_ = now++;
+    }
+  }
+
+  /// What writes columns for the first time overwrites them.
+  void note_steps() {
+    each_step([&](const Step& step, Moment now) {
+      for (const Place& place : step.in) {
+        if (place.in == Place::In::arena) tenants_[place.number].end = now;
+        if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, now});
+      }
+      if (step.does == Step::Does::scatter) return;
+      if (step.out.in == Place::In::state_gradient) {
+        writes_[step.out.number].push_back({step.out.column, step.out.width, now, forever});
+      }
+      if (step.out.in != Place::In::arena) return;
+      Tenant& out = tenants_[step.out.number];
+      out.end = now;
+      if (step.write == Write::overwrite) out.stays.push_back({step.out.column, step.out.width, now, never});
+    });
+  }
+
+  /// One for each part that is written by itself; if these are no partition, one for all.
+  static void settle_stays(Tenant& tenant) {
+    std::vector<Stay>& stays = tenant.stays;
+    if (tenant.end == never) return;
+    const Moment begin = stays.empty() ? 0 : stays.front().begin;
+    std::vector<Stay> sorted = stays;
+    std::sort(sorted.begin(), sorted.end(), [](const Stay& a, const Stay& b) { return a.column < b.column; });
+    Index covered = 0;
+    for (const Stay& stay : sorted) covered = stay.column == covered ? covered + stay.width : -1;
+    if (covered != tenant.width) stays = {{0, tenant.width, begin, never}};
+    for (Stay& stay : stays) stay.end = tenant.end;
+  }
+
+  /// A value that is computed element by element takes the place of an operand that nobody needs any more: so the
+  /// gradients of gates take the places of the gates.
+  void take_over(const ir::Program& program, const Step& step, Moment now) {
+    if (step.does != Step::Does::kernel || step.write != Write::overwrite || step.out.in != Place::In::arena) return;
+    const ir::Node& node = program.at(step.node);
+    if (node.op == nullptr || node.op->locality != Locality::elementwise) return;
+    for (const Place& place : step.in) {
+      if (place.in == Place::In::arena && take_over(step.out, place, now)) return;
+    }
+  }
+
+  bool take_over(const Place& out, const Place& in, Moment now) {
+    Tenant &to = tenants_[out.number], &from = tenants_[in.number];
+    const bool alike = in.rate == out.rate && in.width == from.width && out.width == from.width &&
+                       (from.width < narrow ? to.width == from.width : out.column % line == 0);
+    if (!alike || out.number == in.number || from.end != now || from.host != in.number) return false;
+    const bool begins = std::any_of(to.stays.begin(), to.stays.end(), [&](const Stay& stay) {
+      return stay.column == out.column && stay.width == out.width && stay.begin == now;
+    });
+    if (!begins) return false;
+    from.host = out.number;
+    from.column = out.column;
+    for (Stay stay : from.stays) {
+      stay.column += out.column;
+      to.stays.push_back(stay);
+    }
+    return true;
+  }
+
+  /// The widest first, into the first place where they fit.
+  void assign() {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < tenants_.size(); ++i) {
+      if (tenants_[i].host == i && !tenants_[i].stays.empty()) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return tenants_[a].width > tenants_[b].width; });
+    places_.resize(tenants_.size());
+    std::vector<Shared> all;
+    for (std::size_t i : order) {
+      const Tenant& tenant = tenants_[i];
+      Index column = -1;
+      std::size_t arena = 0;
+      while (arena < all.size() && (column = all[arena].room_for(tenant)) < 0) ++arena;
+      if (arena == all.size()) {
+        all.push_back({{tenant.width, tenant.rate}});
+        column = 0;
+      }
+      for (Stay stay : tenant.stays) {
+        stay.column += column;
+        all[arena].stays.push_back(stay);
+      }
+      places_[i] = {arena, column};
+    }
+    for (std::size_t i = 0; i < tenants_.size(); ++i) {
+      std::size_t host = i;
+      Index column = 0;
+      for (; tenants_[host].host != host; host = tenants_[host].host) column += tenants_[host].column;
+      if (host != i) places_[i] = {places_[host].arena, places_[host].column + column};
+    }
+    type_.arenas.clear();
+    for (const Shared& shared : all) type_.arenas.push_back(shared.arena);
+  }
+
+  /// Each column's gradient is first written after the last look at the state.
+  bool may_take_over(std::size_t state) const {
+    if (!type_.gradients[state].any() || !type_.gradients[state].same_shape(type_.states[state])) return false;
+    return std::none_of(reads_[state].begin(), reads_[state].end(), [&](const Stay& read) {
+      return std::any_of(writes_[state].begin(), writes_[state].end(),
+                         [&](const Stay& write) { return write.meets(read, 0); });
+    });
+  }
+
+  struct At {
+    std::size_t arena = 0;
+    Index column = 0;
+  };
+  TypePlan& type_;
+  Moment end_of_forward_ = never;                  // when no step runs
+  std::vector<std::vector<Stay>> reads_, writes_;  // by state: of those of children, and of the gradients for them
+  std::vector<Tenant> tenants_;                    // by arena as it was
+  std::vector<At> places_;                         // the same
+};
+
+}  // namespace
+
+void share_memory(Plan& plan) {
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    TypePlan& type = plan.types[t];
+    std::vector<Place*> outside;
+    for (Place& loss : type.losses) outside.push_back(&loss);
+    for (Place& push : type.pushes) outside.push_back(&push);
+    for (TensorStep& step : plan.after) {
+      if (step.vertex_type != static_cast<int>(t)) continue;
+      for (Place& place : step.step.in) outside.push_back(&place);
+    }
+    for (Plan::Rows& rows : plan.rows) {
+      if (rows.vertex_type == static_cast<int>(t)) outside.push_back(&rows.rows);
+    }
+    Sharing sharing(type);
+    for (const Place* place : outside) sharing.keep(*place);
+    for (const Place& place : type.stored) sharing.keep_forward(place);
+    sharing.run(plan.program);
+    for (Place* place : outside) sharing.settle(*place);
+    for (Place& place : type.stored) sharing.settle(place);
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) {
+        for (Step& step : segment.steps) {
+          for (Place& place : step.in) sharing.settle(place);
+          if (step.does != Step::Does::scatter) sharing.settle(step.out);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,156 @@
+#include "plan/steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
+
+/// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.
+bool heavy(const Program& program, const Node& node) {
+  if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
+  for (std::size_t k = 0; k < node.in.size(); ++k) {
+    const Type& type = program.at(node.in[k]).type;
+    if (type.rows.counted() && type.rows != Rows::count(1)) return true;
+  }
+  return false;
+}
+
+/// Whether it brings values to other places, and computes nothing but sums of those that meet.
+bool moves(const Node& node) {
+  const Operator* const those[] = {&op::gather_rows,    &op::gather_where, &op::embedding,   &op::scatter_rows,
+                                   &op::concat,         &op::slice,        &op::place,       &op::segment_sum,
+                                   &op::segment_spread, &op::transpose,    &op::spread_rows, &op::spread_columns};
+  return std::any_of(std::begin(those), std::end(those), [&](const Operator* one) { return node.is(*one); });
+}
+
+}  // namespace
+
+Place Steps::provisional(Value value) const {
+  const Roots::Part part = roots_.of(value);
+  return {Place::In::arena, at(part.root), part.column, node(value).type.width, rate_of(node(value))};
+}
+
+std::vector<Step> Steps::of(Value value) const {
+  std::vector<Step> steps = unrated(value);
+  for (Step& step : steps) step.rate = rate_of(node(value));
+  return steps;
+}
+
+std::vector<Step> Steps::unrated(Value value) const {
+  const Node& n = node(value);
+  if (n.is_view()) return {};
+  switch (n.code) {
+    case Code::apply:
+      return {kernel_step(value)};
+    case Code::fill:
+      return {{.does = Step::Does::fill,
+               .node = value,
+               .out = provisional(value),
+               .constant = static_cast<float>(n.constant)}};
+    case Code::incoming:
+      return {{.does = Step::Does::incoming, .node = value, .out = provisional(value), .state = n.number}};
+    case Code::scatter:
+      return scatter_steps(value);
+    case Code::gather:
+      return gather_steps(value);
+    case Code::sum:
+    case Code::send:
+    case Code::gradient:
+      return copies_into(value);
+    default:
+      return {};
+  }
+}
+
+std::vector<Step> Steps::scatter_steps(Value value) const {
+  const Node& n = node(value);
+  if (!options_.slots) return {};
+  return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
+}
+
+std::vector<Step> Steps::gather_steps(Value value) const {
+  if (options_.slots) return {};
+  return {{.does = Step::Does::gather, .node = value, .out = provisional(value), .state = node(value).number}};
+}
+
+Step Steps::kernel_step(Value value) const {
+  const Node& n = node(value);
+  if (n.of_vertices() && !ir::by_rows(*n.op)) {
+    throw MisuseError(program_.function->name + ": " + std::string(n.op->name.text()) +
+                      " mixes the rows of a batch; expected gradients that are elementwise or rowwise");
+  }
+  Step step{.does = Step::Does::kernel,
+            .node = value,
+            .kernel = kernels_.find(*n.op),
+            .attributes = n.attributes,
+            .indices = n.indices,
+            .out = provisional(value)};
+  int type = n.vertex_type;
+  for (Value in : n.in) {
+    step.in.push_back(provisional(in));
+    type = std::max(type, node(in).vertex_type);  // whose rows are summed
+  }
+  for (std::size_t pull : n.indices) step.may_lack |= program_.lacks_index(type, pull);
+  if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
+  if (n.is(op::matmul_tn)) step.flops_a_row = 2 * node(n.in[0]).type.width * node(n.in[1]).type.width;
+  const bool product = step.flops_a_row > 0 || heavy(program_, n);
+  step.counts = moves(n) ? Step::Counts::move : product ? Step::Counts::product : Step::Counts::arithmetic;
+  return step;
+}
+
+/// The parts of a sum that are not computed in its place.
+std::vector<Step> Steps::copies_into(Value sum) const {
+  const Node& n = node(sum);
+  const Place whole = provisional(sum);
+  std::vector<Step> steps;
+  for (std::size_t k = 0; k < n.in.size(); ++k) {
+    if (roots_.joins(n.in[k])) continue;
+    const Place from = provisional(n.in[k]);
+    steps.push_back({.does = Step::Does::kernel,
+                     .node = sum,
+                     .kernel = kernels_.find(op::scale),
+                     .attributes = op::scaled_by(1),
+                     .in = {from},
+                     .out = {whole.in, whole.number, whole.column + n.at[k], from.width, whole.rate}});
+  }
+  if (n.in.empty()) steps.push_back({.does = Step::Does::fill, .node = sum, .out = whole});
+  return steps;
+}
+
+/// Goes round from all that is heavy to all that can be done tile by tile, of edges and then of vertices, until
+/// nothing is left.
+std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
+  static constexpr struct {
+    bool tiled;
+    Rate rate;
+  } kinds[] = {{true, Rate::edges}, {true, Rate::vertices}, {false, Rate::edges}, {false, Rate::vertices}};
+  std::vector<Segment> segments;
+  for (std::size_t turn = 0; !tasks.empty(); ++turn) {
+    const auto [tiled, rate] = kinds[turn % std::size(kinds)];
+    Segment segment{.tiled = tiled && options_.fusion, .rate = rate};
+    std::vector<Value> left;  // ascending, as the tasks are
+    for (Value task : tasks) {
+      const Node& n = node(task);
+      const bool ready = std::none_of(n.in.begin(), n.in.end(),
+                                      [&](Value value) { return std::binary_search(left.begin(), left.end(), value); });
+      if (!ready || heavy(program_, n) == tiled || rate_of(n) != rate) {
+        left.push_back(task);
+        continue;
+      }
+      if (!options_.fusion && !segment.steps.empty()) {
+        segments.push_back(std::exchange(segment, {.tiled = false, .rate = rate}));
+      }
+      for (Step& step : of(task)) segment.steps.push_back(std::move(step));
+    }
+    tasks = std::move(left);
+    if (!segment.steps.empty()) segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
+}  // namespace windrow

@@ -1,0 +1,267 @@
+#include "run/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+void fill(Matrix<float> out, float value, Write write) {
+  for (Index r = 0; r < out.rows; ++r) {
+    for (Index c = 0; c < out.width; ++c) {
+      float& to = out.row(r)[c];
+      to = write == Write::add ? to + value : value;
+    }
+  }
+}
+
+}  // namespace
+
+// --- Steps
+
+void Batch::run(const std::vector<Part>& parts) {
+  std::optional<StepClock::Lap> lap;
+  if (options_.clock) lap.emplace(*options_.clock);
+  float* const scratch = scratch_.of_this_thread();
+  const auto visit = [&](const Step& step, const Tile& tile) {
+    try {
+      run_step(step, tile);
+    } catch (const std::exception& error) {
+      if (!explains(error)) throw;
+      explain(step, tile, error.what());
+    }
+    if (lap) lap->end_of(step);
+  };
+  for (const Part& part : parts) each_step(part, scratch, visit);
+}
+
+void Batch::run_step(const Step& step, const Tile& tile) {
+  switch (step.does) {
+    case Step::Does::kernel:
+      return run_kernel(step, tile, place(step.out, tile));
+    case Step::Does::fill:
+      return fill(place(step.out, tile), step.constant, step.write);
+    case Step::Does::scatter:
+      return scatter(step, tile);
+    case Step::Does::gather:
+      return gather(step, tile);
+    case Step::Does::incoming:
+      return take_incoming(step, tile);
+  }
+}
+
+void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
+  constexpr std::size_t usual = 8;
+  std::array<Matrix<const float>, usual> few;
+  std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
+  const std::span<Matrix<const float>> in(many.empty() ? few.data() : many.data(), step.in.size());
+  const bool direct = step.direct.kernel != nullptr && !needs(step.in[1].number);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    in[k] = operand(direct && k == 1 ? step.direct.factor : step.in[k], tile);
+  }
+  std::array<Matrix<const std::int32_t>, usual> indices;
+  if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
+  for (std::size_t k = 0; k < step.indices.size(); ++k) {
+    const auto& column = layout_.types[tile.type].indices[step.indices[k]];
+    indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
+  }
+  const Kernel<float> kernel = direct ? step.direct.kernel : step.kernel;
+  const KernelCall<float> call{in, {indices.data(), step.indices.size()}, out, step.attributes, step.write};
+  if (step.may_lack) return run_where_present(step, tile, kernel, call);
+  kernel(call);
+}
+
+/// One call for each run of neighbouring rows that have all indices. What is written may lie where an operand lies.
+void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
+                              const KernelCall<float>& call) const {
+  const auto& pulls = plan_->program.function->index_pulls;
+  const bool sums = plan_->program.at(step.node).type.rows.counted();
+  const auto lacks = [&](Index r) {
+    for (std::size_t k = 0; k < step.indices.size(); ++k) {
+      if (pulls[step.indices[k]].optional && *call.indices[k].row(r) == -1) return true;
+    }
+    return false;
+  };
+  std::vector<Matrix<const float>> in(call.in.begin(), call.in.end());
+  std::vector<Matrix<const std::int32_t>> indices(call.indices.begin(), call.indices.end());
+  if (sums && call.write == Write::overwrite) fill(call.out, 0, Write::overwrite);
+  const Index rows = tile.rows.end - tile.rows.begin;
+  for (Range run{0, 0}; run.begin < rows; run.begin = run.end) {
+    const bool lacking = lacks(run.begin);
+    while (run.end < rows && lacks(run.end) == lacking) ++run.end;
+    const auto part = [&](auto matrix) {
+      matrix.data += run.begin * matrix.stride;
+      matrix.rows = run.end - run.begin;
+      return matrix;
+    };
+    if (lacking) {
+      if (!sums && call.write == Write::overwrite) fill(part(call.out), 0, Write::overwrite);
+      continue;
+    }
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const bool of_rows = step.in[k].in != Place::In::tensor && step.in[k].rate == tile.rate;
+      if (of_rows) in[k] = part(call.in[k]);
+    }
+    for (std::size_t k = 0; k < indices.size(); ++k) indices[k] = part(call.indices[k]);
+    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write});
+  }
+}
+
+template <class Visit>
+void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
+  const TypeRows& here = layout_.types[tile.type];
+  std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
+  const Kept* kept = nullptr;
+  float* places = nullptr;
+  Index stride = 0;
+  const auto look = [&](Index row, Slot slot) {
+    if (slot.type != type) {
+      type = slot.type;
+      const TypePlan& consumer = plan_->types[type];
+      kept = &(consumer.*keeps)[state];
+      if (kept->any()) places = region(consumer, kept->region);
+      stride = row_stride(kept->width);
+    }
+    if (!kept->any() || kept->column[slot.child] < 0) return;
+    visit(row - tile.rows.begin, places + slot.row * stride + kept->column[slot.child]);
+  };
+  for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
+    const Slot slot = layout_.slot(tile.type, r);
+    if (slot.row >= 0) look(r, slot);
+  }
+  const TypeRows::Further first{static_cast<std::int32_t>(tile.rows.begin)};
+  auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
+  for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot);
+}
+
+void Batch::scatter(const Step& step, const Tile& tile) {
+  const Matrix<const float> from = operand(step.in[0], tile);
+  const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
+  if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
+  each_kept(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+}
+
+/// Copies what each child has stored. Places of children that are not there are left as they are.
+void Batch::gather(const Step& step, const Tile& tile) {
+  const Matrix<float> to = place(step.out, tile);
+  const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
+  const Producer* producer =
+      layout_.types[tile.type].producers.data() + tile.rows.begin * static_cast<Index>(column.size());
+  Matrix<const float> from{};
+  std::size_t type = plan_->types.size();  // that `from` is of: neighbours' children are mostly of one
+  for (Index r = 0; r < to.rows; ++r) {
+    for (std::size_t k = 0; k < column.size(); ++k, ++producer) {
+      if (producer->row < 0 || column[k] < 0) continue;
+      if (producer->type != type) {
+        type = producer->type;
+        const Tile all{type, Rate::vertices, {0, layout_.types[type].rows}};
+        from = operand(plan_->types[type].stored[step.state], all);
+      }
+      std::copy_n(from.row(producer->row), from.width, to.row(r) + column[k]);
+    }
+  }
+}
+
+void Batch::take_incoming(const Step& step, const Tile& tile) {
+  const Matrix<float> to = place(step.out, tile);
+  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
+  each_kept(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
+    float* const sum = to.row(row);
+    for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
+  });
+}
+
+// --- What belongs to no vertex, and the end
+
+std::vector<Var> Batch::inputs() const {
+  const std::size_t come_first = plan_->program.function->tensors.size();
+  std::vector<Var> vars;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    const bool comes_later = spec.is == TensorSpec::Is::given && spec.number >= come_first;
+    if (spec.is != TensorSpec::Is::gradient && !comes_later) vars.push_back(tensors_[i].var());
+  }
+  return vars;
+}
+
+void Batch::begin_in_blocks(std::size_t tensor) {
+  const Tensor::View view = tensors_[tensor].view();
+  adds_to(tensor) ? view.update() : view.write();
+}
+
+void Batch::run(const TensorStep& step) {
+  const Tensor::View view = tensors_[step.step.out.number].view();
+  const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
+  run_timed(step, adds ? view.update() : view.write());
+}
+
+void Batch::run(const TensorStep& part, Range columns) {
+  TensorStep step = part;
+  const Index width = columns.end - columns.begin;
+  for (Place* place : {&step.step.in[1], &step.step.out}) {
+    place->column += columns.begin;
+    place->width = width;
+  }
+  run_timed(step, tensors_[step.step.out.number].view().update());
+}
+
+void Batch::run_timed(const TensorStep& step, Matrix<float> tensor) {
+  std::optional<StepClock::Lap> lap;
+  if (options_.clock) lap.emplace(*options_.clock);
+  run_untimed(step, tensor);
+  if (lap) lap->end_of(step.step);
+}
+
+void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
+  Step step = tensor_step.step;
+  if (adds_to(step.out.number)) step.write = Write::add;
+  const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
+  if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);
+  if (tensor_step.vertex_type < 0) return run_kernel(step, {0, step.rate, {0, 0}}, out);
+  const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
+  const Index rows = layout_.count(type, step.rate);
+  const bool parts = plan_->program.at(step.node).op->locality == Locality::sums_rows;
+  if (!parts || (options_.batch_rows >= rows && plan_->lazy)) {
+    return run_kernel(step, {type, step.rate, {0, rows}}, out);
+  }
+  if (options_.batch_rows < rows) {
+    for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
+      run_kernel(step, {type, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}}, out);
+    }
+    return;
+  }
+  if (rows == 0) run_kernel(step, {type, step.rate, {0, 0}}, out);
+  for (const auto& batches : layout_.batches) {
+    for (const Layout::Batch& batch : batches) {
+      if (batch.type != type) continue;
+      run_kernel(step, {type, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
+      step.write = Write::add;
+    }
+  }
+}
+
+void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    if (type.rows == 0) continue;
+    const Place& place = plan_->types[t].pushes[push];
+    const Tile all{t, Rate::vertices, {0, type.rows}};
+    const Matrix<const float> from = place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all);
+    for (Index r = 0; r < type.rows; ++r) {
+      const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row < 0) continue;
+      float* const to = out.row(row);
+      if (from.data == nullptr) {
+        std::fill_n(to, out.width, 0.0f);
+      } else {
+        std::copy_n(from.row(r), from.width, to);
+      }
+    }
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,201 @@
+// A minibatch on its way: its memory, and what its ops do when they run.
+//
+// Memory is one buffer, whose variable the first op of all overwrites and the last one mutates; from there on all that
+// was written stands behind it. An op between them reads it, writes a variable of its own, and reads those of the ops
+// that it must wait for (pieces.h): what else is under way does not touch what it touches.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layout/layout.h"
+#include "layout/looked_up.h"
+#include "plan/plan.h"
+#include "run/origins.h"
+#include "run/pieces.h"
+#include "run/scratch.h"
+#include "run/step_clock.h"
+#include "windrow/batching/parameters.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/device.h"
+#include "windrow/ops/tensor.h"
+
+namespace windrow {
+
+/// What is heard of a minibatch in the end. Who waits for that holds this, and not the minibatch's memory.
+struct MinibatchEnd {
+  explicit MinibatchEnd(const Device& device) : over(device.engine, device.memory, 0, "end of a minibatch") {}
+
+  const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
+  double loss = 0;    ///< written by Batch::finish()
+  /// Written by the ops that check losses if the minibatch need not fail for that: what is not finite, and where that
+  /// began. Read behind `over`.
+  std::string not_finite;
+  /// Somebody was told that it failed. Written and read by waiting threads.
+  std::atomic<bool> failure_told{false};
+};
+
+/// Pushed by the runner, used by ops; ends with the last op that holds it.
+class Batch {
+ public:
+  struct Options {
+    std::uint64_t runner;  // whose minibatch it is
+    std::int64_t number;   // of the minibatch, for errors
+    Index batch_rows;
+    std::shared_ptr<StepClock> clock = nullptr;        // null where steps are not timed
+    std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
+    bool keeps_not_finite = false;                     // see NonFinite::skip
+  };
+  Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+        std::vector<char> needed, Options options);
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  const Plan& plan() const { return *plan_; }
+  const Layout& layout() const { return layout_; }
+  const Device& device() const { return device_; }
+  const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
+  /// See needed.h.
+  bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
+  std::uint64_t runner() const { return options_.runner; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+  Var memory() const { return memory_->var(); }
+  const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
+  /// Of the tensors that forward passes read.
+  std::vector<Var> inputs() const;
+  /// A variable for an op that does a part of the work.
+  Var add_part();
+  Index batch_rows() const { return options_.batch_rows; }
+
+  struct Range {
+    Index begin, end;
+  };
+  /// Rows at hand: of vertices of a type, or of their edges.
+  struct Tile {
+    std::size_t type;
+    Rate rate;
+    Range rows;
+    float* scratch = nullptr;    ///< for what lies in tiles
+    Index first_in_scratch = 0;  ///< the row that lies first there
+  };
+  /// Rows of that rate of some vertices of a type.
+  Range range(std::size_t type, Rate rate, Range vertices) const;
+
+  // What ops do; each under the accesses that the comment above asks for.
+  void take_memory();
+  void run(const std::vector<Part>& parts);
+  void run(const TensorStep& step);
+  /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
+  void begin_in_blocks(std::size_t tensor);
+  void run(const TensorStep& step, Range columns);
+  /// Adds up the losses. If one is not finite it throws Error, naming minibatch and operator, or keeps that text.
+  void finish();
+  /// The same behind gradients that were pushed later, without losses.
+  void finish_backward() { scratch_.give_back(); }
+  /// Throws Error with this text and the culprit, for a vertex whose output is a loss that is not finite. Needs the
+  /// memory as finish() does, before any op of the backward pass has run.
+  [[noreturn]] void refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what);
+  /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
+  void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
+  std::string name_of(const Step& step) const;
+
+  /// A tensor that comes after the forward computation was pushed. Called before what reads it is pushed.
+  void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
+  /// A gradient of a parameter that adds to what it was. The same.
+  void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
+  bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
+  /// Of each tensor that was given: its rows, and what its gradient is the sum of, once that is known. For the thread
+  /// that calls the runner.
+  struct GivenTensor {
+    Index rows;
+    std::vector<LookedUp> lookups = {};
+  };
+  std::vector<GivenTensor> given;
+  /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.
+  std::vector<char> announced_rows;
+  /// The gradients were pushed. The same.
+  bool differentiated = false;
+
+  /// The rows of a lookup's gradient, as a tensor in the buffer.
+  Tensor rows_of(const Plan::Rows& rows) const;
+
+ private:
+  void map_memory();
+  float* region(const TypePlan& type, std::size_t number) const { return data_ + offsets_[type.first_region + number]; }
+  void clear_missing();
+  /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
+  template <class Visit>
+  void each_step(const Part& part, float* scratch, Visit visit);
+  void run_step(const Step& step, const Tile& tile);
+  void run_timed(const TensorStep& step, Matrix<float> tensor);
+  void run_untimed(const TensorStep& step, Matrix<float> out);
+  /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
+  /// each row its first consumer, then further ones in order. `keeps`: states or gradients.
+  using Keeps = std::vector<Kept> TypePlan::*;
+  template <class Visit>
+  void each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const;
+  void scatter(const Step& step, const Tile& tile);
+  void gather(const Step& step, const Tile& tile);
+  void take_incoming(const Step& step, const Tile& tile);
+  void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
+  void run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel, const KernelCall<float>& call) const;
+  /// The place's rows that belong to the tile; all there are if they are of another rate.
+  Matrix<float> place(const Place& place, const Tile& tile) const;
+  Matrix<const float> operand(const Place& place, const Tile& tile) const;
+  bool explains(const std::exception& error) const;
+  [[noreturn]] void explain(const Step& step, const Tile& tile, const std::string& error);
+  struct VertexRow {
+    std::size_t type;
+    Index row;
+  };
+  std::string find_culprit(VertexRow loss, const std::vector<char>& leads);
+  std::string find_input(const std::vector<std::vector<char>>& involved) const;
+  std::string find_given(const std::vector<std::vector<char>>& involved) const;
+  std::vector<std::vector<char>> below(VertexRow top) const;
+  std::string name() const;
+  std::string name_of(VertexRow vertex) const;
+  /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
+  std::string origin_of(VertexRow vertex, const Step* step) const;
+  /// The vertex of a row, or whose edge it is.
+  VertexRow vertex_of(const Tile& tile, Index row) const;
+
+  const Device device_;
+  const std::shared_ptr<const Plan> plan_;
+  const Layout layout_;
+  // By number in the plan. Written by the thread that pushes, before the ops that read it.
+  std::vector<Tensor> tensors_;
+  const std::vector<char> needed_;
+  std::vector<char> adds_to_;
+  const Options options_;
+  const std::shared_ptr<MinibatchEnd> end_;
+  std::shared_ptr<Buffer> memory_;
+  std::vector<Buffer> parts_;   // without bytes: owners of variables
+  std::vector<Index> offsets_;  // of the plan's regions in the buffer, in elements; of types that have rows
+  Scratch scratch_;
+  float* data_ = nullptr;  // written by take_memory()
+};
+
+template <class Visit>
+void Batch::each_step(const Part& part, float* scratch, Visit visit) {
+  const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
+  if (segments.empty()) return;
+  for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
+    batch.end = std::min(part.end - batch.begin, options_.batch_rows) + batch.begin;
+    for (const Segment& segment : segments) {
+      const Range rows = range(part.type, segment.rate, batch);
+      const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
+      Tile tile{part.type, segment.rate, {rows.begin, 0}, scratch};
+      for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
+        tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
+        tile.first_in_scratch = tile.rows.begin;
+        for (const Step& step : segment.steps) visit(step, tile);
+      }
+    }
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,127 @@
+// A minibatch's memory: what it takes, and where values lie in it.
+#include <algorithm>
+
+#include "run/batch.h"
+
+namespace windrow {
+
+/// Elements that the tiles of a segment take, at most.
+static Index scratch_of(const Plan& plan, const Layout& layout) {
+  Index most = 0;
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    if (layout.types[t].rows > 0) most = std::max(most, plan.types[t].scratch);
+  }
+  return most;
+}
+
+Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+             std::vector<char> needed, Options options)
+    : device_(device),
+      plan_(std::move(plan)),
+      layout_(std::move(layout)),
+      tensors_(std::move(tensors)),
+      needed_(std::move(needed)),
+      adds_to_(tensors_.size(), 0),
+      options_(options),
+      end_(std::make_shared<MinibatchEnd>(device)),
+      scratch_(device.memory, scratch_of(*plan_, layout_)) {
+  map_memory();
+}
+
+/// Only types that have rows take regions, and time here: a plan may have many others.
+void Batch::map_memory() {
+  offsets_.assign(plan_->regions, 0);
+  Index size = 0;
+  const auto take = [&](std::size_t t, std::size_t begin, std::size_t end) {
+    const TypePlan& type = plan_->types[t];
+    for (std::size_t r = begin; r < end; ++r) {
+      offsets_[type.first_region + r] = size;
+      size += aligned(layout_.count(t, type.regions[r].rate) * type.regions[r].stride);
+    }
+  };
+  const auto each_type = [&](auto visit) {
+    for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+      if (layout_.types[t].rows > 0) visit(t, plan_->types[t]);
+    }
+  };
+  each_type([&](std::size_t t, const TypePlan& type) { take(t, 0, type.arenas.size()); });
+  each_type([&](std::size_t t, const TypePlan& type) { take(t, type.arenas.size(), type.regions.size()); });
+  memory_ = std::make_shared<Buffer>(device_.engine, device_.memory, static_cast<std::size_t>(size) * sizeof(float),
+                                     OpName("minibatch"));
+}
+
+void Batch::take_memory() {
+  data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
+  clear_missing();
+}
+
+/// Nobody scatters to the places of children that are not there.
+void Batch::clear_missing() {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
+    const TypePlan& type = plan_->types[t];
+    const Index count = layout_.count(t, type.children);
+    for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.kept_states; ++r) {
+      std::fill_n(region(type, r), count * type.regions[r].stride, 0.0f);
+    }
+  }
+}
+
+Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
+  if (rate == Rate::vertices) return vertices;
+  const auto& begin = layout_.types[type].edge_begin;
+  return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
+}
+
+Var Batch::add_part() {
+  parts_.push_back(Buffer(device_.engine, device_.memory, 0, "part of a minibatch"));
+  return parts_.back().var();
+}
+
+Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
+  const TypePlan& plan = plan_->types[tile.type];
+  const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
+  const Index count = rows.end - rows.begin;
+  switch (place.in) {
+    case Place::In::arena: {
+      const Index stride = row_stride(plan.arenas[place.number].width);
+      return {region(plan, place.number) + rows.begin * stride + place.column, count, place.width, stride};
+    }
+    case Place::In::tile: {
+      const TypePlan::Tile& in = plan.tiles[place.number];
+      float* const first = tile.scratch + in.offset + (rows.begin - tile.first_in_scratch) * in.width;
+      return {first + place.column, count, place.width, in.width};
+    }
+    case Place::In::state:
+    case Place::In::state_gradient: {
+      const Kept& kept = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
+      const Index stride = row_stride(kept.width);
+      return {region(plan, kept.region) + rows.begin * stride + place.column, count, place.width, stride};
+    }
+    default:
+      throw Error("a step writes what is only read");
+  }
+}
+
+Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
+  if (from.in == Place::In::tensor) {
+    Matrix<const float> whole = tensors_[from.number].view().read();
+    return {whole.data + from.column, whole.rows, from.width, whole.stride};
+  }
+  if (from.in == Place::In::pull) {
+    const auto& column = layout_.types[tile.type].values[from.number];
+    const Range rows = from.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, from.rate)};
+    return {column.row(rows.begin) + from.column, rows.end - rows.begin, from.width, column.width};
+  }
+  return place(from, tile);
+}
+
+Tensor Batch::rows_of(const Plan::Rows& rows) const {
+  const auto type = static_cast<std::size_t>(rows.vertex_type);
+  const TypePlan& plan = plan_->types[type];
+  const Index stride = plan.regions[rows.rows.number].stride;
+  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offsets_[plan.first_region + rows.rows.number])
+      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
+}
+
+}  // namespace windrow

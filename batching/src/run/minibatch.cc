@@ -1,0 +1,68 @@
+// What can be asked of a minibatch.
+#include <algorithm>
+
+#include "ir/ir.h"
+#include "parameters/gradient.h"
+#include "run/batch.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
+
+double Minibatch::loss(std::source_location from) const {
+  MinibatchEnd& end = *batch_->end();
+  try {
+    batch_->device().engine->wait({read(end.over.var())}, from);
+  } catch (const OpError&) {
+    end.failure_told = true;
+    throw;
+  }
+  return end.loss;
+}
+
+Tensor Minibatch::output(const std::string& name, std::source_location from) const { return output(name, {}, from); }
+
+Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_of, std::source_location from) const {
+  if (!row_of.empty() && static_cast<std::int64_t>(row_of.size()) != vertices()) {
+    throw MisuseError("output '" + name + "': rows of " + std::to_string(row_of.size()) + " vertices; expected " +
+                      std::to_string(vertices()));
+  }
+  Index rows = vertices();
+  if (!row_of.empty()) {
+    const auto [lowest, highest] = std::minmax_element(row_of.begin(), row_of.end());
+    if (*lowest < -1) {
+      throw MisuseError("output '" + name + "': row " + std::to_string(*lowest) + "; expected -1 or more");
+    }
+    rows = Index{1} + *highest;
+  }
+  const ir::Function& function = *batch_->plan().program.function;
+  for (std::size_t p = 0; p < function.outputs.size(); ++p) {
+    if (function.outputs[p].name != name) continue;
+    const Index width = function.outputs[p].width;
+    const Tensor out(batch_->device(), rows, width, "output");
+    batch_->device().engine->push(
+        [batch = batch_, p, row_of = std::move(row_of), to = out.view()] { batch->collect(p, row_of, to.write()); },
+        {read(batch_->memory()), overwrite(out.var())},
+        {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
+    return out;
+  }
+  throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
+}
+
+Tensor Minibatch::gradient(const std::string& name, std::source_location from) const {
+  const Plan& plan = batch_->plan();
+  const ir::Function& function = *plan.program.function;
+  for (std::size_t i = 0; i < function.tensors.size(); ++i) {
+    if (function.tensors[i].name != name) continue;
+    if (!batch_->differentiated)
+      throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
+    const auto& [rows, parts] = batch_->given[i];
+    Gradient gradient;
+    for (const LookedUp& part : parts) gradient.rows.push_back(gradient_rows(batch_->device(), part));
+    return dense(batch_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
+  }
+  throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");
+}
+
+}  // namespace windrow

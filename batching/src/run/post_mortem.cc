@@ -1,0 +1,267 @@
+// The end of a minibatch: its loss, or which operator and vertex are to blame.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <new>
+#include <optional>
+
+#include "run/batch.h"
+
+namespace windrow {
+namespace {
+
+bool finite(Matrix<const float> x) {
+  for (Index r = 0; r < x.rows; ++r) {
+    for (Index c = 0; c < x.width; ++c) {
+      if (!std::isfinite(x.row(r)[c])) return false;
+    }
+  }
+  return true;
+}
+
+/// The values on which these depend, through states too.
+std::vector<char> lead_to(const ir::Program& program, const std::vector<ir::Value>& ends) {
+  std::vector<char> leads(program.nodes.size(), 0);
+  for (ir::Value end : ends) leads[ir::at(end)] = 1;
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
+    if (program.nodes[i].code == ir::Code::scatter) leads[i] = 1;
+    if (!leads[i]) continue;
+    for (ir::Value in : program.nodes[i].in) leads[ir::at(in)] = 1;
+  }
+  return leads;
+}
+
+std::vector<char> lead_to_losses(const ir::Program& program) {
+  std::vector<ir::Value> all;
+  for (const auto& losses : program.losses) all.insert(all.end(), losses.begin(), losses.end());
+  return lead_to(program, all);
+}
+
+}  // namespace
+
+void Batch::finish() {
+  scratch_.give_back();  // all that used it has run
+  double sum = 0;
+  std::optional<VertexRow> bad;
+  float loss_of_bad = 0;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    if (layout_.types[t].rows == 0) continue;
+    for (const Place& place : plan_->types[t].losses) {
+      const Matrix<const float> values = operand(place, {t, Rate::vertices, {0, layout_.types[t].rows}});
+      for (Index r = 0; r < values.rows; ++r) {
+        sum += *values.row(r);
+        if (std::isfinite(*values.row(r)) || bad) continue;
+        bad = VertexRow{t, r};
+        loss_of_bad = *values.row(r);
+      }
+    }
+  }
+  end_->loss = sum;
+  if (!bad) return;
+  const std::string what = "the loss of " + name_of(*bad) + " is " + std::to_string(loss_of_bad);
+  const std::string text = name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
+  if (!options_.keeps_not_finite) throw Error(text);
+  end_->not_finite = text;
+}
+
+void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
+  const auto& outputs = plan_->program.function->outputs;
+  std::size_t number = 0;
+  while (outputs[number].name != output) ++number;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const auto& vertices = layout_.types[t].vertex;
+    const auto found = std::find(vertices.begin(), vertices.end(), vertex);
+    if (found == vertices.end()) continue;
+    const VertexRow row{t, found - vertices.begin()};
+    throw Error(what + find_culprit(row, lead_to(plan_->program, {plan_->program.pushes[t][number]})));
+  }
+  throw Error(what + "its vertex is not known");
+}
+
+std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    if (spec.is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
+      return "parameter '" + spec.name + "' is not finite";
+    }
+  }
+  for (const TensorStep& step : plan_->before) {
+    if (!needs(step.step.out.number)) continue;
+    if (leads[ir::at(step.step.node)] && !finite(tensors_[step.step.out.number].view().read())) {
+      return "'" + name_of(step.step) + "' of parameters is not finite";
+    }
+  }
+  const auto involved = below(loss);
+  if (const std::string input = find_input(involved); !input.empty()) return input;
+  if (const std::string row = find_given(involved); !row.empty()) return row;
+  // Steps may have overwritten each other's results, so what led to the loss is run again, and watched.
+  clear_missing();
+  std::string found;
+  const auto watch = [&](const Part& part) {
+    each_step(part, scratch_.of_this_thread(), [&](const Step& step, const Tile& tile) {
+      if (!found.empty()) return;
+      run_step(step, tile);
+      if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
+      const Matrix<const float> out = place(step.out, tile);
+      for (Index r = 0; r < out.rows && found.empty(); ++r) {
+        const VertexRow vertex = vertex_of(tile, tile.rows.begin + r);
+        const bool concerned = involved[vertex.type][static_cast<std::size_t>(vertex.row)] != 0;
+        if (!concerned || finite({out.row(r), 1, out.width, 0})) continue;
+        found = "the first such value on its way is of '" + name_of(step) + "'" + origin_of(vertex, &step);
+      }
+    });
+  };
+  const auto watch_all = [&](Phase phase, Index group) {
+    for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+      watch({phase, t, layout_.begin(t, group), layout_.begin(t, group + 1)});
+    }
+  };
+  for (Index g = 0; g < layout_.groups; ++g) {
+    watch_all(Phase::eager, g);
+    for (const Layout::Batch& batch : layout_.batches[static_cast<std::size_t>(g)]) {
+      watch({Phase::level, batch.type, batch.begin, batch.end});
+    }
+    watch_all(Phase::lazy, g);
+  }
+  scratch_.give_back();
+  return found.empty() ? "no operator gave such a value" : found;
+}
+
+std::string Batch::find_input(const std::vector<std::vector<char>>& involved) const {
+  const auto& pulls = plan_->program.function->pulls;
+  for (std::size_t t = 0; t < involved.size(); ++t) {
+    for (std::size_t p = 0; p < pulls.size(); ++p) {
+      const auto& column = layout_.types[t].values[p];
+      const Rate rate = column.edges ? Rate::edges : Rate::vertices;
+      for (Index r = 0; r < (column.width > 0 ? layout_.count(t, rate) : 0); ++r) {
+        const VertexRow vertex = vertex_of({t, rate, {}}, r);
+        if (involved[t][static_cast<std::size_t>(vertex.row)] &&
+            !finite({column.row(r), 1, column.width, column.width})) {
+          return "its input '" + pulls[p].name + "' at " + name_of(vertex) + " is not finite";
+        }
+      }
+    }
+  }
+  return {};
+}
+
+/// Rows of tensors that the minibatch was given.
+std::string Batch::find_given(const std::vector<std::vector<char>>& involved) const {
+  const ir::Function& function = *plan_->program.function;
+  std::vector<const Tensor*> pulled(function.tensors.size(), nullptr);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    if (spec.is == TensorSpec::Is::given && spec.number < pulled.size()) pulled[spec.number] = &tensors_[i];
+  }
+  for (std::size_t t = 0; t < involved.size(); ++t) {
+    for (std::size_t p = 0; p < function.index_pulls.size(); ++p) {
+      const ir::IndexField& field = function.index_pulls[p];
+      const auto& column = layout_.types[t].indices[p];
+      if (field.holds != ir::IndexField::Holds::row || column.width == 0 || pulled[field.tensor] == nullptr) continue;
+      const Matrix<const float> rows = pulled[field.tensor]->view().read();
+      for (Index r = 0; r < layout_.types[t].rows; ++r) {
+        const std::int32_t row = *column.row(r);
+        const bool concerned = involved[t][static_cast<std::size_t>(r)] != 0 && 0 <= row && row < rows.rows;
+        if (!concerned || finite({rows.row(row), 1, rows.width, rows.width})) continue;
+        const std::string& name = function.tensors[field.tensor].name;
+        if (options_.origins) return "its input recorded at " + options_.origins->of_row(name, row) + " is not finite";
+        return "its row of '" + name + "' at " + name_of(VertexRow{t, r}) + " is not finite";
+      }
+    }
+  }
+  return {};
+}
+
+/// A vertex and all that it gathers from, by type and row.
+std::vector<std::vector<char>> Batch::below(VertexRow top) const {
+  std::map<Slot, VertexRow> producer;
+  std::vector<std::vector<char>> reached;
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    reached.emplace_back(static_cast<std::size_t>(type.rows), 0);
+    for (Index r = 0; r < type.rows; ++r) producer.insert({layout_.slot(t, r), {t, r}});
+    for (const TypeRows::Further& more : type.further) producer.insert({more.slot, {t, more.row}});
+  }
+  std::vector<VertexRow> open = {top};
+  while (!open.empty()) {
+    const VertexRow v = open.back();
+    open.pop_back();
+    char& here = reached[v.type][static_cast<std::size_t>(v.row)];
+    if (here) continue;
+    here = 1;
+    const auto [first, last] = range(v.type, plan_->types[v.type].children, {v.row, v.row + 1});
+    const Slot from{static_cast<std::int32_t>(first), static_cast<std::uint16_t>(v.type)};
+    const Slot to{static_cast<std::int32_t>(last), static_cast<std::uint16_t>(v.type)};
+    for (auto child = producer.lower_bound(from); child != producer.end() && child->first < to; ++child) {
+      if (child->first.type == v.type) open.push_back(child->second);
+    }
+  }
+  return reached;
+}
+
+Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
+  if (tile.rate == Rate::vertices) return {tile.type, row};
+  const auto& begin = layout_.types[tile.type].edge_begin;
+  return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
+}
+
+/// What a kernel throws for what it is given. Of a runner's own minibatches nothing but what kernels of this library
+/// throw, so that other errors reach the caller as they are.
+bool Batch::explains(const std::exception& error) const {
+  if (dynamic_cast<const MisuseError*>(&error) != nullptr) return true;
+  const bool of_no_row = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                         dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+                         dynamic_cast<const Cancelled*>(&error) != nullptr;
+  return options_.origins != nullptr && !of_no_row;
+}
+
+/// Kernels name rows of what they were given; alone, a row tells its vertex.
+void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
+  for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
+    try {
+      Tile row = tile;
+      row.rows = {r, r + 1};
+      run_step(step, row);
+    } catch (const std::exception& alone) {
+      throw Error(name() + ": " + name_of(step) + origin_of(vertex_of(tile, r), &step) + ": " + alone.what());
+    }
+  }
+  throw Error(name() + ": " + name_of(step) + ": " + error);
+}
+
+std::string Batch::name() const {
+  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
+}
+
+std::string Batch::name_of(VertexRow vertex) const {
+  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
+  std::size_t graph = 0;
+  while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
+  const auto& name = layout_.names[graph];
+  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph) +
+         (name ? " (" + *name + ")" : "");
+}
+
+std::string Batch::origin_of(VertexRow vertex, const Step* step) const {
+  if (!options_.origins) return " at " + name_of(vertex);
+  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
+  const Operator* const op = step == nullptr ? nullptr : plan_->program.at(step->node).op;
+  return " recorded at " + options_.origins->of(number, op);
+}
+
+std::string Batch::name_of(const Step& step) const {
+  const ir::Node& node = plan_->program.at(step.node);
+  if (node.op != nullptr) return std::string(node.op->name.text());
+  switch (step.does) {
+    case Step::Does::fill:
+      return "fill";
+    case Step::Does::gather:
+      return "gather";
+    case Step::Does::incoming:
+      return "incoming";
+    default:
+      return "sum";
+  }
+}
+
+}  // namespace windrow

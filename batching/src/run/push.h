@@ -1,0 +1,53 @@
+// What of a minibatch is pushed to the engine: which ops, with which accesses.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <source_location>
+#include <vector>
+
+#include "run/batch.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+/// Pushes a batch's ops, in the order of its members, and counts them.
+class Push {
+ public:
+  Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from);
+
+  void memory();
+  /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
+  void before();
+  enum class Passes { forward, backward, both };
+  void group(Index number, Passes passes);
+  /// The loss. From here on all that groups wrote stands behind the buffer's variable.
+  void finish();
+  /// The same without the loss, for what was written since.
+  void seal();
+  /// The gradients of parameters.
+  void after();
+
+ private:
+  bool counts(const TensorStep& step) const;
+  void count(const TensorStep& step);
+  Access write_access(std::size_t tensor);
+  void tensor(const TensorStep& step, int priority);
+  Index blocks_of(const std::vector<const TensorStep*>& parts) const;
+  void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);
+  static OpName name_of(const Piece& piece);
+  void count(const Part& part, std::set<std::size_t>& tensors);
+  void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
+  Index batches_of(Index rows) const;
+  std::vector<Access> after_groups();
+  std::vector<Access> parameters() const;
+
+  std::shared_ptr<Batch> batch_;
+  const PieceOptions options_;
+  RunnerStats& stats_;
+  const std::source_location from_;
+  std::set<std::size_t> begun_;  // tensors that a step was pushed for
+  std::vector<Var> ends_;        // of ops of groups that nobody waits for yet
+};
+
+}  // namespace windrow

@@ -1,0 +1,309 @@
+#include "windrow/batching/runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "ir/ir.h"
+#include "parameters/parameter_set.h"
+#include "plan/needed.h"
+#include "plan/plan.h"
+#include "run/batch.h"
+#include "run/push.h"
+#include "schedule/own_types.h"
+#include "schedule/schedule_lessons.h"
+
+namespace windrow {
+namespace {
+
+void require_option(bool holds, const std::string& what) {
+  if (!holds) throw MisuseError("RunnerOptions: " + what);
+}
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+ir::Specialise specialise(const Optimisations& on) {
+  return on.specialisation ? ir::Specialise::yes : ir::Specialise::no;
+}
+
+}  // namespace
+
+Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
+    : Runner(device, function, parameters.set_, options) {}
+
+Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+               RunnerOptions options)
+    : device_(device),
+      function_(function),
+      parameters_(std::move(parameters)),
+      options_(options),
+      id_(next_id()),
+      lessons_(std::make_shared<ScheduleLessons>()) {
+  const auto given = [](const char* name, std::int64_t value) {
+    return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
+  };
+  require_option(options.ahead >= 1, given("ahead", options.ahead));
+  require_option(options.groups >= 1, given("groups", options.groups));
+  require_option(options.group_vertices >= 1, given("group_vertices", options.group_vertices));
+  require_option(options.op_flops >= 1, given("op_flops", options.op_flops));
+  require_option(options.split_rows >= 1, given("split_rows", options.split_rows));
+  require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
+  require_option(options.own_types >= 0, "own_types is " + std::to_string(options.own_types) + "; expected 0 or more");
+  if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
+  types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
+                                      static_cast<std::size_t>(options.own_types));
+  if (options_.time_steps) clock_ = std::make_shared<StepClock>();
+  if (device.engine != parameters_->device().engine) {
+    throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
+  }
+  ir::check_complete(*function.function_);
+  const std::uint64_t used = function.function_->parameters;
+  if (used != 0 && used != parameters_->id()) {
+    throw MisuseError(function.name() + ": uses other parameters than its runner; expected the same");
+  }
+}
+
+Runner::~Runner() = default;
+
+/// Plans are for the types that were seen so far.
+void Runner::see_types(Graphs graphs) {
+  bool counted = false;
+  for (const InputGraph* graph : graphs) {
+    bool settled = true;
+    for (std::int32_t t = 0; settled && t < graph->types_; ++t) settled = types_->settled(graph->type(t));
+    if (settled) continue;
+    counted = true;
+    for (std::int32_t r = 0; r < graph->runs_; ++r) {
+      const InputGraph::Run run = graph->run(r);
+      types_->count(graph->type(run.type), run.end - run.begin);
+    }
+  }
+  if (!counted || !types_->decide()) return;
+  plans_.clear();
+  lessons_->begin_anew();
+}
+
+const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
+  see_types(graphs);
+  auto known = plans_.find(purpose);
+  if (known == plans_.end()) {
+    std::shared_ptr<const Plan> plan = new_plan(purpose);
+    ++stats_.plans;
+    stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+    forget_a_plan();
+    known = plans_.emplace(purpose, Planned{std::move(plan), 0}).first;
+  }
+  known->second.used = stats_.minibatches;
+  return known->second.plan;
+}
+
+/// Of the least recently used, if there are many: a lazy program may name other outputs each time.
+void Runner::forget_a_plan() {
+  constexpr std::size_t most_plans = 32;
+  if (plans_.size() < most_plans) return;
+  plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& one, const auto& other) {
+    return one.second.used < other.second.used;
+  }));
+}
+
+std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
+  const Optimisations& on = options_.optimisations;
+  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
+  if (on.packing) program = ir::pack_products(program);
+  if (purpose.training) program = ir::differentiate(program, purpose.outputs);
+  const PlanOptions options{.training = purpose.training,
+                            .eager = on.eager,
+                            .lazy = on.lazy,
+                            .slots = on.slots,
+                            .sharing = on.sharing,
+                            .fusion = on.fusion};
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
+  for (TensorSpec& spec : made->tensors) {
+    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
+  }
+  made->outputs = purpose.outputs;
+  return made;
+}
+
+void Runner::hold_back(std::source_location from) {
+  while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
+    const std::shared_ptr<MinibatchEnd> oldest = std::move(unfinished_.front());
+    unfinished_.pop_front();
+    try {
+      device_.engine->wait({read(oldest->over.var())}, from);
+    } catch (const OpError&) {
+      if (!oldest->failure_told.exchange(true)) throw;
+    }
+  }
+}
+
+namespace {
+
+/// What a call was given for each tensor that the function pulls.
+std::vector<const Given*> check_given(const ir::Function& function, const GivenTensors& given, Index vertices) {
+  std::vector<const Given*> result;
+  for (const ir::Field& field : function.tensors) {
+    const auto found = given.find(field.name);
+    const std::string tensor = function.name + ": tensor '" + field.name + "'";
+    if (found == given.end()) throw MisuseError(tensor + " is pulled, but was not given");
+    const auto& [rows, row_of] = found->second;
+    if (rows.width() != field.width) {
+      throw MisuseError(tensor + " is " + std::to_string(rows.width()) + " wide; expected " +
+                        std::to_string(field.width));
+    }
+    const Index told = row_of.empty() ? rows.rows() : static_cast<Index>(row_of.size());
+    const bool any_rows = vertices == 0 && row_of.empty();
+    if (told != vertices && !any_rows) {
+      throw MisuseError(tensor + " has " + (row_of.empty() ? "" : "a row_of for ") + std::to_string(told) +
+                        (row_of.empty() ? " rows" : " vertices") + "; expected " + std::to_string(vertices) +
+                        ", the vertices of the minibatch");
+    }
+    result.push_back(&found->second);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const Given*>& given,
+                                       const std::vector<char>& needed) {
+  std::vector<Tensor> tensors;
+  for (const TensorSpec& spec : plan.tensors) {
+    if (spec.is == TensorSpec::Is::derived) {
+      const Index rows = needed[tensors.size()] != 0 ? spec.rows : 0;
+      tensors.push_back(Tensor(device_, rows, spec.width, "derived"));
+      continue;
+    }
+    if (spec.is == TensorSpec::Is::given) {  // gradients of outputs come later
+      tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
+      continue;
+    }
+    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
+      entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
+    }
+    tensors.push_back(spec.is == TensorSpec::Is::parameter ? entry.value : *entry.dense);
+  }
+  return tensors;
+}
+
+std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
+                                     RowsOf rows, std::source_location from) {
+  Index vertices = 0;
+  for (const InputGraph* graph : graphs) {
+    if (graph == nullptr || graph->function_ != function_.function_) {
+      throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
+    }
+    vertices += graph->vertices();
+  }
+  const std::vector<const Given*> given = check_given(*function_.function_, given_tensors, vertices);
+  hold_back(from);
+  const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
+  const auto began = std::chrono::steady_clock::now();
+  LayoutOptions options{
+      .groups = options_.groups, .group_vertices = options_.group_vertices, .schedule = options_.schedule};
+  if (options.schedule == SchedulePolicy::learned) {
+    if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
+    options.table = lessons_->table();
+    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // which a table begins with, too
+  }
+  for (const Given* one : given) options.row_of.push_back(&one->row_of);
+  std::vector<char> announced_rows;
+  for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
+  options.gradient_row_of = std::move(rows);
+  Layout layout = Layout::make(graphs, *plan, options);
+  stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+
+  std::vector<char> needed = needed_tensors(*plan, layout);
+  std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
+  auto batch =
+      std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
+                              Batch::Options{.runner = id_,
+                                             .number = stats_.minibatches,
+                                             .batch_rows = options_.batch_rows,
+                                             .clock = clock_,
+                                             .origins = std::move(origins_),
+                                             .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
+  for (const Given* one : given) batch->given.push_back({one->rows.rows()});
+  batch->announced_rows = std::move(announced_rows);
+  Push push(batch, options_, stats_, from);
+  push.memory();
+  push.before();
+  ++stats_.minibatches;
+  stats_.vertices += batch->layout().vertices;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, batch->bytes());
+  return batch;
+}
+
+Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
+  return Minibatch(forward(graphs, given, {}, {}, from));
+}
+
+Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
+  const auto batch = start(graphs, given, {.training = true}, {}, from);
+  Push push(batch, options_, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::both);
+  push.finish();
+  push.after();
+  set_gradients(*batch, from);
+  unfinished_.push_back(batch->end());
+  return Minibatch(batch);
+}
+
+Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
+                         std::source_location from) {
+  std::vector<Announced> announced;
+  for (const std::string& output : outputs) announced.push_back({output});
+  return record_rows(graphs, given, std::move(announced), from);
+}
+
+Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
+                              std::source_location from) {
+  const auto& all = function_.function_->outputs;
+  Purpose purpose{.training = true};
+  RowsOf rows(all.size());
+  Index vertices = 0;
+  for (const InputGraph* graph : graphs) vertices += graph == nullptr ? 0 : graph->vertices();
+  for (auto& [name, row_of] : outputs) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const ir::Field& field) { return field.name == name; });
+    if (found == all.end()) {
+      throw MisuseError(function_.name() + ": there is no output '" + name + "'; expected one that it pushes");
+    }
+    if (!row_of.empty() && static_cast<Index>(row_of.size()) != vertices) {
+      throw MisuseError(function_.name() + ": output '" + name + "' has a row_of for " + std::to_string(row_of.size()) +
+                        " vertices; expected " + std::to_string(vertices));
+    }
+    purpose.outputs.push_back(static_cast<std::size_t>(found - all.begin()));
+    rows[purpose.outputs.back()] = std::move(row_of);
+  }
+  std::sort(purpose.outputs.begin(), purpose.outputs.end());
+  purpose.outputs.erase(std::unique(purpose.outputs.begin(), purpose.outputs.end()), purpose.outputs.end());
+  return Minibatch(forward(graphs, given, purpose, std::move(rows), from));
+}
+
+std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
+                                       std::source_location from) {
+  const auto batch = start(graphs, given, purpose, std::move(rows), from);
+  Push push(batch, options_, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
+  push.finish();
+  unfinished_.push_back(batch->end());
+  return batch;
+}
+
+RunnerStats Runner::stats() const {
+  RunnerStats stats = stats_;
+  if (clock_) stats.times = clock_->times();
+  return stats;
+}
+
+std::string Runner::describe() const {
+  std::string text;
+  for (const auto& [purpose, planned] : plans_) text += to_string(*planned.plan);
+  return text;
+}
+
+}  // namespace windrow

@@ -1,0 +1,104 @@
+// How a runner hands over gradients: those of outputs come in, those of parameters and given tensors go out.
+#include <algorithm>
+#include <optional>
+
+#include "parameters/parameter_set.h"
+#include "run/batch.h"
+#include "run/push.h"
+#include "windrow/batching/runner.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+namespace {
+
+/// What a lookup left for its gradient; none without rows.
+std::optional<LookedUp> rows_left(const Batch& batch, const Plan::Rows& rows, std::source_location from) {
+  const auto type = static_cast<std::size_t>(rows.vertex_type);
+  if (batch.layout().count(type, rows.rows.rate) == 0) return std::nullopt;
+  const std::vector<std::int32_t>& row_of = batch.layout().types[type].indices[rows.index_pull].elements;
+  if (batch.plan().program.lacks_index(rows.vertex_type, rows.index_pull) &&
+      std::all_of(row_of.begin(), row_of.end(), [](std::int32_t row) { return row == -1; })) {
+    return std::nullopt;
+  }
+  return LookedUp{row_of, batch.rows_of(rows), from};
+}
+
+}  // namespace
+
+void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
+                      Gradients of_parameters, std::source_location from) {
+  const std::shared_ptr<Batch>& batch = minibatch.batch_;
+  const Plan& plan = batch->plan();
+  if (batch->runner() != id_ || !plan.training || batch->differentiated) {
+    throw MisuseError(function_.name() + ": backward() of a minibatch that " +
+                      (batch->differentiated ? "was differentiated" : "this runner did not record"));
+  }
+  take_gradients(*batch, gradients);
+  if (of_parameters == Gradients::add) {
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+      const TensorSpec& spec = plan.tensors[i];
+      if (spec.is == TensorSpec::Is::gradient && parameters_->entry(spec.number).gradient.all) batch->add_to(i);
+    }
+  } else {
+    parameters_->forget_gradients();
+  }
+  Push push(batch, options_, stats_, from);
+  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
+  push.seal();
+  push.after();
+  add_gradients(*batch, from);
+}
+
+/// The gradients of outputs become tensors of the plan.
+void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const {
+  const ir::Function& function = *function_.function_;
+  std::size_t taken = 0;
+  for (std::size_t output : batch.plan().outputs) {
+    const ir::Field& field = function.outputs[output];
+    const auto found = gradients.find(field.name);
+    const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
+    if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
+    const Tensor& tensor = found->second;
+    const bool announced = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
+    const bool any_rows = announced || batch.layout().vertices == 0;
+    const Index vertices = any_rows ? tensor.rows() : batch.layout().vertices;
+    if (tensor.rows() != vertices || tensor.width() != field.width) {
+      throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
+                        to_string({Rows::count(vertices), field.width}));
+    }
+    ++taken;
+    for (std::size_t i = 0; i < batch.plan().tensors.size(); ++i) {
+      const TensorSpec& spec = batch.plan().tensors[i];
+      if (spec.is != TensorSpec::Is::given || spec.number != function.tensors.size() + output) continue;
+      batch.set_tensor(i, tensor);
+    }
+  }
+  if (taken == gradients.size()) return;
+  throw MisuseError(function.name + ": gradients of " + std::to_string(gradients.size()) + " outputs are given; " +
+                    "expected those that record() named, " + std::to_string(taken));
+}
+
+void Runner::set_gradients(Batch& batch, std::source_location from) {
+  parameters_->forget_gradients();
+  add_gradients(batch, from);
+}
+
+void Runner::add_gradients(Batch& batch, std::source_location from) {
+  for (const TensorSpec& spec : batch.plan().tensors) {
+    if (spec.is != TensorSpec::Is::gradient) continue;
+    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    entry.gradient.all = *entry.dense;
+  }
+  for (const Plan::Rows& rows : batch.plan().rows) {
+    const bool of_parameter = rows.of == ir::Program::Rows::Of::parameter;
+    if (of_parameter) parameters_->entry(rows.number).depends = true;
+    auto left = rows_left(batch, rows, from);
+    if (!left) continue;
+    auto& lookups = of_parameter ? parameters_->entry(rows.number).lookups : batch.given[rows.number].lookups;
+    lookups.push_back(std::move(*left));
+  }
+  parameters_->add_source(batch.end());
+  batch.differentiated = true;
+}
+
+}  // namespace windrow

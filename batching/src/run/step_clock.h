@@ -1,0 +1,52 @@
+// What steps take, by what they do: see StepTimes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "plan/plan.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow {
+
+/// Of one runner. Written by ops, read by any thread: sums, which order nothing.
+class StepClock {
+ public:
+  /// Of the steps of one op: each takes the time from the end of the one before it.
+  class Lap {
+   public:
+    explicit Lap(StepClock& clock) : clock_(clock), last_(Clock::now()) {}
+    ~Lap() {
+      for (std::size_t i = 0; i < ns_.size(); ++i) clock_.ns_[i].fetch_add(ns_[i], std::memory_order_relaxed);
+    }
+    Lap(const Lap&) = delete;
+    Lap& operator=(const Lap&) = delete;
+
+    void end_of(const Step& step) {
+      const Clock::time_point now = Clock::now();
+      ns_[static_cast<std::size_t>(step.counts)] += std::chrono::nanoseconds(now - last_).count();
+      last_ = now;
+    }
+
+   private:
+    StepClock& clock_;
+    std::chrono::steady_clock::time_point last_;
+    std::array<std::int64_t, 3> ns_{};
+  };
+
+  StepTimes times() const {
+    const auto of = [&](Step::Counts counts) {
+      return ns_[static_cast<std::size_t>(counts)].load(std::memory_order_relaxed);
+    };
+    return {of(Step::Counts::product), of(Step::Counts::arithmetic), of(Step::Counts::move)};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::array<std::atomic<std::int64_t>, 3> ns_{};  // by Step::Counts
+};
+
+}  // namespace windrow

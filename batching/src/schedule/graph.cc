@@ -1,0 +1,358 @@
+#include "windrow/batching/graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+
+#include "ir/ir.h"
+
+namespace windrow {
+namespace {
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+/// A state that vertices of a kind gather from child k, and those of the child's kind do not scatter.
+std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k, const ir::Kind& child) {
+  const std::size_t bit = consumer.any_number() ? 0 : k;
+  for (std::size_t s = 0; s < consumer.gathered.size(); ++s) {
+    if ((consumer.gathered[s] >> bit & 1u) != 0 && child.scattered[s] == ir::no_value) return s;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// Checks what a reader delivers, and puts it in order.
+class InputGraph::Loading {
+ public:
+  Loading(InputGraph& graph, const GraphData& data) : graph_(graph), data_(data), function_(*graph.function_) {}
+
+  void check_children() const;
+  void find_kinds();
+  void find_types();
+  void find_levels();
+  void sort();
+  /// Throws MisuseError for missing inputs.
+  void pack();
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
+  std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
+  const ir::Kind& kind_of(std::size_t v) const {
+    return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
+  }
+  void check_child(std::int32_t v, std::int32_t e) const;
+  /// Null if it is not there and not needed.
+  template <class T, class Field>
+  const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
+                              const std::map<std::string, std::vector<T>>& edges, const Field& field,
+                              bool needed) const;
+  /// Packs rows of vertices in the order of places, or rows of edges in that of their consumers' places.
+  template <class T, class Field>
+  void pack_column(std::size_t column, const std::vector<T>* rows, const Field& field);
+  void pack_columns();
+
+  InputGraph& graph_;
+  const GraphData& data_;
+  const ir::Function& function_;
+  std::vector<char> has_kind_;  // whether any vertex is of it
+  std::vector<ir::VertexType> distinct_;
+  std::vector<std::int32_t> types_;   // of each vertex: place in distinct_
+  std::vector<std::int32_t> vertex_;  // by place
+  std::vector<Run> runs_;
+};
+
+InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
+    : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
+      function_(function.function_) {
+  ir::check_complete(*function_);
+  Loading loading(*this, data);
+  loading.find_kinds();
+  loading.check_children();
+  loading.find_levels();
+  loading.find_types();
+  loading.sort();
+  loading.pack();
+}
+
+void InputGraph::Loading::find_kinds() {
+  const auto kinds = static_cast<std::int32_t>(function_.kinds.size());
+  if (data_.child_begin.empty()) refuse("child_begin is empty; expected a 0 and one more for each vertex");
+  has_kind_.assign(function_.kinds.size(), 0);
+  if (data_.kinds.empty()) {
+    has_kind_[0] = vertices() > 0 || kinds == 1;
+    return;
+  }
+  if (static_cast<std::int32_t>(data_.kinds.size()) != vertices()) {
+    refuse("has kinds of " + number(static_cast<std::int64_t>(data_.kinds.size())) + " vertices; expected " +
+           number(vertices()) + ", or none");
+  }
+  for (std::size_t v = 0; v < data_.kinds.size(); ++v) {
+    const std::int32_t kind = data_.kinds[v];
+    if (kind < 0 || kinds <= kind) {
+      refuse("vertex " + number(static_cast<std::int64_t>(v)) + " is of kind " + number(kind) + "; expected 0 to " +
+             number(kinds - 1));
+    }
+    has_kind_[static_cast<std::size_t>(kind)] = 1;
+  }
+}
+
+void InputGraph::Loading::check_children() const {
+  const auto& begin = data_.child_begin;
+  if (begin.front() != 0 || begin.back() != static_cast<std::int64_t>(data_.children.size())) {
+    refuse("child_begin does not span the " + number(static_cast<std::int64_t>(data_.children.size())) +
+           " children; expected the first to be 0 and the last their number");
+  }
+  for (std::int32_t v = 0; v < vertices(); ++v) {
+    const auto first = begin[static_cast<std::size_t>(v)], last = begin[static_cast<std::size_t>(v) + 1];
+    const auto vertex = [&] { return "vertex " + number(v); };
+    if (last < first) refuse(vertex() + ": its children end before they begin; expected child_begin to ascend");
+    if (last > begin.back()) refuse(vertex() + ": its children end behind the last; expected child_begin to ascend");
+    const ir::Kind& kind = kind_of(static_cast<std::size_t>(v));
+    if (!kind.any_number() && static_cast<std::size_t>(last - first) > kind.arity) {
+      refuse(vertex() + " has " + number(last - first) + " children; expected at most " +
+             number(static_cast<std::int64_t>(kind.arity)) + ", the arity of " + kind.name);
+    }
+    for (auto e = first; e < last; ++e) check_child(v, e);
+  }
+}
+
+void InputGraph::Loading::check_child(std::int32_t v, std::int32_t e) const {
+  const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+  if (child == no_child) return;
+  const std::int32_t k = e - data_.child_begin[static_cast<std::size_t>(v)];
+  if (child < 0 || vertices() <= child) {
+    refuse("vertex " + number(v) + ", child " + number(k) + ": there is no vertex " + number(child) +
+           "; expected 0 to " + number(vertices() - 1) + ", or " + number(no_child) + " for none");
+  }
+  if (function_.kinds.size() == 1) return;
+  const ir::Kind &kind = kind_of(static_cast<std::size_t>(v)), &of_child = kind_of(static_cast<std::size_t>(child));
+  const auto missing = missing_state(kind, static_cast<std::size_t>(k), of_child);
+  if (!missing) return;
+  refuse("vertex " + number(v) + ", child " + number(k) + ": " + kind.name + " gathers '" +
+         function_.states[*missing].name + "', which vertex " + number(child) + ", computed by " + of_child.name +
+         ", does not scatter");
+}
+
+void InputGraph::Loading::find_types() {
+  std::vector<ir::VertexType> types;
+  for (std::size_t v = 0; v + 1 < data_.child_begin.size(); ++v) {
+    ir::VertexType type = 0;
+    const auto first = static_cast<std::size_t>(data_.child_begin[v]);
+    const ir::Kind& kind = kind_of(v);
+    for (std::size_t e = first; e < static_cast<std::size_t>(data_.child_begin[v + 1]); ++e) {
+      if (data_.children[e] != no_child) type |= ir::VertexType{1} << (kind.any_number() ? 0 : e - first);
+    }
+    types.push_back(type | static_cast<ir::VertexType>(&kind - function_.kinds.data()) << ir::type_bits);
+  }
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    const ir::Kind& kind = function_.kinds[k];
+    std::size_t bit = kind.child_bits();
+    for (std::size_t pull : kind.index_pulls) {
+      const ir::IndexField& field = function_.index_pulls[pull];
+      if (!field.optional) continue;
+      const auto* rows = input(data_.indices, data_.edge_indices, field, has_kind_[k] != 0);
+      for (std::size_t v = 0; rows != nullptr && v < types.size(); ++v) {
+        if (ir::kind_of(types[v]) == k && (*rows)[v] != -1) types[v] |= ir::VertexType{1} << bit;
+      }
+      ++bit;
+    }
+  }
+  distinct_ = types;
+  std::sort(distinct_.begin(), distinct_.end());
+  distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+  for (const ir::VertexType type : types) {
+    types_.push_back(
+        static_cast<std::int32_t>(std::lower_bound(distinct_.begin(), distinct_.end(), type) - distinct_.begin()));
+  }
+}
+
+template <class T, class Field>
+const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std::vector<T>>& of_vertices,
+                                                 const std::map<std::string, std::vector<T>>& of_edges,
+                                                 const Field& field, bool needed) const {
+  const bool edges = field.rows == Rows::edges();
+  const std::string what = (edges ? "edge input '" : "input '") + field.name + "'";
+  const auto& inputs = edges ? of_edges : of_vertices;
+  const auto found = inputs.find(field.name);
+  if (found == inputs.end()) {
+    if (!needed) return nullptr;
+    refuse("has no " + what + ", which " + function_.name + " pulls");
+  }
+  const Index rows = edges ? static_cast<Index>(data_.children.size()) : vertices();
+  if (static_cast<Index>(found->second.size()) != rows * field.width) {
+    refuse(what + " has " + number(static_cast<Index>(found->second.size())) + " elements; expected " + number(rows) +
+           " x " + number(field.width));
+  }
+  return &found->second;
+}
+
+void InputGraph::Loading::find_levels() {
+  const std::size_t vertices = data_.child_begin.size() - 1;
+  const auto each_child = [&](std::size_t v, auto visit) {
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child != no_child) visit(static_cast<std::size_t>(child));
+    }
+  };
+  // Kahn's order (1962), from the leaves up: a vertex is next when all its children had their turn.
+  std::vector<std::int32_t> consumer_begin(vertices + 2, 0), waits_for(vertices, 0);
+  for (std::size_t v = 0; v < vertices; ++v) {
+    each_child(v, [&](std::size_t child) { ++consumer_begin[child + 2], ++waits_for[v]; });
+  }
+  for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
+  std::vector<std::int32_t> consumers(static_cast<std::size_t>(consumer_begin.back()));
+  for (std::size_t v = 0; v < vertices; ++v) {  // which leaves consumer_begin where it belongs
+    each_child(v, [&](std::size_t child) {
+      consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
+    });
+  }
+  auto& level = graph_.level_;
+  level.assign(vertices, 0);
+  std::vector<std::int32_t> ready;
+  for (std::size_t v = 0; v < vertices; ++v) {
+    if (waits_for[v] == 0) ready.push_back(static_cast<std::int32_t>(v));
+  }
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    const auto v = static_cast<std::size_t>(ready[i]);
+    graph_.levels_ = std::max(graph_.levels_, level[v] + 1);
+    for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
+      const auto consumer = static_cast<std::size_t>(consumers[static_cast<std::size_t>(c)]);
+      level[consumer] = std::max(level[consumer], level[v] + 1);
+      if (--waits_for[consumer] == 0) ready.push_back(static_cast<std::int32_t>(consumer));
+    }
+  }
+  if (ready.size() == vertices) return;
+  // Whoever still waits waits for one who still waits; following these leads around a cycle.
+  auto on_cycle = static_cast<std::size_t>(
+      std::find_if(waits_for.begin(), waits_for.end(), [](std::int32_t n) { return n > 0; }) - waits_for.begin());
+  for (std::size_t steps = 0; steps < vertices; ++steps) {
+    std::size_t next = on_cycle;
+    each_child(on_cycle, [&](std::size_t child) { next = waits_for[child] > 0 ? child : next; });
+    on_cycle = next;
+  }
+  refuse("vertex " + number(static_cast<std::int64_t>(on_cycle)) +
+         " is its own descendant; expected a graph without cycles");
+}
+
+void InputGraph::Loading::sort() {
+  const auto key = [&](std::int32_t v) {
+    return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
+  };
+  vertex_.resize(graph_.level_.size());
+  std::iota(vertex_.begin(), vertex_.end(), 0);
+  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    const auto here = static_cast<std::int32_t>(i);
+    const auto [type, level] = key(vertex_[i]);
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) runs_.push_back({type, level, here, here});
+    ++runs_.back().end;
+  }
+}
+
+void InputGraph::Loading::pack() {
+  auto& block = graph_.block_;
+  graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
+  graph_.types_ = static_cast<std::int32_t>(distinct_.size());
+  graph_.runs_ = static_cast<std::int32_t>(runs_.size());
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * runs_.size() +
+                4 * vertex_.size() + 1 + data_.children.size());
+  block.assign(static_cast<std::size_t>(graph_.columns_), -1);
+  for (const ir::VertexType type : distinct_) {
+    block.push_back(static_cast<std::int32_t>(type));
+    block.push_back(static_cast<std::int32_t>(type >> 32));
+  }
+  for (const Run& run : runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  std::vector<std::int32_t> place(vertex_.size()), children;
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
+  }
+  block.push_back(0);
+  for (const std::int32_t vertex : vertex_) {
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child != no_child) children.push_back(place[static_cast<std::size_t>(child)]);
+    }
+    block.push_back(static_cast<std::int32_t>(children.size()));
+  }
+  graph_.edges_ = static_cast<std::int32_t>(children.size());
+  block.insert(block.end(), children.begin(), children.end());
+  block.insert(block.end(), vertex_.begin(), vertex_.end());
+  pack_columns();
+  block.shrink_to_fit();  // a corpus of graphs stays in memory
+}
+
+void InputGraph::Loading::pack_columns() {
+  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
+    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
+  }
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i, ++column) {
+    const ir::IndexField& field = function_.index_pulls[i];
+    if (field.holds != ir::IndexField::Holds::input) continue;
+    pack_column(column, input(data_.indices, data_.edge_indices, field, needs_index[i] != 0), field);
+  }
+  for (std::size_t i = 0; i < function_.pulls.size(); ++i, ++column) {
+    const ir::Field& field = function_.pulls[i];
+    if (field.holds != ir::Field::Holds::input) continue;
+    pack_column(column, input(data_.values, data_.edge_values, field, needs_value[i] != 0), field);
+  }
+}
+
+template <class T, class Field>
+void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
+  if (rows == nullptr) return;
+  auto& block = graph_.block_;
+  if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
+  block[column] = static_cast<std::int32_t>(block.size());
+  const auto take = [&](std::int64_t row) {
+    for (std::int64_t i = row * field.width; i < (row + 1) * field.width; ++i) {
+      block.push_back(std::bit_cast<std::int32_t>((*rows)[static_cast<std::size_t>(i)]));
+    }
+  };
+  for (const std::int32_t vertex : vertex_) {
+    if (field.rows != Rows::edges()) {
+      take(vertex);
+      continue;
+    }
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
+    }
+  }
+}
+
+void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
+  const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
+  for (std::int32_t r = 0; r < runs_; ++r) {
+    const Run of = run(r);
+    graph.type.insert(graph.type.end(), static_cast<std::size_t>(of.end - of.begin),
+                      static_cast<std::int32_t>(type_numbers[of.type]));
+  }
+  for (std::int32_t i = 1; i <= vertices(); ++i) graph.child_begin.push_back(first_edge + child_begin()[i]);
+  for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + children()[e]);
+}
+
+std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
+  std::map<std::uint64_t, std::uint32_t> number_of;  // of types
+  for (const InputGraph* graph : graphs) {
+    for (std::int32_t t = 0; t < graph->types_; ++t) {
+      const ir::VertexType type = graph->type(t);
+      number_of.emplace(type, static_cast<std::uint32_t>(number_of.size()));
+    }
+  }
+  std::vector<TypedGraph> minibatches;
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    if (g % minibatch == 0) minibatches.push_back({.types = static_cast<std::int32_t>(number_of.size())});
+    std::vector<std::uint32_t> numbers;
+    for (std::int32_t t = 0; t < graphs[g]->types_; ++t) numbers.push_back(number_of.at(graphs[g]->type(t)));
+    graphs[g]->append_to(minibatches.back(), numbers.data());
+  }
+  return minibatches;
+}
+
+}  // namespace windrow

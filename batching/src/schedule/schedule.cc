@@ -1,0 +1,261 @@
+#include "windrow/batching/schedule.h"
+
+#include <algorithm>
+#include <array>
+
+#include "schedule/frontier.h"
+#include "windrow/batching/graph.h"
+
+namespace windrow {
+namespace {
+
+constexpr std::array<std::string_view, 5> names = {"level", "depth", "agenda", "learned", "serial"};
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+void check(const TypedGraph& graph) {
+  const auto text = [](std::int64_t value) { return std::to_string(value); };
+  const std::vector<std::int32_t>& begin = graph.child_begin;
+  if (begin.size() != graph.type.size() + 1 || begin.front() != 0 ||
+      begin.back() != static_cast<std::int64_t>(graph.children.size()) || !std::is_sorted(begin.begin(), begin.end())) {
+    throw MisuseError("schedule: child_begin does not span the children of " + text(graph.vertices()) +
+                      " vertices; expected to ascend from 0 to " +
+                      text(static_cast<std::int64_t>(graph.children.size())));
+  }
+  if (!graph.costs.empty() && graph.costs.size() != at(graph.types)) {
+    throw MisuseError("schedule: costs of " + text(static_cast<std::int64_t>(graph.costs.size())) +
+                      " types; expected " + text(graph.types) + ", or none");
+  }
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) {
+    if (graph.type[at(v)] >= 0 && graph.type[at(v)] < graph.types) continue;
+    throw MisuseError("schedule: vertex " + text(v) + " is of type " + text(graph.type[at(v)]) + "; expected 0 to " +
+                      text(graph.types - 1));
+  }
+  for (const std::int32_t child : graph.children) {
+    if (child == no_child || (child >= 0 && child < graph.vertices())) continue;
+    throw MisuseError("schedule: there is no vertex " + text(child) + "; expected 0 to " + text(graph.vertices() - 1) +
+                      ", or " + text(no_child) + " for none");
+  }
+}
+
+/// Whoever still waits waits for one who still waits; following these leads to a cycle.
+[[noreturn]] void refuse_cycle(const TypedGraph& graph, const std::vector<std::int32_t>& still) {
+  auto v = static_cast<std::int32_t>(std::find_if(still.begin(), still.end(), [](std::int32_t n) { return n > 0; }) -
+                                     still.begin());
+  for (std::int32_t steps = 0; steps < graph.vertices(); ++steps) {
+    const std::int32_t here = v;
+    for (auto e = graph.child_begin[at(here)]; e < graph.child_begin[at(here) + 1]; ++e) {
+      const std::int32_t child = graph.children[at(e)];
+      if (child != no_child && still[at(child)] > 0) v = child;
+    }
+  }
+  throw MisuseError("schedule: vertex " + std::to_string(v) + " is its own descendant; expected no cycles");
+}
+
+Schedule by_level(const ScheduleFacts& facts) {
+  const TypedGraph& graph = facts.graph;
+  const std::int32_t levels = facts.level.empty() ? 0 : *std::max_element(facts.level.begin(), facts.level.end()) + 1;
+  const auto cell = [&](std::int32_t v) { return at(facts.level[at(v)]) * at(graph.types) + at(graph.type[at(v)]); };
+  std::vector<std::int32_t> next(at(levels) * at(graph.types) + 1, 0);
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) ++next[cell(v) + 1];
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  Schedule schedule;
+  for (std::size_t i = 0; i + 1 < next.size(); ++i) {
+    if (next[i] == next[i + 1]) continue;
+    schedule.batches.push_back({static_cast<std::int32_t>(i % at(graph.types)), next[i], next[i + 1]});
+  }
+  schedule.order.resize(graph.type.size());
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) schedule.order[at(next[cell(v)]++)] = v;
+  return schedule;
+}
+
+Schedule one_by_one(const ScheduleFacts& facts) {
+  Schedule schedule{facts.order, {}};
+  schedule.batches.reserve(schedule.order.size());
+  for (std::int32_t i = 0; i < facts.graph.vertices(); ++i) {
+    schedule.batches.push_back({facts.graph.type[at(schedule.order[at(i)])], i, i + 1});
+  }
+  return schedule;
+}
+
+template <class Choose>
+Schedule by_frontier(const ScheduleFacts& facts, Choose choose) {
+  Frontier frontier(facts);
+  while (!frontier.empty()) frontier.take(choose(frontier));
+  return std::move(frontier.schedule);
+}
+
+}  // namespace
+
+// ---- what is known of a graph ----
+
+ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
+  check(graph);
+  const auto vertices = graph.type.size();
+  consumer_begin.assign(vertices + 2, 0);
+  waits_for.assign(vertices, 0);
+  for (std::size_t v = 0; v < vertices; ++v) {
+    for (auto e = graph.child_begin[v]; e < graph.child_begin[v + 1]; ++e) {
+      if (graph.children[at(e)] == no_child) continue;
+      ++consumer_begin[at(graph.children[at(e)]) + 2];
+      ++waits_for[v];
+    }
+  }
+  for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
+  consumers.resize(at(consumer_begin.back()));
+  for (std::size_t v = 0; v < vertices; ++v) {  // which leaves consumer_begin where it belongs
+    for (auto e = graph.child_begin[v]; e < graph.child_begin[v + 1]; ++e) {
+      const std::int32_t child = graph.children[at(e)];
+      if (child != no_child) consumers[at(consumer_begin[at(child) + 1]++)] = static_cast<std::int32_t>(v);
+    }
+  }
+  // Kahn's order (1962): a vertex is next when all its children had their turn.
+  std::vector<std::int32_t> still = waits_for;
+  level.assign(vertices, 0);
+  order.reserve(vertices);
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) {
+    if (still[at(v)] == 0) order.push_back(v);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t v = at(order[i]);
+    for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
+      const std::size_t consumer = at(consumers[at(c)]);
+      level[consumer] = std::max(level[consumer], level[v] + 1);
+      if (--still[consumer] == 0) order.push_back(consumers[at(c)]);
+    }
+  }
+  if (order.size() < vertices) refuse_cycle(graph, still);
+  mean_level.assign(at(graph.types), 0);
+  std::vector<std::int64_t> count(at(graph.types), 0);
+  for (std::size_t v = 0; v < vertices; ++v) {
+    mean_level[at(graph.type[v])] += level[v];
+    ++count[at(graph.type[v])];
+  }
+  for (std::size_t t = 0; t < count.size(); ++t)
+    mean_level[t] /= static_cast<double>(std::max<std::int64_t>(count[t], 1));
+}
+
+std::vector<std::int32_t> own_heights(const ScheduleFacts& facts) {
+  const TypedGraph& graph = facts.graph;
+  std::vector<std::int32_t> heights(graph.type.size(), 0), of_type(graph.type.size());
+  for (std::int32_t type = 0; type < graph.types; ++type) {
+    for (std::size_t i = facts.order.size(); i-- > 0;) {
+      const std::size_t v = at(facts.order[i]);
+      std::int32_t above = 0;
+      for (auto c = facts.consumer_begin[v]; c < facts.consumer_begin[v + 1]; ++c) {
+        above = std::max(above, of_type[at(facts.consumers[at(c)])]);
+      }
+      of_type[v] = above + (graph.type[v] == type);
+      if (graph.type[v] == type) heights[v] = of_type[v];
+    }
+  }
+  return heights;
+}
+
+// ---- the frontier ----
+
+Frontier::Frontier(const ScheduleFacts& facts)
+    : facts_(facts), waits_for_(facts.waits_for), ready_(at(facts.graph.types)), left_(facts.graph.type.size()) {
+  schedule.order.reserve(left_);
+  for (std::size_t v = 0; v < waits_for_.size(); ++v) {
+    if (waits_for_[v] == 0) ready_[at(facts_.graph.type[v])].push_back(static_cast<std::int32_t>(v));
+  }
+}
+
+std::string Frontier::state() const {
+  std::vector<std::int32_t> types;
+  for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
+    if (ready(type) > 0) types.push_back(type);
+  }
+  std::sort(types.begin(), types.end(),
+            [&](std::int32_t a, std::int32_t b) { return std::pair(ready(b), a) < std::pair(ready(a), b); });
+  return {reinterpret_cast<const char*>(types.data()), types.size() * sizeof(std::int32_t)};
+}
+
+std::int32_t Frontier::lowest_type() const {
+  const auto rank = [&](std::int32_t type) {
+    const auto& costs = facts_.graph.costs;
+    return std::pair(facts_.mean_level[at(type)], costs.empty() ? 0 : costs[at(type)]);
+  };
+  std::int32_t best = -1;
+  for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
+    if (ready(type) == 0) continue;
+    if (best < 0 || rank(type) < rank(best)) best = type;
+  }
+  return best;
+}
+
+std::int32_t Frontier::best_type(const ScheduleTable& table) const {
+  const auto found = table.best_.find(state());
+  return found == table.best_.end() ? lowest_type() : found->second;
+}
+
+void Frontier::take(std::int32_t type) {
+  std::vector<std::int32_t> batch;
+  batch.swap(ready_[at(type)]);
+  const auto begin = static_cast<std::int32_t>(schedule.order.size());
+  schedule.order.insert(schedule.order.end(), batch.begin(), batch.end());
+  schedule.batches.push_back({type, begin, begin + static_cast<std::int32_t>(batch.size())});
+  left_ -= batch.size();
+  for (const std::int32_t v : batch) {
+    for (auto c = facts_.consumer_begin[at(v)]; c < facts_.consumer_begin[at(v) + 1]; ++c) {
+      const std::int32_t consumer = facts_.consumers[at(c)];
+      if (--waits_for_[at(consumer)] == 0) ready_[at(facts_.graph.type[at(consumer)])].push_back(consumer);
+    }
+  }
+  if (ready_[at(type)].empty()) {  // keeps its room
+    batch.clear();
+    ready_[at(type)].swap(batch);
+  }
+}
+
+std::span<const std::int32_t> Frontier::last() const {
+  const Schedule::Batch& batch = schedule.batches.back();
+  return std::span(schedule.order).subspan(at(batch.begin), at(batch.end - batch.begin));
+}
+
+// ---- the interface ----
+
+SchedulePolicy parse_schedule_policy(std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return static_cast<SchedulePolicy>(found - names.begin());
+  throw MisuseError("schedule policy '" + std::string(name) + "'; expected level, depth, agenda, learned or serial");
+}
+
+std::string_view to_string(SchedulePolicy policy) { return names[static_cast<std::size_t>(policy)]; }
+
+Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy, const ScheduleTable* table) {
+  const ScheduleFacts facts(graph);
+  switch (policy) {
+    case SchedulePolicy::level:
+    case SchedulePolicy::depth:
+      return by_level(facts);
+    case SchedulePolicy::agenda:
+      return by_frontier(facts, [](const Frontier& frontier) { return frontier.lowest_type(); });
+    case SchedulePolicy::learned:
+      if (table == nullptr)
+        throw MisuseError("schedule: policy learned without a table; expected one of ScheduleTable::learn");
+      if (table->types() != graph.types) {
+        throw MisuseError("schedule: a table for " + std::to_string(table->types()) + " types, and a graph of " +
+                          std::to_string(graph.types) + "; expected as many");
+      }
+      return by_frontier(facts, [&](const Frontier& frontier) { return frontier.best_type(*table); });
+    case SchedulePolicy::serial:
+      break;
+  }
+  return one_by_one(facts);
+}
+
+std::int64_t fewest_batches(const TypedGraph& graph) {
+  const ScheduleFacts facts(graph);
+  const std::vector<std::int32_t> heights = own_heights(facts);
+  std::vector<std::int32_t> most(at(graph.types), 0);
+  for (std::size_t v = 0; v < heights.size(); ++v) {
+    most[at(graph.type[v])] = std::max(most[at(graph.type[v])], heights[v]);
+  }
+  std::int64_t sum = 0;
+  for (const std::int32_t height : most) sum += height;
+  return sum;
+}
+
+}  // namespace windrow

@@ -1,0 +1,91 @@
+// Ops that are done when their OnComplete is called.
+#include "core/core.h"
+#include "core/entry.h"
+
+namespace windrow {
+
+OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
+  const auto [slots, begun] = begin;
+  AsyncBody& body = op.async();
+  body.poison = std::move(poison);
+  body.begun = begun;
+  if (access_check_) begin_check(op);
+  if (op.info().lane->ordered) {
+    body.error = begin_issue(op);
+    body.issued = !body.error;
+    if (!body.issued) {
+      if (access_check_) end_check(op, body.error);
+      return finish_async(op, slots);  // the function was not called, so nobody has its token
+    }
+  }
+  {
+    const Running frame(*this, op, slots);
+    body.error = invoke(op, body.poison);
+    if (access_check_) end_check(op, body.error);
+    if (begun != 0) record_call(op, begun);
+    op.set_stage(OpRecord::Stage::has_returned);
+    if (!count_down(body)) return nullptr;  // its OnComplete finishes it, or has done so
+  }
+  return finish_async(op, slots);
+}
+
+void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
+  const Visit visit(*this);
+  AsyncBody& body = op.async();
+  body.outcome = std::move(outcome);
+  if (!count_down(body)) return;  // its function still runs
+  if (ports_.mine_if_any() != nullptr) {
+    finish_async(op, nullptr);
+    return;
+  }
+  body.left_to_engine = true;
+  policy_->add(op);
+}
+
+bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
+
+OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
+  AsyncBody& body = op.async();
+  body.left_to_engine = false;
+  Ending ending{.outcome = Outcome::ran,
+                .poison = std::move(body.poison),
+                .begun = body.begun,
+                .slots = slots,
+                .kind = TraceRecord::Kind::async_op};
+  // An exception of the function itself tells more than the dropped token it leaves behind.
+  ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
+  if (ending.error) ending.outcome = Outcome::failed;
+  const bool issued = body.issued;
+  {
+    const Running frame(*this, op, slots);
+    op.end_body();
+  }
+  if (issued) ending.mark = leave_point(op);
+  // Not even a serial engine waits for the point here: this may be the lane's own thread.
+  if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
+  return finish(op, ending);
+}
+
+OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {
+  if (this != &other) {
+    drop();
+    core_ = std::exchange(other.core_, nullptr);
+    op_ = std::exchange(other.op_, nullptr);
+  }
+  return *this;
+}
+
+OnComplete::~OnComplete() { drop(); }
+
+void OnComplete::operator()(std::exception_ptr error) {
+  if (op_ == nullptr) throw MisuseError("OnComplete was called before, or moved from; call each token once");
+  std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
+}
+
+FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
+
+void OnComplete::drop() noexcept {
+  if (op_ != nullptr) (*this)(core_->dropped());
+}
+
+}  // namespace windrow

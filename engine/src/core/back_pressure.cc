@@ -1,0 +1,120 @@
+// What a push asks for beyond running a function, and threads that are held back since they push too far ahead.
+#include <algorithm>
+#include <thread>
+
+#include "core/adorned.h"
+#include "core/core.h"
+#include "diagnosis/engine_log.h"
+#include "graph/launch.h"
+#include "wait/naps.h"
+
+namespace windrow {
+namespace {
+
+/// A thread that has pushed so many ops looks how many are pending; sooner where few may be.
+constexpr std::uint64_t pushes_between_looks = 256;
+/// Who is held back is let go if no op finishes for so long and none can.
+constexpr std::chrono::milliseconds patience_where_none_can{20};
+
+}  // namespace
+
+/// Of a thread that is held back.
+class Core::Patience {
+ public:
+  explicit Patience(Core& core) : core_(core), left_(core.ports_.sums().left) {}
+
+  /// While so much is to be done.
+  void nap(std::uint64_t to_do) { std::this_thread::sleep_for(naps_.next(to_do, Naps::Clock::now())); }
+  /// Whether it is in vain to go on.
+  bool is_over() {
+    const auto now = Naps::Clock::now();
+    const std::uint64_t left = core_.ports_.sums().left;
+    if (std::exchange(left_, left) != left) last_progress_ = next_look_ = now;
+    if (now - last_progress_ > core_.options.push_patience) return is_told();
+    if (now - next_look_ <= patience_where_none_can) return false;
+    next_look_ = now;
+    return core_.ports_.mine().completes_ops || !core_.any_under_way();
+  }
+
+ private:
+  bool is_told() {
+    if (core_.held_back_.is_news()) {
+      engine_log().warn(
+          "windrow: {} ops are pending and none has finished for {} ms; a thread that was held back goes on, since "
+          "they "
+          "may wait for it (EngineOptions::push_patience)",
+          core_.ports_.sums().pending,
+          std::chrono::duration_cast<std::chrono::milliseconds>(core_.options.push_patience).count());
+    }
+    return true;
+  }
+
+  Core& core_;
+  std::uint64_t left_;  ///< ops that had finished
+  Naps naps_;
+  Naps::Clock::time_point last_progress_ = Naps::Clock::now(), next_look_ = last_progress_;
+};
+
+bool Core::any_under_way() {
+  if (policy_->ready() > 0) return true;
+  const auto is_under_way = [](const OpRecord& op) {
+    const OpRecord::Stage stage = op.stage();
+    return stage != OpRecord::Stage::queued && stage != OpRecord::Stage::waits_inside;
+  };
+  bool found = false;
+  const Ports::Stopped stopped(ports_);
+  records_.for_each([&](OpRecord& op) {
+    const OpId id = op.id();
+    found |= id != 0 && id < OpRecord::first_wait_id && is_under_way(op);
+  });
+  MutexLock lock(launches_mutex_);
+  for (GraphLaunch* launch = launches_; launch != nullptr && !found; launch = launch->next) {
+    for (const PlanNode& node : launch->plan().nodes()) {
+      const OpRecord& op = launch->record(node.number);
+      found |= !op.has_finished(launch->first_id + node.number) && is_under_way(op);
+    }
+  }
+  return found;
+}
+
+void Core::hold_back(Port& port) {
+  const std::uint64_t most = options.max_pending_ops;
+  port.pushes_to_look = static_cast<int>(std::clamp<std::uint64_t>(most / 4, 1, pushes_between_looks));
+  if (Running::innermost() != nullptr) return;
+  std::uint64_t pending = ports_.sums().pending;
+  if (pending <= std::max(most, port.allowance)) return;
+  policy_->hand_over();
+  const HeldBack::Place place(held_back_);
+  for (Patience patience(*this); pending > most / 2 || !place.is_first(); pending = ports_.sums().pending) {
+    patience.nap(std::max(pending, most / 2 + 1) - most / 2);
+    if (patience.is_over()) {
+      port.allowance = ports_.sums().pending + most;
+      return;
+    }
+  }
+  port.allowance = 0;
+}
+
+PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  if (Running::innermost() != nullptr) return pending_bytes_.take(bytes);
+  if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
+  policy_->hand_over();
+  for (Patience patience(*this); !patience.is_over();) {
+    patience.nap(pending_bytes_.too_many());
+    if (auto share = pending_bytes_.try_take_again(bytes)) return std::move(*share);
+  }
+  return pending_bytes_.take(bytes);
+}
+
+template <class... Args>
+Function<void(Args...)> Core::adorn(Function<void(Args...)>&& function, const PushOptions& how) {
+  std::stop_token stop = how.run_always ? std::stop_token() : how.stop;
+  const bool captured = ports_.mine().busy == Port::Busy::capturing;
+  return Adorned<Args...>{take_bytes(captured ? 0 : how.bytes), std::move(stop), std::move(function)};
+}
+
+template OpFunction Core::adorn(OpFunction&&, const PushOptions&);
+template AsyncFunction Core::adorn(AsyncFunction&&, const PushOptions&);
+
+}  // namespace windrow

@@ -1,0 +1,218 @@
+// The core's front but for pushes: variables, what is asked of the engine, and its end.
+#include "core/core.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "core/entry.h"
+#include "diagnosis/engine_log.h"
+#include "graph/capture.h"
+#include "policy/slots_free.h"
+#include "process/environment.h"
+#include "trace/environment.h"
+
+namespace windrow {
+namespace {
+
+EngineOptions checked(EngineOptions options) {
+  if (options.check) options.policy = Policy::serial;
+  refuse_wrong_environment(options);
+  if (options.workers < 1) {
+    throw MisuseError("EngineOptions.workers = " + std::to_string(options.workers) + "; expected 1 or more");
+  }
+  if (options.max_pending_ops < 1) {
+    throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
+  }
+  if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
+  if (options.max_spare_threads < 0) {
+    throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
+                      "; expected 0 or more");
+  }
+  if (options.push_patience.count() < 0)
+    throw MisuseError("EngineOptions.push_patience is negative; expected 0 or more");
+  if (options.watchdog.count() < 0)
+    throw MisuseError("EngineOptions.watchdog is negative; expected 0 for none, or more");
+  return options;
+}
+
+std::uint32_t next_number() {
+  static std::atomic<std::uint32_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Core::Core(EngineOptions given)
+    : options(checked(std::move(given))),
+      number(next_number()),
+      trace_path_(trace_path_from_environment()),
+      access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
+  engine_log();
+  if (options.check) detours_ |= by_check;
+  lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
+  host_ = &lanes_.front();
+  host_->core = this;
+  end_of_graph_.lane = fence_.lane = host_;
+  policy_ = make_policy({.options = options,
+                         .ports = ports_,
+                         .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },
+                         .out_of_work =
+                             [this] {
+                               if (trace_.on()) rest_traced();
+                               tell_if_idle();
+                             }});
+  if (options.watchdog.count() > 0) watchdog_ = make_watchdog(*this);
+  if (!trace_path_.empty()) start_trace({});
+  WaitGraph::of_process().add_engine(*this);
+  Forks::of_process().add(*this);
+}
+
+Core::~Core() {
+  link_->end();
+  Forks::of_process().remove(*this);
+  WaitGraph::of_process().remove_engine(*this);
+}
+
+Var Core::new_var(OpName name) {
+  refuse_torn();
+  const Var var = make_var(name);
+  Port& port = ports_.mine();
+  if (port.busy == Port::Busy::capturing) port.capture->made(var);
+  return var;
+}
+
+Var Core::make_var(OpName name) {
+  MutexLock lock(table_mutex_);
+  const bool fresh = free_vars_.empty();
+  if (fresh) {
+    vars_.emplace_back().owner = number;
+    if (free_vars_.capacity() < vars_.size()) free_vars_.reserve(2 * vars_.size());  // so that free() needs no memory
+    free_vars_.push_back(&vars_.back());
+  }
+  VarState& var = *free_vars_.back();
+  if (fresh) {
+    free_vars_.pop_back();
+    var.name = name.c_str();
+    return Var(&var, 0);
+  }
+  const Entry entry(*this);
+  free_vars_.pop_back();
+  Dep::revive(var, entry.joiners());
+  var.name = name.c_str();
+  return Var(&var, Dep::generation(var, entry.joiners()));
+}
+
+void Core::free(VarState& var) {
+  MutexLock lock(table_mutex_);
+  free_vars_.push_back(&var);
+}
+
+VarState& Core::alive(Var var, const PushOptions& how) {
+  refuse_torn();
+  Port& port = ports_.mine();
+  const OpInfo& about = info(port, how);
+  check(var, about);
+  const Entry entry(*this, port);
+  if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
+    throw MisuseError(site(about) + " names a variable, which was retired");
+  }
+  return *var.state_;
+}
+
+std::uint64_t Core::version(Var var, const PushOptions& how) {
+  return alive(var, how).version.load(std::memory_order_acquire);
+}
+
+void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
+  refuse_torn();
+  const OpInfo& about = info(ports_.mine(), how);
+  check(var, about);
+  if (!watch_unless_retired(var, bytes)) throw MisuseError(site(about) + " names a variable, which was retired");
+}
+
+bool Core::watch_unless_retired(Var var, std::span<std::byte> bytes) {
+  const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
+  const Running* const frame = frame_of_mine();
+  const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
+  // The only handles of a graph's own variable that its ops know are of the life in which it was captured.
+  const bool owned = held && frame->op->body() == OpRecord::Body::node;
+  std::uint32_t generation = 0;
+  {
+    const Entry entry(*this, ports_.mine());
+    generation = Dep::generation(*var.state_, entry.joiners());
+  }
+  // The op that has access may have been overtaken by the push of the variable's retire, not by a later life of it.
+  const std::uint32_t ahead = generation - var.generation_;
+  if (ahead != 0 && !(held && ahead == 1) && !(owned && ahead == 2)) return false;
+  if (access_check_) access_check_->watch(*var.state_, bytes);
+  return true;
+}
+
+void Core::shutdown() {
+  if (fork_gate_.torn()) return;
+  if (const Running* frame = frame_of_mine()) {
+    throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
+  }
+  const SlotsFree slots;  // inside an op of another engine
+  MutexLock lock(shutdown_mutex_);
+  if (life_ == Life::stopped) return;
+  do {
+    set_life(Life::draining);
+    drain();
+    set_life(Life::stopped);
+  } while (ports_.sums().pending != 0);              // a retire came in between
+  while (visitors_ != 0) std::this_thread::yield();  // each is about to leave
+  policy_->stop();
+  if (watchdog_) watchdog_->stop();
+}
+
+void Core::set_life(Life life) {
+  life_ = life;
+  const Ports::Stopped stopped(ports_);  // who was inside a push has entered its op, and who comes sees the new life
+}
+
+void Core::drain() {
+  while (!wait_until_idle(std::chrono::steady_clock::now() + shutdown_notice)) {
+    engine_log().warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
+  }
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const Point last = lane_at(i).last()) reach(last);
+  }
+}
+
+EngineStats Core::stats() const {
+  const Ports::Sums sums = ports_.sums();
+  return {.pushed = sums.pushed,
+          .pending = sums.pending - sums.waits,
+          .pending_bytes = pending_bytes_.sum(),
+          .failed = failed_,
+          .skipped = skipped_,
+          .cancelled = cancelled_,
+          .waits = waits_,
+          .waits_in_ops = waits_in_ops_,
+          .spare_threads = static_cast<std::uint64_t>(policy_->spares()),
+          .replay_diverged = policy_->replay_diverged()};
+}
+
+bool Core::end() noexcept {
+  if (fork_gate_.torn()) return false;
+  try {
+    shutdown();
+  } catch (const std::exception& e) {
+    engine_log().error("windrow: an engine cannot end and is leaked: {}", e.what());
+    return false;
+  }
+  save_trace_for_environment();
+  try {
+    for (const FailurePtr& failure : failures_.unreported()) {
+      engine_log().warn("windrow: nobody waited for this: {}", failure->describe());
+    }
+  } catch (const std::exception& e) {
+    engine_log().error("windrow: a failure nobody waited for cannot be described: {}", e.what());
+  }
+  return true;
+}
+
+}  // namespace windrow

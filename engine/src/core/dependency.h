@@ -1,0 +1,399 @@
+// Who may run now: for each variable a chain of versions, for each op a count of the grants it still misses.
+//
+// This is the heart of the engine and knows nothing else of it: no thread, no callable, no error. It is a template on
+// its atomics so that an interleaving checker compiles this very code, and on the record of an op, which the engine
+// extends.
+//
+// Each exclusive access makes a new version of its variable; versions.h shows what that is made of.
+//
+// Protocol
+//   join   takes the lock bits of all the op's variables in address order, enters each access at its variable's last
+//          version, lets go. Two ops pushed by two threads over overlapping variables are therefore in the same order
+//          everywhere, and no cycle can arise. Only joins take lock bits; where one thread alone joins, none is needed.
+//   leave  touches versions and no variable, so that ops which leave do not contend with ops which join: it closes the
+//          versions the op has made, counts its reads, and grants what that sets free.
+//   join_each enters ops of one access each, at one instant, but each leaves as soon as it can: for waits.
+//   Accesses that commute share a version, as reads do; who may run first among them is not decided here. Between
+//   those and reads a fence is entered: an op of one exclusive access that does nothing.
+//
+// The chain is that of the queue locks of Mellor-Crummey and Scott (1991), with the lists of many variables entered at
+// one instant.
+//
+// Invariants, for whoever is between two of the steps above:
+//   1. An access is granted if it is exclusive and all accesses joined before it have left, or if it is a read and all
+//      exclusive ones have.
+//   2. An op's pending counter is the number of its accesses that are not granted, and one more while it joins.
+//   3. A version ends when its op and its reads have left and the next exclusive access has joined; that access is
+//      granted then. An op's record lives until the op has left and all versions it made have ended.
+//   4. After a retiring access nothing joins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "core/versions.h"
+
+namespace windrow {
+
+/// As Versions. Members may be called by any thread, as they say.
+template <class Atomics, class Record>
+struct Dependency : Versions<Atomics, Record> {
+  using Versions = windrow::Versions<Atomics, Record>;
+  using Access = typename Versions::Access;
+  using Var = typename Versions::Var;
+  using Op = typename Versions::Op;
+  using Word = typename Versions::Word;
+
+  enum class Join { ready, waiting, refused };
+  /// How many threads may be inside of join at a time.
+  enum class Joiners { one, many };
+
+  /// Enters the op at all its variables at one instant; `count` is what place() was given. Refused, and entered
+  /// nowhere, if one of them is retired; else `prepare()` is called before anybody can reach the op, which does not
+  /// throw. When `waiting` is returned, the op may already be running elsewhere or be gone. `drop(op)` is called for
+  /// each op whose record is free now.
+  ///
+  /// `make_fence(var)` gives the record of an op that was placed with mutate access to that variable alone. What it
+  /// throws is passed on, and the op is entered nowhere then. A fence becomes ready as any op, and is to leave at once.
+  template <class Count, class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join(Record& op, Count count, Joiners joiners, Prepare&& prepare, Drop&& drop,
+                                          MakeFence&& make_fence) {
+    if (count == 1 || op.count() == 1) return join_one(op, joiners, prepare, drop, make_fence);
+    return join_several(op, joiners, prepare, drop, make_fence);
+  }
+
+  /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
+  /// they are given in. For each, `place(op, ticket)` is called with its place at the variable before anybody can reach
+  /// it, and `ready(op)` after it has entered, if it is granted. False, and none has entered, if one of the variables
+  /// is retired. `make_fence` as for join.
+  template <class Place, class Ready, class Drop, class MakeFence>
+  static bool join_each(std::span<Record* const> ops, Joiners joiners, Place&& place, Ready&& ready, Drop&& drop,
+                        MakeFence&& make_fence) {
+    const auto var_of = [&](std::size_t i) { return &ops[i]->accesses().front().var(); };
+    const bool many = joiners == Joiners::many;
+    const auto is_last_there = [&](std::size_t i) { return i + 1 == ops.size() || var_of(i + 1) != var_of(i); };
+    bool stale = false;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (many && (i == 0 || var_of(i - 1) != var_of(i))) var_of(i)->lock_.lock();
+      stale |= is_stale(ops[i]->accesses().front());
+    }
+    try {
+      for (std::size_t i = 0; i < ops.size() && !stale; ++i)
+        if (i == 0 || var_of(i - 1) != var_of(i)) enter_fences(ops[i]->accesses(), drop, make_fence);
+    } catch (...) {
+      for (std::size_t i = 0; i < ops.size(); ++i)
+        if (many && is_last_there(i)) var_of(i)->lock_.unlock();
+      throw;
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      Var& var = *var_of(i);
+      const bool last = is_last_there(i);  // once it has entered, the op may be gone
+      if (!stale) {
+        Access& access = ops[i]->accesses().front();
+        if (!access.exclusive()) var.commuting_ = access.commutes();  // also behind one of these that is exclusive
+        place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
+        var.generation_ = var.generation_ + ops[i]->retires();
+        if (enter(access, drop)) ready(*ops[i]);
+      }
+      if (many && last) var.lock_.unlock();  // all were locked, so nobody gets in between
+    }
+    return !stale;
+  }
+
+  /// Whether nothing has joined the variable after the place with this ticket.
+  static bool is_last(Var& var, std::uint32_t ticket, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    return var.tickets_ == ticket + 1;
+  }
+
+  /// Takes the finished op out. `visit(access)` is called once for each access while it still is granted; `ready(op)`
+  /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
+  template <class Visit, class Ready, class Drop>
+  [[gnu::always_inline]] static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
+    if (op.count() != 1) return leave_several(op, visit, ready, drop);
+    Access& access = op.accesses().front();
+    visit(access);
+    if (!access.exclusive()) {
+      leave_read(access, ready, drop);
+      drop(op);
+    } else if (op.retires()) {
+      drop(op);
+    } else {
+      leave_version(access, ready, drop);
+    }
+  }
+
+  /// Of the handles that may join the variable; odd once a retiring access has joined.
+  static std::uint32_t generation(Var& var, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    return var.generation_;
+  }
+
+  /// A variable whose retiring op has left begins its next life, with handles of a new generation.
+  static void revive(Var& var, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    // relaxed: those who join later do so under the lock bit.
+    var.genesis_.word_.store(Versions::closed, std::memory_order_relaxed);
+    var.last_ = &var.genesis_;
+    var.reads_ = 0;
+    var.commuting_ = false;
+    var.generation_ = var.generation_ + 1;
+  }
+
+  /// From now on, only handles of a new generation may join the variable.
+  static void renew(Var& var, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    var.generation_ = var.generation_ + 2;
+  }
+
+  /// The op of an access.
+  static Record& op_of(Access& access) {
+    return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
+  }
+
+ private:
+  using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting;
+
+  /// Whether it may not share the last version with those that do, if there are any.
+  static bool is_unlike(const Access& access) {
+    return access.var().commuting_ != access.commutes() && !access.exclusive();
+  }
+
+  template <class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join_one(Record& op, Joiners joiners, Prepare& prepare, Drop& drop,
+                                              MakeFence& make_fence) {
+    Access& access = *reinterpret_cast<Access*>(&op + 1);
+    Var& var = access.var();
+    const auto held = hold(var, joiners);
+    if (is_stale(access)) return Join::refused;
+    if (access.commutes() || var.commuting_) [[unlikely]] {
+      enter_fences({&access, 1}, drop, make_fence);
+      op.shape_ |= Op::commuting * access.commutes();
+    }
+    prepare();
+    if (op.retires()) var.generation_ = var.generation_ + 1;
+    return enter(access, drop) ? Join::ready : Join::waiting;
+  }
+
+  template <class Prepare, class Drop, class MakeFence>
+  [[gnu::always_inline]] static Join join_several(Record& op, Joiners joiners, Prepare& prepare, Drop& drop,
+                                                  MakeFence& make_fence) {
+    const std::span<Access> accesses = op.accesses();
+    const bool many = joiners == Joiners::many;
+    if (many) lock_all(accesses);
+    std::uint32_t versions = 0;
+    bool commuting = false, beside_commuting = false;
+    for (const Access& access : accesses) {
+      const Var& var = access.var();
+      Atomics::prefetch_to_write(&var.last_->word_);  // all at once, where one waits for them one by one
+      versions += access.exclusive();
+      commuting |= access.commutes();
+      beside_commuting |= var.commuting_;
+      if (!is_stale(access)) continue;
+      if (many) unlock_all(accesses);
+      return Join::refused;
+    }
+    if (commuting || beside_commuting) [[unlikely]] {
+      try {
+        enter_fences(accesses, drop, make_fence);
+      } catch (...) {
+        if (many) unlock_all(accesses);
+        throw;
+      }
+    }
+    op.shape_ |= Op::commuting * commuting | Op::several_versions * (versions > 1);
+    prepare();
+    // The counter is one more than there are accesses, so that the op cannot leave, and its accesses cannot vanish,
+    // before the last lock bit is free.
+    const auto count = static_cast<std::int32_t>(accesses.size());
+    std::int32_t granted = 0;
+    std::uint32_t offset = sizeof(Record);
+    for (Access& access : accesses) {
+      granted += enter(access, drop, offset);
+      offset += sizeof(Access);
+    }
+    if (many) unlock_all(accesses);
+    if (granted == count) return Join::ready;
+    // acq_rel: as in grant.
+    const std::int32_t before = op.pending.fetch_sub(granted + 1, std::memory_order_acq_rel);
+    return before == granted + 1 ? Join::ready : Join::waiting;
+  }
+
+  /// One for each access that is unlike those that share its version, all or none.
+  template <class Drop, class MakeFence>
+  [[gnu::noinline]] static void enter_fences(std::span<Access> accesses, Drop& drop, MakeFence& make_fence) {
+    Op* made = nullptr;
+    try {
+      for (std::size_t i = accesses.size(); i-- > 0;) {
+        if (!is_unlike(accesses[i]) || accesses[i].var().reads_ == 0) continue;
+        Op& fence = make_fence(accesses[i].var());
+        fence.next_ready = made;
+        made = &fence;
+      }
+    } catch (...) {
+      while (made != nullptr) drop(static_cast<Record&>(*std::exchange(made, made->next_ready)));
+      throw;
+    }
+    while (made != nullptr) {
+      auto& fence = static_cast<Record&>(*std::exchange(made, made->next_ready));
+      const auto nobody = [](Record&) {};
+      if (enter(fence.accesses().front(), drop)) leave_version(fence.accesses().front(), nobody, drop);
+    }
+    for (const Access& access : accesses) {
+      if (!access.exclusive()) access.var().commuting_ = access.commutes();
+    }
+  }
+
+  static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
+
+  static BitHeld<Atomics> hold(Var& var, Joiners joiners) {
+    return BitHeld<Atomics>(joiners == Joiners::many ? &var.lock_ : nullptr);
+  }
+
+  static void lock_all(std::span<Access> accesses) {
+    for (Access& access : accesses) access.var().lock_.lock();
+  }
+  static void unlock_all(std::span<Access> accesses) {
+    for (Access& access : accesses) access.var().lock_.unlock();
+  }
+
+  /// Returns whether the access is granted at once. If not, its op may be gone.
+  template <class Drop>
+  [[gnu::always_inline]] static bool enter(Access& access, Drop& drop, std::uint32_t offset = sizeof(Record)) {
+    Var& var = access.var();
+    access.ticket_ = var.tickets_;
+    access.offset_ = offset;
+    var.tickets_ = access.ticket_ + 1;
+    Access& last = *var.last_;
+    // acquire: what those who left it wrote is visible to an access that is granted at once.
+    Word word = last.word_.load(std::memory_order_acquire);
+    const bool exclusive = access.exclusive();
+    if (exclusive) var.last_ = &access;
+    const std::uint64_t reads = var.reads_;
+    var.reads_ = exclusive ? 0 : reads + 1;
+    if (is_open(word)) {
+      access.link_ = top_of(word);
+      // release: whoever closes the version sees the access. Nobody else enters here, so that this fails only if it has
+      // been closed meanwhile.
+      if (last.word_.compare_exchange_strong(word, word_of(access), std::memory_order_acq_rel,
+                                             std::memory_order_acquire)) {
+        return false;
+      }
+    }
+    if (!exclusive) {
+      access.link_ = &last;
+      return true;
+    }
+    if (word != counting(static_cast<std::int64_t>(reads))) {
+      last.link_ = &access;
+      // acq_rel: the last read to leave finds the link, or we see what all reads did.
+      if (last.word_.fetch_sub(2 * reads, std::memory_order_acq_rel) - 2 * reads != Versions::closed) return false;
+    }
+    end_version(last, var, drop);
+    return true;
+  }
+
+  template <class Visit, class Ready, class Drop>
+  [[gnu::noinline]] static void leave_several(Record& op, Visit& visit, Ready& ready, Drop& drop) {
+    std::int32_t versions = 0;
+    for (Access& access : op.accesses()) {
+      if (access.exclusive()) {
+        ++versions;
+        continue;
+      }
+      visit(access);
+      leave_read(access, ready, drop);
+    }
+    if (versions == 0) return drop(op);
+    // relaxed: others see the versions only through what closes them.
+    if (versions > 1) op.pending.store(versions, std::memory_order_relaxed);
+    for (Access* access = op.accesses().data(); versions > 0; ++access) {
+      if (!access->exclusive()) continue;
+      visit(*access);
+      --versions;
+      leave_version(*access, ready, drop);
+      // After the last version the op may be gone.
+    }
+  }
+
+  template <class Ready, class Drop>
+  static void leave_read(Access& access, Ready& ready, Drop& drop) {
+    Access& version = *access.link_;
+    Var& var = access.var();
+    // acq_rel: whoever is last has seen what all of them did.
+    if (version.word_.fetch_add(2, std::memory_order_acq_rel) + 2 != Versions::closed) return;
+    Access& next = *version.link_;
+    end_version(version, var, drop);
+    grant(next, ready);
+  }
+
+  template <class Ready, class Drop>
+  [[gnu::always_inline]] static void leave_version(Access& access, Ready& ready, Drop& drop) {
+    Word word = access.word_.load(std::memory_order_acquire);
+    while (true) {
+      Access* const top = top_of(word);
+      if (top != nullptr && top->exclusive()) {
+        // The next version has joined: the list is complete, and nobody else touches the word.
+        Access* const reads = top->link_;
+        if (reads == nullptr) {
+          end_version(access, access.var(), drop);
+          return grant(*top, ready);
+        }
+        const auto [first, count] = in_order(reads);
+        access.link_ = top;
+        access.word_.store(counting(-count), std::memory_order_relaxed);
+        return grant_reads(first, access, ready);
+      }
+      // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
+      if (access.word_.compare_exchange_strong(word, Versions::closed, std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
+        return grant_reads(in_order(top).first, access, ready);
+      }
+    }
+  }
+
+  /// Turns the list round: the read that joined first, and how many there are. Asks for their ops' counters.
+  static std::pair<Access*, std::int64_t> in_order(Access* top) {
+    Access* first = nullptr;
+    std::int64_t count = 0;
+    for (; top != nullptr; ++count) {
+      Atomics::prefetch_to_write(&op_of(*top));
+      Access* const below = top->link_;
+      top->link_ = first;
+      first = std::exchange(top, below);
+    }
+    return {first, count};
+  }
+
+  template <class Ready>
+  static void grant_reads(Access* first, Access& version, Ready& ready) {
+    while (first != nullptr) {
+      Access* const next = first->link_;
+      first->link_ = &version;
+      grant(*first, ready);
+      first = next;
+    }
+  }
+
+  template <class Ready>
+  [[gnu::always_inline]] static void grant(Access& access, Ready& ready) {
+    Record& op = op_of(access);
+    // acq_rel: what every predecessor wrote is visible to whoever runs the op. Of one access, none is missing now.
+    if (op.count() == 1 || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) ready(op);
+  }
+
+  /// The version is of no use any more.
+  template <class Drop>
+  [[gnu::always_inline]] static void end_version(Access& version, const Var& var, Drop& drop) {
+    if (&version == &var.genesis_) return;
+    Record& op = op_of(version);
+    // acq_rel: whoever ends the last version has seen the others end.
+    const bool several = op.shape_ & Op::several_versions;
+    if (!several || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) drop(op);
+  }
+};
+
+}  // namespace windrow

@@ -1,0 +1,147 @@
+// The public interface: makes records and hands them to the core.
+#include "windrow/engine/engine.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/core.h"
+#include "diagnosis/engine_log.h"
+#include "windrow/engine/bulk_scope.h"
+#include "windrow/engine/engine_use.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace windrow {
+namespace {
+
+constexpr std::pair<Policy, std::string_view> policy_names[] = {
+    {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
+
+Deadline after(std::chrono::nanoseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = Clock::now();
+  if (patience > Clock::time_point::max() - now) return std::nullopt;
+  return now + patience;
+}
+
+}  // namespace
+
+Policy parse_policy(std::string_view name) {
+  for (const auto& [policy, text] : policy_names) {
+    if (text == name) return policy;
+  }
+  throw MisuseError("unknown policy '" + std::string(name) + "'; expected serial, pool, per_device or chaos");
+}
+
+std::string_view to_string(Policy policy) {
+  for (const auto& [known, text] : policy_names) {
+    if (known == policy) return text;
+  }
+  return "no policy";
+}
+
+int default_workers() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+Engine::Engine(EngineOptions options)
+    : Engine(std::make_unique<Core>(std::move(options)), std::make_shared<EngineLife>()) {}
+
+Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
+    : core_(std::move(core)), life_(std::move(life)) {
+  life_->engine.store(this, std::memory_order_release);
+}
+
+Engine::~Engine() {
+  if (core_ == nullptr) return;  // it has an heir
+  if (core_->frame_of_mine() == nullptr || core_->torn()) {
+    // Kept in its place meanwhile: ops that drain still push to it. Leaked rather than freed under ops that still run.
+    life_->leaked = !core_->end();
+    if (life_->leaked) static_cast<void>(core_.release());
+    life_->engine.store(nullptr, std::memory_order_release);
+    return;
+  }
+  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine, to which
+  // references lead until then.
+  std::unique_ptr<Engine> heir;
+  try {
+    heir.reset(new Engine(std::move(core_), life_));
+    std::thread([engine = heir.get()] { delete engine; }).detach();
+    static_cast<void>(heir.release());
+  } catch (const std::exception& e) {
+    static_cast<void>((heir ? heir->core_ : core_).release());
+    life_->leaked = true;
+    life_->engine.store(nullptr, std::memory_order_release);
+    engine_log().error("windrow: an engine that ends inside its own op is leaked, for want of a thread: {}", e.what());
+  }
+}
+
+EngineRef::EngineRef(Engine& engine) : life_(engine.life_) {}
+
+void EngineRef::refuse() const {
+  throw MisuseError(life_ == nullptr ? "no engine; expected one"
+                                     : "the engine is gone; expected one that outlives what computes with it");
+}
+
+Var Engine::new_var(OpName name) { return core_->new_var(name); }
+
+void Engine::retire(Var var, OpFunction&& last, const PushOptions& options) {
+  core_->retire(var, std::move(last), options);
+}
+
+Graph Engine::capture(const std::function<void()>& body, OpName name) {
+  Graph graph;
+  graph.state_ = core_->capture(body, name);
+  return graph;
+}
+
+void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)}, std::nullopt, from); }
+
+void Engine::wait(AccessList accesses, std::source_location from) { core_->wait(accesses, std::nullopt, from); }
+
+bool Engine::wait_for(AccessList accesses, std::chrono::nanoseconds patience, std::source_location from) {
+  return core_->wait(accesses, after(patience), from);
+}
+
+void Engine::wait_all() { core_->wait_all(std::nullopt); }
+
+bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(after(patience)); }
+
+void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
+
+BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
+BulkScope::~BulkScope() { core_.end_bulk(); }
+
+EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
+EngineUse::~EngineUse() { --core_.visitors_; }
+
+std::uint64_t Engine::version(Var var, std::source_location from) {
+  return core_->version(var, {.name = "version", .pushed_at = from});
+}
+
+void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location from) {
+  core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
+}
+
+Watcher Engine::watcher() { return Watcher(core_->options.check ? core_.get() : nullptr); }
+bool Watcher::watch(Var var, std::span<std::byte> bytes) const {
+  return core_ != nullptr && core_->watch_unless_retired(var, bytes);
+}
+
+LaneId Engine::add_lane(std::shared_ptr<Lane> lane) { return core_->add_lane(std::move(lane)); }
+LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
+
+void Engine::shutdown() { core_->shutdown(); }
+EngineStats Engine::stats() const { return core_->stats(); }
+int Engine::workers() const { return core_->options.workers; }
+Trace Engine::trace() { return Trace(*core_); }
+std::string Engine::describe_pending() { return core_->describe_pending(); }
+std::vector<OpId> Engine::schedule_log() const { return core_->policy().schedule_log(); }
+
+}  // namespace windrow

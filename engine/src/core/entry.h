@@ -1,0 +1,94 @@
+// The spans of a push: in which its thread may make records and enter them, and after which ready ops may run on it.
+#pragma once
+
+#include "core/core.h"
+#include "core/running.h"
+
+namespace windrow {
+
+/// No code of users runs in it, but for the move constructors of functions.
+///
+/// While one thread alone enters records, variables need no lock bits: its port's turnstile is enough, by which the
+/// second thread that comes stops it to make both take them.
+class Core::Entry {
+ public:
+  explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
+  /// The port is the calling thread's.
+  [[gnu::always_inline]] Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
+    if (before_ == Port::Busy::entering) [[unlikely]]
+      refuse_reentry();
+    if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
+    port_.entry.enter();
+    port_.busy = Port::Busy::entering;
+    joiners_ = core.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;
+  }
+  ~Entry() {
+    port_.busy = before_;
+    port_.entry.leave();
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  Port& port() const { return port_; }
+  Dep::Joiners joiners() const { return joiners_; }
+
+ private:
+  [[noreturn]] static void refuse_reentry() {
+    throw MisuseError("a push by the move constructor of a function that is being pushed");
+  }
+
+  Port& port_;
+  const Port::Busy before_;
+  Dep::Joiners joiners_;
+};
+
+/// Where ops run on the pushing thread: announces the push, and in the end runs what is ready. While that lasts, the
+/// engine may lose its owner, which an op may have captured.
+class Core::Push {
+ public:
+  explicit Push(Core& core) : core_(core.callers_run_ && !core.frame_of_mine() ? &core : nullptr) {
+    if (core_ != nullptr) [[unlikely]]
+      begin();
+  }
+  ~Push() {
+    if (core_ != nullptr) [[unlikely]]
+      end();
+  }
+  Push(const Push&) = delete;
+  Push& operator=(const Push&) = delete;
+
+ private:
+  void begin() {
+    ++core_->visitors_;
+    core_->policy_->before_push();
+  }
+  void end() {
+    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
+    const bool nested = Running::innermost() != nullptr;
+    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    --core_->visitors_;
+  }
+
+  Core* const core_;
+};
+
+/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them. They may not
+/// come again, so what they make ready is handed over in the end.
+class Core::Visit {
+ public:
+  explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
+  ~Visit() {
+    core_.policy_->hand_over();
+    if (Port* const port = core_.ports_.mine_if_any(); port != nullptr && Running::innermost() == nullptr) {
+      port->completes_ops = true;
+    }
+    --core_.visitors_;
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  Core& core_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,61 @@
+#include "core/op.h"
+
+#include <new>
+
+#include "graph/launch.h"
+
+namespace windrow {
+
+// The accesses lie behind the record, and the body behind them, aligned as any type may ask for.
+static_assert(sizeof(OpRecord) == 48 && sizeof(Dep::Access) == 32);
+static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
+static_assert(sizeof(VarState) == 128);
+// Steps between variables are counted in these, which VarState is aligned to.
+static_assert(sizeof(Dep::Var) == 64);
+
+std::string site(const OpInfo& info) {
+  return "op '" + std::string(info.name) + "' (pushed at " + info.pushed_at.file_name() + ":" +
+         std::to_string(info.pushed_at.line()) + ")";
+}
+
+VarPlace place_of(OpRecord& op, std::size_t access) {
+  if (op.body() == OpRecord::Body::node) {
+    const NodePlace& node = op.node();
+    return node.launch->place(*node.node, access);
+  }
+  return place_of(op.accesses()[access]);
+}
+
+void OpRecord::end_other_body() noexcept {
+  switch (body_) {
+    case Body::none:
+    case Body::function:
+    case Body::gate:
+    case Body::fence:
+      break;
+    case Body::node:
+      return;
+    case Body::async:
+      std::destroy_at(&at<AsyncBody>());
+      break;
+    case Body::declared:
+      std::destroy_at(&at<std::shared_ptr<DeclaredState>>());
+      break;
+    case Body::wait:
+      std::destroy_at(&at<std::shared_ptr<Waiter>>());
+      break;
+  }
+  body_ = Body::none;
+}
+
+bool OpRecord::is_async_node() { return node().node->op->kind == Body::async; }
+
+AsyncBody& OpRecord::async_of_node() { return node().launch->async(node().node->number); }
+
+std::span<Dep::Access> OpRecord::touches_of_node() { return node().node->op->accesses; }
+
+bool OpRecord::node_ends_variable_for_good() { return node().node->op->retires == CapturedOp::Retires::foreign; }
+
+bool OpRecord::node_ends_variable() { return node().node->op->retires != CapturedOp::Retires::nothing; }
+
+}  // namespace windrow

@@ -1,0 +1,28 @@
+#include "windrow/engine/op_name.h"
+
+#include <string>
+#include <unordered_set>
+
+#include "process/fork.h"
+#include "process/immortal.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+namespace {
+
+struct Table {
+  Mutex mutex;
+  std::unordered_set<std::string> names WINDROW_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+std::string_view OpName::keep(std::string_view text) {
+  Table& all = immortal<Table>();
+  MutexLock lock(all.mutex);
+  return *all.names.emplace(text).first;
+}
+
+void each_mutex_of_names(EachMutex f) { f(immortal<Table>().mutex); }
+
+}  // namespace windrow

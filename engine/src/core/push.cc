@@ -1,0 +1,311 @@
+// The way of an op into the engine: described, made into a record, checked, entered. Here its cost counts.
+#include <type_traits>
+
+#include "core/core.h"
+#include "core/entry.h"
+#include "graph/capture.h"
+
+namespace windrow {
+namespace {
+
+/// A function as the body of an op; it may be empty.
+struct FunctionBody {
+  OpFunction& function;
+
+  std::size_t bytes() const { return function ? function.table()->bytes : 0; }
+  void move_to(OpRecord& op) const { op.set_function(std::move(function)); }
+  void move_to(CapturedOp& op) const {
+    if (function) op.kind = OpRecord::Body::function;
+    op.function = std::move(function);
+  }
+};
+
+struct AsyncFunctionBody {
+  AsyncFunction& function;
+
+  std::size_t bytes() const { return sizeof(AsyncBody); }
+  void move_to(OpRecord& op) const { op.set_async(std::move(function)); }
+  void move_to(CapturedOp& op) const {
+    op.kind = OpRecord::Body::async;
+    op.async = std::move(function);
+  }
+};
+
+struct DeclaredBody {
+  const std::shared_ptr<DeclaredState>& declared;
+
+  std::size_t bytes() const { return sizeof declared; }
+  void move_to(OpRecord& op) const { op.set_declared(declared); }
+  void move_to(CapturedOp& op) const {
+    op.kind = OpRecord::Body::declared;
+    op.declared = declared;
+  }
+};
+
+/// Whether a push is of more than a function to run, or of none.
+template <class F>
+bool is_special(const F& function, const PushOptions& options) {
+  return !function || options.stop.stop_possible() || options.bytes != 0;
+}
+
+/// Throws MisuseError if there is no function.
+template <class F>
+[[gnu::noinline]] F adorned(Core& core, F&& function, const PushOptions& options) {
+  if (!function) throw core.without_function(options);
+  return core.adorn(std::move(function), options);
+}
+
+}  // namespace
+
+/// An op's accesses as its pusher lists them; each is checked.
+struct Core::Listed {
+  const Core& core;
+  const OpInfo& about;
+  const Access* first;
+  std::size_t count;
+
+  [[gnu::always_inline]] Dep::Access operator()(std::size_t i) const {
+    const Var var = first[i].var;
+    core.check(var, about);
+    return {*var.state_, var.generation_, first[i].kind};
+  }
+};
+
+/// The only one, checked. Its number is known to the compiler.
+struct Core::Single {
+  Dep::Access access;
+  static constexpr std::integral_constant<std::size_t, 1> count{};
+
+  const Dep::Access& operator()(std::size_t) const { return access; }
+};
+
+/// Those that were checked when the op was declared.
+struct Core::Canonical {
+  const Dep::Access* first;
+  std::size_t count;
+
+  const Dep::Access& operator()(std::size_t i) const { return first[i]; }
+};
+
+template <class Body>
+[[gnu::always_inline]] inline void Core::push_listed(Port& port, const Entering& op, AccessList accesses,
+                                                     const Body& body) {
+  const Listed listed{*this, op.about, accesses.begin(), accesses.size()};
+  if (port.busy == Port::Busy::capturing) [[unlikely]]
+    return capture(port, op, listed, body);
+  if (accesses.size() == 1) {
+    submit(port, op, Single{listed(0)}, body);
+  } else {
+    submit(port, op, listed, body);
+  }
+}
+
+template <class Accesses, class Body>
+inline void Core::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+  // Both before it announces itself: a serial engine's ops wait for threads that have, and a thread that forks holds
+  // threads at start() until nothing is pending.
+  if (--port.pushes_to_look <= 0) [[unlikely]]
+    hold_back(port);
+  if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
+    start(*entering.about.lane);
+  const Push push(*this);
+  if (OpRecord* const ready = enter(port, entering, accesses, body)) release(*ready);
+}
+
+template <class Accesses, class Body>
+inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+  const Entry entry(*this, port);
+  // Ops may push to the end of the drain, and what ends with a handle may end at any time.
+  const Life life = life_;
+  if (life != Life::running && !entering.retires) [[unlikely]]
+    check_life(life, entering.about);
+  if constexpr (std::is_same_v<Accesses, Single>) {
+    // Its line may come while the record is made. Where others join, too, they may be moving the variable on.
+    if (entry.joiners() == Dep::Joiners::one) Dep::foresee(accesses.access.var(), port.last_var);
+  }
+  OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
+  try {
+    Dep::place(*op, accesses.count, accesses, entering.retires);
+  } catch (...) {
+    records_.free(port.records, op);
+    throw;
+  }
+  const auto prepare = [&] {
+    op->begin(entering.about, entering.priority, life == Life::stopped);
+    body.move_to(*op);
+    const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
+    op->set_id(thread_number(port) | pushed);
+    port.pushed.store(pushed, std::memory_order_release);
+  };
+  const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+  const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
+  Dep::Join joined = Dep::Join::refused;
+  try {
+    joined = Dep::join(*op, accesses.count, entry.joiners(), prepare, drop, fence);
+  } catch (...) {
+    records_.free(port.records, op);
+    throw;
+  }
+  if (joined == Dep::Join::refused) [[unlikely]]
+    refuse(entering.about, op, entry);
+  return joined == Dep::Join::ready ? op : nullptr;  // it may be gone already
+}
+
+template <class Accesses, class Body>
+[[gnu::noinline]] void Core::capture(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+  const auto op = std::make_shared<CapturedOp>();
+  op->info = &entering.about;
+  op->priority = entering.priority;
+  for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(in_order(accesses(i)));
+  if (entering.retires) op->retires = CapturedOp::Retires::foreign;
+  port.capture->add(op);
+  body.move_to(*op);  // not before: if the capture throws, the function still is the caller's
+}
+
+void Core::check_life(Life life, const OpInfo& about) const {
+  if (life == Life::draining && frame_of_mine() != nullptr) return;
+  throw MisuseError("push of " + site(about) + " after shutdown of its engine");
+}
+
+void Core::refuse(Var var, const OpInfo& about) const {
+  if (!var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
+  throw MisuseError(site(about) + " names a variable of another engine");
+}
+
+// By value, so that the pointer need not lie in memory where nothing is refused.
+void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
+
+void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
+  const char* name = nullptr;
+  for (OpRecord* op : ops) {
+    for (const Dep::Access& access : op->accesses()) {
+      // The name of a later life of the variable would mislead.
+      VarState& var = var_of(access);
+      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) name = var.name;
+    }
+    records_.free(entry.port().records, op);
+  }
+  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
+  throw MisuseError(site(about) + " names " + what + ", which was retired");
+}
+
+void Core::join_others(Port& port) {
+  Port* nobody = nullptr;
+  if (several_.load(std::memory_order_acquire) || lone_.compare_exchange_strong(nobody, &port)) return;
+  const Ports::Stopped stopped(ports_);
+  several_.store(true, std::memory_order_release);
+}
+
+OpId Core::number_thread(Port& port) { return port.first_id = OpRecord::first_id(threads_numbered_++); }
+
+const OpInfo& Core::describe(Port& port, const PushOptions& how) {
+  OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
+  if (!how.name.text().empty()) info.name = how.name.text();
+  return sites_.keep(port, how, info);
+}
+
+MisuseError Core::without_function(const PushOptions& how) {
+  return MisuseError(site(info(ports_.mine(), how)) + " was given no function");
+}
+
+// ---- each kind of push ----
+
+inline void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+  Port& port = ports_.mine();
+  push_listed(port, {info(port, how), how.priority}, accesses, FunctionBody{function});
+}
+
+void Engine::push(OpFunction function, AccessList accesses, const PushOptions& options) {
+  if (is_special(function, options)) [[unlikely]]
+    function = adorned(*core_, std::move(function), options);
+  core_->push(std::move(function), accesses, options);
+}
+
+void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
+  policy_->expect_callbacks();
+  Port& port = ports_.mine();
+  push_listed(port, {info(port, how), how.priority}, accesses, AsyncFunctionBody{function});
+}
+
+void Engine::push_async(AsyncFunction function, AccessList accesses, const PushOptions& options) {
+  if (is_special(function, options)) [[unlikely]]
+    function = adorned(*core_, std::move(function), options);
+  core_->push_async(std::move(function), accesses, options);
+}
+
+void Core::retire(Var var, OpFunction&& last, PushOptions how) {
+  if (fork_gate_.torn()) return last.abandon();  // what owns something may end; nothing runs any more
+  how.run_always = true;
+  Port& port = ports_.mine();
+  push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
+}
+
+void Core::retire_captured(CapturedOp& op) noexcept {
+  if (op.has_retired) return;
+  if (fork_gate_.torn()) return op.function.abandon();
+  Port& port = ports_.mine();
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  try {
+    submit(port, {*op.info, op.priority, true}, Single{op.accesses.front()}, FunctionBody{op.function});
+  } catch (const std::exception&) {
+    // Somebody else has retired the variable, or there is no memory: what uses it may still be under way.
+    op.function.abandon();
+  }
+  port.busy = before;
+}
+
+void Core::heal(Var var, const PushOptions& how) {
+  Port& port = ports_.mine();
+  OpFunction no_function;
+  push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
+}
+
+void Core::begin_bulk() { ++ports_.mine().bulk_scopes; }
+
+void Core::end_bulk() noexcept {
+  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // it has had one since begin_bulk()
+  policy_->hand_over();
+}
+
+std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+  const Listed listed{*this, info(ports_.mine(), how), accesses.begin(), accesses.size()};
+  std::vector<Dep::Access> canonical;
+  canonical.reserve(accesses.size());
+  for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(listed(i));
+  canonical.resize(Dep::canonicalise(canonical));
+  PushOptions kept = how;
+  if (how.stop.stop_possible()) {
+    // Bytes are each push's own.
+    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
+    kept.stop = {};
+  }
+  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), kept});
+}
+
+DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
+  if (!function) throw core_->without_function(options);
+  DeclaredOp op;
+  op.state_ = core_->declare(std::move(function), accesses, options);
+  return op;
+}
+
+void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
+  Port& port = ports_.mine();
+  PushOptions how = declared->how;
+  how.pushed_at = pushed_at;
+  const Entering entering{info(port, how), how.priority};
+  const Canonical accesses{declared->accesses.data(), declared->accesses.size()};
+  if (port.busy == Port::Busy::capturing) [[unlikely]]
+    return capture(port, entering, accesses, DeclaredBody{declared});
+  if (how.bytes == 0) return submit(port, entering, accesses, DeclaredBody{declared});
+  OpFunction run = adorn(OpFunction([declared](OpContext& context) { declared->function(context); }), how);
+  submit(port, entering, accesses, FunctionBody{run});
+}
+
+void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
+  if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
+  if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
+  core_->push(declared.state_, pushed_at);
+}
+
+}  // namespace windrow

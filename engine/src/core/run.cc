@@ -1,0 +1,351 @@
+// The back of the engine: ready ops are run and finished.
+#include "core/core.h"
+#include "core/entry.h"
+#include "graph/launch.h"
+
+namespace windrow {
+namespace {
+
+/// So many ops a thread runs one after the other, each made ready by the one before, until others get their turn.
+constexpr unsigned most_runs_in_a_row = 64;
+
+/// Whether it is a launch's op with a function, and no variable ends with it.
+bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && op.node().node->function != nullptr; }
+
+}  // namespace
+
+void Core::run(OpRecord& first, Slots* slots) noexcept {
+  Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
+  OpRecord* op = &first;
+  for (;; ++row.runs) {
+    op = run_one(*op, row);
+    if (op == nullptr) return;
+    if (!gives_way(row)) [[likely]]
+      continue;
+    // At the end of a row with nobody to make way for, what the ops work on stays where it is.
+    if (policy_->wants_thread_back() || policy_->work_in_sight()) break;
+    row.runs = 0;
+  }
+  policy_->add(*op);
+  if (row.runs == most_runs_in_a_row) policy_->end_row();
+}
+
+inline bool Core::gives_way(const Row& row) const {
+  return row.runs == most_runs_in_a_row || policy_->wants_thread_back();
+}
+
+[[gnu::always_inline]] inline OpRecord* Core::run_one(OpRecord& op, Row& row) {
+  op.set_stage(OpRecord::Stage::runs);
+  if (detours_ == 0 && !failures_.any_poison()) [[likely]] {
+    if (op.is_plain_function()) return run_function(op, row);
+    if (is_plain_node(op)) return run_nodes(op, row);
+  }
+  return run_detoured(op, row);
+}
+
+OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
+  const Begin begin{row.slots, begin_traced(row.slots)};
+  if (detours_ != by_trace || failures_.any_poison()) return run_with_care(op, begin);
+  Row traced{.slots = row.slots, .goes_on = row.goes_on, .port = row.port, .begun = begin.begun};
+  if (op.is_plain_function()) return run_function(op, traced);
+  if (is_plain_node(op)) return run_nodes(op, traced);
+  return run_with_care(op, begin);
+}
+
+[[gnu::always_inline]] inline OpRecord* Core::run_function(OpRecord& op, Row& row) {
+  Dep::foresee_leave(op);
+  try {
+    const Running frame(*this, op, row.slots);
+    op.call(row.context);
+    op.end_function();  // captures go before any successor runs
+  } catch (...) {
+    return fail(op, row);
+  }
+  if (row.begun != 0) record_plain(op, row);
+  OpRecord* next = nullptr;
+  ReadyList others;
+  op.set_id(0);
+  Dep::leave(
+      op,
+      [](Dep::Access& access) {
+        if (access.exclusive()) count_version(var_of(access));
+      },
+      [&](OpRecord& ready) { may_be_next(ready, next, row) ? void(next = &ready) : others.push(ready); },
+      [&](OpRecord& ended) { records_.free(row.port.records, &ended); });
+  return end_plain(next, others, row);
+}
+
+[[gnu::noinline]] OpRecord* Core::run_nodes(OpRecord& first, Row& row) {
+  GraphLaunch& launch = *first.node().launch;
+  const PlanNode* node = first.node().node;
+  for (OpRecord* op = &first;; ++row.runs) {
+    launch.foresee(*node);
+    try {
+      const Running frame(*this, *op, row.slots);
+      (*node->function)(row.context);
+    } catch (...) {
+      return fail(*op, row);
+    }
+    if (row.begun != 0) record_plain(*op, row);
+    for (std::uint32_t i = 0; i < node->written_count; ++i) count_version(*node->written[i]);
+    ReadyList others;
+    if (node->gate_count > 0 || node->successor_count == 0) {
+      leave_node(*op, others);
+      return end_plain(nullptr, others, row);
+    }
+    op->end_node(node->awaits);
+    op = nullptr;
+    const PlanNode *const nodes = node - node->number, *next = nullptr;
+    const auto grant = [&](PlanNode::Successor successor) {
+      OpRecord* const ready = launch.grant(successor);
+      if (ready == nullptr) return;
+      const PlanNode& of = nodes[successor.node];
+      if (op == nullptr && row.goes_on && !has_ordered_ && of.function != nullptr) {
+        op = ready;
+        next = &of;
+      } else {
+        others.push(*ready);
+      }
+    };
+    // After the last of these the launch may be gone, if none is chosen.
+    const std::span successors(node->successors, node->successor_count);
+    grant(node->first_successor);
+    for (std::size_t i = 1; i < successors.size(); ++i) grant(successors[i]);
+    if (op == nullptr || !others.empty() || row.port.ended != nullptr || row.begun != 0) {
+      return end_plain(op, others, row);
+    }
+    Port::add(row.port.left, 1);
+    if (detours_ != 0 || failures_.any_poison() || gives_way(row)) return op;
+    node = next;
+    op->set_stage(OpRecord::Stage::runs);
+  }
+}
+
+inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const {
+  return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0;
+}
+
+[[gnu::always_inline]] inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
+  if (!others.empty() || row.port.ended != nullptr) next = go_on(next, others, row.slots);
+  Port::add(row.port.left, 1);
+  if (!row.goes_on) tell_if_idle();  // others tell when they have nothing more to do
+  return next;
+}
+
+OpRecord* Core::fail(OpRecord& op, const Row& row) {
+  const Ending ending{
+      .outcome = Outcome::failed, .error = std::current_exception(), .begun = row.begun, .slots = row.slots};
+  {
+    const Running frame(*this, op, row.slots);
+    op.end_body();
+  }
+  return finish(op, ending);
+}
+
+OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
+  const auto [slots, begun] = begin;
+  const OpInfo& info = op.info();
+  if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
+  FailurePtr poison = first_poison(op);
+  const bool skipped = poison && !info.run_always;
+  if (op.is_async() && !skipped) return run_async(op, begin, std::move(poison));
+  Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran,
+                .poison = std::move(poison),
+                .begun = begun,
+                .slots = slots};
+  const bool checked = access_check_ && !skipped;
+  if (checked) begin_check(op);
+  const bool issues = info.lane->ordered && !skipped;
+  if (issues) ending.error = begin_issue(op);
+  const bool runs = !skipped && !ending.error;
+  {
+    const Running frame(*this, op, slots);
+    if (runs) ending.error = invoke(op, ending.poison);
+    op.end_body();  // captures go before any successor runs
+  }
+  if (ending.error) ending.outcome = Outcome::failed;
+  if (issues && runs) {
+    ending.mark = leave_point(op);
+    if (options.policy == Policy::serial) {
+      // A serial engine runs a device as it runs the host: each op to its end.
+      reach(ending.mark->point);
+    }
+  }
+  if (checked) {
+    end_check(op, ending.error);
+    access_check_->let_go(op, true);
+    if (ending.error) ending.outcome = Outcome::failed;
+  }
+  return finish(op, ending);
+}
+
+void Core::begin_check(OpRecord& op) {
+  if (op.ends_variable()) access_check_->forget(var_of(op.touches().front()));
+  access_check_->begin(op);
+}
+
+void Core::end_check(OpRecord& op, std::exception_ptr& error) {
+  std::exception_ptr offence = access_check_->end(op);
+  if (!error) error = std::move(offence);
+}
+
+std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
+  try {
+    switch (op.body()) {
+      case OpRecord::Body::function: {
+        OpContext context;
+        context.failure_ = poison;
+        op.call(context);
+        break;
+      }
+      case OpRecord::Body::declared: {
+        OpContext context;
+        context.failure_ = poison;
+        op.declared().function(context);
+        break;
+      }
+      case OpRecord::Body::async:
+        op.async().function(OnComplete(*this, op));
+        break;
+      case OpRecord::Body::node:
+        invoke_node(op, poison);
+        break;
+      case OpRecord::Body::none:
+      case OpRecord::Body::wait:
+      case OpRecord::Body::gate:
+      case OpRecord::Body::fence:
+        break;
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+std::exception_ptr Core::begin_issue(OpRecord& op) noexcept {
+  try {
+    reserve_marks(op, lanes());
+  } catch (...) {
+    return std::current_exception();
+  }
+  Lane& own = *op.info().lane->ordered;
+  for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) {
+    if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point, if_failed);
+  });
+  return nullptr;
+}
+
+Mark Core::leave_point(OpRecord& op) { return {op.info().lane->record(), op.id(), &op.info()}; }
+
+template <class Settle>
+void Core::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
+  if (op.body() == OpRecord::Body::node) {
+    for (Dep::Access& access : op.touches()) settle(access);
+    return leave_node(op, ready);
+  }
+  RecordPool::Cache& cache = ports_.mine().records;
+  Dep::leave(
+      op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records_.free(cache, &ended); });
+}
+
+OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
+  FailurePtr failure;
+  if (ending.outcome == Outcome::skipped) {
+    failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);
+    ++skipped_;
+  } else if (ending.outcome == Outcome::failed) {
+    failure = failures_.thrown(op.info(), ending.error);
+    ++(failure->kind == Failure::Kind::cancelled ? cancelled_ : failed_);
+  }
+  if (ending.begun != 0) record(op, ending, failure);
+  LaneState& lane = *op.info().lane;
+  const bool keeps_lane = op.after_end && ending.slots == nullptr;  // see admit()
+  VarState* ended = op.retires() ? &var_of(op.accesses().front()) : nullptr;
+  ReadyList ready;
+  {
+    const FailureLog::Hold hold(failure);
+    if (op.body() != OpRecord::Body::node) op.set_id(0);
+    if (op.commutes()) {
+      // While these still are its own.
+      for (Dep::Access& access : op.accesses()) {
+        if (access.commutes()) settle_access(op, access, ending, failure);
+      }
+      end_turns(op, ready);
+    }
+    leave(op, ready, [&](Dep::Access& access) {
+      if (!access.commutes()) settle_access(op, access, ending, failure);
+    });
+  }
+  if (ended != nullptr) free(*ended);
+  if (lane.ordered && !keeps_lane) {
+    if (OpRecord* of_lane = lane.release()) policy_->add(*of_lane);
+  }
+  OpRecord* const next = go_on(nullptr, ready, ending.slots);
+  one_less_pending(ports_.mine());
+  return next;
+}
+
+void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure) {
+  VarState& var = var_of(access);
+  const Outcome outcome = ending.outcome;
+  if (access.writes()) {
+    if (outcome != Outcome::skipped && !(failure && failure->kind == Failure::Kind::cancelled)) {
+      count_version(var);
+    }
+    if (outcome == Outcome::failed || (outcome == Outcome::skipped && !var.poison)) failures_.poison(var, failure);
+    if (outcome == Outcome::ran && access.kind() == AccessKind::overwrite) failures_.clear(var);
+  }
+  if (has_ordered_) settle_marks(op, access, ending);
+  if (op.ends_variable()) {
+    failures_.clear(var);
+    var.residue.reset();
+    var.version.store(0, std::memory_order_release);
+  }
+}
+
+void Core::settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending) {
+  VarState& var = var_of(access);
+  std::lock_guard lock(var.residue_lock);
+  if (ending.mark) {
+    leave_mark(var, access.kind(), *ending.mark);
+  } else if (ending.outcome != Outcome::skipped && !op.info().lane->ordered && !op.lost) {
+    clear_marks(var, access.kind());
+  }
+}
+
+FailurePtr Core::first_poison(OpRecord& op) {
+  FailurePtr lost = op.lost ? take_lost(op) : nullptr;
+  if (failures_.any_poison()) {
+    for (const Dep::Access& access : op.touches()) {
+      const FailurePtr& poison = var_of(access).poison;
+      if (poison && access.kind() != AccessKind::overwrite) return poison;
+    }
+  }
+  return lost;
+}
+
+FailurePtr Core::take_lost(OpRecord& op) {
+  MutexLock lock(point_mutex_);
+  auto found = lost_.extract(&op);
+  return found ? std::move(found.mapped()) : failures_.undescribed();
+}
+
+void Core::one_less_pending(Port& port) {
+  Port::add(port.left, 1);
+  if (!policy_->on_worker()) tell_if_idle();
+}
+
+void Core::tell_if_idle() {
+  // Read by a write, so that of this thread and one that comes to wait the later one sees what the earlier one did.
+  if (idle_waiters_.fetch_add(0) == 0 || ports_.sums().pending != 0) return;
+  MutexLock lock(idle_mutex_);
+  idle_.notify_all();
+}
+
+void OpContext::throw_if_poisoned() const {
+  if (!failure_) return;
+  FailureLog::mark_reported({&failure_, 1});
+  throw OpError({failure_});
+}
+
+}  // namespace windrow

@@ -1,0 +1,38 @@
+// The ops that had not finished at some moment, queued up at their variables.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "wait/wait_graph.h"
+
+namespace windrow {
+
+/// A value: for each variable the places of the ops in the order of their joins.
+class PendingQueues {
+ public:
+  struct Queued {
+    std::size_t op;  ///< index into ops
+    VarPlace place;
+  };
+  static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+
+  explicit PendingQueues(std::vector<PendingOp> seen);
+
+  /// nobody, if it was not seen.
+  std::size_t find(const OpKey& key) const;
+
+  /// Appends the ops that must finish before this one: at each of its variables all that joined earlier, or for a read
+  /// all up to the last exclusive access before it. Of ops that commute the one that has its turn comes first. Waits
+  /// among them wait for nothing else, so they are left out.
+  void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const;
+
+  const std::vector<PendingOp> ops;
+  std::unordered_map<VarState*, std::vector<Queued>> queues;
+
+ private:
+  std::map<OpKey, std::size_t> index_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,65 @@
+// Tells when ops are pending and none finishes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "process/fork.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+/// Owner of a thread that looks a few times in the span it is patient for, and sleeps in between. It knows no engine:
+/// it is given what to look at. One report comes for each silence: the next one only after an op has finished.
+class Watchdog {
+ public:
+  struct Progress {
+    std::uint64_t finished = 0, pending = 0;  ///< ops, and points of lanes
+  };
+  struct Watched {
+    std::chrono::nanoseconds patience;
+    std::function<Progress()> progress;
+    std::function<std::string()> describe;
+    /// Is told what the log is told; may be empty. What it throws goes to the log.
+    std::function<void(std::string)> tell;
+  };
+
+  explicit Watchdog(Watched watched) : watched_(std::move(watched)) {}
+  ~Watchdog() { stop(); }
+
+  /// Starts the thread, if none was started. Throws Error if the system refuses.
+  void start() WINDROW_EXCLUDES(mutex_);
+  /// Ends and joins the thread, which is not the caller's. Twice is fine.
+  void stop() WINDROW_EXCLUDES(mutex_);
+
+  // ---- fork; see fork.h ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  /// In a forked child: the thread does not exist; start() starts another.
+  void forget_thread() noexcept WINDROW_UNCHECKED_LOCKING;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void serve() WINDROW_EXCLUDES(mutex_);
+  /// Whether there has been silence for so long that it must be told of.
+  bool look();
+  void report();
+
+  const Watched watched_;
+
+  // Of its thread:
+  std::uint64_t finished_ = 0;
+  std::optional<Clock::time_point> silent_since_;  // empty while nothing is pending
+  bool told_ = false;                              // of this silence
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
+  std::thread thread_ WINDROW_GUARDED_BY(mutex_);
+};
+
+}  // namespace windrow

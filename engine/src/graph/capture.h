@@ -1,0 +1,110 @@
+// A graph's ops as they are recorded, and the thread that records them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core/ports.h"
+#include "graph/plan.h"
+#include "windrow/engine/error.h"
+#include "windrow/engine/graph.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+/// Leads to the engine as long as it is there. Any thread.
+class CoreLink {
+ public:
+  explicit CoreLink(Core& core) : core_(core) {}
+  /// False if the engine has ended; else it does not before end_use(). To be paired with end_use() in any case.
+  bool begin_use() {
+    ++users_;
+    return !ended_;
+  }
+  void end_use() { --users_; }
+  Core& of() { return core_; }
+  bool ended() const { return ended_; }
+  /// In a forked child: the threads of the others do not exist.
+  void forget_users() { users_ = 0; }
+  /// Returns when nobody uses the engine any more.
+  void end() {
+    ended_ = true;
+    while (users_ != 0) std::this_thread::yield();
+  }
+
+ private:
+  Core& core_;
+  // Sequentially consistent: who comes sees the end, or is seen.
+  std::atomic<int> users_{0};
+  std::atomic<bool> ended_{false};
+};
+
+/// Behind Graph.
+struct GraphState {
+  GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, std::string_view called)
+      : core(engine), link(std::move(to_it)), name(called) {}
+
+  /// Throws MisuseError if the engine is gone.
+  Core& core_there() const {
+    if (link->ended())
+      throw MisuseError("graph '" + std::string(name) + "': its engine is gone; expected one that is there");
+    return core;
+  }
+
+  std::shared_ptr<GraphPlan> plan_now() WINDROW_EXCLUDES(mutex) {
+    MutexLock lock(mutex);
+    return plan;
+  }
+
+  Core& core;
+  const std::shared_ptr<CoreLink> link;
+  const std::string_view name;  ///< lives as long as the process
+
+  Mutex mutex;
+  /// Null before the first capture has ended. Replaced by each append; launches under way keep theirs.
+  std::shared_ptr<GraphPlan> plan WINDROW_GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<const void>> owned WINDROW_GUARDED_BY(mutex);
+};
+
+/// While it lives, its thread's pushes to the engine are recorded. Used by that thread alone.
+class Capture {
+ public:
+  /// Of ops that come behind those of the graph. Throws MisuseError if the thread captures already.
+  Capture(GraphState& graph, Port& port);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// Accesses need not be canonical. Throws MisuseError for a variable that was retired before in this capture.
+  void add(std::shared_ptr<CapturedOp> op);
+  void add(GraphState& graph);
+  void made(const Var& var);
+
+  /// Ends the capture: puts what was recorded behind what the graph has.
+  void finish();
+
+ private:
+  /// Variables that were retired here belong to the graph.
+  void take_over_variables();
+
+  void refuse_retired(const CapturedOp& op) const;
+
+  GraphState& graph_;
+  Core& core_;
+  Port& port_;
+  CapturedOps ops_;
+  CapturedOps recorded_;  // the rest are those of other graphs
+  std::unordered_map<const Dep::Var*, Var> made_;
+  std::unordered_set<const Dep::Var*> retired_;
+  std::vector<std::shared_ptr<const void>> owned_;
+  bool finished_ = false;
+};
+
+}  // namespace windrow

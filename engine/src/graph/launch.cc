@@ -1,0 +1,270 @@
+// Graphs in the core: ops are captured; launches enter, run and leave.
+#include "graph/launch.h"
+
+#include <algorithm>
+
+#include "core/core.h"
+#include "core/entry.h"
+#include "graph/capture.h"
+
+namespace windrow {
+
+// ---- capture ----
+
+std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
+  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? "graph" : name.text());
+  append(*graph, body);
+  return graph;
+}
+
+void Core::append(GraphState& graph, const std::function<void()>& body) {
+  refuse_torn();
+  if (!body) throw MisuseError("capture was given no function");
+  Capture capture(graph, ports_.mine());
+  body();
+  capture.finish();
+}
+
+void Core::refuse_stale(const CapturedOp& op) {
+  const Entry entry(*this);
+  for (const Dep::Access& access : op.accesses) {
+    if (Dep::generation(access.var(), entry.joiners()) == access.generation()) continue;
+    throw MisuseError(site(*op.info) + " names a variable, which was retired");
+  }
+}
+
+Var Core::take_over(const Var& var) {
+  const Entry entry(*this);
+  Dep::renew(*var.state_, entry.joiners());
+  return Var(var.state_, Dep::generation(*var.state_, entry.joiners()));
+}
+
+void Core::retire_own(const Var& var) noexcept {
+  Port& port = ports_.mine();
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  try {
+    retire(var, nullptr, {.name = "retire"});
+  } catch (const std::exception&) {
+    // For want of memory: the variable stays until the engine ends.
+  }
+  port.busy = before;
+}
+
+// ---- launch ----
+
+void Core::launch(GraphState& graph, std::source_location from) {
+  Port& port = ports_.mine();
+  if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
+  std::shared_ptr<GraphPlan> plan = graph.plan_now();
+  if (const Life life = life_; life != Life::running) check_life(life, about);
+  if (plan->size() == 0) return;
+  for (LaneState* lane : plan->lanes()) {
+    if (!lane->started.load(std::memory_order_acquire)) start(*lane);
+  }
+  const auto size = static_cast<std::int64_t>(plan->size());
+  {
+    const Push push(*this);
+    GraphLaunch& launch = plan->take();
+    launch.keeps = std::move(plan);
+    try {
+      enter(launch, about, port);
+    } catch (...) {
+      const std::shared_ptr<GraphPlan> kept = std::move(launch.keeps);
+      kept->give_back(launch);
+      throw;
+    }
+    begin_roots(launch);
+    end_launches(port, nullptr);
+  }
+  port.pushes_to_look = static_cast<int>(std::max<std::int64_t>(0, port.pushes_to_look - size));
+  if (port.pushes_to_look == 0) hold_back(port);
+}
+
+void Core::enter(GraphLaunch& launch, const OpInfo& about, Port& port) {
+  ReadyList ready;
+  {
+    const Entry entry(*this, port);
+    const Life life = life_;
+    if (life != Life::running) check_life(life, about);
+    join_gates(launch, about, entry, ready);
+  }
+  release_all(ready);
+}
+
+void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
+  Port& port = entry.port();
+  const GraphPlan& plan = launch.plan();
+  std::vector<OpRecord*> records;
+  records.reserve(plan.gates().size());
+  try {
+    for (const PlanGate& gate : plan.gates()) {
+      OpRecord* record = records.emplace_back(records_.make(port.records, 1, sizeof(GatePlace)));
+      Dep::place(
+          *record, 1, [&](std::size_t) { return gate.access; }, gate.retires);
+      record->begin(about, 0, false);
+      record->set_gate({&launch, static_cast<std::uint32_t>(records.size() - 1)});
+    }
+  } catch (...) {
+    for (OpRecord* record : records) records_.free(port.records, record);
+    throw;
+  }
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    records[i]->set_id(OpRecord::gate_id);
+    launch.gates()[i].record = records[i];
+  }
+  number_nodes(launch, port);
+  auto next = launch.gates().begin();
+  const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
+  const auto granted = [&](OpRecord& record) { ready.push(record); };
+  const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+  const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
+  const auto take_back = [&] {
+    unlist(launch);
+    Port::add(port.pushed, -plan.size());
+    tell_if_idle();  // somebody may have seen them
+  };
+  try {
+    if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
+  } catch (...) {  // no memory for a fence
+    take_back();
+    for (OpRecord* record : records) records_.free(port.records, record);
+    throw;
+  }
+  take_back();
+  refuse(about, records, entry);
+}
+
+void Core::number_nodes(GraphLaunch& launch, Port& port) {
+  const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed);
+  launch.first_id = thread_number(port) | (pushed + 1);
+  launch.to_come.store(launch.plan().ends() + 1, std::memory_order_relaxed);
+  {
+    MutexLock lock(launches_mutex_);
+    launch.previous = nullptr;
+    launch.next = launches_;
+    if (launches_ != nullptr) launches_->previous = &launch;
+    launches_ = &launch;
+  }
+  Port::add(port.pushed, launch.plan().size());
+}
+
+void Core::unlist(GraphLaunch& launch) {
+  MutexLock lock(launches_mutex_);
+  (launch.previous != nullptr ? launch.previous->next : launches_) = launch.next;
+  if (launch.next != nullptr) launch.next->previous = launch.previous;
+}
+
+void Core::begin_roots(GraphLaunch& launch) {
+  ReadyList ready;
+  for (const std::uint32_t root : launch.plan().roots()) {
+    OpRecord& op = launch.record(root);
+    op.set_id(launch.first_id + root);
+    ready.push(op);
+  }
+  release_all(ready);
+  end_part(launch);
+}
+
+void Core::open_gate(OpRecord& gate, ReadyList& ready) {
+  const auto [launch, index] = gate.gate();
+  const PlanGate& plan = launch->plan().gates()[index];
+  if (plan.counts_its_grant) return leave_gate(*launch, index, ready);
+  // After the last of these the launch may be gone.
+  const std::span<const std::uint32_t> opens = plan.opens;
+  const std::span<const PlanNode> nodes = launch->plan().nodes();
+  for (const std::uint32_t node : opens) {
+    if (OpRecord* const op = launch->grant({node, nodes[node].awaits == 1})) ready.push(*op);
+  }
+}
+
+void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
+  GraphLaunch::Gate& gate = launch.gates()[index];
+  if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const PlanGate& plan = launch.plan().gates()[index];
+  gate.departures.store(plan.departures, std::memory_order_relaxed);
+  OpRecord& record = *gate.record;
+  VarState* const ended = plan.retires ? &var_of(plan.access) : nullptr;
+  record.end_body();
+  record.set_id(0);
+  leave(record, ready, [](Dep::Access&) {});
+  if (ended != nullptr) free(*ended);
+  end_part(launch);
+}
+
+void Core::leave_node(OpRecord& op, ReadyList& ready) {
+  const auto [launch, node] = op.node();
+  op.end_node(node->awaits);
+  for (std::uint32_t i = 0; i < node->gate_count; ++i) leave_gate(*launch, node->gates_to_leave[i], ready);
+  // After the last of these the launch may be gone.
+  const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
+  if (successors.empty()) return end_part(*launch);
+  for (const PlanNode::Successor successor : successors) {
+    if (OpRecord* const next = launch->grant(successor)) ready.push(*next);
+  }
+}
+
+void Core::end_part(GraphLaunch& launch) {
+  if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  unlist(launch);
+  Port& port = ports_.mine();
+  launch.next = std::exchange(port.ended, &launch);
+}
+
+void Core::end_launches(Port& port, Slots* slots) {
+  while (port.ended != nullptr) {
+    GraphLaunch& launch = *port.ended;
+    port.ended = launch.next;
+    OpRecord end(0);
+    end.begin(end_of_graph_, 0, false);
+    end.set_id(launch.first_id);
+    std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
+    plan->give_back(launch);
+    const Running frame(*this, end, slots);  // captures may go with the plan
+    plan.reset();
+  }
+}
+
+// ---- run ----
+
+void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
+  CapturedOp& captured = *op.node().node->op;
+  if (captured.retires == CapturedOp::Retires::foreign) captured.has_retired = true;
+  if (captured.kind == OpRecord::Body::async) {
+    op.async().parts.store(2, std::memory_order_relaxed);
+    captured.async(OnComplete(*this, op));
+  } else if (OpFunction& function = *captured.callable()) {
+    OpContext context;
+    context.failure_ = poison;
+    function(context);
+  }
+}
+
+void Core::append_nodes(std::vector<PendingOp>& ops) {
+  MutexLock lock(launches_mutex_);
+  for (GraphLaunch* launch = launches_; launch != nullptr; launch = launch->next) {
+    const GraphPlan& plan = launch->plan();
+    for (const PlanNode& node : plan.nodes()) {
+      const OpId id = launch->first_id + node.number;
+      const OpRecord& record = launch->record(node.number);
+      if (record.has_finished(id)) continue;
+      PendingOp& op = ops.emplace_back(PendingOp{{number, id}, false, record.stage(), node.op->info, {}});
+      for (std::size_t i = 0; i < node.op->accesses.size(); ++i) op.places.push_back(launch->place(node, i));
+    }
+  }
+}
+
+// ---- Graph ----
+
+GraphState& Graph::state() const {
+  if (state_ == nullptr) throw MisuseError("an empty Graph; make it with Engine::capture");
+  return *state_;
+}
+
+void Graph::launch(std::source_location from) const { state().core_there().launch(state(), from); }
+
+void Graph::append(const std::function<void()>& body) const { state().core_there().append(state(), body); }
+
+std::size_t Graph::size() const { return state().plan_now()->size(); }
+
+}  // namespace windrow

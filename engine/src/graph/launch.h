@@ -1,0 +1,75 @@
+// One launch of a graph: a record for each of its ops, and what counts them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/plan.h"
+
+namespace windrow {
+
+/// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
+/// so a launch costs its gates and nothing for each op.
+class GraphLaunch {
+ public:
+  struct Gate {
+    OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
+    std::uint32_t ticket = 0;
+    std::atomic<std::uint32_t> departures{0};
+  };
+
+  /// Throws std::bad_alloc.
+  explicit GraphLaunch(const GraphPlan& plan);
+  ~GraphLaunch();
+  GraphLaunch(const GraphLaunch&) = delete;
+  GraphLaunch& operator=(const GraphLaunch&) = delete;
+
+  OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
+  std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
+  const GraphPlan& plan() const { return plan_; }
+  /// Where the node's access with that number stands.
+  VarPlace place(const PlanNode& node, std::size_t access) const;
+  /// One less that the node waits for; returns it when it is ready.
+  OpRecord* grant(PlanNode::Successor successor) {
+    OpRecord& op = record(successor.node);
+    // acquire, acq_rel: what every predecessor wrote is visible to whoever runs the op. Where one grant is missing,
+    // nobody else comes to count it, so that needs no locked instruction.
+    if (!successor.waits_for_one && op.pending.load(std::memory_order_acquire) != 1 &&
+        op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+      return nullptr;
+    }
+    op.set_id(first_id + successor.node);
+    return &op;
+  }
+  /// Asks for the lines that are written when the node's successors are granted.
+  [[gnu::always_inline]] void foresee(const PlanNode& node) {
+    for (std::uint32_t i = 0; i < node.successor_count; ++i) {
+      StdAtomics::prefetch_to_write(&record(node.successors[i].node));
+    }
+  }
+  AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
+
+  /// Of the op with number 0.
+  OpId first_id = 0;
+  /// Keeps the plan while the launch is under way.
+  std::shared_ptr<GraphPlan> keeps;
+  /// Ends that are still to come, and one for the thread that launches.
+  std::atomic<std::int32_t> to_come{0};
+  /// Of all launches under way; guarded by the core's mutex.
+  GraphLaunch *next = nullptr, *previous = nullptr;
+
+ private:
+  static constexpr std::size_t record_bytes = 64;
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(64)); }
+  };
+
+  const GraphPlan& plan_;
+  std::unique_ptr<std::byte, Free> records_;
+  std::unique_ptr<Gate[]> gates_;
+  std::vector<std::unique_ptr<AsyncBody>> asyncs_;  // by node; empty if there are none
+};
+
+}  // namespace windrow

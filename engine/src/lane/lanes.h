@@ -1,0 +1,96 @@
+// The lanes of one engine, and the turn-taking on an ordered lane.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/failure.h"
+#include "core/op.h"
+#include "policy/ready_queue.h"
+#include "process/fork.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+/// One lane. On an ordered lane one op is issued at a time: the running policy holds at most one of its ops, and the
+/// others that are ready wait here.
+class LaneState {
+ public:
+  LaneState(LaneId index, HostLane description, std::shared_ptr<Lane> lane = nullptr)
+      : id(index), host(std::move(description)), ordered(std::move(lane)) {}
+
+  Core* core = nullptr;  ///< its engine's; fixed
+  const LaneId id;
+  const HostLane host;                  ///< name, device and threads, of ordered lanes too
+  const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
+
+  std::atomic<bool> started{false};  ///< the running policy knows the lane
+
+  /// Whether the ready op may go to the policy now; else it is kept until release() returns it.
+  bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
+  /// Leaves a point after what the current op issued. Called while that op holds the lane.
+  Point record() WINDROW_EXCLUDES(mutex_);
+  /// The current op gives the lane back; returns the next one to run, if any.
+  OpRecord* release() WINDROW_EXCLUDES(mutex_);
+  /// The last recorded point, empty if there is none.
+  Point last() const WINDROW_EXCLUDES(mutex_);
+  /// Of an ordered lane: how many points it has reached of those recorded.
+  struct Reached {
+    std::uint64_t reached = 0, recorded = 0;
+  };
+  Reached reached() const WINDROW_EXCLUDES(mutex_);
+  /// The root of what is lost by the lane's failure; made at the first call.
+  FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
+
+  // ---- fork; see fork.h ----
+  void each_mutex(EachMutex f) { f(mutex_); }
+  /// In a forked child: the lane takes no op any more. The mutex is held.
+  void forget_device() WINDROW_UNCHECKED_LOCKING {
+    lost = true;
+    last_ = {};
+  }
+  std::shared_ptr<Passage> passage;  ///< guarded by the mutex of Forks
+  bool lost = false;                 ///< written before the child has a second thread
+
+ private:
+  mutable Mutex mutex_;
+  PriorityQueue waiting_ WINDROW_GUARDED_BY(mutex_);
+  bool taken_ WINDROW_GUARDED_BY(mutex_) = false;
+  Point last_ WINDROW_GUARDED_BY(mutex_);
+  FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
+};
+
+/// The points that an access comes after, by index: the last writer's, and for an exclusive access the readers' too.
+/// The op holds the access, so there come no more; of the readers' ops one may take the writer's away.
+std::size_t marks_before(const Dep::Access& access);
+std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);
+
+/// Calls `f(mark, if_failed)` for each of them: an op fails with the writer of what it uses, and with nobody else.
+/// Needs no memory; `f` runs under no lock.
+template <class F>
+void for_each_mark(OpRecord& op, F&& f) {
+  for (Dep::Access& access : op.touches()) {
+    for (std::size_t i = 0; i < marks_before(access); ++i) {
+      const bool uses = i == 0 && access.kind() != AccessKind::overwrite;
+      if (const std::optional<Mark> mark = mark_before(access, i)) f(*mark, uses ? IfFailed::fail : IfFailed::go_on);
+    }
+  }
+}
+
+/// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
+void reserve_marks(OpRecord& op, std::size_t lanes);
+
+/// The op, which was issued on an ordered lane, leaves its mark in the room that reserve_marks() made. The variable's
+/// residue_lock is held.
+void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
+
+/// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.
+void clear_marks(VarState& var, AccessKind kind);
+
+}  // namespace windrow

@@ -1,0 +1,267 @@
+#include "policy/crew.h"
+
+#include <exception>
+#include <utility>
+
+#include "diagnosis/engine_log.h"
+
+namespace windrow {
+namespace {
+
+/// The crew whose thread this is.
+thread_local Crew* own_crew = nullptr;
+/// Whether this thread's op takes an urgent slot of that crew.
+thread_local bool in_urgent_slot = false;
+
+/// So long a queue may hold back its ops for one that is not ready: while nothing runs, and while something does that
+/// may make it ready.
+constexpr std::chrono::seconds patience_at_rest{1}, patience_at_work{10};
+
+}  // namespace
+
+Crew::Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run)
+    : options_(std::move(options)),
+      run_(std::move(run)),
+      holds_back_(queue->may_hold_back()),
+      queue_(std::move(queue)) {}
+
+Crew::~Crew() { stop(); }
+
+void Crew::start() {
+  MutexLock lock(mutex_);
+  if (stopping_ || own_threads() > 0) return;
+  if (!spawn()) throw Error("cannot start a thread for crew '" + options_.name + "'");
+}
+
+void Crew::add(OpRecord& op) noexcept {
+  MutexLock lock(mutex_);
+  if (holds_back_ && queue_->empty()) last_event_ = std::chrono::steady_clock::now();
+  queue_->put(op);
+  rouse();
+}
+
+void Crew::announce() {
+  MutexLock lock(mutex_);
+  ++callers_;
+}
+
+void Crew::help(Patience patience) {
+  MutexLock lock(mutex_);
+  while (!slot_free() && patience == Patience::wait_for_turn && !torn_) changed_.wait(mutex_);
+  while (slot_free() && queue_->has_next()) {
+    --callers_;
+    take_and_run();
+    ++callers_;
+  }
+  --callers_;
+  rouse();
+}
+
+void Crew::block() {
+  MutexLock lock(mutex_);
+  const bool own = own_crew == this;
+  const bool urgent = own && std::exchange(in_urgent_slot, false);  // after its wait the op goes on as any other
+  --active_;
+  active_own_ -= own;
+  urgent_ -= urgent;
+  blocked_own_ += own;
+  const bool nobody_left = own_threads() == blocked_own_;
+  if (nobody_left && (own || !options_.callers_run || !queue_->empty()) && !spawn()) {
+    ++active_;
+    active_own_ += own;
+    urgent_ += urgent;
+    in_urgent_slot |= urgent;
+    blocked_own_ -= own;
+    throw Error("a wait inside an op would leave crew '" + options_.name +
+                "' without a thread: " + std::to_string(own_threads()) +
+                " wait already, max_spare_threads = " + std::to_string(options_.max_spares));
+  }
+  if (options_.callers_run) changed_.notify_all();  // the turn is free
+  rouse();
+}
+
+void Crew::let_others_in() {
+  const auto until = std::chrono::steady_clock::now() + longest_courtesy;
+  MutexLock lock(mutex_);
+  while (may_take() && std::chrono::steady_clock::now() < until) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
+void Crew::unblock(Patience patience) {
+  MutexLock lock(mutex_);
+  if (options_.callers_run && patience == Patience::wait_for_turn) {
+    ++callers_;
+    while (!slot_free()) changed_.wait(mutex_);
+    --callers_;
+  }
+  const bool own = own_crew == this;
+  ++active_;
+  active_own_ += own;
+  blocked_own_ -= own;
+}
+
+bool Crew::may_unblock_other() const { return own_crew == this && !options_.callers_run; }
+
+void Crew::unblock_other() {
+  MutexLock lock(mutex_);
+  ++active_;
+  ++active_own_;
+  --blocked_own_;
+}
+
+OpRecord* Crew::take_wanted(const Wanted& wanted) {
+  MutexLock lock(mutex_);
+  if (torn_ || (own_crew == this && in_urgent_slot)) return nullptr;
+  // Where order is drawn, a spare thread may as well take what the wait does not depend on.
+  const bool few_wait = blocked_own_ < few_spares;
+  return taken(queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near));
+}
+
+OpRecord* Crew::take_wanted_anywhere(const Wanted& wanted) {
+  MutexLock lock(mutex_);
+  return torn_ ? nullptr : taken(queue_->take_wanted(wanted, ReadyQueue::Search::all));
+}
+
+OpRecord* Crew::taken(OpRecord* op) {
+  if (op != nullptr && holds_back_) last_event_ = std::chrono::steady_clock::now();
+  return op;
+}
+
+bool Crew::lacks_threads() const {
+  MutexLock lock(mutex_);
+  return idle_ == 0 && own_threads() >= regular_threads() + few_spares;
+}
+
+void Crew::stop() {
+  std::vector<std::thread> threads;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    threads.swap(threads_);
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Crew::forget_threads(Copied copied) noexcept {
+  forget(threads_);
+  changed_.forget_waiters();
+  active_ = active_own_ = urgent_ = idle_ = blocked_own_ = callers_ = 0;
+  torn_ = copied == Copied::torn;
+  if (torn_) stopping_ = true;
+}
+
+int Crew::spares() const {
+  MutexLock lock(mutex_);
+  return spares_;
+}
+
+std::size_t Crew::ready() const {
+  MutexLock lock(mutex_);
+  return queue_->size();
+}
+
+bool Crew::slot_free() const {
+  return !torn_ && (common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()));
+}
+
+bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
+
+void Crew::serve() {
+  own_crew = this;
+  try {
+    if (options_.on_thread_start) options_.on_thread_start();
+  } catch (const std::exception& e) {
+    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+  } catch (...) {
+    engine_log().error("windrow: on_thread_start threw, the thread goes on");
+  }
+  MutexLock lock(mutex_);
+  while (true) {
+    if (may_take()) {
+      take_and_run();
+    } else if (stopping_) {
+      return;
+    } else {
+      sleep();
+    }
+  }
+}
+
+void Crew::take_and_run() {
+  const bool own = own_crew == this;
+  const bool urgent = !common_slot_free();
+  ++active_;
+  active_own_ += own;
+  urgent_ += urgent;
+  if (const auto pause = queue_->pause(); pause.count() > 0) {
+    mutex_.unlock();
+    std::this_thread::sleep_for(pause);
+    mutex_.lock();
+  }
+  if (queue_->has_next()) {  // another thread may have been quicker
+    OpRecord& op = urgent ? queue_->take_urgent() : queue_->take();
+    if (urgent) in_urgent_slot = true;
+    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
+    rouse();
+    mutex_.unlock();
+    run_(op, *this);
+    mutex_.lock();
+    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
+  }
+  --active_;
+  active_own_ -= own;
+  if (urgent) urgent_ -= std::exchange(in_urgent_slot, false);
+  if (options_.callers_run) changed_.notify_all();
+}
+
+std::chrono::steady_clock::time_point Crew::patience_ends() const {
+  return last_event_ + (active_ == 0 ? patience_at_rest : patience_at_work);
+}
+
+void Crew::sleep() {
+  ++idle_;
+  if (queue_->empty() || queue_->has_next()) {
+    changed_.wait(mutex_);
+  } else if (std::chrono::steady_clock::now() < patience_ends()) {
+    changed_.wait_until(mutex_, patience_ends());
+  } else if (const OpId awaited = queue_->give_up_waiting(); awaited != 0) {
+    mutex_.unlock();
+    engine_log().warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed",
+                      awaited);
+    mutex_.lock();
+  }
+  --idle_;
+}
+
+void Crew::rouse() {
+  // A queue that holds back needs a thread too: to see that it does not for ever.
+  const bool held_back = holds_back_ && !queue_->empty() && slot_free() && callers_ == 0;
+  if (!may_take() && !held_back) return;
+  const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to see this
+  if (looking > 0) return;
+  if (idle_ == 0) {
+    if (own_threads() - blocked_own_ < options_.slots + options_.urgent_slots) spawn();
+  } else if (options_.callers_run) {
+    changed_.notify_all();  // callers sleep on it too
+  } else {
+    changed_.notify_one();
+  }
+}
+
+bool Crew::spawn() {
+  if (own_threads() >= regular_threads() + options_.max_spares + (options_.callers_run ? 1 : 0)) return false;
+  try {
+    threads_.reserve(threads_.size() + 1);
+    threads_.push_back(options_.ports->start_thread([this] { serve(); }));
+  } catch (const std::exception&) {
+    return false;  // with fewer threads the crew still makes progress; block() and start() see to that
+  }
+  spares_ += own_threads() > regular_threads();
+  return true;
+}
+
+}  // namespace windrow

@@ -1,0 +1,104 @@
+// The loops of one engine's ops, in which idle threads of its running policy help; see parallel.h.
+//
+// oneTBB deals out the pieces. Its arena has slots for the engine's own threads only, so TBB starts none: whoever helps
+// is a thread of the policy that has no op to run, and counts there as one that runs. A helper leaves as soon as its
+// policy wants it back, and when its loop has no piece left to begin.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "process/fork.h"
+#include "windrow/engine/mutex.h"
+#include "windrow/engine/parallel.h"
+
+namespace windrow {
+
+struct Running;
+
+/// See parallel_for.
+struct PieceLoop {
+  std::size_t count, grain;
+  LoopBody body;
+
+  std::size_t pieces() const { return piece_count(count, grain); }
+};
+
+/// Owner of the arena. Members may be called by any thread.
+class Loops {
+ public:
+  /// Asked after each piece: whether the helping thread is wanted elsewhere.
+  struct Leave {
+    const void* policy;
+    bool (*wants_back)(const void* policy);
+  };
+
+  explicit Loops(int workers);
+  ~Loops();
+
+  /// Runs a loop of the op whose frame this is. `invite` is called when helpers may come.
+  template <class Invite>
+  void run(const Running& op, const PieceLoop& loop, Invite&& invite) {
+    if (workers_ == 1 || !helpers_come || loop.pieces() < 2) return run_alone(op, loop);
+    Open open(*this, op, loop);
+    invite();
+    open.run();
+  }
+  /// The pieces one after the other.
+  static void run_alone(const Running& op, const PieceLoop& loop);
+
+  /// Whether a loop has pieces that nobody has begun. Threads that fall asleep look at it behind a fence; see
+  /// WorkerPool::rouse.
+  bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
+  /// Helps in such a loop, if there still is one. Needs no memory to be correct: without it, nobody helps.
+  void help(Leave leave) noexcept;
+
+  void each_mutex(EachMutex f) { f(mutex_); }
+
+ private:
+  struct Helper;
+  struct Arena;
+
+#if defined(__SANITIZE_THREAD__)
+  static constexpr bool helpers_come = false;  // ThreadSanitizer does not see how TBB orders what its tasks do
+#else
+  static constexpr bool helpers_come = true;
+#endif
+
+  /// A loop that helpers may join until its last piece has begun. Lives on the stack of the op's thread.
+  class Open {
+   public:
+    Open(Loops& loops, const Running& op, const PieceLoop& loop);
+    ~Open() { loops_.close(*this); }
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+
+    void run();
+
+   private:
+    void take(std::size_t piece);
+
+    Loops& loops_;
+    const Running& op_;
+    const PieceLoop& loop_;
+    std::atomic<std::size_t> begun_{0};  // pieces
+  };
+
+  void open(Open& loop) WINDROW_EXCLUDES(mutex_);
+  /// Helpers leave the loop, and no more come. Twice is fine.
+  void close(Open& loop) noexcept WINDROW_EXCLUDES(mutex_);
+  bool join(Helper& helper) WINDROW_EXCLUDES(mutex_);
+  void leave(Helper& helper) noexcept WINDROW_EXCLUDES(mutex_);
+
+  const int workers_;
+  /// Loops in open_. Written under mutex_, read by threads about to sleep.
+  std::atomic<int> open_count_{0};
+  Mutex mutex_;
+  std::unique_ptr<Arena> arena_;  // made by the first loop, under mutex_; then fixed
+  std::vector<Open*> open_ WINDROW_GUARDED_BY(mutex_);
+  std::vector<Helper*> helpers_ WINDROW_GUARDED_BY(mutex_);  // each on its thread's stack
+};
+
+}  // namespace windrow

@@ -1,0 +1,194 @@
+#include "policy/ready_queue.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+namespace windrow {
+namespace {
+
+/// By the pushes of each thread; among threads those come first that have pushed less.
+OpId order_of(OpId id) { return id << OpRecord::thread_bits | id >> (64 - OpRecord::thread_bits); }
+
+bool runs_later(const OpRecord* a, const OpRecord* b) {
+  return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
+}
+
+/// Pauses make ops overlap, and let more become ready, that would not. A short program needs many to be found out; in
+/// a long one many fall among few, too, and each costs as much as fifty ops.
+constexpr std::uint64_t one_pause_in_first = 4, first_takes = 64, one_pause_in = 64;
+constexpr std::uint64_t longest_pause_us = 50;
+
+}  // namespace
+
+PriorityQueue::Run PriorityQueue::merge(Run a, Run b) {
+  // Ops come about in their order, so that mostly one run stands behind the other.
+  if (runs_later(a.first, b.last)) std::swap(a, b);
+  if (runs_later(b.first, a.last)) {
+    a.last->next_ready = b.first;
+    return {a.first, b.last};
+  }
+  Dep::Op* first = nullptr;
+  Dep::Op** end = &first;
+  while (a.first != nullptr && b.first != nullptr) {
+    Run& next = runs_later(a.first, b.first) ? b : a;
+    *end = next.first;
+    end = &next.first->next_ready;
+    next.first = static_cast<OpRecord*>(*end);
+  }
+  const Run& rest = a.first != nullptr ? a : b;
+  *end = rest.first;
+  return {static_cast<OpRecord*>(first), rest.last};
+}
+
+void PriorityQueue::find_best() {
+  while (used_ > 0 && runs_[used_ - 1].first == nullptr) --used_;
+  best_ = 0;
+  lowest_ = std::numeric_limits<int>::max();
+  for (std::size_t i = 0; i < used_; ++i) {
+    if (runs_[i].first == nullptr) continue;
+    lowest_ = std::min(lowest_, runs_[i].last->priority);
+    if (first() == nullptr || runs_later(first(), runs_[i].first)) best_ = i;
+  }
+}
+
+void PriorityQueue::put(OpRecord& op) noexcept {
+  op.stamp(puts_++ & std::numeric_limits<std::int32_t>::max());
+  op.next_ready = nullptr;
+  Run run{&op, &op};
+  std::size_t place = 0;
+  for (; runs_[place].first != nullptr; ++place) run = merge(std::exchange(runs_[place], {}), run);
+  runs_[place] = run;
+  used_ = std::max(used_, place + 1);
+  ++count_;
+  find_best();
+}
+
+OpRecord& PriorityQueue::take() noexcept {
+  passed_over_ += first()->priority > lowest_;
+  if (passed_over_ < patience()) return take_best();
+  passed_over_ = 0;
+  return take_oldest();
+}
+
+OpRecord& PriorityQueue::take_best() noexcept {
+  Run& run = runs_[best_];
+  OpRecord& op = *run.first;
+  run.first = static_cast<OpRecord*>(op.next_ready);
+  --count_;
+  find_best();
+  return op;
+}
+
+OpRecord& PriorityQueue::take_oldest() noexcept {
+  const auto age = [&](const OpRecord& op) { return (puts_ - op.stamp()) & std::numeric_limits<std::int32_t>::max(); };
+  Place oldest;
+  for (std::size_t i = 0; i < used_; ++i) {
+    OpRecord* before = nullptr;
+    for (OpRecord* op = runs_[i].first; op != nullptr; before = op, op = static_cast<OpRecord*>(op->next_ready)) {
+      if (oldest.op == nullptr || age(*op) > age(*oldest.op)) oldest = {&runs_[i], before, op};
+    }
+  }
+  return take_from(oldest);
+}
+
+OpRecord& PriorityQueue::take_from(const Place& place) noexcept {
+  auto* const next = static_cast<OpRecord*>(place.op->next_ready);
+  if (place.before != nullptr) {
+    place.before->next_ready = next;
+  } else {
+    place.run->first = next;
+  }
+  if (place.run->last == place.op) place.run->last = place.before;
+  --count_;
+  find_best();
+  return *place.op;
+}
+
+OpRecord* PriorityQueue::take_wanted(const Wanted& wanted, Search search) noexcept {
+  if (empty()) return nullptr;
+  const int least = search == Search::all ? std::numeric_limits<int>::min() : first()->priority;
+  std::size_t looks = 0;
+  for (std::size_t i = 0; i < used_; ++i) {
+    OpRecord* before = nullptr;
+    for (OpRecord* op = runs_[i].first; op != nullptr; before = op, op = static_cast<OpRecord*>(op->next_ready)) {
+      if (op->priority < least) break;
+      if (wanted(*op)) return &take_from({&runs_[i], before, op});
+      if (++looks == Slots::most_looks && search != Search::all) return nullptr;
+    }
+  }
+  return nullptr;
+}
+
+void ChaosQueue::put(OpRecord& op) noexcept {
+  op.next_ready = nullptr;
+  *end_ = &op;
+  end_ = &op.next_ready;
+  ++count_;
+}
+
+Dep::Op* const* ChaosQueue::wanted() const {
+  for (Dep::Op* const* link = &first_; *link != nullptr; link = &(*link)->next_ready) {
+    if (static_cast<OpRecord*>(*link)->id() == replay_[taken_]) return link;
+  }
+  return nullptr;
+}
+
+OpRecord& ChaosQueue::take() noexcept {
+  if (replaying()) return take_from(const_cast<Dep::Op**>(wanted()));
+  Dep::Op** link = &first_;
+  for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
+  return take_from(link);
+}
+
+OpRecord* ChaosQueue::take_wanted(const Wanted& wanted_by, Search search) noexcept {
+  if (empty()) return nullptr;
+  const auto take_if_wanted = [&](Dep::Op** link) {
+    return link != nullptr && wanted_by(static_cast<OpRecord&>(**link)) ? &take_from(link) : nullptr;
+  };
+  if (replaying()) return take_if_wanted(const_cast<Dep::Op**>(wanted()));
+  Dep::Op** link = &first_;
+  if (search == Search::in_order) {
+    for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
+    return take_if_wanted(link);
+  }
+  for (std::size_t looks = 0; *link != nullptr; link = &(*link)->next_ready) {
+    if (OpRecord* const op = take_if_wanted(link)) return op;
+    if (++looks == Slots::most_looks && search != Search::all) return nullptr;
+  }
+  return nullptr;
+}
+
+OpRecord& ChaosQueue::take_from(Dep::Op** link) noexcept {
+  OpRecord& op = static_cast<OpRecord&>(**link);
+  *link = op.next_ready;
+  if (*link == nullptr) end_ = link;
+  --count_;
+  ++taken_;
+  note(op.id());
+  return op;
+}
+
+void ChaosQueue::note(OpId id) noexcept {
+  if (log_has_ended_) return;
+  try {
+    log_.push_back(id);
+  } catch (const std::bad_alloc&) {
+    log_has_ended_ = true;  // what there is still is a log, of a part of the run
+  }
+}
+
+std::chrono::microseconds ChaosQueue::pause() {
+  const std::uint64_t one_in = taken_ < first_takes ? one_pause_in_first : one_pause_in;
+  if (replaying() || random_() % one_in != 0) return {};
+  return std::chrono::microseconds(random_() % longest_pause_us);
+}
+
+OpId ChaosQueue::give_up_waiting() {
+  if (!replaying()) return 0;
+  diverged_ = true;
+  return replay_[taken_];
+}
+
+}  // namespace windrow

@@ -1,0 +1,188 @@
+// Ready ops on their way from one thread to many: the thread that owns the ring puts, any thread takes, in order.
+//
+// The owner's side is that of Chase and Lev's deque (2005); takers, the owner among them, are at the other end, so that
+// ops are taken up in the order they became ready.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "core/op.h"
+
+namespace windrow {
+
+class ReadyRing {
+ public:
+  /// Whether a taker sees what its owner has not handed over.
+  enum class Look { plain, close };
+
+  ReadyRing() { grow(0); }
+
+  // ---- the owner ----
+  /// Others see the op if they look closely, else after hand_over(): takers that are at the heels of the owner then
+  /// leave alone the line it writes. False, and nothing has changed, if it must grow and there is no memory.
+  [[nodiscard]] bool put(OpRecord& op) noexcept {
+    if (put_ - head_seen_ > own_->mask && !make_room()) [[unlikely]]
+      return false;
+    own_->at(put_).store(&op, std::memory_order_relaxed);
+    end_.store(++put_, std::memory_order_release);
+    return true;
+  }
+  void hand_over() noexcept {
+    handed_over_ = put_;
+    tail_.store(put_, std::memory_order_release);
+  }
+  /// How many were not handed over; they may have been taken nevertheless.
+  std::uint64_t kept() const { return put_ - handed_over_; }
+
+  /// The oldest, or null if there is none.
+  OpRecord* take() {
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (true) {
+      if (head >= put_) return nullptr;
+      OpRecord* op = own_->at(head).load(std::memory_order_relaxed);
+      // On failure another has taken it, and what was read may be a later one's.
+      if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return op;
+    }
+  }
+
+  /// The newest that is wanted, among the newest `most`; null if there is none.
+  ///
+  /// While the owner looks it has all of them: head_ is put one whole ring further, behind end_ and tail_, so that
+  /// others find nothing, and the exchange of a taker that had looked before fails, as head_ never comes back.
+  /// Positions that are a whole ring apart are one place, so what remains need not move: put_ goes the same way.
+  template <class Wanted>
+  OpRecord* take_newest(const Wanted& wanted, std::uint64_t most) {
+    Slots& slots = *own_;
+    const std::uint64_t ring = slots.mask + 1;
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    do {
+      if (head >= put_) return nullptr;
+      // On failure another has taken some.
+    } while (!head_.compare_exchange_weak(head, head + ring, std::memory_order_acq_rel, std::memory_order_acquire));
+    OpRecord* found = nullptr;
+    const std::uint64_t last = put_ - head > most ? put_ - most : head;
+    for (std::uint64_t at = put_; found == nullptr && at-- != last;) {
+      OpRecord* const op = slots.at(at).load(std::memory_order_relaxed);
+      if (!wanted(*op)) continue;
+      found = op;
+      for (--put_; at != put_; ++at) {
+        slots.at(at).store(slots.at(at + 1).load(std::memory_order_relaxed), std::memory_order_relaxed);
+      }
+      break;
+    }
+    put_ += ring;
+    head_seen_ = head + ring;
+    end_.store(put_, std::memory_order_release);
+    hand_over();
+    return found;
+  }
+
+  // ---- others ----
+  /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
+  /// takers of one ring would do to each other for each op, they do once for several.
+  template <Look look = Look::plain>
+  OpRecord* take_some(ReadyRing& mine) {
+    Slots& my_slots = *mine.own_;
+    const std::uint64_t room = my_slots.mask + 1 - (mine.put_ - mine.head_.load(std::memory_order_acquire));
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (true) {
+      const std::uint64_t tail = end<look>();
+      if (head >= tail) return nullptr;
+      const std::uint64_t count = std::min({(tail - head + 1) / 2, most_moved, room + 1});
+      Slots& slots = *slots_.load(std::memory_order_acquire);
+      OpRecord* const first = slots.at(head).load(std::memory_order_relaxed);
+      // Not to be seen yet.
+      for (std::uint64_t i = 1; i < count; ++i) {
+        OpRecord* const op = slots.at(head + i).load(std::memory_order_relaxed);
+        my_slots.at(mine.put_ + i - 1).store(op, std::memory_order_relaxed);
+      }
+      // On failure others have taken some, and what was read may be later ones.
+      if (!head_.compare_exchange_weak(head, head + count, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        continue;
+      }
+      for (std::uint64_t i = 0; i + 1 < count; ++i)
+        prefetch(my_slots.at(mine.put_ + i).load(std::memory_order_relaxed));
+      if (count > 1) {
+        mine.put_ += count - 1;
+        mine.end_.store(mine.put_, std::memory_order_release);
+        mine.hand_over();
+      }
+      return first;
+    }
+  }
+
+  /// While others take and put, about that.
+  std::uint64_t size() const {
+    const std::uint64_t head = head_.load(std::memory_order_acquire);
+    return std::max(end_.load(std::memory_order_acquire), head) - head;
+  }
+  template <Look look = Look::plain>
+  bool empty() const {
+    return head_.load(std::memory_order_acquire) >= end<look>();
+  }
+
+ private:
+  struct alignas(64) Slots {
+    explicit Slots(std::uint64_t size) : mask(size - 1), ops(size) {}
+    std::atomic<OpRecord*>& at(std::uint64_t index) { return ops[index & mask]; }
+    const std::uint64_t mask;
+    std::vector<std::atomic<OpRecord*>> ops;
+  };
+
+  static constexpr std::uint64_t first_size = 256, most_moved = 16;
+
+  /// Another thread wrote it last.
+  static void prefetch(const OpRecord* op) {
+    StdAtomics::prefetch_to_write(op);
+    StdAtomics::prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
+  }
+
+  template <Look look>
+  std::uint64_t end() const {
+    return (look == Look::close ? end_ : tail_).load(std::memory_order_acquire);
+  }
+
+  /// False if there is no memory.
+  [[gnu::noinline]] bool make_room() noexcept {
+    head_seen_ = head_.load(std::memory_order_acquire);
+    if (put_ - head_seen_ <= own_->mask) return true;
+    try {
+      grow(head_seen_);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
+  /// What is behind `head` changes place.
+  void grow(std::uint64_t head) {
+    Slots* const old = own_;
+    all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));
+    own_ = all_.back().get();
+    for (; head != put_; ++head) {
+      own_->at(head).store(old->at(head).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+    slots_.store(own_, std::memory_order_release);
+  }
+
+  // What takers read again and again; the owner writes it now and then, and never reads it.
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // behind what is handed over; head_ may be beyond it
+  std::atomic<Slots*> slots_{nullptr};
+  // What the owner writes with each op; takers read it when they look closely.
+  alignas(64) std::atomic<std::uint64_t> end_{0};
+  // What takers write.
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+  // The owner's own copies of what others read.
+  alignas(64) std::uint64_t put_ = 0;        // end_
+  std::uint64_t handed_over_ = 0;            // tail_
+  std::uint64_t head_seen_ = 0;              // head_, some time ago
+  Slots* own_ = nullptr;                     // slots_
+  std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
+};
+
+}  // namespace windrow

@@ -1,0 +1,75 @@
+// Leave for others: what a thread that waits does with the slots of its ops.
+#pragma once
+
+#include "core/running.h"
+#include "policy/slots.h"
+#include "wait/inside_wait.h"
+
+namespace windrow {
+
+/// While it lives, the ops that run on this thread leave their slots to others.
+class SlotsFree {
+ public:
+  /// If that would leave nobody to run ready ops: Error is thrown, or the ops keep their slots.
+  enum class IfNobodyIsLeft { refuse, keep_them };
+
+  explicit SlotsFree(IfNobodyIsLeft then = IfNobodyIsLeft::refuse) {
+    try {
+      for (Running* frame = Running::innermost(); frame != Running::floor(); frame = frame->outer) {
+        if (frame->slots == nullptr) continue;
+        frame->slots->block();
+        ++freed_;
+      }
+    } catch (const Error&) {
+      take_back();
+      if (then == IfNobodyIsLeft::refuse) throw;
+      kept_ = true;
+    }
+  }
+  /// For a wait: the thread that grants it takes the slot back.
+  SlotsFree(Waiter& waiter, IfNobodyIsLeft then) : SlotsFree(then) {
+    Running* const frame = Running::innermost();
+    // Where several ops have left slots, they take turns.
+    if (freed_ != 1 || frame->slots == nullptr || !frame->slots->may_unblock_other()) return;
+    waiter_ = &waiter;
+    waiter.left = frame->slots;
+  }
+  ~SlotsFree() {
+    if (waiter_ != nullptr && waiter_->left.exchange(nullptr) == nullptr) {
+      waiter_->granted.wait(std::nullopt);  // it is about to be
+      freed_ = 0;
+    }
+    take_back();
+  }
+  /// Whether the ops have kept their slots.
+  bool kept() const { return kept_; }
+  /// The wait is given up.
+  void let_others_in() const {
+    int left = freed_;
+    for (Running* frame = Running::innermost(); left > 0; frame = frame->outer) {
+      if (frame->slots == nullptr) continue;
+      frame->slots->let_others_in();
+      --left;
+    }
+  }
+  SlotsFree(const SlotsFree&) = delete;
+  SlotsFree& operator=(const SlotsFree&) = delete;
+
+ private:
+  void take_back() {
+    // Taking the turns of several serial engines one after the other could close a ring of turns.
+    const auto patience = freed_ == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
+    for (Running* frame = Running::innermost(); freed_ > 0; frame = frame->outer) {
+      if (frame->slots == nullptr) continue;
+      frame->slots->unblock(patience);
+      --freed_;
+    }
+  }
+
+  const InsideWait inside_;  // its end comes after the slots are taken back
+  int freed_ = 0;            // of the innermost frames with slots
+  bool kept_ = false;
+  Waiter* waiter_ = nullptr;  // may take the slot back
+};
+
+}  // namespace windrow

@@ -1,0 +1,77 @@
+#include "process/environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace windrow {
+namespace {
+
+/// Empty where the variable is not set, or set to nothing.
+std::optional<std::string_view> from_environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+MisuseError wrong(const char* variable, std::string_view value, const char* expected) {
+  return MisuseError("the environment variable " + std::string(variable) + " is '" + std::string(value) +
+                     "'; expected " + expected);
+}
+
+}  // namespace
+
+Policy chosen_policy() {
+  const auto value = from_environment("WINDROW_POLICY");
+  if (!value) return Policy::pool;
+  try {
+    return parse_policy(*value);
+  } catch (const MisuseError&) {
+    throw wrong("WINDROW_POLICY", *value, "serial, pool, per_device or chaos");
+  }
+}
+
+int chosen_workers() {
+  const auto value = from_environment("WINDROW_WORKERS");
+  if (!value) return default_workers();
+  int workers = 0;
+  const char* const end = value->data() + value->size();
+  const auto [parsed_to, error] = std::from_chars(value->data(), end, workers);
+  if (error != std::errc() || parsed_to != end || workers < 1) {
+    throw wrong("WINDROW_WORKERS", *value, "a whole number, 1 or more");
+  }
+  return workers;
+}
+
+namespace {
+
+/// What the constructor of Engine refuses, by asking the environment again.
+constexpr Policy wrong_policy{-1};
+constexpr int wrong_workers = std::numeric_limits<int>::min();
+
+template <class T>
+T chosen_or(T otherwise, T (*chosen)()) noexcept try {
+  return chosen();
+} catch (const std::exception&) {
+  return otherwise;
+}
+
+}  // namespace
+
+namespace environment {
+
+Policy policy() noexcept { return chosen_or(wrong_policy, chosen_policy); }
+int workers() noexcept { return chosen_or(wrong_workers, chosen_workers); }
+
+}  // namespace environment
+
+void refuse_wrong_environment(EngineOptions& options) {
+  // It may have changed since the options were made, to something that is right.
+  if (options.policy == wrong_policy) options.policy = chosen_policy();
+  if (options.workers == wrong_workers) options.workers = chosen_workers();
+}
+
+}  // namespace windrow

@@ -1,0 +1,60 @@
+// A recording as a graph: which ops ran where and when, and what each waited for.
+//
+// Dependencies come from the tickets. At each variable the places are put in order; a read comes after the last
+// writer, a writer after the reads since, or after the last writer if there are none. A ticket that is missing may be
+// anybody's, so that nothing is known of what was before it. Waits of threads stand in the order but for nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "trace/recorder.h"
+
+namespace windrow {
+
+/// Times are nanoseconds since the trace began. Ops are in the order of their begins.
+struct TraceGraph {
+  struct Op {
+    OpId id;
+    const OpInfo* info;
+    Outcome outcome;
+    std::uint32_t track;
+    std::int64_t begin, end;
+  };
+  /// What happens within an op: its function's part of an asynchronous op, or a wait.
+  struct Span {
+    TraceRecord::Kind kind;
+    OpId id;
+    const OpInfo* info;
+    std::uint32_t track;
+    std::int64_t begin, end;
+  };
+  struct Sample {
+    std::int64_t at;
+    std::uint64_t pending, ready;  ///< ops
+    std::uint64_t bytes;           ///< of pending ops
+  };
+  /// An ordered lane, or a thread.
+  struct Track {
+    std::string name;
+    bool of_async_ops;  ///< which overlap on a thread, so that they are laid out on as many tracks as needed
+  };
+  /// `to` begins after the end of `from`.
+  struct Dependence {
+    std::uint32_t from, to;
+    friend auto operator<=>(const Dependence&, const Dependence&) = default;
+  };
+
+  std::vector<Op> ops;
+  std::vector<Span> spans;
+  std::vector<Sample> samples;
+  std::vector<Track> tracks;
+  std::vector<Dependence> dependences;  ///< direct ones, sorted, each once
+  std::uint64_t left_out = 0;
+};
+
+TraceGraph read_graph(const Recording& recording, Policy policy);
+
+}  // namespace windrow

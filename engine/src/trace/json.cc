@@ -1,0 +1,199 @@
+#include "trace/json.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <system_error>
+
+#include "lane/lanes.h"
+
+namespace windrow {
+namespace {
+
+/// How many bytes the UTF-8 sequence at the begin takes; 0 if it is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : 4;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (byte(i) >> 6 != 2) return 0;
+  }
+  // Longer than need be, halves of surrogates, and beyond the last character.
+  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0)) return 0;
+  if ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)) return 0;
+  return length;
+}
+
+/// Microseconds, to the nanosecond.
+std::string microseconds(std::int64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
+  return text;
+}
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::ran:
+      return "ran";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::cancelled:
+      return "cancelled";
+    case Outcome::skipped:
+      return "skipped";
+  }
+  return "";
+}
+
+std::string push_site(const OpInfo& info) {
+  return std::string(info.pushed_at.file_name()) + ":" + std::to_string(info.pushed_at.line());
+}
+
+class JsonWriter {
+ public:
+  JsonWriter(std::ostream& out, const TraceGraph& graph, std::uint32_t engine)
+      : out_(out), graph_(graph), engine_(std::to_string(engine)) {}
+
+  void write() {
+    out_ << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"ops\":" << graph_.ops.size()
+         << ",\"left_out\":" << graph_.left_out << "},\"traceEvents\":[\n";
+    write_names();
+    for (std::uint32_t i = 0; i < graph_.ops.size(); ++i) write_op(i);
+    for (const TraceGraph::Span& span : graph_.spans) write_span(span);
+    for (const TraceGraph::Sample& sample : graph_.samples) write_sample(sample);
+    out_ << "\n]}\n";
+  }
+
+ private:
+  /// What all events begin with. The caller goes on with a comma, and ends the object.
+  std::ostream& event(const char* phase, std::string_view name) {
+    out_ << (first_ ? "" : ",\n") << "{\"ph\":\"" << phase << "\",\"name\":" << quoted(name) << ",\"pid\":" << engine_;
+    first_ = false;
+    return out_;
+  }
+  std::ostream& event(const char* phase, std::string_view name, std::uint32_t track) {
+    return event(phase, name) << ",\"tid\":" << track + 1;
+  }
+
+  void write_names() {
+    event("M", "process_name") << ",\"args\":{\"name\":\"windrow engine " << engine_ << "\"}}";
+    for (std::uint32_t i = 0; i < graph_.tracks.size(); ++i) {
+      event("M", "thread_name", i) << ",\"args\":{\"name\":" << quoted(graph_.tracks[i].name) << "}}";
+      event("M", "thread_sort_index", i) << ",\"args\":{\"sort_index\":" << i << "}}";
+    }
+  }
+
+  /// With the arrows that end at it, and those that begin: a viewer ties an arrow to what it last saw on the track.
+  void write_op(std::uint32_t index) {
+    const TraceGraph::Op& op = graph_.ops[index];
+    event("X", op.info->name, op.track) << ",\"cat\":\"op\",\"ts\":" << microseconds(op.begin)
+                                        << ",\"dur\":" << microseconds(op.end - op.begin) << ",\"args\":{\"op\":\""
+                                        << op.id << "\",\"pushed_at\":" << quoted(push_site(*op.info))
+                                        << ",\"outcome\":\"" << to_string(op.outcome)
+                                        << "\",\"lane\":" << quoted(op.info->lane->host.name) << "}}";
+    for (; arrived_ < arrivals_.size() && graph_.dependences[arrivals_[arrived_]].to == index; ++arrived_) {
+      write_arrow("f", arrivals_[arrived_], op.track, op.begin);
+    }
+    for (; left_ < graph_.dependences.size() && graph_.dependences[left_].from == index; ++left_) {
+      // Inside the op, not at the end, where the next one may begin.
+      const std::int64_t at = std::min(op.end - 1, graph_.ops[graph_.dependences[left_].to].begin);
+      write_arrow("s", left_, op.track, std::max(op.begin, at));
+    }
+  }
+
+  void write_arrow(const char* phase, std::size_t id, std::uint32_t track, std::int64_t at) {
+    event(phase, "dependency", track) << ",\"cat\":\"dependency\",\"id\":" << id << ",\"ts\":" << microseconds(at)
+                                      << (*phase == 'f' ? ",\"bp\":\"e\"}" : "}");
+  }
+
+  void write_span(const TraceGraph::Span& span) {
+    const bool waits = span.kind == TraceRecord::Kind::wait_inside;
+    event("X", span.info->name, span.track)
+        << ",\"cat\":" << (waits ? "\"wait\"" : "\"call\"") << ",\"ts\":" << microseconds(span.begin)
+        << ",\"dur\":" << microseconds(span.end - span.begin) << ",\"args\":{\"op\":\"" << span.id << "\",\""
+        << (waits ? "from" : "pushed_at") << "\":" << quoted(push_site(*span.info)) << "}}";
+  }
+
+  void write_sample(const TraceGraph::Sample& sample) {
+    const std::string at = microseconds(sample.at);
+    event("C", "pending ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.pending << "}}";
+    event("C", "ready ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.ready << "}}";
+    event("C", "pending bytes") << ",\"ts\":" << at << ",\"args\":{\"bytes\":" << sample.bytes << "}}";
+  }
+
+  /// The dependences by the op they lead to.
+  static std::vector<std::uint32_t> by_target(const TraceGraph& graph) {
+    std::vector<std::uint32_t> order(graph.dependences.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return graph.dependences[a].to < graph.dependences[b].to;
+    });
+    return order;
+  }
+
+  std::ostream& out_;
+  const TraceGraph& graph_;
+  const std::string engine_;
+  const std::vector<std::uint32_t> arrivals_ = by_target(graph_);
+  std::size_t arrived_ = 0, left_ = 0;  // arrows written so far
+  bool first_ = true;
+};
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    const char c = text.front();
+    if (length == 0) {
+      result += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      result += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+      result += escape;
+    } else {
+      result += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result + '"';
+}
+
+void write_json(std::ostream& out, const TraceGraph& graph, std::uint32_t engine) {
+  JsonWriter(out, graph, engine).write();
+}
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  static std::atomic<unsigned> files{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
+  const std::string part = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
+  const auto fail = [&](int reason) {
+    throw Error("cannot write the trace '" + path + "': " + std::generic_category().message(reason));
+  };
+  const auto write_to = [&](const std::string& file) {
+    errno = 0;
+    std::ofstream out(file, std::ios::binary);
+    if (!out) fail(errno);
+    write(out);
+    out.close();
+    if (!out) fail(errno);
+  };
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return write_to(path);
+  struct Remover {
+    const char* part;
+    ~Remover() { std::remove(part); }  // which needs no memory, and finds nothing where all went well
+  } remover{part.c_str()};
+  write_to(part);
+  if (std::rename(part.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+}  // namespace windrow

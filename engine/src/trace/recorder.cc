@@ -1,0 +1,43 @@
+#include "trace/recorder.h"
+
+namespace windrow {
+
+void TraceRecorder::start(const TraceOptions& options) {
+  MutexLock lock(mutex_);
+  start_ = ClockReading::now();
+  started_.store(start_.ticks, std::memory_order_relaxed);
+  max_ops_.store(options.max_ops_per_thread, std::memory_order_relaxed);
+  session_.store(session_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  on_.store(true, std::memory_order_release);
+}
+
+void TraceRecorder::stop() {
+  MutexLock lock(mutex_);
+  if (!on()) return;
+  on_.store(false, std::memory_order_relaxed);
+  stop_ = ClockReading::now();
+}
+
+Recording TraceRecorder::read() const {
+  MutexLock lock(mutex_);
+  // The end is fixed before a log is read. So what ended by then has been recorded, or its thread is about to; and then
+  // nothing that depends on it has ended.
+  Recording recording{.start = start_, .end = on() ? ClockReading::now() : stop_};
+  const std::uint32_t session = session_.load(std::memory_order_relaxed);
+  if (session == 0) return recording;
+  for (const TraceLog& log : logs_) {
+    TraceLog::Read read = log.read(session);
+    recording.left_out += read.left_out;
+    recording.threads.push_back({log.slots, std::move(read.chunks)});
+  }
+  return recording;
+}
+
+void TraceRecorder::add_log(Port& port, const Slots* slots) noexcept try {
+  MutexLock lock(mutex_);
+  port.trace.log = &logs_.emplace_back(slots);
+} catch (const std::bad_alloc&) {
+  port.trace.log = nullptr;
+}
+
+}  // namespace windrow

@@ -1,0 +1,11 @@
+// What a trace says in short.
+#pragma once
+
+#include "trace/graph.h"
+#include "windrow/engine/trace.h"
+
+namespace windrow {
+
+TraceSummary summarise(const TraceGraph& graph);
+
+}  // namespace windrow

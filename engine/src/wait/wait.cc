@@ -1,0 +1,339 @@
+// Waiting: for variables, for all, for lanes; from outside and from inside an op.
+#include <algorithm>
+
+#include "core/core.h"
+#include "core/entry.h"
+#include "diagnosis/engine_log.h"
+#include "policy/slots_free.h"
+#include "wait/ahead.h"
+
+namespace windrow {
+namespace {
+
+/// A wait inside an op that has lasted so long looks whether it can end, so that short ones need no search.
+constexpr std::chrono::milliseconds ring_patience{2};
+
+/// A thread that comes to wait looks that often, giving its core away in between, before it sleeps.
+constexpr int yielding_looks = 20;
+
+/// A thread that keeps its slot while it waits, since no other is left to run ops, looks that often for ops to run.
+constexpr std::chrono::milliseconds looks_of_last_thread{1};
+
+void refuse_where_others_wait() {
+  for (const Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
+    const OpInfo& info = frame->op->info();
+    if (frame->in_piece) {
+      throw MisuseError("wait inside a parallel loop of " + site(info) + " would stop the threads that help in it; "
+                        "wait before the loop, or behind it");
+    }
+    if (info.lane->ordered) {
+      throw MisuseError("wait inside op '" + std::string(info.name) + "' on ordered lane '" + info.lane->host.name +
+                        "' would stop its device; wait outside, or inside an op on a host lane");
+    }
+  }
+}
+
+void refuse_in_capture(const Port& port) {
+  if (port.busy == Port::Busy::capturing) throw MisuseError("a wait inside a capture, where nothing runs");
+}
+
+}  // namespace
+
+/// The records of one call of wait: one for each variable, all entered at one instant. Each leaves its queue when it is
+/// granted, since one record in all queues would hold up others in one for what it still awaits in another. One that
+/// has not been granted by the end of the scope is left behind.
+class Core::Waits {
+ public:
+  Waits(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
+    std::vector<Dep::Access> sorted;
+    for (const Access& access : accesses) {
+      core.check(access.var, about);
+      sorted.push_back(in_order({*access.var.state_, access.var.generation_, access.kind}));
+    }
+    sorted.resize(Dep::canonicalise(sorted));
+    ReadyList ready;
+    {
+      const std::size_t most_points = core.has_ordered_ ? core.lanes() : 0;
+      const Entry entry(core);
+      entry.port().left_behind.reserve(Port::most_left_behind);  // so that the end of this needs no memory
+      waits_.reserve(sorted.size());
+      for (const Dep::Access& access : sorted) {
+        if (take_up(access, entry)) continue;
+        waits_.push_back({&var_of(access), access.kind(), 0, std::make_shared<Waiter>(), 0});
+        waits_.back().waiter->points.reserve(most_points);
+      }
+      enter(sorted, about, entry, ready);
+    }
+    core.release_all(ready);
+  }
+
+  ~Waits() {
+    std::vector<VariableWait>& left = core_.ports_.mine().left_behind;
+    for (VariableWait& wait : waits_) {
+      if (wait.waiter->granted.is_set()) continue;
+      if (left.size() == Port::most_left_behind) left.erase(left.begin());
+      left.push_back(std::move(wait));
+    }
+  }
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+  auto begin() { return waits_.begin(); }
+  auto end() { return waits_.end(); }
+
+  /// False if the deadline came first.
+  bool wait_long(const VariableWait& wait, Deadline deadline);
+
+ private:
+  /// One that this thread left behind, if it is as good as a new one.
+  bool take_up(const Dep::Access& access, const Entry& entry) {
+    std::vector<VariableWait>& left = entry.port().left_behind;
+    std::erase_if(left, [](const VariableWait& wait) { return wait.waiter->granted.is_set(); });
+    const auto found = std::find_if(left.begin(), left.end(), [&](const VariableWait& wait) {
+      return wait.var == &var_of(access) && wait.kind == access.kind() &&
+             Dep::is_last(access.var(), wait.ticket, entry.joiners());
+    });
+    if (found == left.end()) return false;
+    waits_.push_back(std::move(*found));
+    left.erase(found);
+    return true;
+  }
+
+  /// Makes and enters the records of those waits that have none.
+  void enter(std::span<const Dep::Access> accesses, const OpInfo& about, const Entry& entry, ReadyList& ready) {
+    Port& port = entry.port();
+    std::vector<OpRecord*> ops;
+    std::vector<VariableWait*> of_op;
+    ops.reserve(accesses.size());
+    of_op.reserve(accesses.size());
+    try {
+      for (std::size_t i = 0; i < accesses.size(); ++i) {
+        if (waits_[i].id != 0) continue;
+        OpRecord* op = ops.emplace_back(core_.records_.make(port.records, 1, sizeof waits_[i].waiter));
+        Dep::place(*op, 1, [&](std::size_t) { return accesses[i]; });
+        op->begin(about, 0, false);
+        op->set_waiter(waits_[i].waiter);
+        of_op.push_back(&waits_[i]);
+      }
+    } catch (...) {
+      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      throw;
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      of_op[i]->id = OpRecord::first_wait_id | ++core_.last_wait_id_;
+      ops[i]->set_id(of_op[i]->id);
+    }
+    Port::add(port.waits, ops.size());
+    auto next = of_op.begin();
+    const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++)->ticket = ticket; };
+    const auto granted = [&](OpRecord& op) { ready.push(op); };
+    const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
+    const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.make_fence(port, var); };
+    const auto take_back = [&] {
+      Port::add(port.waits, -ops.size());
+      core_.tell_if_idle();  // somebody may have seen them
+    };
+    try {
+      if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
+    } catch (...) {  // no memory for a fence
+      take_back();
+      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      throw;
+    }
+    take_back();
+    core_.refuse(about, ops, entry);
+  }
+
+  Core& core_;
+  std::vector<VariableWait> waits_;
+};
+
+Running* Core::frame_of_mine() const {
+  Running* frame = Running::innermost();
+  while (frame != nullptr && frame->core != this) frame = frame->outer;
+  return frame;
+}
+
+bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
+  refuse_torn();
+  refuse_where_others_wait();
+  refuse_in_capture(ports_.mine());
+  const bool inside = frame_of_mine() != nullptr;
+  ++(inside ? waits_in_ops_ : waits_);
+  Waits waits(*this, accesses, info(ports_.mine(), {.name = "wait", .pushed_at = from}));
+  std::vector<FailurePtr> failures;
+  for (const VariableWait& wait : waits) {
+    Waiter& waiter = *wait.waiter;
+    if (!waiter.granted.is_set() && !waits.wait_long(wait, deadline)) return false;
+    if (!wait_for_points(waiter, deadline, failures)) return false;
+    if (waiter.failure) failures.push_back(waiter.failure);
+  }
+  if (failures.empty()) return true;
+  const OpError error(std::move(failures));
+  if (!inside) FailureLog::mark_reported(error.failures());  // an op that is told may keep it to itself
+  throw error;
+}
+
+namespace {
+
+bool has_passed(Deadline deadline) { return deadline && std::chrono::steady_clock::now() >= *deadline; }
+
+void refuse_ring(const Running* frames) {
+  const std::string ring = WaitGraph::of_process().find_ring(frames);
+  if (!ring.empty()) throw WaitCycleError(ring);
+}
+
+/// The ops of this thread have left their slots to others.
+bool wait_beside_others(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline, const SlotsFree& slots) {
+  const Running* frames = Running::innermost();
+  // A wait that has a limit ends, so it closes no ring.
+  if (frames == nullptr || deadline) {
+    if (waiter.granted.wait(deadline)) return true;
+    slots.let_others_in();
+    return waiter.granted.is_set();
+  }
+  const Waiting waiting(frames, keys);
+  if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
+  refuse_ring(frames);
+  return waiter.granted.wait(std::nullopt);
+}
+
+/// No other thread is left to run ops, and nothing that is ready is ahead of the wait. So what it waits for is done by
+/// threads that wait, and that are ahead of it, or by none of the engine's.
+bool wait_as_last(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline) {
+  const Running* frames = Running::innermost();
+  const auto next_look = std::chrono::steady_clock::now() + looks_of_last_thread;
+  if (waiter.granted.wait(deadline ? std::min(*deadline, next_look) : next_look)) return true;
+  if (deadline) return false;
+  const Waiting waiting(frames, keys);
+  refuse_ring(frames);
+  return false;
+}
+
+}  // namespace
+
+bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
+  Waiter& waiter = *wait.waiter;
+  core_.policy_->hand_over();
+  Ahead ahead(core_, waits_, wait);
+  if (!deadline) ahead.run_near();
+  for (int look = 0; look < yielding_looks && !has_passed(deadline); ++look) {
+    if (waiter.granted.is_set()) return true;
+    std::this_thread::yield();
+  }
+  if (!deadline && ahead.lacks_threads()) ahead.run_any();
+  using IfNobodyIsLeft = SlotsFree::IfNobodyIsLeft;
+  do {
+    if (waiter.granted.is_set()) return true;
+    {
+      const SlotsFree slots(waiter, ahead.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
+      if (!slots.kept()) return wait_beside_others(waiter, ahead.keys(), deadline, slots);
+    }
+    ahead.run_any();
+    if (wait_as_last(waiter, ahead.keys(), deadline)) return true;
+  } while (!has_passed(deadline));
+  return waiter.granted.is_set();
+}
+
+bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
+  if (waiter.points.empty()) return true;
+  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
+  for (const Awaited& awaited : waiter.points) {
+    std::exception_ptr error;
+    if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
+    if (error && awaited.if_failed == IfFailed::fail) failures.push_back(lost(*awaited.mark.info, error));
+  }
+  return true;
+}
+
+bool Core::wait_all(Deadline deadline) {
+  refuse_torn();
+  refuse_where_others_wait();
+  refuse_in_capture(ports_.mine());
+  if (const Running* frame = frame_of_mine()) {
+    throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +
+                      "' would wait for that op itself; wait for variables instead");
+  }
+  ++waits_;
+  std::vector<FailurePtr> failures;
+  {
+    const SlotsFree slots;
+    if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
+  }
+  for (FailurePtr& root : failures_.to_report()) {
+    if (std::find(failures.begin(), failures.end(), root) == failures.end()) failures.push_back(std::move(root));
+  }
+  if (failures.empty()) {
+    failures_.reported({});
+    return true;
+  }
+  const OpError error(std::move(failures));
+  failures_.reported(error.failures());  // only now nothing can keep the caller from being told
+  throw error;
+}
+
+bool Core::wait_until_idle(Deadline deadline) {
+  policy_->hand_over();
+  for (int look = 0; look < yielding_looks; ++look) {
+    if (ports_.sums().pending == 0) return true;
+    std::this_thread::yield();
+  }
+  MutexLock lock(idle_mutex_);
+  idle_waiters_.fetch_add(1);
+  bool in_time = true;
+  while (ports_.sums().pending != 0 && in_time) {
+    if (!deadline) {
+      idle_.wait(idle_mutex_);
+    } else {
+      in_time = idle_.wait_until(idle_mutex_, *deadline);
+    }
+  }
+  idle_waiters_.fetch_sub(1);
+  return in_time || ports_.sums().pending == 0;
+}
+
+bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
+  const std::size_t count = lanes();
+  for (std::size_t i = 0; i < count; ++i) {
+    LaneState* const lane = &lane_at(i);
+    const Point last = lane->last();
+    std::exception_ptr error;
+    if (last && !wait_until_reached(last, deadline, error)) return false;
+    if (error) failures.push_back(lane->failure(failures_, error));
+  }
+  return true;
+}
+
+namespace {
+
+struct Arrival {
+  Signal reached;
+  std::exception_ptr error;  // written before `reached`
+};
+
+}  // namespace
+
+void Core::reach(Point point) noexcept {
+  Arrival arrival;
+  // One pointer, which needs no memory.
+  point.lane->when_reached(point, [&arrival](std::exception_ptr e) {
+    arrival.error = std::move(e);
+    arrival.reached.set();
+  });
+  while (!arrival.reached.wait(std::chrono::steady_clock::now() + shutdown_notice)) {
+    engine_log().warn("windrow: still waits for lane '{}'", point.lane->name());
+  }
+}
+
+bool Core::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
+  const auto arrival = std::make_shared<Arrival>();  // the callback may come after we have given up
+  point.lane->when_reached(point, [arrival](std::exception_ptr e) {
+    arrival->error = std::move(e);
+    arrival->reached.set();
+  });
+  if (!arrival->reached.wait(deadline)) return false;
+  error = arrival->error;
+  return true;
+}
+
+}  // namespace windrow

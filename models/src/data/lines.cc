@@ -1,0 +1,72 @@
+#include "data/lines.h"
+
+#include <algorithm>
+#include <istream>
+
+namespace windrow {
+
+Lines::Lines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {
+  if (!in_) throw DataError(name_ + ": cannot be read; expected a readable stream");
+}
+
+bool Lines::next() {
+  if (!std::getline(in_, text_)) {
+    if (in_.bad()) throw DataError(name_ + ": read error before the end; expected a readable file");
+    return false;
+  }
+  skipped_ = number_++ == 0 && text_.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  line_ = std::string_view(text_).substr(skipped_);
+  while (line_.ends_with('\r')) line_.remove_suffix(1);
+  return true;
+}
+
+bool Lines::next_with_text() {
+  while (next()) {
+    if (line_.find_first_not_of(blanks) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+void Lines::refuse(TextPlace place, const std::string& why) const {
+  throw DataError(name_ + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) + ": " + why);
+}
+
+std::vector<Token> tokens(std::string_view line) {
+  std::vector<Token> result;
+  std::size_t at = line.find_first_not_of(blanks);
+  while (at != std::string_view::npos) {
+    const std::size_t end = std::min(line.find_first_of(blanks, at), line.size());
+    result.push_back({line.substr(at, end - at), at});
+    at = line.find_first_not_of(blanks, end);
+  }
+  return result;
+}
+
+std::string shown(char c) {
+  if (c > ' ' && c < 127) return std::string("'") + c + "'";
+  if (c == ' ' || c == '\t') return "a blank";
+  static constexpr char digits[] = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  return std::string("byte 0x") + digits[byte / 16] + digits[byte % 16];
+}
+
+std::string shown(std::string_view text) {
+  std::string result = "'";
+  for (char c : text.substr(0, 20)) result += c > ' ' && c < 127 ? c : '?';
+  return result + (text.size() > 20 ? "...'" : "'");
+}
+
+std::ifstream open_text(const std::filesystem::path& file, const std::string& what) {
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(file.string() + ": " + why + "; expected a file of " + what);
+  };
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) refuse("no such file");
+  // Others, such as pipes, might never end.
+  if (!std::filesystem::is_regular_file(file, error)) refuse("not a regular file");
+  std::ifstream in(file);
+  if (!in) refuse("cannot be opened");
+  return in;
+}
+
+}  // namespace windrow

@@ -1,0 +1,80 @@
+// Deep Sets, and ListOps as their workload.
+#include "windrow/models/deep_sets.h"
+
+#include <algorithm>
+
+#include "training/making.h"
+#include "training/scores.h"
+#include "windrow/models/listops.h"
+
+namespace windrow {
+
+DeepSets::DeepSets(Parameters& parameters, DeepSetsSizes sizes)
+    : sizes_(sizes),
+      digits_(parameters.add("digits", sizes.symbols, sizes.hidden, Initial::uniform(-1, 1))),
+      operations_(parameters.add("operations", sizes.symbols, 2 * sizes.hidden, Initial::uniform(-0.5f, 0.5f))),
+      argument_(parameters.add_product("argument", sizes.hidden, sizes.hidden)),
+      set_(parameters.add_product("set", sizes.hidden, sizes.hidden)),
+      out_(parameters.add_product("out", sizes.hidden, sizes.hidden)),
+      head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
+      head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
+
+VertexFunction DeepSets::function() const {
+  return VertexFunction("deep_sets", {{"digit", {}, [&](Vertex& v) { (*this)(v, digit); }},
+                                      {"list", {.arity = any_arity}, [&](Vertex& v) { (*this)(v, list); }}});
+}
+
+double DeepSets::flops(std::int64_t lists, std::int64_t arguments) const {
+  const auto h = static_cast<double>(sizes_.hidden);
+  return 2 * h * h * static_cast<double>(arguments) +
+         (4 * h * h + 2 * h * static_cast<double>(sizes_.classes)) * static_cast<double>(lists);
+}
+
+namespace {
+
+/// With kinds; digits, which tell their value, have no label.
+GraphData with_kinds(GraphData graph) {
+  auto& labels = graph.indices["label"];
+  for (std::size_t v = 0; v < labels.size(); ++v) {
+    const bool list = graph.child_begin[v] < graph.child_begin[v + 1];
+    graph.kinds.push_back(list ? DeepSets::list : DeepSets::digit);
+    if (!list) labels[v] = -1;
+  }
+  return graph;
+}
+
+Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const auto read = [](auto&&... from) { return read_listops(from...); };
+  const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
+  Parts<ListOpsTree> trees = parts_of(kind, options, read, generate);
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = make_root_accuracy};
+  return with_samples(std::move(workload), std::move(trees), [&](const ListOpsTree& tree) {
+    const GraphData graph = with_kinds(tree.graph);
+    const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
+    return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
+  });
+}
+
+}  // namespace
+
+WorkloadKind listops_kind() {
+  return {.name = "listops",
+          .about = "Deep Sets, computes the values of nested lists (Nangia and Bowman 2018)",
+          .sample = "tree",
+          .unit = "trees",
+          .files = {"train_d20s.tsv", "test_d20s.tsv"},
+          .sizes = {hidden(128)},
+          .cells = {},
+          .samples = 4096,
+          .rate = 0.03,
+          .make = make_listops};
+}
+
+}  // namespace windrow

@@ -1,0 +1,102 @@
+// The graph LSTM, and enhanced dependencies as its workload: which relation is each word in to its head?
+#include "windrow/models/graph_lstm.h"
+
+#include <ranges>
+
+#include "training/making.h"
+#include "training/scores.h"
+#include "windrow/models/conllu.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+
+GraphLstm::GraphLstm(Parameters& parameters, GraphLstmSizes sizes)
+    : sizes_(sizes),
+      words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
+      relations_(parameters.add("relations", sizes.relations, 2 * sizes.hidden, Initial::uniform(-0.1f, 0.1f))),
+      in_(parameters.add_product("in", sizes.embedding, 3 * sizes.hidden)),
+      sum_(parameters.add_product("sum", sizes.hidden, 3 * sizes.hidden)),
+      bias_(parameters.add("bias", 1, 3 * sizes.hidden, Initial::zeros())),
+      child_(parameters.add_product("child", sizes.hidden, 2 * sizes.hidden)),
+      forget_in_(parameters.add_product("forget_in", sizes.embedding, sizes.hidden)),
+      head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
+      head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
+
+double GraphLstm::flops(std::int64_t vertices, std::int64_t with_children, std::int64_t edges) const {
+  const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
+  return (6 * h * e + 2 * h * static_cast<double>(sizes_.classes)) * static_cast<double>(vertices) +
+         (2 * h * e + 6 * h * h) * static_cast<double>(with_children) + 4 * h * h * static_cast<double>(edges);
+}
+
+namespace {
+
+/// "nsubj" of "nsubj:pass": what all languages share.
+std::string universal(const std::string& relation) { return relation.substr(0, relation.find(':')); }
+
+/// What is numbered, as the sentences that are learned from have it.
+struct Numbering {
+  Vocabulary words, labels, relations;
+
+  explicit Numbering(const std::vector<DependencySentence>& sentences)
+      : words(sentences | std::views::transform(&DependencySentence::forms) | std::views::join, 2),
+        labels(sentences | std::views::transform(&DependencySentence::relations) | std::views::join |
+                   std::views::transform(universal),
+               1),
+        relations(sentences | std::views::transform(&DependencySentence::enhanced) | std::views::join |
+                      std::views::join | std::views::transform(&Arc::relation),
+                  2) {}
+
+  GraphData graph(const DependencySentence& sentence) const {
+    GraphData graph = enhanced_graph(sentence, relations);
+    for (const std::string& form : sentence.forms) graph.indices["word"].push_back(words.number(form));
+    auto& label = graph.indices["label"];
+    for (const std::string& relation : sentence.relations) label.push_back(labels.number(universal(relation)));
+    label.resize(sentence.forms.size(), -1);  // empty nodes have no basic head
+    return graph;
+  }
+};
+
+Draft draft_of(GraphData graph, const GraphLstm& model) {
+  const auto vertices = static_cast<std::int64_t>(graph.child_begin.size()) - 1;
+  std::int64_t with_children = 0;
+  for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) {
+    with_children += graph.child_begin[v] < graph.child_begin[v + 1];
+  }
+  const double flops = model.flops(vertices, with_children, static_cast<std::int64_t>(graph.children.size()));
+  return {std::move(graph), 1, flops};
+}
+
+Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const auto read = [](auto&&... from) { return read_conllu(from...); };
+  Parts<DependencySentence> sentences = parts_of(kind, options, read, generate_conllu);
+  const Numbering numbering(sentences.training);
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
+                                      options.size("hidden"), numbering.labels.size()});
+  GraphWorkload workload{
+      .kind = kind,
+      .device = device,
+      .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
+      .parameters = std::move(parameters),
+      .function = model.function(),
+      .score = [] { return make_accuracy("accuracy"); }};
+  return with_samples(std::move(workload), std::move(sentences),
+                      [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
+}
+
+}  // namespace
+
+WorkloadKind dag_kind() {
+  return {.name = "dag",
+          .about = "graph LSTM, classifies each word's relation to its head (Peng et al. 2017)",
+          .sample = "sentence",
+          .unit = "sentences",
+          .files = {"train.conllu", "dev.conllu", "test.conllu"},
+          .sizes = {hidden(256), embedding(256)},
+          .cells = {},
+          .samples = 4096,
+          .rate = 0.2,
+          .make = make_dag};
+}
+
+}  // namespace windrow

@@ -1,0 +1,176 @@
+// The language model, and text in pieces or by sentence as its workload.
+#include "windrow/models/language_model.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "training/making.h"
+#include "training/scores.h"
+#include "windrow/models/data_error.h"
+#include "windrow/models/sentences.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+
+LanguageModel::LanguageModel(Parameters& parameters, LanguageModelSizes sizes)
+    : sizes_(sizes),
+      words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
+      lstm_(parameters, "lstm", {sizes.embedding, sizes.hidden}),
+      head_(parameters.add_product("head", sizes.hidden, sizes.vocabulary)),
+      head_bias_(parameters.add("head_bias", 1, sizes.vocabulary, Initial::zeros())) {}
+
+GraphData LanguageModel::graph(const std::vector<std::int32_t>& words) {
+  GraphData data;
+  auto &word = data.indices["word"], &label = data.indices["label"];
+  for (std::size_t step = 0; step + 1 < words.size(); ++step) {
+    if (step > 0) data.children.push_back(static_cast<std::int32_t>(step) - 1);
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+    word.push_back(words[step]);
+    label.push_back(words[step + 1]);
+  }
+  return data;
+}
+
+double LanguageModel::flops(std::int64_t steps) const {
+  return lstm_.flops(steps) + 2 * static_cast<double>(sizes_.hidden * sizes_.vocabulary * steps);
+}
+
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+
+/// Numbers of words: 0 of those that are unknown or beyond the size, 1 of the end of a sentence, the others from 2.
+class Numbering {
+ public:
+  Numbering(const std::vector<Sentence>& sentences, Index size)
+      : words_(sentences | std::views::join, 1), size_(size) {}
+
+  static constexpr std::int32_t end = 1;
+
+  void append(Numbers& numbers, const Sentence& sentence) const {
+    for (const std::string& word : sentence) {
+      const std::int32_t number = words_.number(word);
+      numbers.push_back(number == Vocabulary::unknown || number + 1 >= size_ ? Vocabulary::unknown : number + 1);
+    }
+    numbers.push_back(end);
+  }
+
+ private:
+  Vocabulary words_;
+  Index size_;
+};
+
+/// Each behind the end of one before it.
+std::vector<Numbers> by_sentence(const std::vector<Sentence>& sentences, const Numbering& numbering) {
+  std::vector<Numbers> sequences;
+  for (const Sentence& sentence : sentences) {
+    numbering.append(sequences.emplace_back(1, Numbering::end), sentence);
+  }
+  return sequences;
+}
+
+/// All one behind the other, in pieces of so many steps; what is left over at the end is dropped.
+std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Numbering& numbering, std::size_t steps) {
+  Numbers text(1, Numbering::end);
+  for (const Sentence& sentence : sentences) numbering.append(text, sentence);
+  std::vector<Numbers> pieces;
+  for (auto at = text.begin(); static_cast<std::size_t>(text.end() - at) > steps;) {
+    const auto end = at + static_cast<std::ptrdiff_t>(steps);
+    pieces.emplace_back(at, end + 1);  // the last word of one is the first of the next
+    at = end;
+  }
+  return pieces;
+}
+
+const auto read_text = [](auto&&... from) { return read_sentences(from...); };
+
+/// Of a text as it is generated: blanks and line ends stand behind words, and a line's end counts as a word too.
+std::size_t words_of(const std::string& text) {
+  const auto count = [&](char c) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), c)); };
+  return count(' ') + 2 * count('\n');
+}
+
+/// Enough for so many pieces.
+std::string generate_pieces(std::size_t pieces, std::size_t steps, std::uint64_t seed) {
+  constexpr std::size_t words = 20;  // of a sentence, with its end 22 in the mean
+  for (std::size_t sentences = 1 + pieces * steps / words;; sentences *= 2) {
+    std::string text = generate_sentences(sentences, seed);
+    if (words_of(text) >= pieces * steps) return text;  // a few sentences may all be short
+  }
+}
+
+Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
+  const auto generate = [&](std::size_t samples, std::uint64_t seed) {
+    return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
+  };
+  return parts_of(kind, options, read_text, generate);
+}
+
+[[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
+                               std::size_t steps) {
+  std::size_t words = 0;
+  for (const Sentence& sentence : text) words += sentence.size() + 1;
+  throw DataError(file.string() + ": " + std::to_string(words) + " words including sentence ends; expected at least " +
+                  std::to_string(steps) + ", the length of a piece");
+}
+
+/// In pieces if they have a size, else by sentence.
+Workload make_language_model(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const std::size_t steps = options.sizes.contains("steps") ? static_cast<std::size_t>(options.size("steps")) : 0;
+  const Index vocabulary = options.size("vocabulary");
+  if (vocabulary < 2) {
+    throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
+  }
+  const Parts<Sentence> text = text_of(kind, options, steps);
+  const Numbering numbering(text.training, vocabulary);
+  const auto sequences = [&](const std::vector<Sentence>& part) {
+    return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
+  };
+  Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
+  if (parts.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = make_perplexity};
+  return with_samples(std::move(workload), std::move(parts), [&](const Numbers& words) {
+    const auto length = static_cast<std::int64_t>(words.size()) - 1;
+    return Draft{LanguageModel::graph(words), length, model.flops(length)};
+  });
+}
+
+WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
+
+}  // namespace
+
+WorkloadKind fixed_lstm_kind() {
+  return {.name = "fixed-lstm",
+          .about = "LSTM language model over text pieces of equal length (Xu et al. 2018)",
+          .sample = "piece",
+          .unit = "words",
+          .files = {"train.txt", "valid.txt", "test.txt"},
+          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece", 64}},
+          .cells = {},
+          .samples = 512,
+          .rate = 0.05,
+          .make = make_language_model};
+}
+
+WorkloadKind var_lstm_kind() {
+  return {.name = "var-lstm",
+          .about = "LSTM language model over sentences (Neubig et al. 2017)",
+          .sample = "sentence",
+          .unit = "words",
+          .files = {"train.txt", "valid.txt", "test.txt"},
+          .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
+          .cells = {},
+          .samples = 2048,
+          .rate = 0.1,
+          .make = make_language_model};
+}
+
+}  // namespace windrow

@@ -1,0 +1,81 @@
+// The Tree-LSTM, and labelled trees as the workload of both its cells.
+#include "windrow/models/tree_lstm.h"
+
+#include <algorithm>
+
+#include "training/making.h"
+#include "training/scores.h"
+#include "windrow/models/child_sum_tree_lstm.h"
+#include "windrow/models/treebank.h"
+
+namespace windrow {
+
+double TreeLstm::flops(std::int64_t leaves, std::int64_t inner) const {
+  const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
+  const auto a = static_cast<double>(leaves), b = static_cast<double>(inner);
+  return 6 * h * e * a + 16 * h * h * b + 2 * h * static_cast<double>(sizes_.classes) * (a + b);
+}
+
+namespace {
+
+struct Shape {
+  std::int64_t leaves, inner, edges;
+};
+
+Shape shape_of(const LabelledTree& tree) {
+  const auto vertices = static_cast<std::int64_t>(tree.words.size());
+  const auto inner = std::count(tree.words.begin(), tree.words.end(), "");
+  return {vertices - inner, inner, static_cast<std::int64_t>(tree.graph.children.size())};
+}
+
+struct Cell {
+  VertexFunction function;
+  std::function<double(const Shape&)> flops;
+  const char* formula;
+};
+
+Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocabulary) {
+  const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), tree_labels};
+  if (options.cell == "child-sum") {
+    const ChildSumTreeLstm model(parameters, sizes);
+    return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
+            "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 10 h per vertex"};
+  }
+  const TreeLstm model(parameters, sizes);
+  return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner); },
+          "6 h e per leaf, 16 h^2 per inner vertex, 10 h per vertex"};
+}
+
+Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const auto read = [](auto&&... from) { return read_treebank(from...); };
+  Parts<LabelledTree> trees = parts_of(kind, options, read, generate_treebank);
+  const Vocabulary words = vocabulary_of(trees.training);
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  const Cell cell = cell_of(options, *parameters, words.size());
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = cell.formula,
+                         .parameters = std::move(parameters),
+                         .function = cell.function,
+                         .score = make_root_accuracy};
+  return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
+    return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
+  });
+}
+
+}  // namespace
+
+WorkloadKind tree_lstm_kind() {
+  return {.name = "tree-lstm",
+          .about = "Tree-LSTM, classifies every vertex of a binary parse tree (Tai et al. 2015)",
+          .sample = "tree",
+          .unit = "trees",
+          .files = {"train.txt", "dev.txt"},
+          .sizes = {hidden(256), embedding(256)},
+          .cells = {"binary", "child-sum"},
+          .samples = 4096,
+          .rate = 0.1,
+          .make = make_tree_lstm};
+}
+
+}  // namespace windrow

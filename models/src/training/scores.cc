@@ -1,0 +1,154 @@
+#include "training/scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "training/making.h"
+
+namespace windrow {
+namespace {
+
+/// How many there are, and how many of them are right.
+struct Count {
+  std::int64_t right = 0, all = 0;
+
+  void add(std::int32_t label, std::int32_t answer) {
+    if (label < 0) return;
+    ++all;
+    right += answer == label;
+  }
+  /// 0 of nothing.
+  double share() const { return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all); }
+};
+
+class Perplexity final : public GraphScore {
+ public:
+  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
+    loss_ += minibatch.loss();
+    for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels);
+  }
+  std::vector<Figure> figures() const override {
+    const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
+    return {{"perplexity", std::exp(mean), Figure::Is::number}};
+  }
+
+ private:
+  double loss_ = 0;
+  std::int64_t labels_ = 0;
+};
+
+/// What a network takes the vertices for.
+class ByAnswers : public GraphScore {
+ public:
+  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) final {
+    const Tensor logits = minibatch.output("logits");
+    const std::vector<float> scores = logits.get();
+    const auto classes = logits.width();
+    const float* row = scores.data();
+    for (const LabelledGraph* graph : graphs) {
+      std::vector<std::int32_t> answers;
+      for (std::size_t v = 0; v < graph->labels.size(); ++v, row += classes) {
+        answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + classes) - row));
+      }
+      add(graph->labels, answers);
+    }
+  }
+
+ private:
+  virtual void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) = 0;
+};
+
+class Accuracy : public ByAnswers {
+ public:
+  explicit Accuracy(const char* name) : name_(name) {}
+  std::vector<Figure> figures() const override { return {{name_, all_.share()}}; }
+
+ protected:
+  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+    for (std::size_t v = 0; v < labels.size(); ++v) all_.add(labels[v], answers[v]);
+  }
+
+ private:
+  const char* const name_;
+  Count all_;
+};
+
+class RootAccuracy final : public Accuracy {
+ public:
+  RootAccuracy() : Accuracy("all-node accuracy") {}
+  std::vector<Figure> figures() const override {
+    return {{"root accuracy", root_.share()}, Accuracy::figures().front()};
+  }
+
+ private:
+  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+    Accuracy::add(labels, answers);
+    if (!labels.empty()) root_.add(labels.back(), answers.back());
+  }
+
+  Count root_;
+};
+
+class TaggingScore final : public Accuracy {
+ public:
+  explicit TaggingScore(const std::vector<std::string>& tags) : Accuracy("accuracy"), tags_(tags) {}
+  std::vector<Figure> figures() const override {
+    const std::int64_t either = there_ + told_;
+    const double f1 = either == 0 ? 0 : 2 * static_cast<double>(found_) / static_cast<double>(either);
+    return {Accuracy::figures().front(), {"entity F1", f1}};
+  }
+
+ private:
+  struct Entity {
+    std::size_t begin, end;  // places among the vertices that have a label
+    std::string_view is;
+    friend bool operator==(const Entity&, const Entity&) = default;
+  };
+
+  /// By where they begin.
+  std::map<std::size_t, Entity> entities(const std::vector<std::int32_t>& tags) const {
+    std::map<std::size_t, Entity> result;
+    Entity last{};
+    for (std::size_t i = 0; i < tags.size(); ++i) {
+      const std::string_view tag = tags_.at(static_cast<std::size_t>(tags[i]));
+      const std::string_view is = tag.size() > 2 ? tag.substr(2) : "";
+      if (is != last.is || tag.starts_with("B-")) last = {i, i, is};
+      last.end = i + 1;
+      if (!is.empty()) result[last.begin] = last;
+    }
+    return result;
+  }
+
+  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+    Accuracy::add(labels, answers);
+    std::vector<std::int32_t> right, told;
+    for (std::size_t v = 0; v < labels.size(); ++v) {
+      if (labels[v] < 0) continue;
+      right.push_back(labels[v]);
+      told.push_back(answers[v]);
+    }
+    const auto there = entities(right), said = entities(told);
+    there_ += static_cast<std::int64_t>(there.size());
+    told_ += static_cast<std::int64_t>(said.size());
+    for (const auto& [begin, entity] : there) {
+      const auto same = said.find(begin);
+      found_ += same != said.end() && same->second == entity;
+    }
+  }
+
+  const std::vector<std::string> tags_;
+  std::int64_t there_ = 0, told_ = 0, found_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
+std::unique_ptr<GraphScore> make_accuracy(const char* name) { return std::make_unique<Accuracy>(name); }
+std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags) {
+  return std::make_unique<TaggingScore>(tags);
+}
+std::unique_ptr<GraphScore> make_root_accuracy() { return std::make_unique<RootAccuracy>(); }
+
+}  // namespace windrow

@@ -1,0 +1,121 @@
+// Sentences with tags as a workload: names to be found, word by word.
+#include <ranges>
+
+#include "training/making.h"
+#include "training/scores.h"
+#include "windrow/models/sentences.h"
+#include "windrow/models/tagger.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+namespace {
+
+using Sentences = std::vector<TaggedSentence>;
+
+Vocabulary characters_of(const Sentences& sentences) {
+  WordCounts counts;
+  for (const std::string& word : sentences | std::views::transform(&TaggedSentence::words) | std::views::join) {
+    for (const std::string_view character : characters(word)) counts.add(character);
+  }
+  return Vocabulary(counts, 1);
+}
+
+/// What is numbered, as the sentences that are learned from have it.
+struct Numbering {
+  static constexpr std::int64_t seen_often = 5;  // fewer times, and a word is rare
+
+  Vocabulary words, tags, characters;
+
+  explicit Numbering(const Sentences& sentences)
+      : words(sentences | std::views::transform(&TaggedSentence::words) | std::views::join, seen_often),
+        tags(sentences | std::views::transform(&TaggedSentence::tags) | std::views::join, 1),
+        characters(characters_of(sentences)) {}
+
+  std::vector<std::string> tag_names(const Sentences& sentences) const {
+    std::vector<std::string> names(static_cast<std::size_t>(tags.size()));
+    for (const std::string& tag : sentences | std::views::transform(&TaggedSentence::tags) | std::views::join) {
+      names[static_cast<std::size_t>(tags.number(tag))] = tag;
+    }
+    return names;
+  }
+
+  /// `rare` is the number of rare words; where it is -1, they have characters.
+  TaggerInput input(const TaggedSentence& sentence, std::int32_t rare) const {
+    TaggerInput input;
+    for (std::size_t i = 0; i < sentence.words.size(); ++i) {
+      const std::int32_t word = words.number(sentence.words[i]);
+      input.words.push_back(word == Vocabulary::unknown ? rare : word);
+      auto& of_word = input.characters.emplace_back();
+      if (input.words[i] < 0) {
+        for (const auto character : windrow::characters(sentence.words[i]))
+          of_word.push_back(characters.number(character));
+      }
+      input.tags.push_back(tags.number(sentence.tags[i]));
+    }
+    return input;
+  }
+};
+
+/// Rare words are read by their characters if these have sizes, else they are unknown.
+Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
+  Parts<TaggedSentence> sentences = parts_of(kind, options, read, generate_tagged_sentences);
+  const Numbering numbering(sentences.training);
+  TaggerSizes sizes{.vocabulary = numbering.words.size(),
+                    .tags = numbering.tags.size(),
+                    .embedding = options.size("embedding"),
+                    .hidden = options.size("hidden"),
+                    .layers = options.size("layers")};
+  if (options.sizes.contains("character-hidden")) {
+    sizes.characters = numbering.characters.size();
+    sizes.character_embedding = options.size("character-embedding");
+    sizes.character_hidden = options.size("character-hidden");
+  }
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  const Tagger model(*parameters, sizes);
+  const std::vector<std::string> names = numbering.tag_names(sentences.training);
+  GraphWorkload workload{.kind = kind,
+                         .device = device,
+                         .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
+                         .parameters = std::move(parameters),
+                         .function = model.function(),
+                         .score = [names] { return make_tagging_score(names); }};
+  return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
+    const TaggerInput input = numbering.input(sentence, sizes.characters > 0 ? -1 : Vocabulary::unknown);
+    return Draft{model.graph(input), 1, model.flops(input)};
+  });
+}
+
+}  // namespace
+
+WorkloadKind bilstm_kind() {
+  return {.name = "bilstm",
+          .about = "bidirectional LSTM tagger, recognises named entities (Neubig et al. 2017)",
+          .sample = "sentence",
+          .unit = "sentences",
+          .files = {"all.txt"},
+          .sizes = {hidden(256), embedding(256), layers(1)},
+          .cells = {},
+          .samples = 2048,
+          .rate = 0.1,
+          .make = make_tagging};
+}
+
+WorkloadKind bilstm_char_kind() {
+  return {.name = "bilstm-char",
+          .about = "the same with a character-level LSTM for rare words",
+          .sample = "sentence",
+          .unit = "sentences",
+          .files = {"all.txt"},
+          .sizes = {hidden(256),
+                    embedding(256),
+                    layers(1),
+                    {"character-embedding", "Character embedding size", 64},
+                    {"character-hidden", "Hidden size of the character LSTM", 128}},
+          .cells = {},
+          .samples = 2048,
+          .rate = 0.1,
+          .make = make_tagging};
+}
+
+}  // namespace windrow

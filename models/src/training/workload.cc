@@ -1,0 +1,101 @@
+#include "windrow/models/workload.h"
+
+#include <algorithm>
+
+#include "training/making.h"
+#include "windrow/memory/allocator.h"
+
+namespace windrow {
+namespace {
+
+const std::vector<WorkloadKind>& all_kinds() {
+  static const std::vector<WorkloadKind> kinds = {
+      tree_lstm_kind(),   tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(),
+      bilstm_char_kind(), listops_kind(), dag_kind(),        parser_kind(),
+  };
+  return kinds;
+}
+
+/// With commas between.
+template <class Range, class Name>
+std::string list(const Range& range, Name name) {
+  std::string text;
+  for (const auto& one : range) text += (text.empty() ? "" : ", ") + name(one);
+  return text;
+}
+
+void check_size(const WorkloadKind& kind, const std::string& name, Index value) {
+  const auto found =
+      std::find_if(kind.sizes.begin(), kind.sizes.end(), [&](const WorkloadSize& size) { return size.name == name; });
+  if (found == kind.sizes.end()) {
+    throw MisuseError(kind.name + ": has no size '" + name + "'; expected " +
+                      list(kind.sizes, [](const WorkloadSize& size) { return size.name; }));
+  }
+  if (value >= 1 && value <= found->most) return;
+  throw MisuseError(kind.name + ": " + name + " " + std::to_string(value) + "; expected 1 to " +
+                    std::to_string(found->most));
+}
+
+void check_cell(const WorkloadKind& kind, const std::string& cell) {
+  if (cell.empty() || std::find(kind.cells.begin(), kind.cells.end(), cell) != kind.cells.end()) return;
+  if (kind.cells.empty()) throw MisuseError(kind.name + ": has only one cell; expected no other to be chosen");
+  throw MisuseError(kind.name + ": cell '" + cell + "'; expected " +
+                    list(kind.cells, [](const std::string& one) { return one; }));
+}
+
+/// With all that was left to the kind.
+WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
+  for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
+  check_cell(kind, options.cell);
+  if (kind.files.empty() && !options.data.empty()) {
+    throw MisuseError(kind.name + ": has no data files, only generated data; expected no folder, got " + options.data);
+  }
+  for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
+  if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
+  if (options.samples == 0) options.samples = kind.samples;
+  return options;
+}
+
+}  // namespace
+
+std::span<const WorkloadKind> workload_kinds() { return all_kinds(); }
+
+const WorkloadKind& workload_kind(std::string_view name) {
+  const auto found =
+      std::find_if(all_kinds().begin(), all_kinds().end(), [&](const auto& k) { return k.name == name; });
+  if (found != all_kinds().end()) return *found;
+  throw MisuseError("workload '" + std::string(name) + "'; expected one of " +
+                    list(all_kinds(), [](const WorkloadKind& kind) { return kind.name; }));
+}
+
+void check_workload(std::string_view name, const WorkloadOptions& options) { complete(workload_kind(name), options); }
+
+Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
+  const WorkloadKind& kind = workload_kind(name);
+  Workload workload = kind.make(kind, device, complete(kind, options));
+  trim_heap();  // of what the corpus took as it was read
+  return workload;
+}
+
+std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder) {
+  const auto file = [&](std::size_t i) { return std::filesystem::path(folder) / kind.files[i]; };
+  if (kind.files.size() == 1) return {file(0)};
+  for (std::size_t i = 0; i + 1 < kind.files.size(); ++i) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file(i), ignored)) return {file(i), file(i + 1)};
+  }
+  return {file(0), file(1)};  // whoever reads them says that they are not there
+}
+
+std::int64_t count_labels(const std::vector<std::int32_t>& labels) {
+  return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
+}
+
+Sample counted(const LabelledGraph& graph, const Draft& draft) {
+  return {.units = draft.units,
+          .vertices = graph.graph.vertices(),
+          .labels = count_labels(graph.labels),
+          .flops = draft.flops};
+}
+
+}  // namespace windrow
