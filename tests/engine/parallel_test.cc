@@ -175,5 +175,30 @@ TEST(ParallelHelp, LeavesForAnOpThatIsReady) {
   EXPECT_TRUE(ran);
 }
 
+TEST(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+#endif
+  // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  std::atomic<int> pieces{0};
+  std::atomic<bool> ran{false}, give_up{false};
+  engine.push(
+      [&] {
+        parallel_for(1'000'000'000, 1'000, [&](std::size_t, std::size_t) {
+          if (ran || give_up) throw std::runtime_error("done");
+          ++pieces;
+        });
+      },
+      {});
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (pieces < 1000 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  engine.push([&] { ran = true; }, {});
+  while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_TRUE(ran);
+  give_up = true;
+  EXPECT_THROW(engine.wait_all(), OpError);
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -237,7 +237,7 @@ OpRecord* WorkerPool::search(Worker& worker) {
     }
     if (loops_.want_help()) {
       help();
-      look = 0;
+      look = plain_searches;  // a close look, or an op that its pusher keeps would send the thread back here for ever
     }
     if (look < spinning_searches) {
       pause(std::min(1 << std::min(look, 20), longest_pause));
