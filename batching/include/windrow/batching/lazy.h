@@ -118,6 +118,7 @@ class LazyExpr {
   LazyExpr& operator=(LazyExpr other) noexcept;
   ~LazyExpr();
 
+  /// Throws MisuseError for an empty handle.
   Index width() const;
   /// Returns the value: flushes the graph if necessary, and waits. Throws OpError if an operator failed that it depends
   /// on, and, after backward(), for a loss that is not finite.
@@ -222,7 +223,7 @@ class LazyGraph {
   LazyGraph(const LazyGraph&) = delete;
   LazyGraph& operator=(const LazyGraph&) = delete;
 
-  /// Records a row of numbers.
+  /// Records a row of numbers. Throws MisuseError between backward() and clear().
   LazyExpr input(std::span<const float> values, std::source_location from = std::source_location::current());
   LazyExpr input(std::initializer_list<float> values, std::source_location from = std::source_location::current()) {
     return input(std::span(values.begin(), values.size()), from);
@@ -230,6 +231,7 @@ class LazyGraph {
   /// The row of a parameter that has exactly one, such as an initial state. Throws MisuseError for another number of
   /// rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
+  /// Makes an index operand.
   LazyIndex index(std::int32_t value);
   /// Throws MisuseError for more than LazyIndex::widest values.
   LazyIndex index(std::span<const std::int32_t> values);
@@ -296,6 +298,7 @@ LazyExpr concat(const LazyHere& first, const Others&... others) {
 LazyExpr slice(const LazyHere& x, Index begin, Index end);
 LazyExpr row_sum(const LazyHere& x);
 LazyExpr softmax(const LazyHere& x);
+/// One value per instance; 0 where the label is -1.
 LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label);
 /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
 LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets);

@@ -113,6 +113,8 @@ class Parameters {
   }
 
   std::size_t size() const;
+  /// Parameters are numbered from 0 in the order in which they were added. Throws MisuseError if there is no such
+  /// number.
   Parameter operator[](std::size_t number) const;
   /// Throws MisuseError if there is no parameter of that name.
   Parameter find(const std::string& name) const;

@@ -51,6 +51,7 @@ struct Schedule {
   std::vector<std::int32_t> order = {};  ///< each vertex once, after all its children
   std::vector<Batch> batches = {};       ///< in the order of computation, contiguous in `order`
 
+  /// Vertices per batch; 0 without batches.
   double mean_width() const {
     return batches.empty() ? 0 : static_cast<double>(order.size()) / static_cast<double>(batches.size());
   }
@@ -90,9 +91,9 @@ class ScheduleTable {
   std::unordered_map<std::string, std::int32_t> best_;  // by state
 };
 
-/// Makes a schedule. Policy `learned` needs a table with as many types as the graph. Throws MisuseError for a cycle,
-/// for a type or child out of range, and for a missing or unsuitable table. Time and memory grow with vertices,
-/// children, and batches times types.
+/// Makes a schedule. Policy `learned` needs a table with as many types as the graph. Throws MisuseError for invalid
+/// offsets, for a cycle, for a type or child out of range, for costs of another number of types, and for a missing or
+/// unsuitable table. Time and memory grow with vertices, children, and batches times types.
 Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy, const ScheduleTable* table = nullptr);
 
 /// A lower bound on the number of batches of any schedule: the largest number of vertices of a type on any path, summed

@@ -239,6 +239,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  /// Makes a variable; errors and traces show its name. Inside a capture, see capture().
   Var new_var(OpName name = {});
 
   /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
@@ -334,6 +335,7 @@ class Engine {
   /// nothing. Throws MisuseError inside an op of this engine.
   void shutdown();
 
+  /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;
   int workers() const;
 

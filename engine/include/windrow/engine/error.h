@@ -14,6 +14,7 @@ namespace windrow {
 class Core;
 class OpContext;
 
+/// Base class of the exception types that Windrow defines.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -46,7 +47,7 @@ class Cancelled : public Error {
 /// one and its cause.
 struct Failure {
   enum class Kind {
-    threw,      ///< the op's function threw, or its OnComplete brought an error or was dropped
+    threw,      ///< the op's function threw, or its OnComplete reported an error or was dropped
     waited,     ///< the op's function did not catch the error of a wait inside it
     skipped,    ///< the op did not run, since one of its variables was poisoned
     lost,       ///< the op was issued on a lane that failed before the work was done

@@ -20,7 +20,7 @@ class Function;
 /// Owns one callable, or none. Callables of up to `inline_bytes` bytes whose move constructor does not throw are stored
 /// inside, larger ones on the heap. Accepts anything callable with `Args...`; also anything callable with no arguments,
 /// so that a function need not declare parameters that it does not use. Empty if constructed from a null pointer or an
-/// empty std::function. Construction throws std::bad_alloc.
+/// empty std::function. Construction throws std::bad_alloc if there is no memory for a callable on the heap.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:

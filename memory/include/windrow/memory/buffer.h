@@ -71,6 +71,7 @@ class Buffer {
   Engine& engine() const { return *engine_; }
   /// Empty if the buffer was moved from.
   Var var() const { return var_; }
+  /// In bytes.
   std::size_t size() const { return size_; }
   /// Throws MisuseError if the buffer was moved from.
   Bytes bytes() const;
@@ -103,6 +104,7 @@ class Arena {
   /// A buffer of the next `bytes` bytes; it takes aligned_size(bytes), at least memory_alignment. Throws MisuseError if
   /// less is left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
+  /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }
 
  private:

@@ -22,6 +22,7 @@ class DeepSets {
   /// Adds its parameters to the set. Throws MisuseError if their names are taken.
   DeepSets(Parameters& parameters, DeepSetsSizes sizes);
 
+  /// A function of the two kinds in Kind.
   VertexFunction function() const;
 
   void operator()(auto& v, std::size_t kind) const {

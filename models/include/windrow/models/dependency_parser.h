@@ -56,6 +56,7 @@ class DependencyParser {
   struct Sentence {
     std::vector<std::int32_t> words = {}, tags = {}, heads = {}, relations = {};
   };
+  /// The words of a sentence as numbers, without empty nodes.
   Sentence numbered(const DependencySentence& sentence) const;
 
   /// The losses of a sentence: a difference of scores for each step at which the margin was not reached. `loss` is

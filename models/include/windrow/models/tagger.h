@@ -42,6 +42,7 @@ class Tagger {
   Tagger(Parameters& parameters, TaggerSizes sizes);
 
   VertexFunction function() const;
+  /// The graph of a sentence, for function().
   GraphData graph(const TaggerInput& input) const;
 
   void operator()(auto& v, std::size_t kind) const {

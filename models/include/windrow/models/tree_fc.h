@@ -23,6 +23,7 @@ class TreeFc {
   /// Adds its parameters to the set. Throws MisuseError if their names are taken.
   TreeFc(Parameters& parameters, TreeFcSizes sizes);
 
+  /// A function of the three kinds in Kind.
   VertexFunction function() const;
   /// A complete binary tree with a leaf for each word, at least two; `label` is the class of the root.
   static GraphData graph(const std::vector<std::int32_t>& words, std::int32_t label);

@@ -164,20 +164,28 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
+/// For scale.
 Attributes scaled_by(double factor);
+/// For operators whose operands do not determine the number of rows of the result.
 Attributes to_rows(Rows rows);
-/// Throws MisuseError for a negative width.
+/// For operators whose operands do not determine the width of the result; for add_channel_bias_gradient, the number of
+/// channels. Throws MisuseError for a negative width.
 Attributes to_width(Index width);
+/// For slice: columns [begin, end). infer() throws if they are not within the operand.
 Attributes columns(Index begin, Index end);
+/// For place: the first column, and the width of the result. infer() throws if the operand does not fit.
 Attributes at_column(Index begin, Index width);
 /// For products of rows x inner by inner x columns matrices. Throws MisuseError for a size below 0 or above 2^24.
 Attributes product_of(Index rows, Index inner, Index columns);
 /// The same, from the number of rows of the matrices in x, and the widths of the operands x and y of matmul_each or
 /// matmul_each_nt.
 Attributes product_by_widths(Index rows, Index x, Index y);
-/// Throws MisuseError unless 0 <= rate < 1 and site < 65536.
+/// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
+/// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
+/// For sgd: the learning rate and the weight decay.
 Attributes at_rate(double rate, double decay = 0);
+/// For sgd_rows: the rows of the table, the learning rate and the weight decay.
 Attributes rows_at_rate(Rows rows, double rate, double decay = 0);
 
 /// All operators of this header.
