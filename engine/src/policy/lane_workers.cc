@@ -77,8 +77,9 @@ LaneCrew::LaneCrew(const RunningPolicy& policy, const PolicyContext& of, const L
 }
 
 void LaneCrew::add(OpRecord& op) noexcept {
-  workers_.add(op);
-  if (op.priority > 0 && urgent_) urgent_->rouse();
+  const bool urgent = op.priority > 0;
+  workers_.add(op);  // and a worker may run it at once
+  if (urgent && urgent_) urgent_->rouse();
 }
 
 void LaneCrew::stop() {
