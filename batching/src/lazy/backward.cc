@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lazy/epochs.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {
@@ -136,7 +136,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
     std::source_location from;
   };
   const Output& output = computed.outputs.at(column);
-  const std::shared_ptr<Batch>& batch = computed.minibatch.batch_;
+  const std::shared_ptr<Execution>& execution = computed.minibatch.execution_;
   const bool keeps = parameters_->skips_non_finite();
   std::vector<Loss> all;
   for (NodeId loss : losses) {
@@ -145,21 +145,21 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
     all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
   }
   std::vector<Access> accesses = {read(output.tensor->var()),
-                                  mutate(keeps ? batch->end()->over.var() : gradient.var()),
-                                  mutate(losses_checked_->var()), mutate(batch->memory())};
-  for (Var var : batch->inputs()) accesses.push_back(read(var));
+                                  mutate(keeps ? execution->end()->over.var() : gradient.var()),
+                                  mutate(losses_checked_->var()), mutate(execution->memory())};
+  for (Var var : execution->inputs()) accesses.push_back(read(var));
   device_.engine->push(
-      [all = std::move(all), values = output.tensor->view(), name = output.name, batch, keeps] {
+      [all = std::move(all), values = output.tensor->view(), name = output.name, execution, keeps] {
         for (const Loss& loss : all) {
           const float value = *values.read().row(loss.row);
           if (std::isfinite(value)) continue;
           try {
-            batch->refuse_loss(name, loss.vertex,
-                               "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
-                                   ", expected a finite number; ");
+            execution->refuse_loss(name, loss.vertex,
+                                   "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
+                                       ", expected a finite number; ");
           } catch (const Error& error) {
             if (!keeps) throw;
-            batch->end()->not_finite = error.what();
+            execution->end()->not_finite = error.what();
             return;
           }
         }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "run/batch.h"
+#include "run/execution.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/ops/apply.h"
 
@@ -261,7 +261,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_
   }
   computed->minibatch = announced.empty() ? runner_->run(pointers, given, from)
                                           : runner_->record_rows(pointers, given, std::move(announced), from);
-  computed->end = computed->minibatch.batch_->end();
+  computed->end = computed->minibatch.execution_->end();
   return computed;
 }
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "lazy/epochs.h"
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow::lazy {
 
@@ -42,7 +42,7 @@ void Epochs::release() {
   const bool gradients = options_.use == LazyOptions::For::training && !differentiated_;
   std::erase_if(holding_, [&](std::size_t number) {
     Computed& computed = *epochs_[number].computed;
-    const bool holds_all = computed.minibatch.batch_ != nullptr;  // so that values can be collected again
+    const bool holds_all = computed.minibatch.execution_ != nullptr;  // so that values can be collected again
     bool holds = holds_all;
     for (auto& [column, output] : computed.outputs) {
       const bool needed = std::exchange(output.needed, false) || named_still(output);

@@ -6,7 +6,7 @@
 
 #include "parameters/parameter_set.h"
 #include "parameters/skipped_steps.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/ops/row_segments.h"
 
 namespace windrow {

@@ -8,7 +8,7 @@
 #include "parameters/gradient.h"
 #include "parameters/parameter_set.h"
 #include "parameters/skipped_steps.h"
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 namespace {

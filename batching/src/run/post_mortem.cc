@@ -5,7 +5,7 @@
 #include <new>
 #include <optional>
 
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 namespace {
@@ -39,7 +39,7 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 
 }  // namespace
 
-void Batch::finish() {
+void Execution::finish() {
   scratch_.give_back();  // all that used it has run
   double sum = 0;
   std::optional<VertexRow> bad;
@@ -59,12 +59,13 @@ void Batch::finish() {
   end_->loss = sum;
   if (!bad) return;
   const std::string what = "the loss of " + name_of(*bad) + " is " + std::to_string(loss_of_bad);
-  const std::string text = name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
+  const std::string text =
+      name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
   if (!options_.keeps_not_finite) throw Error(text);
   end_->not_finite = text;
 }
 
-void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
+void Execution::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
   const auto& outputs = plan_->program.function->outputs;
   std::size_t number = 0;
   while (outputs[number].name != output) ++number;
@@ -78,7 +79,7 @@ void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const st
   throw Error(what + "its vertex is not known");
 }
 
-std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) {
+std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& leads) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorSpec& spec = plan_->tensors[i];
     if (spec.is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
@@ -127,7 +128,7 @@ std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) 
   return found.empty() ? "no operator gave such a value" : found;
 }
 
-std::string Batch::find_input(const std::vector<std::vector<char>>& involved) const {
+std::string Execution::find_input(const std::vector<std::vector<char>>& involved) const {
   const auto& pulls = plan_->program.function->pulls;
   for (std::size_t t = 0; t < involved.size(); ++t) {
     for (std::size_t p = 0; p < pulls.size(); ++p) {
@@ -146,7 +147,7 @@ std::string Batch::find_input(const std::vector<std::vector<char>>& involved) co
 }
 
 /// Rows of tensors that the minibatch was given.
-std::string Batch::find_given(const std::vector<std::vector<char>>& involved) const {
+std::string Execution::find_given(const std::vector<std::vector<char>>& involved) const {
   const ir::Function& function = *plan_->program.function;
   std::vector<const Tensor*> pulled(function.tensors.size(), nullptr);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -173,7 +174,7 @@ std::string Batch::find_given(const std::vector<std::vector<char>>& involved) co
 }
 
 /// A vertex and all that it gathers from, by type and row.
-std::vector<std::vector<char>> Batch::below(VertexRow top) const {
+std::vector<std::vector<char>> Execution::below(VertexRow top) const {
   std::map<Slot, VertexRow> producer;
   std::vector<std::vector<char>> reached;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
@@ -199,7 +200,7 @@ std::vector<std::vector<char>> Batch::below(VertexRow top) const {
   return reached;
 }
 
-Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
+Execution::VertexRow Execution::vertex_of(const Tile& tile, Index row) const {
   if (tile.rate == Rate::vertices) return {tile.type, row};
   const auto& begin = layout_.types[tile.type].edge_begin;
   return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
@@ -207,7 +208,7 @@ Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
 
 /// What a kernel throws for what it is given. Of a runner's own minibatches nothing but what kernels of this library
 /// throw, so that other errors reach the caller as they are.
-bool Batch::explains(const std::exception& error) const {
+bool Execution::explains(const std::exception& error) const {
   if (dynamic_cast<const MisuseError*>(&error) != nullptr) return true;
   const bool of_no_row = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                          dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
@@ -216,7 +217,7 @@ bool Batch::explains(const std::exception& error) const {
 }
 
 /// Kernels name rows of what they were given; alone, a row tells its vertex.
-void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
+void Execution::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
       Tile row = tile;
@@ -229,11 +230,11 @@ void Batch::explain(const Step& step, const Tile& tile, const std::string& error
   throw Error(name() + ": " + name_of(step) + ": " + error);
 }
 
-std::string Batch::name() const {
+std::string Execution::name() const {
   return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
 }
 
-std::string Batch::name_of(VertexRow vertex) const {
+std::string Execution::name_of(VertexRow vertex) const {
   const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
   std::size_t graph = 0;
   while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
@@ -242,14 +243,14 @@ std::string Batch::name_of(VertexRow vertex) const {
          (name ? " (" + *name + ")" : "");
 }
 
-std::string Batch::origin_of(VertexRow vertex, const Step* step) const {
+std::string Execution::origin_of(VertexRow vertex, const Step* step) const {
   if (!options_.origins) return " at " + name_of(vertex);
   const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
   const Operator* const op = step == nullptr ? nullptr : plan_->program.at(step->node).op;
   return " recorded at " + options_.origins->of(number, op);
 }
 
-std::string Batch::name_of(const Step& step) const {
+std::string Execution::name_of(const Step& step) const {
   const ir::Node& node = plan_->program.at(step.node);
   if (node.op != nullptr) return std::string(node.op->name.text());
   switch (step.does) {

@@ -6,15 +6,16 @@
 #include <source_location>
 #include <vector>
 
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
 
-/// Pushes a batch's ops, in the order of its members, and counts them.
+/// Pushes the ops of an execution, and counts them. Its members are called in the order of their declaration.
 class Push {
  public:
-  Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from);
+  Push(std::shared_ptr<Execution> execution, const RunnerOptions& options, RunnerStats& stats,
+       std::source_location from);
 
   void memory();
   /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
@@ -42,7 +43,7 @@ class Push {
   std::vector<Access> after_groups();
   std::vector<Access> parameters() const;
 
-  std::shared_ptr<Batch> batch_;
+  std::shared_ptr<Execution> execution_;
   const PieceOptions options_;
   RunnerStats& stats_;
   const std::source_location from_;

@@ -8,7 +8,7 @@
 #include "parameters/parameter_set.h"
 #include "plan/needed.h"
 #include "plan/plan.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "run/push.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
@@ -190,8 +190,8 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
   return tensors;
 }
 
-std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
-                                     RowsOf rows, std::source_location from) {
+std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
+                                         RowsOf rows, std::source_location from) {
   Index vertices = 0;
   for (const InputGraph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
@@ -219,23 +219,23 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
 
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-  auto batch =
-      std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                              Batch::Options{.runner = id_,
-                                             .number = stats_.minibatches,
-                                             .batch_rows = options_.batch_rows,
-                                             .clock = clock_,
-                                             .origins = std::move(origins_),
-                                             .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
-  for (const Given* one : given) batch->given.push_back({one->rows.rows()});
-  batch->announced_rows = std::move(announced_rows);
-  Push push(batch, options_, stats_, from);
+  auto execution = std::make_shared<Execution>(
+      device_, plan, std::move(layout), std::move(tensors), std::move(needed),
+      Execution::Options{.runner = id_,
+                         .number = stats_.minibatches,
+                         .batch_rows = options_.batch_rows,
+                         .clock = clock_,
+                         .origins = std::move(origins_),
+                         .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
+  for (const Given* one : given) execution->given.push_back({one->rows.rows()});
+  execution->announced_rows = std::move(announced_rows);
+  Push push(execution, options_, stats_, from);
   push.memory();
   push.before();
   ++stats_.minibatches;
-  stats_.vertices += batch->layout().vertices;
-  stats_.peak_bytes = std::max(stats_.peak_bytes, batch->bytes());
-  return batch;
+  stats_.vertices += execution->layout().vertices;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());
+  return execution;
 }
 
 Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
@@ -243,14 +243,14 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 }
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  const auto batch = start(graphs, given, {.training = true}, {}, from);
-  Push push(batch, options_, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::both);
+  const auto execution = start(graphs, given, {.training = true}, {}, from);
+  Push push(execution, options_, stats_, from);
+  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::both);
   push.finish();
   push.after();
-  set_gradients(*batch, from);
-  unfinished_.push_back(batch->end());
-  return Minibatch(batch);
+  set_gradients(*execution, from);
+  unfinished_.push_back(execution->end());
+  return Minibatch(execution);
 }
 
 Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
@@ -284,14 +284,14 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
   return Minibatch(forward(graphs, given, purpose, std::move(rows), from));
 }
 
-std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                       std::source_location from) {
-  const auto batch = start(graphs, given, purpose, std::move(rows), from);
-  Push push(batch, options_, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
+std::shared_ptr<Execution> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+                                           RowsOf rows, std::source_location from) {
+  const auto execution = start(graphs, given, purpose, std::move(rows), from);
+  Push push(execution, options_, stats_, from);
+  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
-  unfinished_.push_back(batch->end());
-  return batch;
+  unfinished_.push_back(execution->end());
+  return execution;
 }
 
 RunnerStats Runner::stats() const {

@@ -42,7 +42,7 @@
 
 namespace windrow {
 
-class Batch;
+class Execution;
 struct MinibatchEnd;
 class Origins;
 class OwnTypes;
@@ -168,9 +168,9 @@ class Minibatch {
  private:
   friend class Runner;
   friend class lazy::Epochs;
-  explicit Minibatch(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+  explicit Minibatch(std::shared_ptr<Execution> execution) : execution_(std::move(execution)) {}
 
-  std::shared_ptr<Batch> batch_;
+  std::shared_ptr<Execution> execution_;
 };
 
 /// An owner. Its minibatches may outlive it, and it may outlive its Parameters object, whose values it keeps alive.
@@ -235,16 +235,16 @@ class Runner {
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   /// Pushes the ops that precede the groups.
-  std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                               std::source_location from);
-  std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                 std::source_location from);
+  std::shared_ptr<Execution> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
+                                   std::source_location from);
+  std::shared_ptr<Execution> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
+                                     std::source_location from);
   void hold_back(std::source_location from);
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
-  void take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const;
-  void set_gradients(Batch& batch, std::source_location from);
-  void add_gradients(Batch& batch, std::source_location from);
+  void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;
+  void set_gradients(Execution& execution, std::source_location from);
+  void add_gradients(Execution& execution, std::source_location from);
 
   Device device_;
   VertexFunction function_;

@@ -1,7 +1,7 @@
 // A minibatch's memory: what it takes, and where values lie in it.
 #include <algorithm>
 
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 
@@ -14,8 +14,8 @@ static Index scratch_of(const Plan& plan, const Layout& layout) {
   return most;
 }
 
-Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-             std::vector<char> needed, Options options)
+Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+                     std::vector<char> needed, Options options)
     : device_(device),
       plan_(std::move(plan)),
       layout_(std::move(layout)),
@@ -29,7 +29,7 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
 }
 
 /// Only types that have rows take regions, and time here: a plan may have many others.
-void Batch::map_memory() {
+void Execution::map_memory() {
   offsets_.assign(plan_->regions, 0);
   Index size = 0;
   const auto take = [&](std::size_t t, std::size_t begin, std::size_t end) {
@@ -50,13 +50,13 @@ void Batch::map_memory() {
                                      OpName("minibatch"));
 }
 
-void Batch::take_memory() {
+void Execution::take_memory() {
   data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
   clear_missing();
 }
 
 /// Nobody scatters to the places of children that are not there.
-void Batch::clear_missing() {
+void Execution::clear_missing() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
@@ -67,18 +67,18 @@ void Batch::clear_missing() {
   }
 }
 
-Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
+Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) const {
   if (rate == Rate::vertices) return vertices;
   const auto& begin = layout_.types[type].edge_begin;
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
-Var Batch::add_part() {
+Var Execution::add_part() {
   parts_.push_back(Buffer(device_.engine, device_.memory, 0, "part of a minibatch"));
   return parts_.back().var();
 }
 
-Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
+Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
   const TypePlan& plan = plan_->types[tile.type];
   const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
   const Index count = rows.end - rows.begin;
@@ -103,7 +103,7 @@ Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
   }
 }
 
-Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
+Matrix<const float> Execution::operand(const Place& from, const Tile& tile) const {
   if (from.in == Place::In::tensor) {
     Matrix<const float> whole = tensors_[from.number].view().read();
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
@@ -116,7 +116,7 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
   return place(from, tile);
 }
 
-Tensor Batch::rows_of(const Plan::Rows& rows) const {
+Tensor Execution::rows_of(const Plan::Rows& rows) const {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   const TypePlan& plan = plan_->types[type];
   const Index stride = plan.regions[rows.rows.number].stride;

@@ -31,7 +31,7 @@ struct MinibatchEnd {
   explicit MinibatchEnd(const Device& device) : over(device.engine, device.memory, 0, "end of a minibatch") {}
 
   const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
-  double loss = 0;    ///< written by Batch::finish()
+  double loss = 0;    ///< written by Execution::finish()
   /// Written by the ops that check losses if the minibatch need not fail for that: what is not finite, and where that
   /// began. Read behind `over`.
   std::string not_finite;
@@ -40,7 +40,7 @@ struct MinibatchEnd {
 };
 
 /// Pushed by the runner, used by ops; ends with the last op that holds it.
-class Batch {
+class Execution {
  public:
   struct Options {
     std::uint64_t runner;  // whose minibatch it is
@@ -50,10 +50,10 @@ class Batch {
     std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
     bool keeps_not_finite = false;                     // see NonFinite::skip
   };
-  Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-        std::vector<char> needed, Options options);
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
+  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+            std::vector<char> needed, Options options);
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
 
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
@@ -180,7 +180,7 @@ class Batch {
 };
 
 template <class Visit>
-void Batch::each_step(const Part& part, float* scratch, Visit visit) {
+void Execution::each_step(const Part& part, float* scratch, Visit visit) {
   const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
   if (segments.empty()) return;
   for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {

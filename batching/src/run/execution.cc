@@ -1,4 +1,4 @@
-#include "run/batch.h"
+#include "run/execution.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ void fill(Matrix<float> out, float value, Write write) {
 
 // --- Steps
 
-void Batch::run(const std::vector<Part>& parts) {
+void Execution::run(const std::vector<Part>& parts) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   float* const scratch = scratch_.of_this_thread();
@@ -38,7 +38,7 @@ void Batch::run(const std::vector<Part>& parts) {
   for (const Part& part : parts) each_step(part, scratch, visit);
 }
 
-void Batch::run_step(const Step& step, const Tile& tile) {
+void Execution::run_step(const Step& step, const Tile& tile) {
   switch (step.does) {
     case Step::Does::kernel:
       return run_kernel(step, tile, place(step.out, tile));
@@ -53,7 +53,7 @@ void Batch::run_step(const Step& step, const Tile& tile) {
   }
 }
 
-void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
+void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   constexpr std::size_t usual = 8;
   std::array<Matrix<const float>, usual> few;
   std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
@@ -75,8 +75,8 @@ void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
 }
 
 /// One call for each run of neighbouring rows that have all indices. What is written may lie where an operand lies.
-void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
-                              const KernelCall<float>& call) const {
+void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
+                                  const KernelCall<float>& call) const {
   const auto& pulls = plan_->program.function->index_pulls;
   const bool sums = plan_->program.at(step.node).type.rows.counted();
   const auto lacks = [&](Index r) {
@@ -111,7 +111,7 @@ void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> 
 }
 
 template <class Visit>
-void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
+void Execution::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
   std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
   const Kept* kept = nullptr;
@@ -137,7 +137,7 @@ void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit vi
   for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot);
 }
 
-void Batch::scatter(const Step& step, const Tile& tile) {
+void Execution::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
@@ -145,7 +145,7 @@ void Batch::scatter(const Step& step, const Tile& tile) {
 }
 
 /// Copies what each child has stored. Places of children that are not there are left as they are.
-void Batch::gather(const Step& step, const Tile& tile) {
+void Execution::gather(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
   const Producer* producer =
@@ -165,7 +165,7 @@ void Batch::gather(const Step& step, const Tile& tile) {
   }
 }
 
-void Batch::take_incoming(const Step& step, const Tile& tile) {
+void Execution::take_incoming(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
   each_kept(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
@@ -176,7 +176,7 @@ void Batch::take_incoming(const Step& step, const Tile& tile) {
 
 // --- What belongs to no vertex, and the end
 
-std::vector<Var> Batch::inputs() const {
+std::vector<Var> Execution::inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();
   std::vector<Var> vars;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -187,18 +187,18 @@ std::vector<Var> Batch::inputs() const {
   return vars;
 }
 
-void Batch::begin_in_blocks(std::size_t tensor) {
+void Execution::begin_in_blocks(std::size_t tensor) {
   const Tensor::View view = tensors_[tensor].view();
   adds_to(tensor) ? view.update() : view.write();
 }
 
-void Batch::run(const TensorStep& step) {
+void Execution::run(const TensorStep& step) {
   const Tensor::View view = tensors_[step.step.out.number].view();
   const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
   run_timed(step, adds ? view.update() : view.write());
 }
 
-void Batch::run(const TensorStep& part, Range columns) {
+void Execution::run(const TensorStep& part, Range columns) {
   TensorStep step = part;
   const Index width = columns.end - columns.begin;
   for (Place* place : {&step.step.in[1], &step.step.out}) {
@@ -208,14 +208,14 @@ void Batch::run(const TensorStep& part, Range columns) {
   run_timed(step, tensors_[step.step.out.number].view().update());
 }
 
-void Batch::run_timed(const TensorStep& step, Matrix<float> tensor) {
+void Execution::run_timed(const TensorStep& step, Matrix<float> tensor) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   run_untimed(step, tensor);
   if (lap) lap->end_of(step.step);
 }
 
-void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
+void Execution::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   Step step = tensor_step.step;
   if (adds_to(step.out.number)) step.write = Write::add;
   const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
@@ -243,7 +243,7 @@ void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   }
 }
 
-void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
+void Execution::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     if (type.rows == 0) continue;
