@@ -75,8 +75,8 @@ struct LayoutOptions {
 };
 
 struct Layout {
-  /// What a group computes at a time, where consumers wait for it: neighbouring rows of a type.
-  struct Batch {
+  /// The rows of one batch of the schedule: neighbouring rows of a type, which a group computes together.
+  struct BatchRows {
     std::uint32_t type;
     Index begin, end;
   };
@@ -84,7 +84,7 @@ struct Layout {
   Index groups = 0, vertices = 0;
   std::vector<TypeRows> types;                            // as in the plan
   std::vector<Slot> slots;                                // of each row of all types: of the edge to its consumer
-  std::vector<std::vector<Batch>> batches;                // of each group, in order
+  std::vector<std::vector<BatchRows>> batches;            // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
 

@@ -87,7 +87,7 @@ bool pays(const Plan::Copy& copy, const Layout& layout) {
         if (too_many(layout.count(user.type, user.rate, begin, end))) return true;
         continue;
       }
-      for (const Layout::Batch& batch : layout.batches[static_cast<std::size_t>(g)]) {
+      for (const Layout::BatchRows& batch : layout.batches[static_cast<std::size_t>(g)]) {
         if (batch.type == user.type && too_many(layout.count(user.type, user.rate, batch.begin, batch.end)))
           return true;
       }

@@ -235,7 +235,7 @@ void Execution::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor)
   }
   if (rows == 0) run_kernel(step, {type, step.rate, {0, 0}}, out);
   for (const auto& batches : layout_.batches) {
-    for (const Layout::Batch& batch : batches) {
+    for (const Layout::BatchRows& batch : batches) {
       if (batch.type != type) continue;
       run_kernel(step, {type, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
       step.write = Write::add;

@@ -71,7 +71,7 @@ std::vector<std::size_t> Pieces::last() const {
 }
 
 Part Pieces::batch(Phase phase, Index number) const {
-  const Layout::Batch& batch = batches_[static_cast<std::size_t>(number)];
+  const Layout::BatchRows& batch = batches_[static_cast<std::size_t>(number)];
   return {phase, batch.type, batch.begin, batch.end};
 }
 

@@ -81,7 +81,7 @@ class Pieces {
   const Layout& layout_;
   const Index group_;
   const PieceOptions options_;
-  const std::vector<Layout::Batch>& batches_;
+  const std::vector<Layout::BatchRows>& batches_;
   const Index most_cuts_;
   std::vector<Piece> pieces_;
   // Of the chain under way:

@@ -119,7 +119,7 @@ std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& lea
   };
   for (Index g = 0; g < layout_.groups; ++g) {
     watch_all(Phase::eager, g);
-    for (const Layout::Batch& batch : layout_.batches[static_cast<std::size_t>(g)]) {
+    for (const Layout::BatchRows& batch : layout_.batches[static_cast<std::size_t>(g)]) {
       watch({Phase::level, batch.type, batch.begin, batch.end});
     }
     watch_all(Phase::lazy, g);
