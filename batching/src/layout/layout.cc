@@ -77,7 +77,7 @@ void Layout::Maker::place_edges() {
   }
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     const std::int32_t *const begin = graphs_[g]->child_begin(), *const row_of = rows_of(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       if (plan_.types[t].children != Rate::edges) return;
       std::int32_t* const edges =
           layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // how many, at first
@@ -176,10 +176,10 @@ void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     prefetch(g);
     if (by_level() && !any_edges_) assign_rows(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
-      place_run(g, run, views_[t]);
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
+      place_type_run(g, run, views_[t]);
       if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
-      connect_run(g, run, t);
+      connect_type_run(g, run, t);
     });
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
@@ -198,7 +198,7 @@ inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements
 
 }  // namespace
 
-void Layout::Maker::place_run(std::size_t graph, const InputGraph::Run& run, const TypeView& type) {
+void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type) {
   const InputGraph& of = *graphs_[graph];
   const std::int32_t first = layout_.first_vertex[graph], *const row_of = rows_of(graph), *const vertex = of.vertex();
   for (std::int32_t place = run.begin; place < run.end; ++place) {
@@ -229,7 +229,7 @@ void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   }
 }
 
-void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const std::int32_t *const row_of = rows_of(graph), *child = graphs_[graph]->children();
   child += graphs_[graph]->child_begin()[run.begin];
   const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
@@ -243,7 +243,7 @@ void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, s
 }
 
 /// The same where a vertex has any number of children, with the inputs of the edges to them.
-void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const InputGraph& of = *graphs_[graph];
   const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *const child = of.children();
   for (std::int32_t place = run.begin; place < run.end; ++place) {

@@ -32,20 +32,20 @@ class Layout::Maker {
     return static_cast<std::size_t>((group * levels_ + level) * static_cast<Index>(layout_.types.size()) + type);
   }
   std::int32_t* rows_of(std::size_t graph) { return row_of_.data() + layout_.first_vertex[graph]; }
-  std::uint32_t type_of(std::size_t graph, const InputGraph::Run& run) const {
+  std::uint32_t type_of(std::size_t graph, const InputGraph::TypeRun& run) const {
     return type_numbers_[type_begin_[graph] + static_cast<std::size_t>(run.type)];
   }
   /// Calls visit(run, the run's type in the layout) for a graph.
   template <class Visit>
-  void each_run(std::size_t graph, Visit visit) const;
+  void each_type_run(std::size_t graph, Visit visit) const;
   void prefetch(std::size_t graph) const;
   void number_types(std::size_t graph);
   void assign_rows(std::size_t graph);
   struct TypeView;
-  void place_run(std::size_t graph, const InputGraph::Run& run, const TypeView& type);
+  void place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type);
   void connect(std::int32_t producer, Slot slot);
-  void connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t);
-  void connect_edges(std::size_t graph, const InputGraph::Run& run, std::uint32_t t);
+  void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
+  void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void add_further(std::int32_t row, Slot slot);
   /// What a column holds that graphs do not know.
   void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
@@ -78,10 +78,10 @@ class Layout::Maker {
 };
 
 template <class Visit>
-void Layout::Maker::each_run(std::size_t graph, Visit visit) const {
+void Layout::Maker::each_type_run(std::size_t graph, Visit visit) const {
   const InputGraph& of = *graphs_[graph];
-  for (std::int32_t r = 0; r < of.runs_; ++r) {
-    const InputGraph::Run run = of.run(r);
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
     visit(run, type_of(graph, run));
   }
 }

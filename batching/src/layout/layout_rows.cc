@@ -45,7 +45,7 @@ void Layout::Maker::begin_types() {
 void Layout::Maker::count() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       layout_.types[t].begin[static_cast<std::size_t>(group_of_[g]) + 1] += run.end - run.begin;
     });
   }
@@ -59,7 +59,7 @@ void Layout::Maker::schedule_by_level() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
     std::int32_t* const cells = next_.data() + cell(group_of_[g], 0, 0);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       cells[run.level * type_count + t] += run.end - run.begin;
     });
   }
@@ -92,7 +92,7 @@ void Layout::Maker::assign_rows(std::size_t graph) {
   std::int32_t* const row_of = rows_of(graph);
   const auto type_count = static_cast<Index>(layout_.types.size());
   std::int32_t* const cells = next_.data() + cell(group_of_[graph], 0, 0);
-  each_run(graph, [&](const InputGraph::Run& run, std::uint32_t t) {
+  each_type_run(graph, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
     std::int32_t& row = cells[run.level * type_count + t];
     for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = row++;
   });

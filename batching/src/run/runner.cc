@@ -76,8 +76,8 @@ void Runner::see_types(Graphs graphs) {
     for (std::int32_t t = 0; settled && t < graph->types_; ++t) settled = types_->settled(graph->type(t));
     if (settled) continue;
     counted = true;
-    for (std::int32_t r = 0; r < graph->runs_; ++r) {
-      const InputGraph::Run run = graph->run(r);
+    for (std::int32_t r = 0; r < graph->type_runs_; ++r) {
+      const InputGraph::TypeRun run = graph->type_run(r);
       types_->count(graph->type(run.type), run.end - run.begin);
     }
   }

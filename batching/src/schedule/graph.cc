@@ -60,7 +60,7 @@ class InputGraph::Loading {
   std::vector<ir::VertexType> distinct_;
   std::vector<std::int32_t> types_;   // of each vertex: place in distinct_
   std::vector<std::int32_t> vertex_;  // by place
-  std::vector<Run> runs_;
+  std::vector<TypeRun> type_runs_;
 };
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
@@ -246,8 +246,8 @@ void InputGraph::Loading::sort() {
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     const auto here = static_cast<std::int32_t>(i);
     const auto [type, level] = key(vertex_[i]);
-    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) runs_.push_back({type, level, here, here});
-    ++runs_.back().end;
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) type_runs_.push_back({type, level, here, here});
+    ++type_runs_.back().end;
   }
 }
 
@@ -255,15 +255,15 @@ void InputGraph::Loading::pack() {
   auto& block = graph_.block_;
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
-  graph_.runs_ = static_cast<std::int32_t>(runs_.size());
-  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * runs_.size() +
+  graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
                 4 * vertex_.size() + 1 + data_.children.size());
   block.assign(static_cast<std::size_t>(graph_.columns_), -1);
   for (const ir::VertexType type : distinct_) {
     block.push_back(static_cast<std::int32_t>(type));
     block.push_back(static_cast<std::int32_t>(type >> 32));
   }
-  for (const Run& run : runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
   std::vector<std::int32_t> place(vertex_.size()), children;
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
@@ -328,8 +328,8 @@ void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* 
 
 void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
   const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
-  for (std::int32_t r = 0; r < runs_; ++r) {
-    const Run of = run(r);
+  for (std::int32_t r = 0; r < type_runs_; ++r) {
+    const TypeRun of = type_run(r);
     graph.type.insert(graph.type.end(), static_cast<std::size_t>(of.end - of.begin),
                       static_cast<std::int32_t>(type_numbers[of.type]));
   }
