@@ -18,14 +18,14 @@
 
 namespace windrow {
 
-/// The end of an edge, where a consumer keeps the states of a child; see Kept.
+/// The consumer's end of an edge, where the states of the child are stored; see ChildSlots.
 struct Slot {
   std::int32_t row = -1;  ///< of the consumer; of the edge if it may have any number of them; -1 for none
   std::uint16_t type = 0, child = 0;
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
 
-/// The other end: whose state it is.
+/// The producer's end of an edge: the vertex that computes the state.
 struct Producer {
   std::int32_t row = -1;  ///< of its type; -1 where there is no such child
   std::uint16_t type = 0;

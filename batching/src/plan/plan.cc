@@ -147,11 +147,11 @@ class Planner {
     if (n.code == Code::scatter) return {};
     TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
     if (n.code == Code::gather) {
-      keep(n, type.states[n.number]);
+      add_slots(n, type.states[n.number]);
       return {Place::In::state, n.number, 0, width};
     }
     if (n.code == Code::send) {
-      keep(n, type.gradients[n.number]);
+      add_slots(n, type.gradients[n.number]);
       return {Place::In::state_gradient, n.number, 0, width};
     }
     if (local) {
@@ -163,15 +163,15 @@ class Planner {
   }
 
   /// The children that the node is of stand side by side.
-  void keep(const Node& n, Kept& kept) const {
+  void add_slots(const Node& n, ChildSlots& slots) const {
     const ir::Function& f = *program().function;
     const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
     const ir::Kind& kind = ir::kind_of(f, type);
     const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
-    kept.width = n.type.width;
+    slots.width = n.type.width;
     for (std::size_t k = 0; k < kind.child_bits(); ++k) {
       const Index before = std::popcount(from & ((1u << k) - 1));
-      kept.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
+      slots.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
     }
   }
 
@@ -324,13 +324,13 @@ void find_regions(Plan& plan) {
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
-    for (Kept& state : type.states) {
+    for (ChildSlots& state : type.states) {
       if (!state.any()) continue;
       state.region = add(state.width, type.children);
-      ++type.kept_states;
+      ++type.state_regions;
     }
     for (std::size_t s = 0; s < type.gradients.size(); ++s) {
-      Kept& gradient = type.gradients[s];
+      ChildSlots& gradient = type.gradients[s];
       if (!gradient.any()) continue;
       gradient.region = type.takes_over[s] != 0 ? type.states[s].region : add(gradient.width, type.children);
     }

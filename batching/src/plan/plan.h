@@ -31,7 +31,7 @@ struct Place {
     arena,           ///< matrix `number` of the vertex type
     tile,            ///< matrix `number` of scratch, for the rows at hand
     pull,            ///< input `number`
-    state,           ///< state `number` of the children, as Kept says
+    state,           ///< state `number` of the children, as ChildSlots says
     state_gradient,  ///< the same of the gradient
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
     nowhere,         ///< zero, and not computed
@@ -88,14 +88,14 @@ struct TensorSpec {
   std::string name = {};  ///< of a parameter
 };
 
-/// How a vertex type keeps a state of its children, or the gradient that it sends them: a row for each of its vertices,
-/// with those of its children side by side, or for each of its edges.
-struct Kept {
+/// The slots of a vertex type for one state of its children, or for the gradient that it sends them: one row for each
+/// vertex, with the slots of its children side by side, or one row for each edge.
+struct ChildSlots {
   Index width = 0;            ///< of a row
-  std::vector<Index> column;  ///< of each child, -1 for one that is not kept; empty if none is
+  std::vector<Index> column;  ///< of the slot of each child, -1 for no slot; empty if no child has one
   std::size_t region = 0;     ///< that it lies in; see TypePlan::regions
   bool any() const { return !column.empty(); }
-  bool same_shape(const Kept& other) const { return width == other.width && column == other.column; }
+  bool same_shape(const ChildSlots& other) const { return width == other.width && column == other.column; }
 };
 
 struct TypePlan {
@@ -105,18 +105,18 @@ struct TypePlan {
     Rate rate;
   };
   std::vector<Arena> arenas;
-  std::vector<Kept> states, gradients;  ///< by state
-  std::vector<Place> stored;            ///< by state, where there are no slots: its own, for consumers to gather
-  std::vector<char> takes_over;         ///< by state: gradients lie where the children's states were
-  /// What its vertices take of a minibatch's memory: a matrix for each arena, then one for each state that is kept,
-  /// then one for each gradient that takes over no state's place.
+  std::vector<ChildSlots> states, gradients;  ///< by state
+  std::vector<Place> stored;                  ///< by state, where there are no slots: its own, for consumers to gather
+  std::vector<char> takes_over;               ///< by state: whether the gradients overwrite the slots of the states
+  /// What its vertices take of a minibatch's memory: a matrix for each arena, then one for each state with slots,
+  /// then one for each gradient that does not take over the slots of its state.
   struct Region {
     Index stride;
     Rate rate;
   };
   std::vector<Region> regions;
-  std::size_t kept_states = 0;   ///< regions of states
-  std::size_t first_region = 0;  ///< among those of all types
+  std::size_t state_regions = 0;  ///< the number of regions for states
+  std::size_t first_region = 0;   ///< among those of all types
   struct Tile {
     Index width;
     Index offset = 0;  ///< elements from the start of scratch
@@ -148,7 +148,7 @@ struct Plan {
   bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types = {};
-  std::size_t regions = 0;          ///< of all types
+  std::size_t regions = 0;               ///< of all types
   std::vector<TensorSpec> tensors = {};  ///< parameters that are used, gradients, and what is derived, in any order
   std::vector<TensorStep> before = {};   ///< made of parameters alone
   std::vector<TensorStep> after = {};    ///< gradients of parameters

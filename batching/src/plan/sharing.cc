@@ -70,13 +70,13 @@ class Sharing {
     note_steps();
   }
 
-  void keep(const Place& place) {
+  void hold(const Place& place) {
     if (place.in == Place::In::arena) tenants_[place.number].end = forever;
     if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, forever});
   }
 
   /// Other vertices look at it, at moments of their own, but before any gradient is computed.
-  void keep_forward(const Place& place) {
+  void hold_through_forward(const Place& place) {
     if (place.in == Place::In::arena) {
       Moment& end = tenants_[place.number].end;
       end = std::max(end, end_of_forward_);
@@ -240,8 +240,8 @@ void share_memory(Plan& plan) {
       if (rows.vertex_type == static_cast<int>(t)) outside.push_back(&rows.rows);
     }
     Sharing sharing(type);
-    for (const Place* place : outside) sharing.keep(*place);
-    for (const Place& place : type.stored) sharing.keep_forward(place);
+    for (const Place* place : outside) sharing.hold(*place);
+    for (const Place& place : type.stored) sharing.hold_through_forward(place);
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
     for (Place& place : type.stored) sharing.settle(place);

@@ -111,22 +111,22 @@ void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<flo
 }
 
 template <class Visit>
-void Execution::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
+void Execution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
   std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
-  const Kept* kept = nullptr;
-  float* places = nullptr;
+  const ChildSlots* slots = nullptr;
+  float* memory = nullptr;
   Index stride = 0;
   const auto look = [&](Index row, Slot slot) {
     if (slot.type != type) {
       type = slot.type;
       const TypePlan& consumer = plan_->types[type];
-      kept = &(consumer.*keeps)[state];
-      if (kept->any()) places = region(consumer, kept->region);
-      stride = row_stride(kept->width);
+      slots = &(consumer.*slots_of)[state];
+      if (slots->any()) memory = region(consumer, slots->region);
+      stride = row_stride(slots->width);
     }
-    if (!kept->any() || kept->column[slot.child] < 0) return;
-    visit(row - tile.rows.begin, places + slot.row * stride + kept->column[slot.child]);
+    if (!slots->any() || slots->column[slot.child] < 0) return;
+    visit(row - tile.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
   };
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     const Slot slot = layout_.slot(tile.type, r);
@@ -141,7 +141,7 @@ void Execution::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
-  each_kept(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+  each_slot(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
 }
 
 /// Copies what each child has stored. Places of children that are not there are left as they are.
@@ -168,7 +168,7 @@ void Execution::gather(const Step& step, const Tile& tile) {
 void Execution::take_incoming(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
-  each_kept(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
+  each_slot(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
     float* const sum = to.row(row);
     for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
   });

@@ -133,11 +133,11 @@ class Execution {
   void run_step(const Step& step, const Tile& tile);
   void run_timed(const TensorStep& step, Matrix<float> tensor);
   void run_untimed(const TensorStep& step, Matrix<float> out);
-  /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
-  /// each row its first consumer, then further ones in order. `keeps`: states or gradients.
-  using Keeps = std::vector<Kept> TypePlan::*;
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first
+  /// consumer of each row, then for further consumers in order. `slots_of` selects states or gradients.
+  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
   template <class Visit>
-  void each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const;
+  void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const;
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);

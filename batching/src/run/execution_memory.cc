@@ -61,7 +61,7 @@ void Execution::clear_missing() {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
     const Index count = layout_.count(t, type.children);
-    for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.kept_states; ++r) {
+    for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
       std::fill_n(region(type, r), count * type.regions[r].stride, 0.0f);
     }
   }
@@ -94,9 +94,9 @@ Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
     }
     case Place::In::state:
     case Place::In::state_gradient: {
-      const Kept& kept = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
-      const Index stride = row_stride(kept.width);
-      return {region(plan, kept.region) + rows.begin * stride + place.column, count, place.width, stride};
+      const ChildSlots& slots = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
+      const Index stride = row_stride(slots.width);
+      return {region(plan, slots.region) + rows.begin * stride + place.column, count, place.width, stride};
     }
     default:
       throw Error("a step writes what is only read");
