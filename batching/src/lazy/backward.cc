@@ -30,7 +30,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   std::size_t end = epochs_.size();
   do {
     std::size_t begin = end;
-    while (begin > 0 && epochs_[begin - 1].keeps == Epoch::Keeps::values) --begin;
+    while (begin > 0 && epochs_[begin - 1].retains == Epoch::Retains::values) --begin;
     const std::shared_ptr<Computed> again = compute_again(begin, end, times, from);
     differentiated_ = true;
     losses_ = times;
@@ -112,7 +112,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
   auto computed = compute({kept, with_gradient}, from);
-  if (last) add_epoch({pending, Epoch::Keeps::all, computed, nullptr, computed->end});
+  if (last) add_epoch({pending, Epoch::Retains::minibatch, computed, nullptr, computed->end});
   if (!last && computed->end) again_.push_back(computed->end);
   return computed;
 }
@@ -137,19 +137,19 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
   };
   const Output& output = computed.outputs.at(column);
   const std::shared_ptr<Execution>& execution = computed.minibatch.execution_;
-  const bool keeps = parameters_->skips_non_finite();
+  const bool skips = parameters_->skips_non_finite();
   std::vector<Loss> all;
   for (NodeId loss : losses) {
-    const std::int32_t row = computed.place(loss).row;
+    const std::int32_t row = computed.output_row(loss).row;
     const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
     all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
   }
   std::vector<Access> accesses = {read(output.tensor->var()),
-                                  mutate(keeps ? execution->end()->over.var() : gradient.var()),
+                                  mutate(skips ? execution->end()->over.var() : gradient.var()),
                                   mutate(losses_checked_->var()), mutate(execution->memory())};
   for (Var var : execution->inputs()) accesses.push_back(read(var));
   device_.engine->push(
-      [all = std::move(all), values = output.tensor->view(), name = output.name, execution, keeps] {
+      [all = std::move(all), values = output.tensor->view(), name = output.name, execution, skips] {
         for (const Loss& loss : all) {
           const float value = *values.read().row(loss.row);
           if (std::isfinite(value)) continue;
@@ -158,7 +158,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
                                    "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
                                        ", expected a finite number; ");
           } catch (const Error& error) {
-            if (!keeps) throw;
+            if (!skips) throw;
             execution->end()->not_finite = error.what();
             return;
           }
@@ -175,10 +175,10 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
   const Tensor gradient(device_, none + 1, output.width, "gradient");
   std::vector<float> values(static_cast<std::size_t>((none + 1) * output.width), 0);
   const auto row_of = [&](NodeId node) {
-    const Place& place = computed.place(node);
-    return place.output == column ? place.row : none;
+    const OutputRow& at_row = computed.output_row(node);
+    return at_row.output == column ? at_row.row : none;
   };
-  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
   std::vector<NodeId> of_losses;
   for (auto loss = losses_.lower_bound(first); loss != losses_.end() && loss->first <= last; ++loss) {
     const std::int32_t row = row_of(loss->first);
@@ -217,7 +217,7 @@ void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& 
 
 bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
   if (computed.announced.empty()) return false;
-  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
   const auto loss = losses_.lower_bound(first);
   return !parts.empty() || (loss != losses_.end() && loss->first <= last);
 }

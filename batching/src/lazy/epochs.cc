@@ -144,11 +144,11 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
       const std::size_t epoch = epoch_of(values[i]);
       Computed* const computed = epochs_[epoch].computed.get();
       if (computed == nullptr) throw Error("lazy expressions: a value was released");
-      const Place& place = computed->place(values[i]);
-      Output& output = computed->outputs.at(place.output);
+      const OutputRow& at_row = computed->output_row(values[i]);
+      Output& output = computed->outputs.at(at_row.output);
       output.needed = true;
       output.later = options_.use == LazyOptions::For::training;
-      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &place, epoch});
+      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &at_row, epoch});
     }
   }
   return wanted;
@@ -197,19 +197,19 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
   return given;
 }
 
-/// What is kept gets a place, and what has a gradient is announced.
-void Epochs::find_places(Computed& computed, const Keep& keep) {
-  for (NodeId node : keep.values) {
+/// Assigns an output row to each node that is retained, and announces those that have a gradient.
+void Epochs::assign_output_rows(Computed& computed, const ToRetain& retain) {
+  for (NodeId node : retain.values) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
     const Columns::Column& named = kinds_.outputs()[column];
     Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
     output.row_of.resize(kind_of_.size(), -1);
     output.row_of[at(vertex)] = output.rows();
-    computed.places.push_back({node, {column, output.rows()}});
+    computed.output_rows.push_back({node, {column, output.rows()}});
     output.nodes.push_back(node);
   }
-  for (NodeId node : keep.with_gradient) computed.announced.insert(computed.place(node).output);
+  for (NodeId node : retain.with_gradient) computed.announced.insert(computed.output_row(node).output);
 }
 
 /// Gradients may still go back through what it computed.
@@ -232,16 +232,16 @@ void Epochs::make_runner() {
 }
 
 /// Computes the vertices at hand.
-std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_location from) {
+std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::source_location from) {
   const auto began = std::chrono::steady_clock::now();
   auto computed = std::make_shared<Computed>();
   if (runs_.runs().empty()) return computed;
-  find_places(*computed, keep);
+  assign_output_rows(*computed, retain);
   make_runner();
   computed->runner = runner_;
   GivenTensors given;
   std::vector<std::vector<Wanted>> wanted = find_given();
-  if (keep.release != Keep::Release::nothing) release();  // before this takes memory
+  if (retain.release != ToRetain::Release::nothing) release();  // before this takes memory
   auto lines = std::make_shared<Lines>(record_, runs_.runs());
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
@@ -283,13 +283,14 @@ void Epochs::flush(std::source_location from) {
   if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
+  const auto retains = retains_minibatch() ? Epoch::Retains::minibatch : Epoch::Retains::values;
   const auto versions = note_versions(from);
   auto computed = compute(
-      {kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), Keep::Release::what_nobody_needs}, from);
-  if (keeping == Epoch::Keeps::values) collect(*computed, from);
+      {kept, retains == Epoch::Retains::minibatch ? kept : std::vector<NodeId>(), ToRetain::Release::what_nobody_needs},
+      from);
+  if (retains == Epoch::Retains::values) collect(*computed, from);
   const auto end = computed->end;
-  add_epoch({first, keeping, std::move(computed), versions, end});
+  add_epoch({first, retains, std::move(computed), versions, end});
 }
 
 /// Of the parameters that the vertices at hand compute with, to be compared later.
@@ -304,7 +305,7 @@ std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location
 }
 
 /// What gradients need, too. What is little work is computed again.
-bool Epochs::keeps_all() const {
+bool Epochs::retains_minibatch() const {
   if (options_.use == LazyOptions::For::inference) return false;
   std::int64_t flops = 0;
   for (KindId kind : kind_of_) flops += kinds_[kind].flops;

@@ -35,8 +35,8 @@ class Epochs {
   std::string describe() const;
 
  private:
-  /// Where a kept node's value is.
-  struct Place {
+  /// The row of an output that contains the value of a node.
+  struct OutputRow {
     std::int32_t output, row;
   };
   /// What is kept of one node of a kind: a row for each vertex whose value is kept.
@@ -65,11 +65,11 @@ class Epochs {
     std::shared_ptr<Runner> runner;
     Minibatch minibatch = Minibatch(nullptr);
     std::shared_ptr<MinibatchEnd> end = nullptr;
-    std::map<std::int32_t, Output> outputs = {};           // by column
-    std::set<std::int32_t> announced = {};                 // columns whose gradients are to come
-    std::vector<std::pair<NodeId, Place>> places = {};     // ascending
-    std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
-    const Place& place(NodeId node) const;
+    std::map<std::int32_t, Output> outputs = {};                 // by column
+    std::set<std::int32_t> announced = {};                       // columns whose gradients are to come
+    std::vector<std::pair<NodeId, OutputRow>> output_rows = {};  // ascending
+    std::map<std::string, std::vector<Block>> given = {};        // by name of the tensor
+    const OutputRow& output_row(NodeId node) const;
   };
   /// The gradient of these nodes from a later epoch, in this order.
   struct GradientPart {
@@ -78,7 +78,7 @@ class Epochs {
   };
   struct Epoch {
     NodeId first;  // of its nodes
-    enum class Keeps : std::uint8_t { all, values } keeps;
+    enum class Retains : std::uint8_t { minibatch, values } retains;
     std::shared_ptr<Computed> computed;                        // null once all its values were released
     std::shared_ptr<const Versions::Note> versions = nullptr;  // of its parameters; null for none
     std::shared_ptr<MinibatchEnd> end = nullptr;
@@ -88,7 +88,7 @@ class Epochs {
   struct Wanted {
     std::int32_t vertex;
     NodeId node;
-    const Place* from;  // null for an input
+    const OutputRow* from;  // null for an input
     std::size_t epoch;
   };
   using Times = std::map<NodeId, float>;
@@ -96,23 +96,23 @@ class Epochs {
   // Of the vertices at hand, which are the runs:
   void find_kinds();
   void forget();
-  /// What is kept, ascending, and of that, what has a gradient.
-  struct Keep {
+  /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
+  struct ToRetain {
     std::vector<NodeId> values, with_gradient = {};
     enum class Release { nothing, what_nobody_needs } release = Release::nothing;  // of earlier epochs
   };
-  std::shared_ptr<Computed> compute(const Keep& keep, std::source_location from);
+  std::shared_ptr<Computed> compute(const ToRetain& retain, std::source_location from);
   /// Vertices [begin, end), which have no edges to others.
   GraphData graph(std::int32_t begin, std::int32_t end) const;
   std::vector<InputGraph> graphs() const;
   std::vector<std::int32_t> cuts() const;
-  void find_places(Computed& computed, const Keep& keep);
+  void assign_output_rows(Computed& computed, const ToRetain& retain);
   std::vector<std::vector<Wanted>> find_given();
   Given give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
              std::source_location from);
   void replace_runner();
   void make_runner();
-  bool keeps_all() const;
+  bool retains_minibatch() const;
 
   std::shared_ptr<const Versions::Note> note_versions(std::source_location from);
   void require_unchanged(const Times& losses, std::source_location from);
@@ -131,7 +131,7 @@ class Epochs {
   void tell_failures();
   bool repair(NodeId node, const OpError& error, std::source_location from);
   bool curable(const OpError& error, std::source_location from);
-  std::shared_ptr<Computed> compute_part(const std::vector<NodeId>& kept, Epoch::Keeps keeps,
+  std::shared_ptr<Computed> compute_part(const std::vector<NodeId>& kept, Epoch::Retains retains,
                                          std::source_location from);
   void find_failed(const std::vector<NodeId>& nodes, int& probes, std::source_location from);
   std::vector<NodeId> without_failed(const std::vector<NodeId>& kept);

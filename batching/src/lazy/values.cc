@@ -8,10 +8,10 @@
 
 namespace windrow::lazy {
 
-const Epochs::Place& Epochs::Computed::place(NodeId node) const {
-  const auto found = std::lower_bound(places.begin(), places.end(), node,
-                                      [](const auto& place, NodeId id) { return place.first < id; });
-  if (found == places.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
+const Epochs::OutputRow& Epochs::Computed::output_row(NodeId node) const {
+  const auto found = std::lower_bound(output_rows.begin(), output_rows.end(), node,
+                                      [](const auto& entry, NodeId id) { return entry.first < id; });
+  if (found == output_rows.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
   return found->second;
 }
 
@@ -59,12 +59,12 @@ void Epochs::release() {
 std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
   if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);
   Computed& computed = *epochs_[epoch_of(node)].computed;
-  const Place& place = computed.place(node);
-  const Tensor& tensor = tensor_of(computed, place.output, from);
-  if (!device_.memory->on_host()) return tensor.row_range(place.row, place.row + 1).get(from);
+  const OutputRow& at_row = computed.output_row(node);
+  const Tensor& tensor = tensor_of(computed, at_row.output, from);
+  if (!device_.memory->on_host()) return tensor.row_range(at_row.row, at_row.row + 1).get(from);
   device_.engine->wait(tensor.var(), from);
   const Matrix<const float> all = tensor.view().read();
-  return {all.row(place.row), all.row(place.row) + all.width};
+  return {all.row(at_row.row), all.row(at_row.row) + all.width};
 }
 
 std::vector<float> Epochs::value(NodeId node, std::source_location from) {
@@ -100,13 +100,13 @@ bool Epochs::repair(NodeId node, const OpError& error, std::source_location from
   if (differentiated_ || epoch_of(node) + 1 != epochs_.size() || !curable(error, from)) return false;
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
-  for (const auto& [id, place] : epoch.computed->places) {
+  for (const auto& [id, at_row] : epoch.computed->output_rows) {
     if (record_.named(id)) kept.push_back(id);
   }
   int probes = 0;
   find_failed(kept, probes, from);
   std::erase_if(kept, [&](NodeId id) { return failed_.count(id) > 0; });
-  epoch.computed = compute_part(kept, epoch.keeps, from);
+  epoch.computed = compute_part(kept, epoch.retains, from);
   epoch.end = epoch.computed->end;
   return true;
 }
@@ -146,13 +146,13 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
 }
 
 /// Of the last epoch.
-std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Keeps keeps,
+std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Retains retains,
                                                        std::source_location from) {
   runs_.find(epochs_.back().first, record_.first_pending());
   runs_.keep_only(kept);
   find_kinds();
-  auto computed = compute({kept, keeps == Epoch::Keeps::all ? kept : std::vector<NodeId>()}, from);
-  if (keeps == Epoch::Keeps::values) collect(*computed, from);
+  auto computed = compute({kept, retains == Epoch::Retains::minibatch ? kept : std::vector<NodeId>()}, from);
+  if (retains == Epoch::Retains::values) collect(*computed, from);
   return computed;
 }
 
@@ -160,7 +160,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>
 void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::source_location from) {
   constexpr int most_probes = 256;  // more is not one bad instance among others
   const auto fails = [&](const std::vector<NodeId>& some) -> std::exception_ptr {
-    const auto part = compute_part(some, Epoch::Keeps::values, from);
+    const auto part = compute_part(some, Epoch::Retains::values, from);
     try {
       for (const auto& [column, output] : part->outputs) device_.engine->wait(output.tensor->var(), from);
     } catch (const OpError&) {
