@@ -247,9 +247,9 @@ class Body {
         in.push_back(parameters_[at(operand)]);
         continue;
       }
-      const Operand from = Patterns::decode(codes.front());
+      const OperandSource from = Patterns::decode(codes.front());
       codes = codes.subspan(1);
-      in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+      in.push_back(from.is == OperandSource::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
     }
     if (key.op == &sum_of_many) {
       Expr sum = in[0] + in[1];

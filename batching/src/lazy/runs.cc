@@ -101,14 +101,15 @@ void Runs::add(Run run) {
     scratch_.push_back(record_.node(id).key);
     for (NodeId operand : record_.operands(id)) {
       if (operand >= run.begin) {
-        scratch_.push_back(Patterns::encode({Operand::Is::inside, static_cast<std::uint32_t>(id - operand)}));
+        scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
         continue;
       }
       const auto of_run = outside_.begin() + run.outside;
       const auto known = std::find(of_run, outside_.end(), operand);
       const auto place = static_cast<std::uint32_t>(known - of_run);
       if (known == outside_.end()) outside_.push_back(operand);
-      scratch_.push_back(Patterns::encode({operand < first_ ? Operand::Is::given : Operand::Is::gathered, place}));
+      scratch_.push_back(
+          Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, place}));
     }
   }
   run.outside_end = static_cast<std::int32_t>(outside_.size());

@@ -27,20 +27,21 @@ class Lists {
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
 };
 
-/// What a node of a pattern computes with: the node so many places before it, or a value from outside.
-struct Operand {
+/// Where an operand of a node of a pattern comes from: an earlier node of the pattern, or outside of it.
+struct OperandSource {
   enum class Is : std::uint32_t { inside, gathered, given } is;
-  std::uint32_t number;  ///< inside: the distance; else which of the values from outside, in the order of first use
+  std::uint32_t
+      number;  ///< inside: the distance in nodes; else the index of the value from outside, in the order of first use
 };
 
 /// A pattern is the keys of the nodes of a run with what they compute with, as numbers.
 class Patterns {
  public:
   /// The numbers of a node: its key, then its operands.
-  static std::uint32_t encode(const Operand& operand) {
+  static std::uint32_t encode(const OperandSource& operand) {
     return operand.number << 2 | static_cast<std::uint32_t>(operand.is);
   }
-  static Operand decode(std::uint32_t code) { return {static_cast<Operand::Is>(code & 3), code >> 2}; }
+  static OperandSource decode(std::uint32_t code) { return {static_cast<OperandSource::Is>(code & 3), code >> 2}; }
 };
 
 struct Run {
