@@ -152,7 +152,7 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
 
 void Pool::trim() noexcept {
   MutexLock trimming(trimming_);
-  Kept pieces;
+  PiecesByClass pieces;
   {
     MutexLock lock(mutex_);
     pieces.swap(kept_);
