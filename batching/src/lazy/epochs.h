@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lazy/kinds.h"
-#include "lazy/origins.h"
+#include "lazy/lines.h"
 #include "lazy/versions.h"
 #include "windrow/batching/runner.h"
 

@@ -230,7 +230,7 @@ class Body {
   }
 
   /// The column of the node that is next.
-  std::int32_t column_in(const Kinds::Kind::Columns& columns) const {
+  std::int32_t column_in(const Kinds::Kind::NodeColumns& columns) const {
     const auto node = static_cast<std::int32_t>(nodes_.size());
     return std::find_if(columns.begin(), columns.end(), [&](auto& column) { return column.first == node; })->second;
   }

@@ -65,8 +65,8 @@ class Kinds {
     std::uint32_t pattern;
     std::int32_t children = 0;
     std::vector<Outside> outside = {};
-    using Columns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // nodes, and their columns
-    Columns inputs = {}, factors = {};
+    using NodeColumns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // a node, and its column
+    NodeColumns inputs = {}, factors = {};
     std::vector<IndexOperand> indices = {};
     std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
     std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none

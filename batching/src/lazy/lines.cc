@@ -1,4 +1,4 @@
-#include "lazy/origins.h"
+#include "lazy/lines.h"
 
 #include <algorithm>
 
