@@ -26,8 +26,8 @@ class Builder {
   /// All nodes; the builder is empty then.
   std::vector<Node> take();
   Value fill(int vertex_type, const Type& type, double constant);
-  /// Types are inferred; they fit, since the trace's fitted. `vertex_type` is that of the result, where no operand
-  /// tells.
+  /// Types are inferred; they fit, since those of the traced nodes fit. `vertex_type` is that of the result, where no
+  /// operand tells.
   Value apply(const Operator& op, std::vector<Value> in, std::vector<std::size_t> indices = {},
               const Attributes& attributes = {}, int vertex_type = -1);
   /// The result is zero because an operand is.

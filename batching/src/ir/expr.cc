@@ -10,7 +10,7 @@ Operand::Operand(const Parameter& parameter)
 
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
            const Attributes& attributes) {
-  return ir::Trace::of(std::string(op.name.text()), in, indices)->apply(op, in, indices, attributes);
+  return ir::Tracing::of(std::string(op.name.text()), in, indices)->apply(op, in, indices, attributes);
 }
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices,
            const Attributes& attributes) {
@@ -82,20 +82,20 @@ Expr add_channel_bias(const Expr& images, const Operand& bias) { return apply(op
 
 namespace {
 
-std::shared_ptr<ir::Trace> trace_of(const char* what, const Expr& x) {
+std::shared_ptr<ir::Tracing> tracing_of(const char* what, const Expr& x) {
   const Operand operand(x);
-  return ir::Trace::of(what, {&operand, 1}, {});
+  return ir::Tracing::of(what, {&operand, 1}, {});
 }
 
 }  // namespace
 
-Expr sum_children(const Expr& x) { return trace_of("sum_children", x)->over_children(op::segment_sum, x); }
+Expr sum_children(const Expr& x) { return tracing_of("sum_children", x)->over_children(op::segment_sum, x); }
 Expr mean_children(const Expr& x) {
-  const auto trace = trace_of("mean_children", x);
-  const Expr sum = trace->over_children(op::segment_sum, x);
-  return sum * apply(op::spread_columns, {trace->share_of_child()}, {}, op::to_width(x.width()));
+  const auto tracing = tracing_of("mean_children", x);
+  const Expr sum = tracing->over_children(op::segment_sum, x);
+  return sum * apply(op::spread_columns, {tracing->share_of_child()}, {}, op::to_width(x.width()));
 }
-Expr max_children(const Expr& x) { return trace_of("max_children", x)->over_children(op::segment_max, x); }
-Expr to_children(const Expr& x) { return trace_of("to_children", x)->to_children(x); }
+Expr max_children(const Expr& x) { return tracing_of("max_children", x)->over_children(op::segment_max, x); }
+Expr to_children(const Expr& x) { return tracing_of("to_children", x)->to_children(x); }
 
 }  // namespace windrow

@@ -163,11 +163,11 @@ inline std::uint32_t children(const Function& function, VertexType type) {
 }
 
 /// What a vertex function records while its body runs.
-class Trace : public std::enable_shared_from_this<Trace> {
+class Tracing : public std::enable_shared_from_this<Tracing> {
  public:
   Function function;  ///< of one kind
 
-  explicit Trace(std::string name, std::size_t arity);
+  explicit Tracing(std::string name, std::size_t arity);
   Kind& kind() { return function.kinds[0]; }
 
   Expr expr(Node node);
@@ -187,9 +187,9 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Expr share_of_child();
   /// The vertex's row of a tensor.
   Expr row_of(const std::string& tensor, Index width);
-  /// The trace that all of them belong to. Throws MisuseError if there is none, or more than one.
-  static std::shared_ptr<Trace> of(const std::string& what, std::span<const Operand> in,
-                                   std::span<const IndexExpr> indices);
+  /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
+  static std::shared_ptr<Tracing> of(const std::string& what, std::span<const Operand> in,
+                                     std::span<const IndexExpr> indices);
 
  private:
   using Check = void(const Operator& op, const Signature& signature, const Type& result);

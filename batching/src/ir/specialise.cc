@@ -7,7 +7,7 @@
 namespace windrow::ir {
 namespace {
 
-/// One type of vertex: the trace's nodes again, where what the type lacks is zero.
+/// Specialises one type of vertex: copies the traced nodes, where what the type lacks is zero.
 class Specialisation {
  public:
   Specialisation(Program& program, Builder& builder, int type)

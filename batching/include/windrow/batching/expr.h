@@ -16,10 +16,10 @@
 namespace windrow {
 
 namespace ir {
-class Trace;
+class Tracing;
 }
 
-/// A handle to a value of the function that is being traced. Use after the trace, or in another trace, throws
+/// A handle to a value of the function that is being traced. Use after tracing, or in another function, throws
 /// MisuseError.
 class Expr {
  public:
@@ -27,12 +27,12 @@ class Expr {
   Index width() const { return type_.width; }
 
  private:
-  friend class ir::Trace;
+  friend class ir::Tracing;
   friend class Operand;
-  Expr(std::weak_ptr<ir::Trace> trace, std::int32_t value, Type type)
-      : trace_(std::move(trace)), value_(value), type_(type) {}
+  Expr(std::weak_ptr<ir::Tracing> tracing, std::int32_t value, Type type)
+      : tracing_(std::move(tracing)), value_(value), type_(type) {}
 
-  std::weak_ptr<ir::Trace> trace_;
+  std::weak_ptr<ir::Tracing> tracing_;
   std::int32_t value_;
   Type type_;
 };
@@ -44,11 +44,11 @@ class IndexExpr {
   Index width() const { return type_.width; }
 
  private:
-  friend class ir::Trace;
-  IndexExpr(std::weak_ptr<ir::Trace> trace, std::size_t pull, Type type)
-      : trace_(std::move(trace)), pull_(pull), type_(type) {}
+  friend class ir::Tracing;
+  IndexExpr(std::weak_ptr<ir::Tracing> tracing, std::size_t pull, Type type)
+      : tracing_(std::move(tracing)), pull_(pull), type_(type) {}
 
-  std::weak_ptr<ir::Trace> trace_;
+  std::weak_ptr<ir::Tracing> tracing_;
   std::size_t pull_;
   Type type_;
 };
@@ -56,14 +56,14 @@ class IndexExpr {
 /// An expression or a parameter.
 class Operand {
  public:
-  Operand(const Expr& expr) : trace_(expr.trace_), value_(expr.value_), type_(expr.type_) {}
+  Operand(const Expr& expr) : tracing_(expr.tracing_), value_(expr.value_), type_(expr.type_) {}
   Operand(const Parameter& parameter);
   const Type& type() const { return type_; }
 
  private:
-  friend class ir::Trace;
+  friend class ir::Tracing;
 
-  std::weak_ptr<ir::Trace> trace_;  // empty for a parameter
+  std::weak_ptr<ir::Tracing> tracing_;  // empty for a parameter
   std::int32_t value_ = -1;
   std::uint64_t set_ = 0;
   std::size_t parameter_ = 0;
