@@ -23,7 +23,7 @@ namespace windrow::lazy {
 /// Of one record, from one clear() to the next; kinds are kept.
 class Epochs {
  public:
-  Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options);
+  Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options);
 
   void flush(std::source_location from);
   void backward(std::span<const NodeId> losses, std::source_location from);
@@ -151,7 +151,7 @@ class Epochs {
 
   Record& record_;
   const Device device_;
-  const std::shared_ptr<ParameterSet> parameters_;
+  const std::shared_ptr<ParameterStore> parameters_;
   const LazyOptions options_;
   Runs runs_;
   Kinds kinds_;

@@ -17,7 +17,7 @@ std::int32_t Columns::id(Index width, std::int32_t number) {
 namespace {
 
 /// Of a parameter that is multiplied by a row, or that slides over it.
-std::int64_t flops_of(const Key& key, Index width, const ParameterSet& parameters) {
+std::int64_t flops_of(const Key& key, Index width, const ParameterStore& parameters) {
   std::int64_t flops = 0;
   for (std::int32_t operand : key.operands) {
     if (operand == Key::expression || !key.index_widths.empty()) continue;
@@ -201,7 +201,7 @@ namespace {
 /// The body of a kind's function.
 class Body {
  public:
-  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterSet& parameters, Vertex& vertex)
+  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterStore& parameters, Vertex& vertex)
       : kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
 
   void compute(std::span<const std::uint32_t> pattern) {
@@ -272,7 +272,7 @@ class Body {
   const Kinds& kinds_;
   const Kinds::Kind& kind_;
   const Keys& keys_;
-  const ParameterSet& parameters_;
+  const ParameterStore& parameters_;
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
   std::map<std::int32_t, State> states_;

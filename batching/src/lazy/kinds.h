@@ -47,7 +47,7 @@ class Columns {
 
 class Kinds {
  public:
-  Kinds(const Record& record, const Runs& runs, const ParameterSet& parameters)
+  Kinds(const Record& record, const Runs& runs, const ParameterStore& parameters)
       : record_(record), runs_(runs), parameters_(parameters) {}
 
   struct Outside {
@@ -104,7 +104,7 @@ class Kinds {
 
   const Record& record_;
   const Runs& runs_;
-  const ParameterSet& parameters_;
+  const ParameterStore& parameters_;
   Lists
       keys_;  // of kinds: pattern, children of values from outside; and of those that are apart, where these come from
   std::vector<Kind> kinds_;

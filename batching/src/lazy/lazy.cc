@@ -7,7 +7,7 @@
 namespace windrow {
 
 LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
-    : record_(new lazy::Record(device, parameters.set_, options)) {}
+    : record_(new lazy::Record(device, parameters.store_, options)) {}
 LazyGraph::~LazyGraph() {
   record_->close();
   record_->release();

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -160,7 +160,7 @@ class Epochs;
 /// Nodes and handles of one graph. Ends with its graph and the last handle.
 class Record {
  public:
-  Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options);
+  Record(const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options);
   ~Record();
   void retain() { ++uses_; }
   void release();
@@ -265,7 +265,7 @@ class Record {
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
-  std::shared_ptr<ParameterSet> parameters_;  // null when closed
+  std::shared_ptr<ParameterStore> parameters_;  // null when closed
   Keys keys_;
   std::vector<Node> nodes_;
   std::vector<NodeId> operands_;

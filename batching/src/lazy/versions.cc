@@ -4,7 +4,7 @@
 
 namespace windrow::lazy {
 
-Versions::Versions(const Device& device, const ParameterSet& parameters)
+Versions::Versions(const Device& device, const ParameterStore& parameters)
     : device_(device), parameters_(parameters), notes_(device.engine, device.memory, 0, "versions") {}
 
 /// The op runs on poisoned parameters too: their failure is told by whoever asks for a value.

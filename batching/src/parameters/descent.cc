@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "run/execution.h"
 #include "windrow/ops/row_segments.h"
@@ -51,7 +51,7 @@ struct Checked {
 
 }  // namespace
 
-std::uint64_t ParameterSet::sgd(double rate, double decay, std::source_location from) {
+std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
   if (!std::isfinite(rate) || !std::isfinite(decay)) {
     throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
   }
@@ -66,7 +66,7 @@ std::uint64_t ParameterSet::sgd(double rate, double decay, std::source_location 
 }
 
 /// If there are any, or they decay.
-void ParameterSet::update_rows(const Entry& entry, const Step& step) const {
+void ParameterStore::update_rows(const Entry& entry, const Step& step) const {
   const double decay = entry.gradient.all ? 0 : step.decay;  // once
   if (entry.lookups.empty() && decay == 0) return;
   Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
@@ -76,7 +76,7 @@ void ParameterSet::update_rows(const Entry& entry, const Step& step) const {
   update(op::sgd_rows, operands, entry.value, step);
 }
 
-void ParameterSet::update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const {
+void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const {
   operands.write = Write::add;
   if (step.check == nullptr) return apply(device_, op, operands, value, step.from);
   Prepared prepared = prepare(device_, op, operands, value);
@@ -89,7 +89,7 @@ void ParameterSet::update(const Operator& op, Operands operands, const Tensor& v
 }
 
 /// Pushes the op that decides for all others of the step: it is skipped as a whole, or not at all.
-std::shared_ptr<const StepCheck> ParameterSet::push_check(std::uint64_t number, std::source_location from) const {
+std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
   std::vector<Access> accesses = {overwrite(check->decided.var())};
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
@@ -123,6 +123,6 @@ std::shared_ptr<const StepCheck> ParameterSet::push_check(std::uint64_t number, 
   return check;
 }
 
-SkippedSteps ParameterSet::skipped_steps() const { return skipped_->steps(); }
+SkippedSteps ParameterStore::skipped_steps() const { return skipped_->steps(); }
 
 }  // namespace windrow

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "ir/ir.h"
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "plan/needed.h"
 #include "plan/plan.h"
 #include "run/execution.h"
@@ -32,9 +32,9 @@ ir::Specialise specialise(const Optimisations& on) {
 }  // namespace
 
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
-    : Runner(device, function, parameters.set_, options) {}
+    : Runner(device, function, parameters.store_, options) {}
 
-Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
                RunnerOptions options)
     : device_(device),
       function_(function),
@@ -181,7 +181,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
       tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
       continue;
     }
-    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(spec.number);
     if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
       entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
     }

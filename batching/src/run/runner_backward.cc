@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "run/execution.h"
 #include "run/push.h"
 #include "windrow/batching/runner.h"
@@ -86,7 +86,7 @@ void Runner::set_gradients(Execution& execution, std::source_location from) {
 void Runner::add_gradients(Execution& execution, std::source_location from) {
   for (const TensorSpec& spec : execution.plan().tensors) {
     if (spec.is != TensorSpec::Is::gradient) continue;
-    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(spec.number);
     entry.gradient.all = *entry.dense;
   }
   for (const Plan::Rows& rows : execution.plan().rows) {

@@ -221,7 +221,7 @@ class Runner {
 
  private:
   friend class lazy::Epochs;
-  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
          RunnerOptions options);
   /// The purpose of a plan: inference, or training with gradients of these outputs.
   struct Purpose {
@@ -248,7 +248,7 @@ class Runner {
 
   Device device_;
   VertexFunction function_;
-  std::shared_ptr<ParameterSet> parameters_;
+  std::shared_ptr<ParameterStore> parameters_;
   RunnerOptions options_;
   const std::uint64_t id_;           // unique among the runners of the process
   std::unique_ptr<OwnTypes> types_;  // of all graphs so far

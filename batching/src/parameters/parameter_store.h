@@ -1,4 +1,4 @@
-// What is behind Parameters: values, gradients, and the steps that change the values.
+// The storage of Parameters: values, gradients, and the steps that change the values.
 //
 // Shared by the Parameters and all runners and lazy graphs that use them. Entries are never removed, and lie where they
 // were made, so references to them stay valid.
@@ -21,7 +21,7 @@ struct MinibatchEnd;
 struct StepCheck;
 class SkipLog;
 
-class ParameterSet {
+class ParameterStore {
  public:
   struct Entry {
     std::string name;
@@ -32,7 +32,7 @@ class ParameterSet {
     bool depends = false;  ///< the loss may look something up in it, whether the minibatch did or not
   };
 
-  ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options);
+  ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
 
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
   std::size_t size() const { return entries_.size(); }
