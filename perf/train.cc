@@ -35,7 +35,7 @@ class Contestant {
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
     if (options.inference) {
-      if (workload_.unseen.empty()) {
+      if (workload_.validation.empty()) {
         throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +
                           options.workload.data + "; expected at least one for --inference");
       }
@@ -92,8 +92,8 @@ class Contestant {
   /// One pass over the validation set.
   Trainer::Pass evaluate() {
     Trainer::Pass pass;
-    pass.samples = workload_.unseen.size();
-    for (const Sample& sample : workload_.unseen) {
+    pass.samples = workload_.validation.size();
+    for (const Sample& sample : workload_.validation) {
       pass.units += sample.units;
       pass.flops += sample.flops;
     }

@@ -66,7 +66,7 @@ void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>
   print("%5d  %13.4f", epoch, pass.loss);
   for (const Figure& figure : score) {
     const int width = width_of(validation(figure.name));
-    if (workload.unseen.empty()) {
+    if (workload.validation.empty()) {
       print("  %*s", width, "-");  // there is no validation set
     } else if (figure.is == Figure::Is::share) {
       print("  %*.1f %%", width - 2, 100 * figure.value);
@@ -103,7 +103,7 @@ void train_model(Arguments arguments) {
   Trainer trainer(host, workload, options);
   print("%s, %s: training on %s %ss, validating on %s\n\n", arguments.model.c_str(),
         program::data_text(arguments.workload).c_str(), program::grouped(workload.training.size()).c_str(),
-        workload.kind->sample.c_str(), program::grouped(workload.unseen.size()).c_str());
+        workload.kind->sample.c_str(), program::grouped(workload.validation.size()).c_str());
   print_head(trainer, workload);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();

@@ -102,8 +102,8 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   Workload workload =
       make_workload("parser", host_device(engine), {.data = folder.path.string(), .sizes = small_sizes});
   EXPECT_EQ(workload.training.size(), 2u);
-  ASSERT_EQ(workload.unseen.size(), 1u);
-  EXPECT_EQ(workload.unseen[0].labels, 4);
+  ASSERT_EQ(workload.validation.size(), 1u);
+  EXPECT_EQ(workload.validation[0].labels, 4);
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
   EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");

@@ -112,8 +112,8 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   EXPECT_DOUBLE_EQ(figures[0].value, 0.5);
   EXPECT_EQ(figures[1].name, "all-node accuracy");
   EXPECT_DOUBLE_EQ(figures[1].value, 0.7);
-  trees.workload.unseen.resize(1, trees.workload.unseen[0]);
-  std::vector<std::int32_t>& labels = graphs_of(trees.workload).unseen[0].labels;
+  trees.workload.validation.resize(1, trees.workload.validation[0]);
+  std::vector<std::int32_t>& labels = graphs_of(trees.workload).validation[0].labels;
   labels = {-1, -1, 1};
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
   labels = {-1, -1, -1};

@@ -216,7 +216,7 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
     Trainer trainer(host_device(engine), workload, {.batch = 8, .rate = 0.1});
     for (int pass = 0; pass < 15; ++pass) trainer.train();
     const double perplexity = trainer.evaluate()[0].value;
-    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).unseen)) << name;
+    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).validation)) << name;
   }
 }
 
@@ -260,7 +260,7 @@ std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<st
   const TextFolder folder(texts);
   Engine engine;
   const Workload workload = make_workload(name, host_device(engine), {.data = folder.path.string()});
-  return {workload.training.size(), workload.unseen.size()};
+  return {workload.training.size(), workload.validation.size()};
 }
 
 TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
@@ -284,7 +284,7 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   EXPECT_EQ(graphs_of(workload).training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
   EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
-  EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
+  EXPECT_TRUE(workload.validation.empty()) << "it is too short";
   const std::string why = error_of<DataError>([&] {
     make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
   });
@@ -299,7 +299,7 @@ TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
     const Workload workload =
         make_workload("fixed-lstm", host_device(engine), {.seed = seed, .samples = 1, .sizes = sizes});
     EXPECT_EQ(workload.training.size(), 1u) << "seed " << seed;
-    EXPECT_GE(workload.unseen.size(), 1u) << "seed " << seed;
+    EXPECT_GE(workload.validation.size(), 1u) << "seed " << seed;
   }
 }
 

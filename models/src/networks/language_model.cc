@@ -99,11 +99,11 @@ std::string generate_pieces(std::size_t pieces, std::size_t steps, std::uint64_t
   }
 }
 
-Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
+Split<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
   const auto generate = [&](std::size_t samples, std::uint64_t seed) {
     return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
   };
-  return parts_of(kind, options, read_text, generate);
+  return make_split(kind, options, read_text, generate);
 }
 
 [[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
@@ -121,14 +121,14 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   if (vocabulary < 2) {
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
-  const Parts<Sentence> text = text_of(kind, options, steps);
+  const Split<Sentence> text = text_of(kind, options, steps);
   const Numbering numbering(text.training, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
-  Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
-  if (parts.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
-  if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
+  Split<Numbers> split{sequences(text.training), sequences(text.validation)};
+  if (split.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
   GraphWorkload workload{.kind = kind,
@@ -137,7 +137,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_perplexity};
-  return with_samples(std::move(workload), std::move(parts), [&](const Numbers& words) {
+  return with_samples(std::move(workload), std::move(split), [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};
   });

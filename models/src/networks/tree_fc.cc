@@ -72,7 +72,7 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [] { return make_accuracy("accuracy"); }};
-  Parts<GraphData> trees = generate_parts(options, [&](std::size_t count, std::uint64_t seed, const char*) {
+  Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));

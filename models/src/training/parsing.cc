@@ -21,7 +21,7 @@ class ParserNetwork final : public Network {
   }
 
   std::vector<DependencyParser::Sentence> training;
-  Treebank unseen;
+  Treebank validation;
 
  private:
   class ParserLearner;
@@ -42,7 +42,7 @@ class ParserNetwork::Attachment final : public Score {
 
   void add(SampleNumbers numbers) override {
     Treebank sentences;
-    for (const std::size_t number : numbers) sentences.push_back(network_.unseen[number]);
+    for (const std::size_t number : numbers) sentences.push_back(network_.validation[number]);
     const std::vector<DependencyTree> trees = network_.parser_.parse(graph_, sentences);
     for (std::size_t s = 0; s < sentences.size(); ++s) {
       for (std::size_t i = 0; i < trees[s].heads.size(); ++i, ++words_) {
@@ -105,16 +105,16 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
 
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Parts<DependencySentence> parts = parts_of(kind, options, read, generate_conllu);
+  Split<DependencySentence> split = make_split(kind, options, read, generate_conllu);
   const auto crossed =
-      std::erase_if(parts.training, [](const DependencySentence& sentence) { return !projective(sentence); });
-  if (parts.training.empty()) {
+      std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
+  if (split.training.empty()) {
     const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
     throw DataError(from + ": 0 of " + std::to_string(crossed) +
                     " training sentences are projective; expected at least 1");
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const DependencyParser parser(*parameters, parts.training,
+  const DependencyParser parser(*parameters, split.training,
                                 {.word = options.size("embedding"),
                                  .tag = options.size("tag-embedding"),
                                  .hidden = options.size("hidden"),
@@ -131,12 +131,12 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
           "16 h (input + h) per word and layer, 16 h input for a first word, 16 h s per word including the "
           "root, 2 s actions per step",
       .parameters = std::move(parameters)};
-  for (const DependencySentence& sentence : parts.training) {
+  for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));
   }
-  for (const DependencySentence& sentence : parts.unseen) workload.unseen.push_back(counted(sentence));
-  network->unseen = std::move(parts.unseen);
+  for (const DependencySentence& sentence : split.validation) workload.validation.push_back(counted(sentence));
+  network->validation = std::move(split.validation);
   workload.network = std::move(network);
   return workload;
 }

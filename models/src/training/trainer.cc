@@ -129,7 +129,7 @@ Trainer::Pass Trainer::train_some_unbatched() {
 
 std::vector<Figure> Trainer::evaluate() {
   const std::unique_ptr<Score> score = learner_->score();
-  std::vector<std::size_t> numbers(workload_.unseen.size());
+  std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   for (SampleNumbers left = numbers; !left.empty();) {
     const SampleNumbers next = left.first(std::min(options_.batch, left.size()));

@@ -30,7 +30,7 @@ struct Sample {
   std::int64_t labels;    ///< losses are reported as means over labels
   double flops;           ///< forward; see Workload::formula
 };
-/// Indices into Workload::training or Workload::unseen.
+/// Indices into Workload::training or Workload::validation.
 using SampleNumbers = std::span<const std::size_t>;
 
 /// A result of evaluation. A value.
@@ -46,7 +46,7 @@ class Score {
  public:
   virtual ~Score() = default;
   /// Evaluates a minibatch; may return before it is computed. Throws OpError if this or an earlier minibatch failed.
-  virtual void add(SampleNumbers unseen) = 0;
+  virtual void add(SampleNumbers samples) = 0;
   /// The figures over all samples added. Waits; throws OpError if a minibatch failed.
   virtual std::vector<Figure> figures() = 0;
 };
@@ -126,7 +126,7 @@ struct Workload {
   std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
-  std::vector<Sample> training = {}, unseen = {};  ///< training set and validation set
+  std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
 };
 
 /// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
