@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
 }
 
 TrainerOptions with_rate(TrainerOptions options, double rate) {
-  options.rate = rate;
+  options.learning_rate = rate;
   return options;
 }
 
@@ -33,7 +33,7 @@ class Contestant {
         peak_(std::min(workers, default_workers())),
         engine_({.policy = options.policy, .workers = workers}),
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
-        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
+        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->learning_rate)) {
     if (options.inference) {
       if (workload_.validation.empty()) {
         throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +

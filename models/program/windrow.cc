@@ -27,9 +27,9 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
   add_workload_flags(train, to.workload);
   flag(train, "--batch", to.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
-  to.trainer.rate = 0;  // the model's own
+  to.trainer.learning_rate = 0;  // the model's own
   flag<double>(
-      train, "--rate", [&to](const double& rate) { to.trainer.rate = rate; },
+      train, "--rate", [&to](const double& rate) { to.trainer.learning_rate = rate; },
       "Learning rate (applied to the loss per sample)", positive_number())
       ->default_str("see below");
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
@@ -97,7 +97,7 @@ void train_model(Arguments arguments) {
   const Device host = host_device(engine);
   Workload workload = make_workload(arguments.model, host, arguments.workload);
   TrainerOptions& options = arguments.trainer;
-  if (options.rate == 0) options.rate = workload.kind->rate;
+  if (options.learning_rate == 0) options.learning_rate = workload.kind->learning_rate;
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(host, workload, options);

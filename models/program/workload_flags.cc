@@ -42,7 +42,7 @@ std::string all_about() {
     text << (kind.files.empty() ? " no files, only generated data;" : ";");
     for (const WorkloadSize& size : kind.sizes) text << " --" << size.name << " " << size.preset;
     for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
-    text << " --samples " << kind.samples << "; learning rate " << kind.rate << "\n";
+    text << " --samples " << kind.samples << "; learning rate " << kind.learning_rate << "\n";
   }
   text
       << "The first listed file that exists is the training set, the next one is the validation set. If a model has a\n"

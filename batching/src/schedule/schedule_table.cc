@@ -94,7 +94,7 @@ class ScheduleLearner {
         then = of_next[at(best(frontier, of_next))];
       }
       double& value = values(state)[at(type)];
-      value += options_.rate * (reward + then - value);
+      value += options_.learning_rate * (reward + then - value);
       state = std::move(next);
     }
   }

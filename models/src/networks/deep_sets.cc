@@ -73,7 +73,7 @@ WorkloadKind listops_kind() {
           .sizes = {hidden(128)},
           .cells = {},
           .samples = 4096,
-          .rate = 0.03,
+          .learning_rate = 0.03,
           .make = make_listops};
 }
 

@@ -95,7 +95,7 @@ WorkloadKind dag_kind() {
           .sizes = {hidden(256), embedding(256)},
           .cells = {},
           .samples = 4096,
-          .rate = 0.2,
+          .learning_rate = 0.2,
           .make = make_dag};
 }
 

@@ -156,7 +156,7 @@ WorkloadKind fixed_lstm_kind() {
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece", 64}},
           .cells = {},
           .samples = 512,
-          .rate = 0.05,
+          .learning_rate = 0.05,
           .make = make_language_model};
 }
 
@@ -169,7 +169,7 @@ WorkloadKind var_lstm_kind() {
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_language_model};
 }
 

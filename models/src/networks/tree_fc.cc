@@ -94,7 +94,7 @@ WorkloadKind tree_fc_kind() {
           .sizes = {hidden(512), {"leaves", "Leaves per tree", 256}},
           .cells = {},
           .samples = 512,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tree_fc};
 }
 

@@ -74,7 +74,7 @@ WorkloadKind tree_lstm_kind() {
           .sizes = {hidden(256), embedding(256)},
           .cells = {"binary", "child-sum"},
           .samples = 4096,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tree_lstm};
 }
 

@@ -71,7 +71,7 @@ class ParserNetwork::ParserLearner final : public Learner {
         graph_(network.device_, network.parameters_, {.runner = options}),
         random_(network.seed_) {}
 
-  Loss descend(SampleNumbers numbers, double rate) override {
+  Loss descend(SampleNumbers numbers, double learning_rate) override {
     std::vector<LazyTask<DependencyParser::Learned>> tasks;
     for (const std::size_t number : numbers) {
       tasks.push_back(network_.parser_.learn(graph_, network_.training[number], random_()));
@@ -84,7 +84,7 @@ class ParserNetwork::ParserLearner final : public Learner {
     }
     if (!losses.empty()) {
       graph_.backward(losses);
-      network_.parameters_.sgd(rate);
+      network_.parameters_.sgd(learning_rate);
     }
     graph_.clear();
     return [loss] { return loss; };
@@ -156,7 +156,7 @@ WorkloadKind parser_kind() {
                     {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
           .cells = {},
           .samples = 2048,
-          .rate = 0.04,
+          .learning_rate = 0.04,
           .make = make_parsing};
 }
 

@@ -97,7 +97,7 @@ WorkloadKind bilstm_kind() {
           .sizes = {hidden(256), embedding(256), layers(1)},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tagging};
 }
 
@@ -114,7 +114,7 @@ WorkloadKind bilstm_char_kind() {
                     {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tagging};
 }
 

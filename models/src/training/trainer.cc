@@ -16,8 +16,8 @@ TrainerOptions checked(TrainerOptions options) {
   if (options.batch < 1 || options.batch > most) {
     refuse("batch " + std::to_string(options.batch) + "; expected 1 to " + std::to_string(most));
   }
-  if (!std::isfinite(options.rate) || options.rate < 0) {
-    refuse("learning rate " + std::to_string(options.rate) + "; expected a number, 0 or more");
+  if (!std::isfinite(options.learning_rate) || options.learning_rate < 0) {
+    refuse("learning rate " + std::to_string(options.learning_rate) + "; expected a number, 0 or more");
   }
   return options;
 }
@@ -98,7 +98,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   try {
     while (pass.samples < samples) {
       const SampleNumbers next = next_minibatch(samples - pass.samples);
-      loss.add(learner.descend(next, options_.rate / static_cast<double>(next.size())));
+      loss.add(learner.descend(next, options_.learning_rate / static_cast<double>(next.size())));
       count(pass, workload_.training, next);
     }
     pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));

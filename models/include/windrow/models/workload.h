@@ -2,7 +2,7 @@
 //
 //   const windrow::WorkloadOptions options = {.data = "sst", .sizes = {{"hidden", 128}}};
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, options);
-//   windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
+//   windrow::Trainer trainer(host, workload, {.learning_rate = workload.kind->learning_rate});
 //
 // To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
 // list in workload.cc.
@@ -59,8 +59,8 @@ class Learner {
   virtual ~Learner() = default;
   /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Pushes a step of gradient descent on that sum for a minibatch of training samples. `rate` is the learning rate.
-  virtual Loss descend(SampleNumbers training, double rate) = 0;
+  /// Pushes a step of gradient descent on that sum for a minibatch of training samples.
+  virtual Loss descend(SampleNumbers training, double learning_rate) = 0;
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
@@ -110,7 +110,7 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   std::size_t samples;                  ///< default number of generated training samples
-  double rate;                          ///< suitable learning rate for minibatches of 64
+  double learning_rate;                 ///< suitable learning rate for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
