@@ -52,7 +52,8 @@ class Contestant {
     last_ = options_.inference ? evaluate() : trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
-    const double steps = std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.batch));
+    const double steps =
+        std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.minibatch));
     batches_.push_back(static_cast<double>(after.batches - before.batches) / steps);
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
@@ -81,7 +82,7 @@ class Contestant {
       const Index value = given == options_.workload.sizes.end() ? size.preset : given->second;
       record.add(size.name, static_cast<std::int64_t>(value));
     }
-    record.add("batch", static_cast<std::int64_t>(options_.trainer.batch));
+    record.add("batch", static_cast<std::int64_t>(options_.trainer.minibatch));
     record.add("policy", std::string(to_string(options_.policy)));
     record.add("schedule", std::string(to_string(options_.trainer.runner.schedule)));
     if (!options_.without.empty()) record.add("without", options_.without);

@@ -25,7 +25,7 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
       "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
-  flag(train, "--batch", to.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
   to.trainer.learning_rate = 0;  // the model's own
   flag<double>(

@@ -13,8 +13,8 @@ namespace {
 TrainerOptions checked(TrainerOptions options) {
   constexpr std::size_t most = 1 << 24;
   const auto refuse = [](const std::string& what) { throw MisuseError("trainer: " + what); };
-  if (options.batch < 1 || options.batch > most) {
-    refuse("batch " + std::to_string(options.batch) + "; expected 1 to " + std::to_string(most));
+  if (options.minibatch < 1 || options.minibatch > most) {
+    refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
   if (!std::isfinite(options.learning_rate) || options.learning_rate < 0) {
     refuse("learning rate " + std::to_string(options.learning_rate) + "; expected a number, 0 or more");
@@ -85,7 +85,7 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
     next_ = 0;
   }
   const std::size_t begin = next_;
-  next_ = std::min(next_ + std::min(samples, options_.batch), order_.size());
+  next_ = std::min(next_ + std::min(samples, options_.minibatch), order_.size());
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
@@ -132,7 +132,7 @@ std::vector<Figure> Trainer::evaluate() {
   std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   for (SampleNumbers left = numbers; !left.empty();) {
-    const SampleNumbers next = left.first(std::min(options_.batch, left.size()));
+    const SampleNumbers next = left.first(std::min(options_.minibatch, left.size()));
     score->add(next);
     left = left.subspan(next.size());
   }
