@@ -338,6 +338,7 @@ void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers)
 }
 
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
+  if (minibatch == 0) throw MisuseError("typed_graphs: minibatches of 0 graphs; expected at least 1");
   std::map<std::uint64_t, std::uint32_t> number_of;  // of types
   for (const InputGraph* graph : graphs) {
     for (std::int32_t t = 0; t < graph->types_; ++t) {

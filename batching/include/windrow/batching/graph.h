@@ -100,7 +100,7 @@ class InputGraph {
 };
 
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
-/// The types are all vertex types that occur in the graphs.
+/// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
 }  // namespace windrow

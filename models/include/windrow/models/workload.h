@@ -74,7 +74,7 @@ class Network {
   /// Throws MisuseError for options that the network cannot be computed with.
   virtual std::unique_ptr<Learner> learner(const RunnerOptions& options) = 0;
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
-  /// program runs.
+  /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
 };
 
