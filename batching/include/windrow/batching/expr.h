@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/operators.h"
 
@@ -19,9 +20,27 @@ namespace ir {
 class Tracing;
 }
 
+class Expr;
+class IndexExpr;
+class Operand;
+
+/// For the operators of expression_operators.h.
+struct ExprTypes {
+  using Result = Expr;
+  using First = Expr;
+  using Second = Expr;
+  using Left = Operand;
+  using Right = Operand;
+  using Weight = Operand;
+  using Indices = IndexExpr;
+  static Expr apply(const Operator& op, const Operand&, std::initializer_list<Operand> in,
+                    std::initializer_list<IndexExpr> indices = {}, const Attributes& attributes = {});
+  static Index width(const Expr& x);
+};
+
 /// A handle to a value of the function that is being traced. Use after tracing, or in another function, throws
 /// MisuseError.
-class Expr {
+class Expr : ExpressionOperators<ExprTypes> {
  public:
   const Type& type() const { return type_; }
   Index width() const { return type_.width; }
@@ -54,7 +73,7 @@ class IndexExpr {
 };
 
 /// An expression or a parameter.
-class Operand {
+class Operand : ExpressionOperators<ExprTypes> {
  public:
   Operand(const Expr& expr) : tracing_(expr.tracing_), value_(expr.value_), type_(expr.type_) {}
   Operand(const Parameter& parameter);
@@ -79,58 +98,21 @@ Expr apply(const Operator& op, std::span<const Operand> in, std::span<const Inde
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
-// The operators of operators.h, by name. `+` of a vertex's value and a parameter of one row is add_bias. All throw as
-// apply() does.
+// Operators beside those of expression_operators.h. `+` of a vertex's value and a parameter of one row is add_bias. All
+// throw as apply() does.
 Expr operator+(const Operand& x, const Operand& y);
 Expr operator-(const Operand& x, const Operand& y);
 Expr operator*(const Operand& x, const Operand& y);
 Expr operator/(const Operand& x, const Operand& y);
-Expr operator-(const Expr& x);
-Expr operator*(double factor, const Expr& x);
-Expr maximum(const Operand& x, const Operand& y);
-Expr tanh(const Expr& x);
-Expr sigmoid(const Expr& x);
-Expr relu(const Expr& x);
-Expr exp(const Expr& x);
-Expr log(const Expr& x);
-Expr square(const Expr& x);
-Expr matmul(const Operand& x, const Operand& w);
 Expr concat(std::span<const Operand> parts);
 template <std::convertible_to<Operand>... Parts>
 requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {
   const Operand operands[] = {parts...};
   return concat(std::span<const Operand>(operands));
 }
-/// Columns [begin, end).
-Expr slice(const Expr& x, Index begin, Index end);
-Expr row_sum(const Expr& x);
-Expr softmax(const Expr& x);
-Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label);
-/// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
-Expr binary_cross_entropy(const Expr& logits, const Expr& targets);
 Expr embedding(const Operand& table, const IndexExpr& row);
-/// The mask is drawn from three keys per vertex; see op::dropout.
-Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
-
-Expr minimum(const Operand& x, const Operand& y);
-Expr sqrt(const Expr& x);
-Expr abs(const Expr& x);
-Expr softplus(const Expr& x);
-Expr log_sigmoid(const Expr& x);
-Expr log_softmax(const Expr& x);
-Expr pick(const Expr& x, const IndexExpr& column);
 /// The mean over the columns. Throws MisuseError for width 0.
 Expr mean(const Expr& x);
-Expr row_max(const Expr& x);
-Expr row_dot(const Expr& x, const Expr& y);
-Expr squared_distance(const Expr& x, const Expr& y);
-Expr mul_columns(const Expr& x, const Expr& factor);
-/// `rows` is the number of rows of the matrices in x; the other sizes follow from the widths.
-Expr matmul_each(const Expr& x, const Expr& y, Index rows);
-Expr matmul_each_nt(const Expr& x, const Expr& y, Index rows);
-Expr conv2d(const Expr& images, const Operand& filters, const op::Window2d& window);
-Expr max_pool2d(const Expr& images, const op::Window2d& window);
-Expr add_channel_bias(const Expr& images, const Operand& bias);
 
 // Between a vertex and the edges to its children; see Vertex::each. All throw MisuseError in a function of fixed arity.
 /// The sum over all children, first to last; zero for a vertex without children.
