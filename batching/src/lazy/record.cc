@@ -269,12 +269,12 @@ template LazyExpr Record::apply(const Operator&, std::span<const LazyOperand>, s
 
 void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    const IndexRange range = keys_.ranges(key)[k];
+    const IndexRange& range = keys_.ranges(key)[k];
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) {
       const std::int32_t value = indices[k].values_[i];
-      if (range.first <= value && value <= range.last) continue;
+      if (range.contains(value)) continue;
       throw MisuseError(std::string(keys_[key].op->name.text()) + ": index " + std::to_string(value) + "; expected " +
-                        std::to_string(range.first) + " to " + std::to_string(range.last));
+                        to_string(range));
     }
   }
 }
