@@ -1,4 +1,4 @@
-// Tracing: expressions, and the vertex that the body of a vertex function sees.
+// Tracing: expressions and structural operations inside the body of a vertex function.
 #include <algorithm>
 
 #include "ir/ir.h"
@@ -8,7 +8,7 @@ namespace windrow {
 namespace ir {
 namespace {
 
-/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
+/// Adds the field to the function's list and its number to the kind's list, unless it exists. Returns its number.
 template <class Field>
 std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
   const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
@@ -142,7 +142,7 @@ Expr Tracing::add(const Operator& op, const std::vector<Operand>& in, std::span<
 
 // --- Vertices and edges
 
-/// All at once, since what reads one has a gradient that reads another.
+/// Adds all three fields at once, since the gradient of an operator that reads one of them reads another.
 std::size_t Tracing::structure(IndexField::Holds holds) {
   using Holds = IndexField::Holds;
   const IndexField all[] = {{.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges},

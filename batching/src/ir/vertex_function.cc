@@ -24,13 +24,13 @@ void check_width(const ir::Function& function, const std::string& name, Index wi
   }
 }
 
-/// Names in brackets are those of what is filled in for a graph.
+/// Names in brackets are reserved for inputs that layouts fill in.
 void check_input(const ir::Function& function, const std::string& name, Index width) {
   check_width(function, name, width);
   if (name.starts_with('(')) refuse(function, "an input named '" + name + "'; expected a name without a bracket first");
 }
 
-/// A type of vertex has a bit for each child and for each optional index.
+/// A vertex type has a bit for each child and for each optional index.
 void check_types(const ir::Function& function) {
   const ir::Kind& kind = function.kinds[0];
   std::size_t bits = std::min<std::size_t>(kind.child_bits(), UINT32_MAX);

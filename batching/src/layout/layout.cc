@@ -38,7 +38,8 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   return layout;
 }
 
-/// More than two groups of samples have at least so many vertices a level on average: products of few rows are slow.
+/// A minibatch has more than two groups only if a group has at least this many vertices per level on average, since
+/// products of few rows are slow.
 constexpr Index wide = 48;
 
 void Layout::Maker::divide() {
@@ -55,7 +56,7 @@ void Layout::Maker::divide() {
                         " vertices or more; expected at most 2147483647");
     }
   }
-  // By the shapes alone, never by the number of workers: the same minibatch gives the same bits.
+  // Depends on shapes only, never on the number of workers, so the same minibatch gives the same bits.
   const Index a_level = layout_.vertices / std::max<Index>(levels_, 1);
   const Index most =
       std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
@@ -68,7 +69,7 @@ void Layout::Maker::divide() {
   }
 }
 
-/// Edges lie in the order of their consumers' rows.
+/// Orders edges by the rows of their consumers.
 void Layout::Maker::place_edges() {
   if (!any_edges_) return;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
@@ -80,7 +81,7 @@ void Layout::Maker::place_edges() {
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       if (plan_.types[t].children != Rate::edges) return;
       std::int32_t* const edges =
-          layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // how many, at first
+          layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // numbers of edges, summed up below
       for (std::int32_t place = run.begin; place < run.end; ++place) {
         edges[row_of[place]] = begin[place + 1] - begin[place];
       }
@@ -171,7 +172,7 @@ void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
   }
 }
 
-/// Inputs to their rows, and slots to the edges.
+/// Copies inputs to their rows, and assigns slots to edges.
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     prefetch(g);
@@ -187,7 +188,7 @@ void Layout::Maker::place() {
 
 namespace {
 
-/// Rows of a column, most often one or two: too few for memcpy.
+/// Copies rows of a column. There are often only one or two, for which memcpy is slower.
 inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements) {
   if (elements > 32) {
     std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(std::int32_t));
@@ -208,7 +209,7 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
     const std::int32_t* from = of.column(column.number);
     if (from == nullptr) continue;
     const Index width = column.width;
-    if (by_level()) {  // neighbours stay neighbours
+    if (by_level()) {  // the vertices of a run have consecutive rows
       copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
                 (run.end - run.begin) * width);
       continue;
@@ -219,7 +220,7 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
   }
 }
 
-/// The edge to a vertex gets its slot.
+/// Assigns a slot to an edge of the producer.
 void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   Slot& to = layout_.slots[static_cast<std::size_t>(producer)];
   if (to.row < 0) {
@@ -242,7 +243,7 @@ void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRu
   }
 }
 
-/// The same where a vertex has any number of children, with the inputs of the edges to them.
+/// As connect_type_run(), for vertices with any number of children. Also copies the inputs of edges.
 void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const InputGraph& of = *graphs_[graph];
   const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *const child = of.children();
@@ -259,7 +260,7 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& 
   }
 }
 
-/// From the slots, whose ends they are.
+/// Inverts the map from producers to slots.
 void Layout::Maker::find_producers() {
   std::vector<std::size_t> children;  // by type
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {

@@ -1,11 +1,11 @@
-// How a layout is made: layout.cc places inputs and edges, layout_rows.cc says which vertex has which row.
+// Making a layout: layout_rows.cc assigns rows to vertices, layout.cc places inputs and edges.
 #pragma once
 
 #include "layout/layout.h"
 
 namespace windrow {
 
-/// What is known while a layout is made.
+/// The state while a layout is made. Layout::make() calls the members in order.
 class Layout::Maker {
  public:
   Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options)
@@ -47,7 +47,7 @@ class Layout::Maker {
   void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void add_further(std::int32_t row, Slot slot);
-  /// What a column holds that graphs do not know.
+  /// Fills a column whose content comes from the layout instead of the graphs.
   void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   static void fill_shares(const TypeRows& type, std::vector<float>& to);
 
@@ -56,11 +56,11 @@ class Layout::Maker {
   const Plan& plan_;
   const LayoutOptions& options_;
   bool any_edges_ = false;
-  /// A column that something reads: in graphs, and in the layout.
+  /// A column that some step reads.
   struct Active {
-    std::size_t number;
+    std::size_t number;  // in graphs
     Index width;
-    std::int32_t* elements;  // whose bits may be those of floats
+    std::int32_t* elements;  // in the layout; may contain the bits of floats
   };
   struct TypeView {
     std::int32_t first;
@@ -69,9 +69,9 @@ class Layout::Maker {
   };
   std::vector<TypeView> views_;              // by type
   std::vector<Index> group_of_;              // by graph
-  std::vector<std::uint32_t> type_numbers_;  // the plan's, of the types of each graph, one graph behind the other
-  std::vector<std::size_t> type_begin_;      // by graph: where they begin
-  // By level, of each group and type the next row. Rows are counted through all types.
+  std::vector<std::uint32_t> type_numbers_;  // the plan's numbers of the types of each graph, graph after graph
+  std::vector<std::size_t> type_begin_;      // by graph: its first element of type_numbers_
+  // The next row of each group, level and type, for policy level. Rows are counted through all types.
   Index levels_ = 0;
   std::vector<std::int32_t> next_;
   std::vector<std::int32_t> row_of_;  // by place, counted through all graphs

@@ -1,4 +1,4 @@
-// Rows of vertices: by type, group and batch of the schedule.
+// Assigns rows to vertices: ordered by type, group and batch of the schedule.
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace windrow {
 
-/// Graphs lie where they were loaded: each is fetched while those before it are looked at.
+/// Graphs are usually not in the cache: fetches a later graph while this one is processed.
 void Layout::Maker::prefetch(std::size_t graph) const {
   constexpr std::size_t ahead = 3, line = 16;
   if (graph + 2 * ahead < graphs_.size()) __builtin_prefetch(graphs_[graph + 2 * ahead]);
@@ -15,7 +15,7 @@ void Layout::Maker::prefetch(std::size_t graph) const {
   for (std::size_t i = 0; i < block.size(); i += line) __builtin_prefetch(block.data() + i);
 }
 
-/// The plan's numbers of a graph's types. Graphs in order.
+/// Finds the plan's numbers of a graph's types. Call for all graphs in order.
 void Layout::Maker::number_types(std::size_t graph) {
   prefetch(graph);
   const InputGraph& of = *graphs_[graph];
@@ -32,7 +32,7 @@ void Layout::Maker::schedule() {
   for (Index group = 0; group < layout_.groups; ++group) schedule_group(group);
 }
 
-/// From how many rows each group has of each type.
+/// Turns the numbers of rows of each group and type into offsets.
 void Layout::Maker::begin_types() {
   Index first = 0;
   for (TypeRows& type : layout_.types) {
@@ -52,10 +52,10 @@ void Layout::Maker::count() {
   begin_types();
 }
 
-/// The levels are known since the graphs were loaded: what is looked at are runs.
+/// Levels were computed when the graphs were loaded, so this takes time for each run, not for each vertex.
 void Layout::Maker::schedule_by_level() {
   const auto type_count = static_cast<Index>(layout_.types.size());
-  next_.assign(cell(layout_.groups, 0, 0), 0);  // how many, at first
+  next_.assign(cell(layout_.groups, 0, 0), 0);  // numbers of rows at first, then next rows
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
     std::int32_t* const cells = next_.data() + cell(group_of_[g], 0, 0);
@@ -83,11 +83,11 @@ void Layout::Maker::schedule_by_level() {
       row += std::exchange(rows, static_cast<std::int32_t>(type.first + row));
     });
   }
-  if (!any_edges_) return;  // else each graph's turn comes with its inputs
+  if (!any_edges_) return;  // place() assigns the rows of each graph together with its inputs
   for (std::size_t g = 0; g < graphs_.size(); ++g) assign_rows(g);
 }
 
-/// By level.
+/// For policy level.
 void Layout::Maker::assign_rows(std::size_t graph) {
   std::int32_t* const row_of = rows_of(graph);
   const auto type_count = static_cast<Index>(layout_.types.size());
@@ -104,7 +104,7 @@ void Layout::Maker::schedule_group(Index group) {
     if (group_of_[g] == group) graphs_[g]->append_to(all, type_numbers_.data() + type_begin_[g]);
   }
   const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
-  // Groups are runs of graphs.
+  // Groups consist of consecutive graphs.
   const auto first_graph = std::lower_bound(group_of_.begin(), group_of_.end(), group) - group_of_.begin();
   const std::int32_t first =
       all.vertices() > 0 ? layout_.first_vertex[static_cast<std::size_t>(first_graph)] : std::int32_t{0};

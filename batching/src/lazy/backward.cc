@@ -45,7 +45,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   release();
 }
 
-/// Backward passes read the parameters as they are now; the values were computed with them as they were then.
+/// Backward passes read the current values of parameters, so these must be the values that the epochs used.
 void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   std::set<std::int32_t> parameters;
   for (const Epoch& epoch : epochs_) {
@@ -73,7 +73,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   }
 }
 
-/// The nodes that these are computed from, and they themselves.
+/// By node: whether it is one of these nodes, or one of them depends on it.
 std::vector<char> Epochs::needed_by(const Times& nodes) const {
   std::vector<char> needed(at(record_.size()), 0);
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;
@@ -84,8 +84,9 @@ std::vector<char> Epochs::needed_by(const Times& nodes) const {
   return needed;
 }
 
-/// Epochs [begin, end), which kept values only, and behind the last one what is pending: at once, and of it what a
-/// gradient or a handle needs. Null for nothing.
+/// Recomputes epochs [begin, end), which retained values only, in one minibatch. If the last epoch is among them, or
+/// none is left after them, pending nodes are included. Computes only what a gradient or a handle needs. Null if there
+/// is nothing to compute.
 std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::size_t end, const Times& losses,
                                                         std::source_location from) {
   const NodeId pending = record_.first_pending();
@@ -126,9 +127,9 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
-/// As a runner does with the losses of its function: one that is not finite fails the gradient, or is kept with the
-/// minibatch that has it. What led to the loss is computed again then, for which this needs the minibatch's memory,
-/// before the backward pass changes it.
+/// Pushes an op that checks the losses, as a runner checks those of its function. A loss that is not finite fails the
+/// gradient, or is noted in the end of its minibatch. To name the culprit, the op recomputes values in the memory of
+/// the minibatch, so it must run before the backward pass.
 void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
                             const Tensor& gradient, std::source_location from) const {
   struct Loss {
@@ -167,7 +168,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
       accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
 }
 
-/// Of an output: its rows, one that stays zero, and one for what is not of this output.
+/// The gradient of an output: its rows, a row that stays zero, and a row that collects gradients of other outputs.
 Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::vector<GradientPart>& parts,
                            std::source_location from) const {
   const Output& output = computed.outputs.at(column);
@@ -204,8 +205,8 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
   return gradient;
 }
 
-/// If the losses depend on it. The mode is that of the first, and then to add. What handles name is collected before
-/// anything can fail, and the minibatch's memory goes.
+/// Pushes the gradients if the losses depend on this epoch: the first call sets gradients of parameters, later ones add
+/// to them. Before that, collects the values that have handles; afterwards, drops the memory of the minibatch.
 void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
                            std::source_location from) {
   for (auto& [column, output] : computed.outputs) {

@@ -38,7 +38,7 @@ Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSt
       kinds_(record, runs_, *parameters_),
       versions_(device, *parameters_) {
   const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
-  Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
+  Runner(device_, nothing, parameters_, options_.runner);  // checks the options now, not at the first flush
 }
 
 void Epochs::clear() {
@@ -54,8 +54,8 @@ void Epochs::clear() {
   replaced_.clear();
 }
 
-/// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
-/// again.
+/// Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
+/// still in use are found again.
 void Epochs::forget() {
   replace_runner();
   function_.reset();
@@ -64,7 +64,7 @@ void Epochs::forget() {
   record_.forget_keys();
 }
 
-/// The kind of each vertex at hand.
+/// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
   kind_of_.clear();
   child_begin_.assign(1, 0);
@@ -75,12 +75,12 @@ void Epochs::find_kinds() {
   }
 }
 
-/// Where to cut the vertices into graphs without an edge between them, so that these can run side by side.
+/// The positions at which to divide the vertices into graphs without edges between them, which can run concurrently.
 std::vector<std::int32_t> Epochs::cuts() const {
   constexpr std::int32_t least = 128;  // vertices of a graph
   const auto vertices = static_cast<std::int32_t>(kind_of_.size());
   std::vector<std::int32_t> cuts = {vertices};
-  std::int32_t lowest = vertices;  // that one from here on needs
+  std::int32_t lowest = vertices;  // the lowest child of a vertex from v on
   for (std::int32_t v = vertices; v-- > 0;) {
     for (std::int32_t e = child_begin_[at(v)]; e < child_begin_[at(v) + 1]; ++e) {
       lowest = std::min(lowest, children_[at(e)]);
@@ -130,7 +130,7 @@ std::vector<InputGraph> Epochs::graphs() const {
   return graphs;
 }
 
-/// By given column. What is wanted of earlier epochs is marked.
+/// The values of each given column. Marks the outputs of earlier epochs that are needed.
 std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
   for (std::size_t v = 0; v < kind_of_.size(); ++v) {
@@ -154,7 +154,7 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   return wanted;
 }
 
-/// Brings rows of inputs and of earlier epochs together in one tensor, those of one output next to each other.
+/// Collects rows of inputs and of earlier epochs in one tensor; rows of the same output are neighbours.
 Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
                    std::source_location from) {
   const auto source = [](const Wanted& w) {
@@ -212,7 +212,7 @@ void Epochs::assign_output_rows(Computed& computed, const ToRetain& retain) {
   for (NodeId node : retain.with_gradient) computed.announced.insert(computed.output_row(node).output);
 }
 
-/// Gradients may still go back through what it computed.
+/// The old runner is kept, since backward() may still need it.
 void Epochs::replace_runner() {
   if (runner_) replaced_.push_back(std::move(runner_));
   runner_ = nullptr;
@@ -223,7 +223,7 @@ void Epochs::make_runner() {
   replace_runner();
   function_ = kinds_.function();
   runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
-  if (lessons_) {  // which end for all runners together
+  if (lessons_) {  // so that the limit on learning holds for all runners together
     lessons_->begin_anew();
     runner_->lessons_ = lessons_;
   }
@@ -231,7 +231,7 @@ void Epochs::make_runner() {
   version_ = kinds_.version();
 }
 
-/// Computes the vertices at hand.
+/// Computes the current vertices.
 std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::source_location from) {
   const auto began = std::chrono::steady_clock::now();
   auto computed = std::make_shared<Computed>();
@@ -265,7 +265,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
   return computed;
 }
 
-/// What handles name must be found again.
+/// The nodes from `first` on that have handles, whose values must stay available.
 std::vector<NodeId> Epochs::named(NodeId first) const {
   std::vector<NodeId> named;
   for (NodeId node = first; node < record_.size(); ++node) {
@@ -293,7 +293,7 @@ void Epochs::flush(std::source_location from) {
   add_epoch({first, retains, std::move(computed), versions, end});
 }
 
-/// Of the parameters that the vertices at hand compute with, to be compared later.
+/// Notes the versions of the parameters that the current vertices use, to be compared in backward().
 std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location from) {
   std::vector<char> seen(at(kinds_.size()), 0);
   std::set<std::int32_t> parameters;
@@ -304,7 +304,7 @@ std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location
   return parameters.empty() ? nullptr : versions_.note({parameters.begin(), parameters.end()}, from);
 }
 
-/// What gradients need, too. What is little work is computed again.
+/// Whether to retain the whole minibatch for gradients. An epoch with little work is recomputed instead.
 bool Epochs::retains_minibatch() const {
   if (options_.use == LazyOptions::For::inference) return false;
   std::int64_t flops = 0;
@@ -312,7 +312,7 @@ bool Epochs::retains_minibatch() const {
   return flops >= options_.recompute_below;
 }
 
-/// Of all nodes that are pending.
+/// Adds the epoch of all pending nodes.
 void Epochs::add_epoch(Epoch epoch) {
   make_room(holding_, 1);
   make_room(epochs_, 1);

@@ -83,8 +83,8 @@ LazyExpr mean(const LazyHere& x) {
   return 1 / static_cast<double>(width) * LazyHere(row_sum(x), x.from());
 }
 
-/// Applies an operator that takes any number of operands, in pieces where they are many, so that no vertex has more
-/// children than it may; by levels, so that these are as few as the number of operands has digits.
+/// Applies an operator of any number of operands. Many operands are combined in a tree of pieces, so that no vertex has
+/// more children than allowed; its depth grows with the logarithm of their number.
 template <class T>
 static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std::source_location from) {
   constexpr std::size_t most = 16;

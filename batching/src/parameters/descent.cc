@@ -12,7 +12,7 @@
 namespace windrow {
 namespace {
 
-/// Of all lookups, one behind the other, as op::sgd_rows counts their rows.
+/// The segments of all lookups, whose rows op::sgd_rows counts through.
 RowSegments segments_of(const std::vector<LookedUp>& lookups) {
   if (lookups.size() == 1) return row_segments(lookups.front().row_of);
   std::vector<std::int32_t> row_of;
@@ -20,7 +20,7 @@ RowSegments segments_of(const std::vector<LookedUp>& lookups) {
   return row_segments(row_of);
 }
 
-/// Both lists in one buffer, which one op writes.
+/// Puts both lists into one buffer, which one op writes.
 std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segments, std::source_location from) {
   const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
   const auto buffer = std::make_shared<Buffer>(
@@ -31,7 +31,7 @@ std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segme
   return {IntTensor(buffer, bounds / 3, 3), IntTensor(buffer, order, 1, bounds)};
 }
 
-/// Without a branch an element, since nearly all are.
+/// Whether all elements are at most `limit`. Without a branch for each element, since nearly all are.
 bool within(Matrix<const float> x, float limit) {
   for (Index r = 0; r < x.rows; ++r) {
     const float* const row = x.row(r);
@@ -42,11 +42,11 @@ bool within(Matrix<const float> x, float limit) {
   return true;
 }
 
-/// Part of a parameter's gradient, to be checked.
+/// A part of the gradient of a parameter that is to be checked.
 struct Checked {
   std::string parameter;
   Tensor::View gradient;
-  float limit;  // up to which a sum of all parts is finite
+  float limit;  // if all elements are at most this, the sum of all parts is finite
 };
 
 }  // namespace
@@ -65,9 +65,9 @@ std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_locatio
   return steps_++;
 }
 
-/// If there are any, or they decay.
+/// Updates by rows of lookups. Without such rows, there is an update only if all rows decay.
 void ParameterStore::update_rows(const Entry& entry, const Step& step) const {
-  const double decay = entry.gradient.all ? 0 : step.decay;  // once
+  const double decay = entry.gradient.all ? 0 : step.decay;  // else the dense update has applied it
   if (entry.lookups.empty() && decay == 0) return;
   Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
                     .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), step.rate, decay)};
@@ -88,7 +88,7 @@ void ParameterStore::update(const Operator& op, Operands operands, const Tensor&
       prepared.accesses, {.name = op.name, .lane = device_.lane, .pushed_at = step.from});
 }
 
-/// Pushes the op that decides for all others of the step: it is skipped as a whole, or not at all.
+/// Pushes the op that decides for all ops of the step, so the step is skipped as a whole or not at all.
 std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
   std::vector<Access> accesses = {overwrite(check->decided.var())};

@@ -74,7 +74,7 @@ void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out
   kernel(call);
 }
 
-/// One call for each run of neighbouring rows that have all indices. What is written may lie where an operand lies.
+/// Calls the kernel for each range of rows that have all indices. The result may lie in the place of an operand.
 void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
                                   const KernelCall<float>& call) const {
   const auto& pulls = plan_->program.function->index_pulls;
@@ -113,7 +113,7 @@ void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<flo
 template <class Visit>
 void Execution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
-  std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
+  std::size_t type = plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
   const ChildSlots* slots = nullptr;
   float* memory = nullptr;
   Index stride = 0;
@@ -140,18 +140,18 @@ void Execution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile,
 void Execution::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
-  if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
+  if (bytes == 0) return;  // the pointers may be null, which memcpy does not allow
   each_slot(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
 }
 
-/// Copies what each child has stored. Places of children that are not there are left as they are.
+/// Copies the stored state of each child. Leaves the slots of missing children unchanged.
 void Execution::gather(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
   const Producer* producer =
       layout_.types[tile.type].producers.data() + tile.rows.begin * static_cast<Index>(column.size());
   Matrix<const float> from{};
-  std::size_t type = plan_->types.size();  // that `from` is of: neighbours' children are mostly of one
+  std::size_t type = plan_->types.size();  // of `from`; neighbours usually have children of one type
   for (Index r = 0; r < to.rows; ++r) {
     for (std::size_t k = 0; k < column.size(); ++k, ++producer) {
       if (producer->row < 0 || column[k] < 0) continue;
@@ -174,7 +174,7 @@ void Execution::take_incoming(const Step& step, const Tile& tile) {
   });
 }
 
-// --- What belongs to no vertex, and the end
+// --- Tensors that belong to no vertex, and outputs
 
 std::vector<Var> Execution::inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();

@@ -1,11 +1,11 @@
-// A minibatch's memory: what it takes, and where values lie in it.
+// The memory of a minibatch: its size, and the places of values in it.
 #include <algorithm>
 
 #include "run/execution.h"
 
 namespace windrow {
 
-/// Elements that the tiles of a segment take, at most.
+/// The most elements that the tiles of one segment take.
 static Index scratch_of(const Plan& plan, const Layout& layout) {
   Index most = 0;
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
@@ -28,7 +28,7 @@ Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Lay
   map_memory();
 }
 
-/// Only types that have rows take regions, and time here: a plan may have many others.
+/// Only types that have rows get regions. A plan may have many other types, which must not take time here.
 void Execution::map_memory() {
   offsets_.assign(plan_->regions, 0);
   Index size = 0;
@@ -55,7 +55,7 @@ void Execution::take_memory() {
   clear_missing();
 }
 
-/// Nobody scatters to the places of children that are not there.
+/// Clears the slots that may belong to missing children: no vertex scatters to these.
 void Execution::clear_missing() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;

@@ -1,4 +1,4 @@
-// What can be asked of a minibatch.
+// Results of a minibatch: loss, outputs, and gradients of given tensors.
 #include <algorithm>
 
 #include "ir/ir.h"

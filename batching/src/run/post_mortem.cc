@@ -1,4 +1,4 @@
-// The end of a minibatch: its loss, or which operator and vertex are to blame.
+// The end of a minibatch: its loss, or the operator and the vertex that caused a failure.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,7 +19,7 @@ bool finite(Matrix<const float> x) {
   return true;
 }
 
-/// The values on which these depend, through states too.
+/// By node: whether one of `ends` depends on it. All scattered states count.
 std::vector<char> lead_to(const ir::Program& program, const std::vector<ir::Value>& ends) {
   std::vector<char> leads(program.nodes.size(), 0);
   for (ir::Value end : ends) leads[ir::at(end)] = 1;
@@ -40,7 +40,7 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 }  // namespace
 
 void Execution::finish() {
-  scratch_.give_back();  // all that used it has run
+  scratch_.give_back();  // all ops that used it have run
   double sum = 0;
   std::optional<VertexRow> bad;
   float loss_of_bad = 0;
@@ -95,7 +95,7 @@ std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& lea
   const auto involved = below(loss);
   if (const std::string input = find_input(involved); !input.empty()) return input;
   if (const std::string row = find_given(involved); !row.empty()) return row;
-  // Steps may have overwritten each other's results, so what led to the loss is run again, and watched.
+  // Steps may have overwritten each other's results, so the forward steps run again, and their results are checked.
   clear_missing();
   std::string found;
   const auto watch = [&](const Part& part) {
@@ -146,7 +146,7 @@ std::string Execution::find_input(const std::vector<std::vector<char>>& involved
   return {};
 }
 
-/// Rows of tensors that the minibatch was given.
+/// Finds a row of a given tensor that is not finite.
 std::string Execution::find_given(const std::vector<std::vector<char>>& involved) const {
   const ir::Function& function = *plan_->program.function;
   std::vector<const Tensor*> pulled(function.tensors.size(), nullptr);
@@ -173,7 +173,7 @@ std::string Execution::find_given(const std::vector<std::vector<char>>& involved
   return {};
 }
 
-/// A vertex and all that it gathers from, by type and row.
+/// The vertex and all its descendants, by type and row.
 std::vector<std::vector<char>> Execution::below(VertexRow top) const {
   std::map<Slot, VertexRow> producer;
   std::vector<std::vector<char>> reached;
@@ -206,8 +206,8 @@ Execution::VertexRow Execution::vertex_of(const Tile& tile, Index row) const {
   return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
 }
 
-/// What a kernel throws for what it is given. Of a runner's own minibatches nothing but what kernels of this library
-/// throw, so that other errors reach the caller as they are.
+/// Whether an error of a kernel is to be explained by the vertex that caused it. Without origins, only MisuseError is,
+/// so that other errors of user-defined kernels reach the caller unchanged.
 bool Execution::explains(const std::exception& error) const {
   if (dynamic_cast<const MisuseError*>(&error) != nullptr) return true;
   const bool of_no_row = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
@@ -216,7 +216,7 @@ bool Execution::explains(const std::exception& error) const {
   return options_.origins != nullptr && !of_no_row;
 }
 
-/// Kernels name rows of what they were given; alone, a row tells its vertex.
+/// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the tile.
 void Execution::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {

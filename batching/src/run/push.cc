@@ -7,9 +7,9 @@
 namespace windrow {
 namespace {
 
-/// Gradients of parameters are cut into ops of so much work at least, a quarter of a millisecond: they come last, with
-/// nothing else to do beside them. And of so many columns at least, or fewer where there are but two: narrower products
-/// are slower.
+/// Gradients of parameters come last, with no other ops to run beside them, so they are cut into blocks of columns.
+/// A block has at least this much work, about a quarter of a millisecond. It has at least 128 columns, or 64 if there
+/// are only two blocks, since narrower products are slower.
 constexpr Index flops_of_a_block = 25'000'000;
 constexpr Index columns_of_a_block = 128, columns_of_a_half = 64;
 constexpr Index most_blocks = 8;
@@ -33,7 +33,8 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
   ++stats_.ops;
 }
 
-/// Parameters are there when the minibatch before has no more use for its memory, which may be had then.
+/// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
+/// released its memory, which this op can reuse.
 void Push::memory() {
   std::vector<Access> accesses = parameters();
   accesses.push_back(overwrite(execution_->memory()));
@@ -55,7 +56,7 @@ void Push::before() {
   }
 }
 
-/// All parts of a sum by one op each, or by columns.
+/// Pushes an op for each part of a sum, or several ops that each compute all parts for a block of columns.
 void Push::after() {
   std::map<std::size_t, std::vector<const TensorStep*>> parts;  // by tensor
   for (const TensorStep& step : execution_->plan().after) {
@@ -74,7 +75,7 @@ void Push::after() {
   }
 }
 
-/// Whether it changes something that is needed.
+/// Whether the step changes a tensor that is needed.
 bool Push::counts(const TensorStep& step) const {
   const std::size_t out = step.step.out.number;
   if (!execution_->needs(out)) return false;
@@ -91,7 +92,7 @@ void Push::count(const TensorStep& step) {
   stats_.kernels += batches_of(rows);
 }
 
-/// Only the first op that touches it may clear the poison that is there: that of the others is this minibatch's.
+/// Only the first op that writes the tensor may clear its poison; later poison comes from this minibatch.
 Access Push::write_access(std::size_t tensor) {
   const Var var = execution_->tensor(tensor).var();
   return begun_.insert(tensor).second && !execution_->adds_to(tensor) ? overwrite(var) : mutate(var);
@@ -109,9 +110,10 @@ void Push::tensor(const TensorStep& step, int priority) {
       execution_->name_of(step.step), accesses, [execution = execution_, &step] { execution->run(step); }, priority);
 }
 
-/// Of the gradient of a parameter, by its columns; 1 where it is anything else, or no work for two. By shapes alone.
+/// The number of column blocks for the gradient of a parameter; 1 for other tensors, and for little work. Depends on
+/// shapes only.
 Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
-  // A check of accesses would find that ops write what they only read.
+  // With access checks, writing the tensor under a read access would be an error.
   if (execution_->device().engine->watcher()) return 1;
   Index flops = 0;
   const Index width = execution_->tensor(parts.front()->step.out.number).width();
@@ -129,9 +131,9 @@ Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
                            most_blocks);
 }
 
-/// Ops that run side by side write columns of one tensor, which they only read as the engine sees it: between one op
-/// that overwrites it and one that mutates it and waits for all. Each has a variable of its own, which tells the last
-/// one of failures.
+/// Ops that may run concurrently write different columns of one tensor, under read accesses. They run between an op
+/// that overwrites the tensor and an op that mutates it. Each has a variable of its own, which the last op reads, so
+/// failures reach the tensor.
 void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
   const std::size_t number = parts.front()->step.out.number;
   const Tensor& tensor = execution_->tensor(number);
@@ -179,7 +181,7 @@ OpName Push::name_of(const Piece& piece) {
   return phase == Phase::eager ? OpName("eager") : OpName("lazy");
 }
 
-/// The tensors that it reads are added to those given.
+/// Adds the tensors that the part reads to `tensors`.
 void Push::count(const Part& part, std::set<std::size_t>& tensors) {
   const TypePlan& type = execution_->plan().types[part.type];
   const auto phase = static_cast<std::size_t>(part.phase);

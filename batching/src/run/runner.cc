@@ -68,7 +68,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
 
 Runner::~Runner() = default;
 
-/// Plans are for the types that were seen so far.
+/// Plans depend on the types seen so far, so they are dropped when the types change.
 void Runner::see_types(Graphs graphs) {
   bool counted = false;
   for (const InputGraph* graph : graphs) {
@@ -100,7 +100,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
   return known->second.plan;
 }
 
-/// Of the least recently used, if there are many: a lazy program may name other outputs each time.
+/// Drops the least recently used plan if there are many: a lazy program may name different outputs each time.
 void Runner::forget_a_plan() {
   constexpr std::size_t most_plans = 32;
   if (plans_.size() < most_plans) return;
@@ -142,7 +142,7 @@ void Runner::hold_back(std::source_location from) {
 
 namespace {
 
-/// What a call was given for each tensor that the function pulls.
+/// Checks the given tensors, and returns the one for each tensor that the function pulls.
 std::vector<const Given*> check_given(const ir::Function& function, const GivenTensors& given, Index vertices) {
   std::vector<const Given*> result;
   for (const ir::Field& field : function.tensors) {
@@ -208,7 +208,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();
-    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // which a table begins with, too
+    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // as an empty table would choose
   }
   for (const Given* one : given) options.row_of.push_back(&one->row_of);
   std::vector<char> announced_rows;

@@ -1,4 +1,4 @@
-// How a runner hands over gradients: those of outputs come in, those of parameters and given tensors go out.
+// Gradients that a runner receives for outputs, and hands over for parameters and given tensors.
 #include <algorithm>
 #include <optional>
 
@@ -11,7 +11,7 @@
 namespace windrow {
 namespace {
 
-/// What a lookup left for its gradient; none without rows.
+/// The rows of the gradient of a lookup; none if no row looked anything up.
 std::optional<LookedUp> rows_left(const Execution& execution, const Plan::Rows& rows, std::source_location from) {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   if (execution.layout().count(type, rows.rows.rate) == 0) return std::nullopt;
@@ -49,7 +49,7 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
   add_gradients(*execution, from);
 }
 
-/// The gradients of outputs become tensors of the plan.
+/// Sets the gradients of outputs as tensors of the execution.
 void Runner::take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const {
   const ir::Function& function = *function_.function_;
   std::size_t taken = 0;

@@ -11,7 +11,7 @@ float* Scratch::of_this_thread() {
       if (area.thread == thread) return reinterpret_cast<float*>(area.start);
     }
   }
-  std::byte* const start = memory_->allocate(bytes_);  // foreign code, so not under the lock
+  std::byte* const start = memory_->allocate(bytes_);  // may be user code, so not under the lock
   try {
     MutexLock lock(mutex_);
     areas_.push_back({thread, start});
