@@ -1,4 +1,4 @@
-// What host and reference kernels take from index operands and targets, checked. `row` is the operand's row.
+// Checked access to index operands and targets, for host and reference kernels. `row` is the row of the operand.
 #pragma once
 
 #include <utility>
@@ -29,7 +29,7 @@ inline Index checked_label(Indices indices, Index row, Index width) {
   return label;
 }
 
-/// A probability, or NaN, which is passed on.
+/// A probability; NaN is accepted.
 template <class Real>
 Real checked_target(Matrix<const Real> targets, Index row, Index column) {
   const Real target = targets.row(row)[column];
@@ -37,12 +37,12 @@ Real checked_target(Matrix<const Real> targets, Index row, Index column) {
   return target;
 }
 
-/// A row of the bounds that op::sgd_rows takes.
+/// A row of the bounds operand of op::sgd_rows.
 struct Bounds {
   Index row, first, last;
 };
 struct BoundLimits {
-  Index first_row, rows, order;  ///< of the table from which row on, and how many; how long the order is
+  Index first_row, rows, order;  ///< first row and number of rows of the table; length of the order
 };
 /// Throws MisuseError also for a segment without rows.
 inline Bounds checked_bounds(Indices indices, Index r, BoundLimits limits) {

@@ -1,4 +1,4 @@
-// The reference kernels: what each operator means, in double precision and without any thought of speed.
+// The reference kernels: the definition of each operator, in double precision and without optimisation.
 #include "reference.h"
 
 #include <algorithm>
