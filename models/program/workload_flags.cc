@@ -7,7 +7,7 @@
 namespace windrow::program {
 namespace {
 
-/// Each word once, in the order in which they first come.
+/// Each word once, in the order of first occurrence.
 void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }

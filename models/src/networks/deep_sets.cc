@@ -32,7 +32,7 @@ double DeepSets::flops(std::int64_t lists, std::int64_t arguments) const {
 
 namespace {
 
-/// With kinds; digits, which tell their value, have no label.
+/// Adds the kinds of vertices. Removes the labels of digits, whose values are their inputs.
 GraphData with_kinds(GraphData graph) {
   auto& labels = graph.indices["label"];
   for (std::size_t v = 0; v < labels.size(); ++v) {

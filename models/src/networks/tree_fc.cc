@@ -22,7 +22,7 @@ VertexFunction TreeFc::function() const {
 }
 
 GraphData TreeFc::graph(const std::vector<std::int32_t>& words, std::int32_t label) {
-  // Numbered as heaps are: those of vertex v are 2 v + 1 and 2 v + 2.
+  // Numbered like a heap: the children of vertex v are 2 v + 1 and 2 v + 2.
   const auto leaves = static_cast<std::int32_t>(words.size()), inners = leaves - 1;
   GraphData data;
   data.kinds.assign(static_cast<std::size_t>(inners + leaves), leaf);
@@ -50,7 +50,7 @@ namespace {
 
 constexpr std::int32_t vocabulary = 100, classes = 4;
 
-/// Each word is one of a class, and half of a tree's are of that of the tree; the others are any.
+/// Each word belongs to a class. Half of the words of a tree are of the class of the tree, the others of any class.
 GraphData draw_tree(std::size_t leaves, Draws& draws) {
   const std::int32_t label = draws.below(classes);
   std::vector<std::int32_t> words;

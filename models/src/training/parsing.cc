@@ -1,4 +1,4 @@
-// Dependency treebanks as a workload of the transition parser, whose sentences make their graphs as they go.
+// Dependency treebanks as a workload of the transition parser, which builds the graph of a sentence step by step.
 #include <algorithm>
 
 #include "training/making.h"
@@ -30,10 +30,10 @@ class ParserNetwork final : public Network {
   const Device device_;
   Parameters& parameters_;
   const DependencyParser parser_;
-  const std::uint64_t seed_;  // of what is drawn on the way
+  const std::uint64_t seed_;  // of random draws during training
 };
 
-/// Shares of the words with the right head, and with the right relation to it too. Punctuation counts.
+/// The shares of words with the right head, and with the right head and relation. Punctuation counts.
 class ParserNetwork::Attachment final : public Score {
  public:
   Attachment(const ParserNetwork& network, const RunnerOptions& options)

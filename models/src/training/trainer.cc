@@ -33,14 +33,14 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
   }
 }
 
-/// Sums losses, each of which is waited for when the next minibatches are under way.
+/// Sums losses. Waits for a loss only when the next minibatch was pushed.
 class LossSum {
  public:
   void add(Learner::Loss loss) {
     pending_.push_back(std::move(loss));
     if (pending_.size() > 1) take();
   }
-  /// After a failure: nobody shall hear of the others later on.
+  /// After a failure: waits for the other losses, so that their failures are not reported later.
   void give_up() {
     for (const Learner::Loss& loss : pending_) {
       try {
@@ -108,7 +108,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   }
   Parameters& parameters = *workload_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
-  parameters.forget_gradients();  // and what evaluation can use of the memory that they lie in
+  parameters.forget_gradients();  // evaluation can reuse their memory
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
 }
