@@ -55,7 +55,7 @@ std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_locatio
   if (!std::isfinite(rate) || !std::isfinite(decay)) {
     throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
   }
-  const Step step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
+  const DescentStep step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
   for (const Entry& entry : entries_) {
     if (entry.gradient.all) {
       update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
@@ -66,7 +66,7 @@ std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_locatio
 }
 
 /// Updates by rows of lookups. Without such rows, there is an update only if all rows decay.
-void ParameterStore::update_rows(const Entry& entry, const Step& step) const {
+void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) const {
   const double decay = entry.gradient.all ? 0 : step.decay;  // else the dense update has applied it
   if (entry.lookups.empty() && decay == 0) return;
   Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
@@ -76,7 +76,7 @@ void ParameterStore::update_rows(const Entry& entry, const Step& step) const {
   update(op::sgd_rows, operands, entry.value, step);
 }
 
-void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const {
+void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const {
   operands.write = Write::add;
   if (step.check == nullptr) return apply(device_, op, operands, value, step.from);
   Prepared prepared = prepare(device_, op, operands, value);

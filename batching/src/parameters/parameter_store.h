@@ -60,14 +60,14 @@ class ParameterStore {
  private:
   Tensor drawn(Index rows, Index width, Initial initial);
   /// One step of gradient descent while it is pushed.
-  struct Step {
+  struct DescentStep {
     double rate, decay;
     std::shared_ptr<const StepCheck> check;  // null where steps are not skipped
     std::source_location from;
   };
   std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
-  void update_rows(const Entry& entry, const Step& step) const;
-  void update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const;
+  void update_rows(const Entry& entry, const DescentStep& step) const;
+  void update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const;
 
   const Device device_;
   const std::uint64_t id_;

@@ -68,8 +68,8 @@ class Execution {
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
   /// The variables of the tensors that forward passes read.
   std::vector<Var> inputs() const;
-  /// Makes a variable for an op that does a part of the work.
-  Var add_part();
+  /// Makes a variable for an op of the minibatch.
+  Var add_op_var();
   Index batch_rows() const { return options_.batch_rows; }
 
   struct Range {
@@ -176,8 +176,8 @@ class Execution {
   const Options options_;
   const std::shared_ptr<MinibatchEnd> end_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Buffer> parts_;   // without bytes: own the variables of add_part()
-  std::vector<Index> offsets_;  // in elements, by region of the plan; only set for types that have rows
+  std::vector<Buffer> op_vars_;  // without bytes: own the variables of add_op_var()
+  std::vector<Index> offsets_;   // in elements, by region of the plan; only set for types that have rows
   Scratch scratch_;
   float* data_ = nullptr;  // written by take_memory()
 };

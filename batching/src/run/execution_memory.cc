@@ -73,9 +73,9 @@ Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) c
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
-Var Execution::add_part() {
-  parts_.push_back(Buffer(device_.engine, device_.memory, 0, "part of a minibatch"));
-  return parts_.back().var();
+Var Execution::add_op_var() {
+  op_vars_.push_back(Buffer(device_.engine, device_.memory, 0, "op of a minibatch"));
+  return op_vars_.back().var();
 }
 
 Matrix<float> Execution::place(const Place& place, const Tile& tile) const {

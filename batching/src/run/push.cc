@@ -147,7 +147,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
       return at == blocks ? tensor.width() : tensor.width() * at / blocks / line * line;
     };
     const Execution::Range columns{cut(block), cut(block + 1)};
-    const Var done = execution_->add_part();
+    const Var done = execution_->add_op_var();
     push(name, {read(execution_->memory()), read(tensor.var()), mutate(done)},
          [execution = execution_, parts, columns] {
            for (const TensorStep* part : parts) execution->run(*part, columns);
@@ -163,7 +163,7 @@ void Push::group(Index number, Passes passes) {
   if (passes != Passes::forward) pieces.backward();
   std::vector<Var> done;
   for (const Piece& piece : pieces.all()) {
-    std::vector<Access> accesses = {read(execution_->memory()), overwrite(done.emplace_back(execution_->add_part()))};
+    std::vector<Access> accesses = {read(execution_->memory()), overwrite(done.emplace_back(execution_->add_op_var()))};
     for (std::size_t other : piece.after) accesses.push_back(read(done[other]));
     std::set<std::size_t> tensors;
     for (const Part& part : piece.parts) count(part, tensors);
