@@ -1,5 +1,5 @@
-// What the host kernels by Highway share: functions of vectors, and loops over rows. Compiled anew for each instruction
-// set, so it is included again and again: after hwy/foreach_target.h, in files that are compiled so themselves.
+// Shared by the host kernels that use Highway: functions of vectors, and loops over rows. Included once for each
+// instruction set, after hwy/foreach_target.h, in files that are compiled for each instruction set themselves.
 //
 // Every lane computes in the same way, so a result depends neither on the position of an element nor on how rows are
 // cut into calls.

@@ -2,7 +2,7 @@
 // plan.h, layout.h, execution.h, in the order in which a vertex function becomes engine ops.
 //
 // A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
-// ("edges x width"), or it belongs to no vertex: parameters, and what is made of them, have a counted number of rows.
+// ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.
 #pragma once
 
 #include <bit>

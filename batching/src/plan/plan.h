@@ -149,9 +149,10 @@ struct Plan {
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types = {};
   std::size_t regions = 0;               ///< of all types
-  std::vector<TensorSpec> tensors = {};  ///< parameters that are used, gradients, and what is derived, in any order
-  std::vector<TensorStep> before = {};   ///< made of parameters alone
-  std::vector<TensorStep> after = {};    ///< gradients of parameters
+  std::vector<TensorSpec> tensors = {};  ///< used parameters, gradients, derived and given tensors, in any order
+  std::vector<TensorStep> before = {};   ///< compute tensors from parameters alone
+  std::vector<TensorStep> after = {};    ///< compute gradients of parameters
+  /// Rows of the gradient of a table, from a lookup; see ir::Program::Rows.
   struct Rows {
     ir::Program::Rows::Of of;
     std::size_t number, index_pull;
@@ -159,7 +160,7 @@ struct Plan {
     Place rows;
   };
   std::vector<Rows> rows = {};
-  /// Of a transposed copy that only products use that can do without it: their types and phases.
+  /// A transposed copy that is used only by products with an alternative: the types and phases of these products.
   struct Copy {
     std::size_t tensor;
     struct User {
