@@ -25,9 +25,11 @@ TypedGraph Layout::nothing_of(const Plan& plan) {
   return nothing;
 }
 
-Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options) {
-  Layout layout;
-  Maker maker(layout, graphs, plan, options);
+Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+                    LayoutMemory& memory) {
+  Layout layout = memory.take();
+  Maker maker(layout, graphs, plan, options, memory.scratch);
+  maker.begin();
   maker.divide();
   maker.schedule();
   maker.place_edges();
@@ -41,6 +43,20 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
 /// A minibatch has more than two groups only if a group has at least this many vertices per level on average, since
 /// products of few rows are slow.
 constexpr Index wide = 48;
+
+void Layout::Maker::begin() {
+  layout_.groups = layout_.vertices = 0;
+  layout_.first_vertex.clear();
+  layout_.names.clear();
+  scratch_.group_of.clear();
+  layout_.types.resize(plan_.types.size());
+  for (TypeRows& type : layout_.types) {
+    type.edges = 0;
+    type.edge_begin.clear();
+    type.further.clear();
+    type.producers.clear();
+  }
+}
 
 void Layout::Maker::divide() {
   layout_.first_vertex.reserve(graphs_.size());
@@ -63,7 +79,7 @@ void Layout::Maker::divide() {
   layout_.groups = std::clamp<Index>(layout_.vertices / options_.group_vertices, 1, std::max<Index>(most, 1));
   Index before = 0;
   for (const InputGraph* graph : graphs_) {
-    group_of_.push_back(std::min(
+    scratch_.group_of.push_back(std::min(
         layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / std::max<Index>(layout_.vertices, 1)));
     before += graph->vertices();
   }
@@ -100,19 +116,22 @@ void Layout::Maker::place_edges() {
 
 void Layout::Maker::size_columns() {
   const ir::Function& function = *plan_.program.function;
-  layout_.slots.assign(static_cast<std::size_t>(layout_.vertices), {});
+  size_again(layout_.slots, static_cast<std::size_t>(layout_.vertices));
+  std::fill(layout_.slots.begin(), layout_.slots.end(), Slot());
+  views_.reserve(layout_.types.size());
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     TypeRows& type = layout_.types[t];
-    type.vertex.resize(static_cast<std::size_t>(type.rows));
+    size_again(type.vertex, static_cast<std::size_t>(type.rows));
     TypeView& view = views_.emplace_back();
     view = {static_cast<std::int32_t>(type.first), type.vertex.data()};
     std::size_t number = 0;  // in graphs
     const auto size = [&](auto& columns, const auto& fields, const std::vector<char>& read) {
+      columns.resize(fields.size());
       for (std::size_t i = 0; i < fields.size(); ++i, ++number) {
-        auto& column = columns.emplace_back();
+        auto& column = columns[i];
         column.width = read[i] != 0 ? fields[i].width : 0;
         column.edges = fields[i].rows == Rows::edges();
-        column.elements.resize(static_cast<std::size_t>((column.edges ? type.edges : type.rows) * column.width));
+        size_again(column.elements, static_cast<std::size_t>((column.edges ? type.edges : type.rows) * column.width));
         if (column.elements.empty()) continue;
         auto* const elements = reinterpret_cast<std::int32_t*>(column.elements.data());
         (column.edges ? view.of_edges : view.of_vertices).push_back({number, column.width, elements});
@@ -207,8 +226,13 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
   }
   for (const Active& column : type.of_vertices) {
     const std::int32_t* from = of.column(column.number);
-    if (from == nullptr) continue;
     const Index width = column.width;
+    if (from == nullptr) {  // the graph has no vertex that reads it
+      for (std::int32_t p = run.begin; p < run.end; ++p) {
+        std::fill_n(column.elements + (row_of[p] - type.first) * width, width, 0);
+      }
+      continue;
+    }
     if (by_level()) {  // the vertices of a run have consecutive rows
       copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
                 (run.end - run.begin) * width);
@@ -253,9 +277,13 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& 
     for (std::int32_t e = begin[place]; e < begin[place + 1]; ++e, ++slot.row) connect(row_of[child[e]], slot);
     for (const Active& column : views_[t].of_edges) {
       const std::int32_t* from = of.column(column.number);
-      if (from == nullptr) continue;
-      copy_rows(column.elements + edge * column.width, from + begin[place] * column.width,
-                (begin[place + 1] - begin[place]) * column.width);
+      std::int32_t* const to = column.elements + edge * column.width;
+      const Index elements = (begin[place + 1] - begin[place]) * column.width;
+      if (from == nullptr) {
+        std::fill_n(to, elements, 0);
+      } else {
+        copy_rows(to, from + begin[place] * column.width, elements);
+      }
     }
   }
 }
@@ -266,7 +294,7 @@ void Layout::Maker::find_producers() {
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     children.push_back(ir::kind_of(*plan_.program.function, plan_.program.types[t]).child_bits());
     const auto rows = static_cast<std::size_t>(layout_.count(t, plan_.types[t].children));
-    layout_.types[t].producers.resize(rows * children[t]);
+    layout_.types[t].producers.assign(rows * children[t], {});
   }
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const auto note = [&](Index row, Slot slot) {

@@ -75,6 +75,8 @@ struct LayoutOptions {
   std::vector<std::vector<std::int32_t>> gradient_row_of = {};
 };
 
+class LayoutMemory;
+
 struct Layout {
   /// The rows of one batch of the schedule: neighbouring rows of a type, which a group computes together.
   struct BatchRows {
@@ -93,7 +95,9 @@ struct Layout {
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
   /// The same for no graphs.
   static TypedGraph nothing_of(const Plan& plan);
-  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
+  /// Takes a spare layout's memory.
+  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+                     LayoutMemory& memory);
 
   Slot slot(std::size_t type, Index row) const { return slots[static_cast<std::size_t>(types[type].first + row)]; }
   /// The number of rows of that rate of a type.

@@ -2,18 +2,21 @@
 #pragma once
 
 #include "layout/layout.h"
+#include "layout/layout_memory.h"
 
 namespace windrow {
 
 /// The state while a layout is made. Layout::make() calls the members in order.
 class Layout::Maker {
  public:
-  Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options)
-      : layout_(layout), graphs_(graphs), plan_(plan), options_(options) {
-    layout_.types.resize(plan.types.size());
+  Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+        LayoutMemory::Scratch& scratch)
+      : layout_(layout), graphs_(graphs), plan_(plan), options_(options), scratch_(scratch) {
     for (const TypePlan& type : plan.types) any_edges_ |= type.children == Rate::edges;
   }
 
+  /// Empties the layout, whose vectors keep their memory.
+  void begin();
   void divide();
   void schedule();
   void place_edges();
@@ -31,9 +34,9 @@ class Layout::Maker {
   std::size_t cell(Index group, Index level, Index type) const {
     return static_cast<std::size_t>((group * levels_ + level) * static_cast<Index>(layout_.types.size()) + type);
   }
-  std::int32_t* rows_of(std::size_t graph) { return row_of_.data() + layout_.first_vertex[graph]; }
+  std::int32_t* rows_of(std::size_t graph) { return scratch_.row_of.data() + layout_.first_vertex[graph]; }
   std::uint32_t type_of(std::size_t graph, const InputGraph::TypeRun& run) const {
-    return type_numbers_[type_begin_[graph] + static_cast<std::size_t>(run.type)];
+    return scratch_.type_numbers[scratch_.type_begin[graph] + static_cast<std::size_t>(run.type)];
   }
   /// Calls visit(run, the run's type in the layout) for a graph.
   template <class Visit>
@@ -67,14 +70,9 @@ class Layout::Maker {
     std::int32_t* vertex;
     std::vector<Active> of_vertices = {}, of_edges = {};
   };
-  std::vector<TypeView> views_;              // by type
-  std::vector<Index> group_of_;              // by graph
-  std::vector<std::uint32_t> type_numbers_;  // the plan's numbers of the types of each graph, graph after graph
-  std::vector<std::size_t> type_begin_;      // by graph: its first element of type_numbers_
-  // The next row of each group, level and type, for policy level. Rows are counted through all types.
+  std::vector<TypeView> views_;  // by type
+  LayoutMemory::Scratch& scratch_;
   Index levels_ = 0;
-  std::vector<std::int32_t> next_;
-  std::vector<std::int32_t> row_of_;  // by place, counted through all graphs
 };
 
 template <class Visit>

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "layout/layout.h"
+#include "layout/layout_memory.h"
 #include "layout/looked_up.h"
 #include "plan/plan.h"
 #include "run/origins.h"
@@ -50,9 +51,13 @@ class Execution {
     std::shared_ptr<StepClock> clock = nullptr;        // null where steps are not timed
     std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
     bool keeps_not_finite = false;                     // see NonFinite::skip
+    std::shared_ptr<LayoutMemory> layouts = nullptr;   // takes the layout's memory back, unless null
   };
   Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
             std::vector<char> needed, Options options);
+  ~Execution() {
+    if (options_.layouts != nullptr) options_.layouts->give_back(std::move(layout_));
+  }
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
@@ -168,7 +173,7 @@ class Execution {
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
-  const Layout layout_;
+  Layout layout_;  // fixed
   // By number in the plan. Written by the thread that pushes, before the ops that read it.
   std::vector<Tensor> tensors_;
   const std::vector<char> needed_;

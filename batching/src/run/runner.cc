@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "ir/ir.h"
+#include "layout/layout_memory.h"
 #include "parameters/parameter_store.h"
 #include "plan/needed.h"
 #include "plan/plan.h"
@@ -41,7 +42,8 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
       parameters_(std::move(parameters)),
       options_(options),
       id_(next_id()),
-      lessons_(std::make_shared<ScheduleLessons>()) {
+      lessons_(std::make_shared<ScheduleLessons>()),
+      layouts_(std::make_shared<LayoutMemory>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
   };
@@ -214,7 +216,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);
-  Layout layout = Layout::make(graphs, *plan, options);
+  Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
   std::vector<char> needed = needed_tensors(*plan, layout);
@@ -226,7 +228,8 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .batch_rows = options_.batch_rows,
                          .clock = clock_,
                          .origins = std::move(origins_),
-                         .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
+                         .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
+                         .layouts = layouts_});
   for (const Given* one : given) execution->given.push_back({one->rows.rows()});
   execution->announced_rows = std::move(announced_rows);
   Push push(execution, options_, stats_, from);

@@ -46,6 +46,7 @@ class Execution;
 struct MinibatchEnd;
 class Origins;
 class OwnTypes;
+class LayoutMemory;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -259,6 +260,7 @@ class Runner {
   std::map<Purpose, Planned> plans_;          // cleared when the types change
   std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
+  std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
   RunnerStats stats_;
