@@ -77,10 +77,11 @@ void Layout::Maker::divide() {
   const Index most =
       std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
   layout_.groups = std::clamp<Index>(layout_.vertices / options_.group_vertices, 1, std::max<Index>(most, 1));
+  if (layout_.groups == 1) return scratch_.group_of.assign(graphs_.size(), 0);
   Index before = 0;
   for (const InputGraph* graph : graphs_) {
-    scratch_.group_of.push_back(std::min(
-        layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / std::max<Index>(layout_.vertices, 1)));
+    scratch_.group_of.push_back(
+        std::min(layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / layout_.vertices));
     before += graph->vertices();
   }
 }
@@ -195,7 +196,10 @@ void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     prefetch(g);
-    if (by_level() && !any_edges_) assign_rows(g);
+    if (by_level() && !any_edges_) {
+      place_by_level(g);
+      continue;
+    }
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       place_type_run(g, run, views_[t]);
       if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
@@ -233,13 +237,58 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
       }
       continue;
     }
-    if (by_level()) {  // the vertices of a run have consecutive rows
-      copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
-                (run.end - run.begin) * width);
-      continue;
-    }
     for (std::int32_t p = run.begin; p < run.end; ++p) {
       copy_rows(column.elements + (row_of[p] - type.first) * width, from + p * width, width);
+    }
+  }
+}
+
+/// All of this for one graph where no vertex has any number of children and the schedule is by level: the vertices of a
+/// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
+void Layout::Maker::place_by_level(std::size_t graph) {
+  const InputGraph& of = *graphs_[graph];
+  const std::uint32_t* const types = scratch_.type_numbers.data() + scratch_.type_begin[graph];
+  const auto type_count = static_cast<Index>(layout_.types.size());
+  std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
+  std::int32_t* const row_of = scratch_.row_of.data();  // of this graph alone
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
+    std::int32_t& next = cells[run.level * type_count + types[run.type]];
+    const std::int32_t first = next - run.begin;
+    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
+    next = first + run.end;
+  }
+  const std::int32_t first_vertex = layout_.first_vertex[graph], *const vertex = of.vertex();
+  const std::int32_t *child = of.children(), *const columns = of.block_.data();
+  Slot* const slots = layout_.slots.data();
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
+    const std::uint32_t t = types[run.type];
+    const TypeView& view = views_[t];
+    const std::int32_t row = row_of[run.begin] - view.first, count = run.end - run.begin;
+    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = first_vertex + vertex[run.begin + i];
+    for (const Active& column : view.of_vertices) {
+      std::int32_t* const to = column.elements + row * column.width;
+      const std::int32_t begin = columns[column.number];
+      if (begin < 0) {  // the graph has no vertex that reads it
+        std::fill_n(to, count * column.width, 0);
+      } else {
+        copy_rows(to, columns + begin + run.begin * column.width, count * column.width);
+      }
+    }
+    const std::uint32_t children = ir::children(*plan_.program.function, of.type(run.type));
+    if (children == 0) continue;
+    Slot slot{row, static_cast<std::uint16_t>(t)};
+    for (std::int32_t left_rows = count; left_rows > 0; --left_rows, ++slot.row) {
+      for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
+        slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
+        const std::int32_t producer = row_of[*child];
+        if (slots[producer].row < 0) {
+          slots[producer] = slot;
+        } else {
+          add_further(producer, slot);
+        }
+      }
     }
   }
 }

@@ -46,6 +46,7 @@ class Layout::Maker {
   void assign_rows(std::size_t graph);
   struct TypeView;
   void place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type);
+  void place_by_level(std::size_t graph);
   void connect(std::int32_t producer, Slot slot);
   void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
