@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
 }
 
 TrainerOptions with_rate(TrainerOptions options, double rate) {
-  options.rate = rate;
+  options.learning_rate = rate;
   return options;
 }
 
@@ -33,9 +33,9 @@ class Contestant {
         peak_(std::min(workers, default_workers())),
         engine_({.policy = options.policy, .workers = workers}),
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
-        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->rate)) {
+        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->learning_rate)) {
     if (options.inference) {
-      if (workload_.unseen.empty()) {
+      if (workload_.validation.empty()) {
         throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +
                           options.workload.data + "; expected at least one for --inference");
       }
@@ -52,7 +52,8 @@ class Contestant {
     last_ = options_.inference ? evaluate() : trainer_.train();
     rates_.push_back(last_.units_a_second());
     const RunnerStats after = trainer_.stats();
-    const double steps = std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.batch));
+    const double steps =
+        std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.minibatch));
     batches_.push_back(static_cast<double>(after.batches - before.batches) / steps);
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
@@ -81,7 +82,7 @@ class Contestant {
       const Index value = given == options_.workload.sizes.end() ? size.preset : given->second;
       record.add(size.name, static_cast<std::int64_t>(value));
     }
-    record.add("batch", static_cast<std::int64_t>(options_.trainer.batch));
+    record.add("batch", static_cast<std::int64_t>(options_.trainer.minibatch));
     record.add("policy", std::string(to_string(options_.policy)));
     record.add("schedule", std::string(to_string(options_.trainer.runner.schedule)));
     if (!options_.without.empty()) record.add("without", options_.without);
@@ -92,8 +93,8 @@ class Contestant {
   /// One pass over the validation set.
   Trainer::Pass evaluate() {
     Trainer::Pass pass;
-    pass.samples = workload_.unseen.size();
-    for (const Sample& sample : workload_.unseen) {
+    pass.samples = workload_.validation.size();
+    for (const Sample& sample : workload_.validation) {
       pass.units += sample.units;
       pass.flops += sample.flops;
     }

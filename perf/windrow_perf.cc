@@ -54,7 +54,7 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
       *app.add_subcommand("train", "Training throughput, also as a share of the machine's peak in matrix products");
   flag(train, "--model", to.models, "Models to train", some_of(with_all(workload_names())))->required();
   add_workload_flags(train, to.train.workload);
-  flag(train, "--batch", to.train.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--batch", to.train.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--workers", to.workers, "Worker threads; several numbers are measured in turn", whole_numbers(1, 1024));
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));

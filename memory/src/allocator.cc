@@ -12,7 +12,7 @@
 namespace windrow {
 namespace {
 
-/// Large pieces lie on pages of this size where the system has some to give: fewer faults, and fewer pages to look up.
+/// Large pieces use pages of this size if the system provides them, which saves page faults and TLB misses.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::align_val_t alignment_of(std::size_t bytes) {

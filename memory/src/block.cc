@@ -9,7 +9,7 @@ Block::Block(std::shared_ptr<Allocator> memory, std::size_t bytes) : memory_(std
 }
 
 Block::~Block() {
-  if (start_ != nullptr) memory_->deallocate(start_, bytes_);  // of a buffer that could not be made
+  if (start_ != nullptr) memory_->deallocate(start_, bytes_);  // if the constructor of a buffer threw
 }
 
 void Block::hold() {

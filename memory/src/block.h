@@ -1,4 +1,4 @@
-// A block of memory that is taken when first asked for, and goes with the last that holds it.
+// A block of memory that is allocated when first used, and freed by its last holder.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace windrow {
 
-/// An owner, shared by the buffers cut from it. Threads: all members from any thread.
+/// An owner, shared by the buffers cut from it. Threads: all members may be called from any thread.
 ///
-/// Invariant: memory is there only while somebody holds the block.
+/// Invariant: the memory is allocated only while the block has a holder.
 class Block {
  public:
-  /// Whoever makes it is the first to hold it. Throws MisuseError for no allocator.
+  /// The caller becomes the first holder. Throws MisuseError without an allocator.
   Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
   ~Block();
   Block(const Block&) = delete;
@@ -22,17 +22,17 @@ class Block {
 
   bool on_host() const { return memory_->on_host(); }
   void hold() WINDROW_EXCLUDES(mutex_);
-  /// Frees the memory with the last one that lets go.
+  /// Removes a holder; the last one frees the memory.
   void let_go() noexcept WINDROW_EXCLUDES(mutex_);
-  /// For those who hold it. Throws OutOfMemory; a later call tries again.
+  /// The memory, for holders only; allocates it if necessary. Throws OutOfMemory; a later call tries again.
   std::byte* start() WINDROW_EXCLUDES(mutex_);
 
  private:
   const std::shared_ptr<Allocator> memory_;
   const std::size_t bytes_;
-  Mutex mutex_;  // also held while the memory is taken, so that it is taken once
+  Mutex mutex_;  // also held during the allocation, so that there is only one
   std::size_t holders_ WINDROW_GUARDED_BY(mutex_) = 1;
-  std::byte* start_ WINDROW_GUARDED_BY(mutex_) = nullptr;  // null: not taken
+  std::byte* start_ WINDROW_GUARDED_BY(mutex_) = nullptr;  // null: not allocated
 };
 
 }  // namespace windrow

@@ -9,16 +9,17 @@
 
 namespace windrow {
 
-/// What ops see of a buffer. Owned by the op that frees the bytes: it goes once that has run, or where a graph's
-/// launches run it again and again, with the graph. The next launch begins with the state that end_life() leaves.
+/// The state of a buffer that ops access. When the buffer ends, the op that frees the bytes becomes the owner: the
+/// state ends after that op has run, or, if the op belongs to a graph, with the graph. Each launch of the graph begins
+/// with the state that end_life() leaves.
 struct Bytes::State {
   const std::shared_ptr<Block> block;
   const std::size_t offset, size;
   const OpName name;
   const Watcher watcher;
   Var var;
-  // Written by ops that may write the buffer, read by those that read it: the engine orders them. Invariant: if start
-  // is set, the block is held.
+  // Written by ops that may write the buffer, read by ops that read it; the engine orders them. Invariant: if `start`
+  // is set, this state holds the block.
   bool holds_block = true;
   std::byte* start = nullptr;
 
@@ -44,7 +45,7 @@ struct Bytes::State {
 std::byte* Bytes::write() const {
   if (state_->start == nullptr) {
     std::byte* const start = state_->take();
-    // Not, where an async op writes to a buffer that has ended meanwhile, on another thread than its function's.
+    // Has no effect if an async op writes after the buffer has ended, from another thread than its function's.
     if (state_->watcher) state_->watcher.watch(state_->var, {start, state_->size});
     state_->start = start;
   }
@@ -113,8 +114,7 @@ void Buffer::free() noexcept {
   try {
     engine->retire(std::exchange(var_, {}), std::move(end_life), {.name = "free"});
   } catch (...) {
-    // Somebody else retired the variable, or there is no memory for the op. Ops may still be using the bytes: keep
-    // them.
+    // The variable was already retired, or there is no memory for the op. Ops may still use the bytes, so keep them.
     end_life.abandon();
   }
 }

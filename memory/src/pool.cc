@@ -20,7 +20,7 @@ Pool::~Pool() {
   trim();
 }
 
-// Size classes count units of memory_alignment: 1, 2, 3, 4, and from there four steps to each power of two.
+// Size classes in units of memory_alignment: 1, 2, 3, 4, then four classes up to each power of two.
 static std::size_t class_of(std::size_t bytes) {
   const std::size_t units = aligned_size(std::max<std::size_t>(bytes, 1)) / memory_alignment;
   if (units <= 4) return units - 1;
@@ -34,9 +34,9 @@ static std::size_t bytes_of(std::size_t size_class) {
   return units * memory_alignment;
 }
 
-/// As many classes on, sizes have doubled.
+/// The size doubles after this many classes.
 constexpr std::size_t steps_to_double = 4;
-/// A large piece is up to so much larger than what it serves.
+/// A large piece may be larger than the request by at most this many classes.
 constexpr std::size_t most_steps = 2 * steps_to_double;
 static bool is_large(std::size_t size_class) { return bytes_of(size_class) >= std::size_t{1} << 20; }
 
@@ -57,7 +57,7 @@ std::byte* Pool::allocate(std::size_t wanted) {
   }
 }
 
-/// A kept piece, or null when the bytes are counted as in use and are to be taken from below.
+/// Returns a kept piece; or null after counting the bytes as in use, and then the caller takes them from below.
 std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
   MutexLock lock(mutex_);
   const std::size_t size_class = class_of(bytes);
@@ -108,7 +108,7 @@ Pool::Piece Pool::take_outgrown(std::size_t size_class) {
   return {};
 }
 
-/// It is counted as kept until it is back.
+/// Returns a piece to the allocator below. Its bytes count as kept until it is returned.
 void Pool::give_back(Piece piece) {
   MutexLock trimming(trimming_);
   below_->deallocate(piece.start, bytes_of(piece.size_class));
@@ -152,7 +152,7 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
 
 void Pool::trim() noexcept {
   MutexLock trimming(trimming_);
-  Kept pieces;
+  PiecesByClass pieces;
   {
     MutexLock lock(mutex_);
     pieces.swap(kept_);

@@ -25,7 +25,7 @@ std::string list(const std::vector<std::string>& words) {
 
 std::string in_quotes(const std::string& text) { return "'" + text + "'"; }
 
-/// The number, or nothing if the text is none between low and high.
+/// The number; none if the text is not a number between low and high.
 std::optional<std::int64_t> parse(const std::string& text, std::int64_t low, std::int64_t high) {
   constexpr std::size_t most_digits = 18;
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
@@ -36,7 +36,7 @@ std::optional<std::int64_t> parse(const std::string& text, std::int64_t low, std
   return value;
 }
 
-/// One line, whatever a file's name or a word may hold.
+/// The text as one line, even if a file name or a word contains line breaks.
 std::string line(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
@@ -55,7 +55,7 @@ int refuse_for_memory(const CLI::App& app, const std::string& what) {
 
 int refuse(const CLI::App& app, const OpError& error) {
   try {
-    // A failure need not have an exception at its root; it has its text.
+    // A failure may have no exception as its root cause, only a text.
     if (error.failures().front()->root().error) error.rethrow_root();
   } catch (const OutOfMemory& root) {
     return refuse_for_memory(app, std::string(": ") + root.what());
@@ -66,7 +66,7 @@ int refuse(const CLI::App& app, const OpError& error) {
   return refuse(app, error.what());
 }
 
-// --- Wrong arguments, in our own words
+// --- Messages about wrong arguments
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -76,7 +76,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
-/// What nobody took of the command line; empty if all was taken.
+/// A message about an argument that no flag or command accepts; empty if there is none.
 std::string unknown(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> early = app.remaining(false), all = app.remaining(true);
   if (all.empty()) return {};
@@ -108,7 +108,7 @@ std::string without_value(const CLI::App& command, const std::string& error) {
   return option->get_name() + ": no value; expected " + expected_of(*option);
 }
 
-/// A flag that is there or is not, as in --compare=false. The error calls it by its name without dashes.
+/// A message about a value for a flag that takes none, as in --compare=false. CLI11's error omits the dashes.
 std::string with_value(const CLI::App& command, const std::string& error) {
   const std::size_t end = error.find(" was given a disallowed flag override");
   if (end == std::string::npos) return {};

@@ -1,5 +1,5 @@
-// What the programs share: output and exit status. A program that fails prints one line and returns 2. The flags are in
-// flags.h, for the few sources that have to compile CLI11.
+// Output and exit status of the programs. A program that fails prints one line and returns 2. Flags are in flags.h, so
+// that few sources compile CLI11.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace windrow::program {
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);
 
-/// Beside an engine, made after it. Where an exception ends them, nobody is told what else failed in that engine: most
-/// often it is the same once more, such as memory that ran out, and the exception tells of that.
+/// Construct after an engine. If an exception ends both, other failures of the engine are not reported: they usually
+/// have the same cause as the exception, such as lack of memory.
 class ToldOnce {
  public:
   explicit ToldOnce(Engine& engine) : engine_(engine) {}

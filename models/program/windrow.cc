@@ -25,11 +25,11 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
       "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
-  flag(train, "--batch", to.trainer.batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
-  to.trainer.rate = 0;  // the model's own
+  to.trainer.learning_rate = 0;  // the model's own
   flag<double>(
-      train, "--rate", [&to](const double& rate) { to.trainer.rate = rate; },
+      train, "--rate", [&to](const double& rate) { to.trainer.learning_rate = rate; },
       "Learning rate (applied to the loss per sample)", positive_number())
       ->default_str("see below");
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
@@ -66,7 +66,7 @@ void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>
   print("%5d  %13.4f", epoch, pass.loss);
   for (const Figure& figure : score) {
     const int width = width_of(validation(figure.name));
-    if (workload.unseen.empty()) {
+    if (workload.validation.empty()) {
       print("  %*s", width, "-");  // there is no validation set
     } else if (figure.is == Figure::Is::share) {
       print("  %*.1f %%", width - 2, 100 * figure.value);
@@ -97,13 +97,13 @@ void train_model(Arguments arguments) {
   const Device host = host_device(engine);
   Workload workload = make_workload(arguments.model, host, arguments.workload);
   TrainerOptions& options = arguments.trainer;
-  if (options.rate == 0) options.rate = workload.kind->rate;
+  if (options.learning_rate == 0) options.learning_rate = workload.kind->learning_rate;
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(host, workload, options);
   print("%s, %s: training on %s %ss, validating on %s\n\n", arguments.model.c_str(),
         program::data_text(arguments.workload).c_str(), program::grouped(workload.training.size()).c_str(),
-        workload.kind->sample.c_str(), program::grouped(workload.unseen.size()).c_str());
+        workload.kind->sample.c_str(), program::grouped(workload.validation.size()).c_str());
   print_head(trainer, workload);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();

@@ -7,7 +7,7 @@
 namespace windrow::program {
 namespace {
 
-/// Each word once, in the order in which they first come.
+/// Each word once, in the order of first occurrence.
 void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
@@ -42,7 +42,7 @@ std::string all_about() {
     text << (kind.files.empty() ? " no files, only generated data;" : ";");
     for (const WorkloadSize& size : kind.sizes) text << " --" << size.name << " " << size.preset;
     for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
-    text << " --samples " << kind.samples << "; learning rate " << kind.rate << "\n";
+    text << " --samples " << kind.samples << "; learning rate " << kind.learning_rate << "\n";
   }
   text
       << "The first listed file that exists is the training set, the next one is the validation set. If a model has a\n"

@@ -22,7 +22,7 @@ Signature signature_of(const Operands& operands) {
   return signature;
 }
 
-/// What the pushed op holds: views, which do not keep buffers alive.
+/// The function of the pushed op. Holds views, which do not keep buffers alive.
 struct Launch {
   const Operator* op;  // lives as long as the program
   Kernel<float> kernel;
@@ -31,7 +31,7 @@ struct Launch {
   Tensor::View out;
   Attributes attributes;
   Write write;
-  bool on_host;  // only there calls may be cut
+  bool on_host;  // only calls on the host may be cut
 
   void operator()() const {
     std::vector<Matrix<const float>> inputs;
@@ -58,7 +58,7 @@ void require_no_overlap(const Operator& op, const Signature& signature, const Op
   }
 }
 
-/// The type of the result of op on what the signature is of.
+/// The type of the result.
 Type checked_type(const Operator& op, const Signature& signature, Write write) {
   const Type type = infer(op, signature);
   if (!type.rows.counted()) throw shape_error(op, signature, "attributes that count rows");
@@ -82,7 +82,7 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
   return made;
 }
 
-/// Pushes what has been checked.
+/// Pushes the op; operands and result have been checked.
 void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
             std::source_location pushed_at) {
   device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out),

@@ -7,10 +7,9 @@
 
 namespace windrow {
 
-void throw_bad_index(Index index, Index row, Index first, Index last) {
-  throw MisuseError(
-      "index " + std::to_string(index) + " at row " + std::to_string(row) + "; expected " +
-      (last < first ? "none, since there is nothing to index" : std::to_string(first) + " to " + std::to_string(last)));
+void throw_bad_index(Index index, Index row, const IndexRange& range) {
+  throw MisuseError("index " + std::to_string(index) + " at row " + std::to_string(row) + "; expected " +
+                    to_string(range));
 }
 
 void throw_bad_target(double target, Index row, Index column) {

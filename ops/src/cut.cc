@@ -22,11 +22,11 @@ constexpr Index line = 16;  // elements of a cache line
 bool is_product(const Operator& op) { return &op == &op::matmul || &op == &op::matmul_nt || &op == &op::matmul_tn; }
 bool is_whole(const Operator& op, std::size_t operand) { return operand < 32 && (op.whole >> operand & 1u) != 0; }
 
-/// Along which side a call is cut: one of its result, or the rows of the operands, over which it sums.
+/// The side along which a call is cut: rows or columns of the result, or the rows of the operands that it sums.
 struct Cut {
   enum class Along { nothing, rows, columns, summands } along = Along::nothing;
   Index length = 0;  ///< of that side
-  Index finest = 1;  ///< pieces are multiples of so much, but for the last
+  Index finest = 1;  ///< lengths of pieces are multiples of this, except for the last piece
 };
 
 Cut cut_of(const Operator& op, const Call& call) {
@@ -52,7 +52,7 @@ Index units_of(const Operator& op, const Call& call) {
   for (std::size_t k = 0; k < call.in.size(); ++k) {
     if (!is_whole(op, k)) {
       units += elements(call.in[k]);
-    } else if (call.indices.empty()) {  // else rows of it are looked up
+    } else if (call.indices.empty()) {  // with indices, only some rows are read
       products += call.out.rows * elements(call.in[k]);
     }
   }
@@ -60,11 +60,11 @@ Index units_of(const Operator& op, const Call& call) {
   return units + products / products_a_unit;
 }
 
-/// How many pieces a call of so much work may have.
+/// The most pieces of a call with `units` of work.
 Index pieces_of(const Cut& cut, const Call& call, Index units, Index smallest) {
   Index pieces = std::min(units / smallest, most_pieces);
   if (cut.along == Cut::Along::summands) {
-    // Each piece has a sum of its own: together at most half as large as what they sum.
+    // Each piece has its own sum; together these are at most half as large as the operands.
     Index summed = 0;
     for (const In& x : call.in) summed += elements(x);
     pieces = std::min(pieces, summed / (2 * std::max<Index>(elements(call.out), 1)));
@@ -72,7 +72,7 @@ Index pieces_of(const Cut& cut, const Call& call, Index units, Index smallest) {
   return pieces < fewest_pieces ? 1 : pieces;
 }
 
-/// How much of the side a piece has; all of it where the call is to stay whole.
+/// The length of a piece along the side; the whole length if the call is not cut.
 Index grain_of(const Cut& cut, Index pieces) {
   if (pieces == 1) return cut.length;
   const auto rounded_up = [&](Index n) { return (n + cut.finest - 1) / cut.finest * cut.finest; };
@@ -90,17 +90,17 @@ Matrix<T> columns_of(const Matrix<T>& m, Index begin, Index end) {
   return {m.data + begin, m.rows, end - begin, m.stride};
 }
 
-/// The operand that rows [begin, end) of the result need, or what its own rows [begin, end) add to a sum.
+/// The part of an operand that rows [begin, end) of the result need, or its rows [begin, end) for a sum over rows.
 In for_rows(const Operator& op, std::size_t operand, const In& x, Index begin, Index end) {
   return is_whole(op, operand) ? x : rows_of(x, begin, end);
 }
-/// The operand that columns [begin, end) of the result need.
+/// The part of an operand that columns [begin, end) of the result need.
 In for_columns(const Operator& op, std::size_t operand, const In& x, Index begin, Index end) {
   if (is_product(op) && operand == 0) return x;
   return &op == &op::matmul_nt ? rows_of(x, begin, end) : columns_of(x, begin, end);
 }
 
-/// One call that is cut. Shapes are the whole call's; a piece is [begin, end) of the side that is cut.
+/// A call that is cut. Shapes are those of the whole call; a piece is a range [begin, end) of the side that is cut.
 struct CutCall {
   const Operator& op;
   Kernel<float> kernel;
@@ -108,7 +108,8 @@ struct CutCall {
   Cut::Along along;
 
   void run_piece(Index begin, Index end) const {
-    run_piece(begin, end, along == Cut::Along::rows ? rows_of(whole.out, begin, end) : columns_of(whole.out, begin, end),
+    run_piece(begin, end,
+              along == Cut::Along::rows ? rows_of(whole.out, begin, end) : columns_of(whole.out, begin, end),
               whole.write);
   }
   void run_piece(Index begin, Index end, const Matrix<float>& out, Write write) const {
@@ -128,7 +129,7 @@ struct CutCall {
     kernel({.in = in, .indices = indices, .out = out, .attributes = whole.attributes, .write = write});
   }
 
-  /// Sums each piece apart, then the pieces in their order.
+  /// Sums each piece separately, then adds the sums in order.
   void run_sum(Index length, Index grain) const {
     const Index elements = whole.out.rows * whole.out.width, pieces = (length + grain - 1) / grain;
     std::vector<float> sums(static_cast<std::size_t>(pieces * elements));
@@ -163,7 +164,7 @@ void run_in_pieces(const Operator& op, Kernel<float> kernel, const Call& call, I
                    cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
                  });
   } catch (const MisuseError&) {
-    kernel(call);  // throws too, and names the rows of the whole, not of the piece
+    kernel(call);  // throws again, and names rows of the whole call instead of the piece
     throw;
   }
 }

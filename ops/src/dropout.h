@@ -15,12 +15,12 @@ namespace windrow {
 
 inline constexpr Index dropout_width_limit = Index{4} << 16;
 
-/// Of a row's indices.
+/// The key that the index operand of a row determines.
 inline PhiloxKey seed_of(const std::int32_t* row) {
   return {static_cast<std::uint32_t>(row[3]), static_cast<std::uint32_t>(row[4])};
 }
 
-/// An element is dropped where the upper 24 bits of its word are below.
+/// An element is dropped if the upper 24 bits of its word are below this.
 inline std::uint32_t dropout_threshold(double rate) { return static_cast<std::uint32_t>(std::ceil(rate * 0x1p24)); }
 
 }  // namespace windrow

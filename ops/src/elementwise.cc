@@ -17,7 +17,7 @@ Terms of_maximum(const Signature&) {
   return {GradientTerm{&maximum_gradient, {x(), y(), gradient()}},
           GradientTerm{&maximum_gradient_strict, {y(), x(), gradient()}}};
 }
-// Of what is larger when the operands trade places.
+// The rules of maximum, with exchanged operands.
 Terms of_minimum(const Signature&) {
   return {GradientTerm{&maximum_gradient, {y(), x(), gradient()}},
           GradientTerm{&maximum_gradient_strict, {x(), y(), gradient()}}};
@@ -41,7 +41,7 @@ Terms of_binary_cross_entropy(const Signature&) {
 
 }  // namespace
 
-/// An elementwise operator of one shape, zero where one of the operands in `zero` is.
+/// An elementwise operator on operands of one shape. The result is zero if an operand in the bit set `zero` is zero.
 static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned zero,
                                       Terms (*gradients)(const Signature&) = nullptr,
                                       std::string_view attributes = {}) {

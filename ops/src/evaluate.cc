@@ -44,7 +44,7 @@ Application applied(const GradientTerm& term, const Application& application, co
   return made;
 }
 
-/// The central difference of the weighted sum by one element, which is left as it was.
+/// The central difference of the weighted sum with respect to one element. Restores the element.
 double difference(const KernelTable<double>& kernels, const Operator& op, Application& application, double& element) {
   constexpr double step = 1e-6;
   const double at = element;

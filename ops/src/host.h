@@ -1,4 +1,4 @@
-// What the host kernels share, and the families they come in.
+// Functions that the host kernels share, and the families of kernels.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void add_scaled(float* to, const float* from, Index n, float factor);
 /// to -= rate * (gradient + decay * to), n elements, by SIMD: what op::sgd does.
 void descend(float* to, const float* gradient, Index n, float rate, float decay);
 
-/// to = the larger of to and from, or NaN if one is. They may overlap where `from` is the further one.
+/// to = max(to, from), or NaN if one is NaN. The ranges may overlap if `from` begins after `to`.
 void take_larger(float* to, const float* from, Index n);
 
 /// The sum of n elements.

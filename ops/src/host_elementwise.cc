@@ -73,7 +73,7 @@ void log_sigmoid(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Neg(softplus_of(hn::Neg(x))); });
 }
 
-/// Before anything is written, since the result may lie in the targets' place.
+/// Checks all targets before anything is written, since the result may overwrite them.
 HWY_INLINE void check_targets(Matrix<const float> targets) {
   const V none = hn::Zero(d);
   const auto count = [](V so_far, V y) HWY_ATTR {
@@ -84,7 +84,7 @@ HWY_INLINE void check_targets(Matrix<const float> targets) {
     for (Index c = 0; c < targets.width; ++c) checked_target(targets, r, c);
   }
 }
-// softplus(x) - y x, as a sum of two terms that are not negative, so that neither cancels the other.
+// softplus(x) - y x, computed as a sum of two non-negative terms to avoid cancellation.
 void binary_cross_entropy(const HostCall& k) {
   check_targets(k.in[1]);
   map<2>(k, [](V x, V y) HWY_ATTR {

@@ -1,8 +1,8 @@
 // Host kernels of convolution and pooling.
 //
-// A convolution is a product an image: the filters times what each window covers, written out as a column (Chellapilla,
-// Puri and Simard 2006). So what an image gives does not depend on the batch that it is in, and nothing is compiled or
-// kept for a shape. docs/ops.md compares it with oneDNN's own convolutions.
+// A convolution is one product for each image: the filters times a matrix that has the elements of each window in a
+// column (Chellapilla, Puri and Simard 2006). So the result of an image does not depend on its batch, and nothing is
+// compiled or cached for a shape. docs/ops.md compares this with oneDNN's convolutions.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,10 +19,10 @@ namespace {
 using op::Window2d;
 using As = Factor::As;
 
-/// One image after the other, with its padding around it.
+/// Memory for one image at a time, with padding around it.
 class Padded {
  public:
-  /// How many elements beyond the last may be read.
+  /// The number of elements beyond the end that may be read.
   static constexpr Index slack = 8;
 
   Padded(const Window2d& w, float padding)
@@ -31,7 +31,7 @@ class Padded {
         width_(w.width + 2 * w.padding),
         elements_(static_cast<std::size_t>(w.channels * height_ * width_ + slack), padding) {}
 
-  /// Makes all elements `value`, those of the padding too.
+  /// Sets all elements, including the padding, to `value`.
   void fill(float value) { std::fill(elements_.begin(), elements_.end(), value); }
   void take(const float* image) {
     each_line([&](float* line, Index at) { std::copy_n(image + at, w_.width, line); });
@@ -40,18 +40,18 @@ class Padded {
     each_line([&](const float* line, Index at) { add_scaled(image + at, line, w_.width, 1); });
   }
 
-  /// Where the line of the image begins that the window's line r covers at position y down; of channel c.
+  /// The begin of the line of channel c that line r of a window at vertical position y covers.
   float* line(Index c, Index y, Index r) { return elements_.data() + (c * height_ + y * w_.stride + r) * width_; }
 
-  /// Each element becomes the larger of itself and the one so much further. That also happens across the ends of lines
-  /// and planes, to elements at which no window begins.
+  /// Replaces each element by the maximum of itself and the element at that distance. Across the ends of lines and
+  /// planes this gives meaningless values, but no window begins there.
   void take_larger_one(Index right, Index down) {
     const Index by = down * width_ + right;
     take_larger(elements_.data(), elements_.data() + by, static_cast<Index>(elements_.size()) - by);
   }
 
  private:
-  /// Calls f(line, where it begins in an image) for each line of an image, without its padding.
+  /// Calls f(line, its begin in an image) for each line of the image, without its padding.
   template <class F>
   void each_line(F f) {
     Index at = 0;
@@ -66,13 +66,13 @@ class Padded {
   std::vector<float> elements_;
 };
 
-/// Rows [begin, end) of the positions of a window.
+/// Rows [begin, end) of window positions.
 struct Strip {
   Index begin, end;
 };
 
-/// What the windows of a strip cover: a column for each position, a row for each place in the window. Owns the memory
-/// for one image and one strip, which is cut so that large images take no more than small ones.
+/// The elements that the windows of a strip cover: a column for each position, a row for each element of the window.
+/// Owns the memory for one image and one strip. The size of strips is bounded, so large images take no more memory.
 class Columns {
  public:
   explicit Columns(const Window2d& w)
@@ -83,7 +83,7 @@ class Columns {
         elements_(std::make_unique_for_overwrite<float[]>(
             static_cast<std::size_t>(w.window() * height_ * across_ + Padded::slack))) {}
 
-  /// Calls f(strip) for strips that cover all positions, cut by the shape alone.
+  /// Calls f(strip) for strips that cover all positions; the cut depends on the shape only.
   template <class F>
   void each_strip(F f) const {
     const Index down = w_.positions_down();
@@ -100,10 +100,10 @@ class Columns {
     return {row + strip.begin * across_, filters, (strip.end - strip.begin) * across_, w_.positions()};
   }
 
-  /// The strip of the image.
+  /// Fills the columns of the strip from the image.
   Matrix<const float> unfold(Strip strip) {
     each_line(strip, [&](float* line, const float* from) {
-      if (w_.stride == 1) {  // by whole slacks: what is too much, the next line covers
+      if (w_.stride == 1) {  // in blocks of `slack` elements; the next line overwrites the excess
         for (Index i = 0; i < across_; i += Padded::slack) std::copy_n(from + i, Padded::slack, line + i);
       } else {
         for (Index i = 0; i < across_; ++i) line[i] = from[i * w_.stride];
@@ -112,7 +112,7 @@ class Columns {
     return matrix(strip);
   }
 
-  /// Adds each element to where unfold() takes it from.
+  /// Adds each element to the image at the position from which unfold() reads it.
   void fold(Strip strip) {
     each_line(strip, [&](const float* line, float* to) {
       if (w_.stride == 1) {
@@ -126,9 +126,9 @@ class Columns {
   Padded image;
 
  private:
-  static constexpr Index strip_elements = Index{1} << 18;  // a megabyte; half or four times that is as fast
+  static constexpr Index strip_elements = Index{1} << 18;  // 1 MiB; half or four times this is as fast
 
-  /// Calls f(line, place in the image) for each place in the window and each line of positions in the strip.
+  /// Calls f(line, position in the image) for each element of the window and each line of positions in the strip.
   template <class F>
   void each_line(Strip strip, F f) {
     float* line = elements_.get();
@@ -188,7 +188,7 @@ void conv2d_filter_gradient(const HostCall& k) {
   }
 }
 
-/// out = every stride-th element, n in all, or out += them.
+/// Writes n elements of `from`, at distance `stride`, to `out`, or adds them.
 void put_each(float* out, const float* from, Index n, Index stride, Write write) {
   if (write == Write::add) {
     for (Index i = 0; i < n; ++i) out[i] += from[i * stride];
@@ -214,7 +214,7 @@ void max_pool2d(const HostCall& k) {
   }
 }
 
-/// The place in a plane of the first NaN, or of the first maximum, of the window at a position.
+/// The index in a plane of the first NaN, or otherwise of the first maximum, in the window at a position.
 Index first_maximum(const Window2d& w, const float* plane, Index down, Index across) {
   const Index top = down * w.stride - w.padding, left = across * w.stride - w.padding;
   const Index first_x = std::max<Index>(left, 0), last_x = std::min(left + w.window_width, w.width);
@@ -231,7 +231,7 @@ Index first_maximum(const Window2d& w, const float* plane, Index down, Index acr
   return best;
 }
 
-/// out += g, each element at the place of its window's maximum; of one plane.
+/// For one plane: adds each element of g to `out` at the maximum of its window.
 void pool_gradient(const Window2d& w, const float* plane, const float* g, float* out) {
   const Index across = w.positions_across(), down = w.positions_down();
   for (Index y = 0; y < down; ++y) {

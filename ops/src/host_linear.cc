@@ -11,7 +11,7 @@ namespace {
 
 using As = Factor::As;
 
-/// A row's matrix of so many rows.
+/// A row as a matrix with `rows` rows.
 Matrix<const float> matrix_of(const float* row, Index rows, Index width) { return {row, rows, width, width}; }
 
 template <As x_as, As y_as>
@@ -19,7 +19,7 @@ void matmul(const HostCall& k) {
   multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
 }
 
-/// A call of oneDNN a row: 0.1 us and more. Loops win below 500 flops or so, where neither takes long.
+/// Calls oneDNN once for each row, which costs at least 0.1 us. Loops would be faster only below about 500 flops.
 template <As x_as, As y_as>
 void matmul_each(const HostCall& k) {
   const auto [rows, inner, columns] = product_sizes(k.attributes);
@@ -32,7 +32,7 @@ void matmul_each(const HostCall& k) {
 }
 
 void transpose(const HostCall& call) {
-  // By tiles, so that neither side leaves the cache line it is in.
+  // In tiles, so that reads and writes stay within cache lines.
   constexpr Index tile = 16;
   const Matrix<const float> x = call.in[0];
   for (Index r0 = 0; r0 < call.out.rows; r0 += tile) {

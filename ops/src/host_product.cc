@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <string>
 
-// Of the OpenMP runtime that oneDNN brings, libgomp, whichever compiler's omp.h may be at hand.
+// Functions of libgomp, the OpenMP runtime that oneDNN uses. Declared here, since omp.h depends on the compiler.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int);
 
 namespace windrow {
 namespace {
 
-/// Keeps OpenMP to the calling thread: the engine's workers are what runs in parallel. Cheap: a thread-local number.
+/// Restricts OpenMP to the calling thread, since the engine's workers provide the parallelism. Cheap: it sets a
+/// thread-local number.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -24,11 +25,12 @@ class OneThread {
   const int before_;
 };
 
-/// What dnnl_sgemm asks of strides, also of matrices with one row or none.
+/// The stride for dnnl_sgemm, which requires at least the width even for matrices with one row or none.
 dnnl_dim_t leading(Matrix<const float> x) { return std::max<Index>({x.stride, x.width, 1}); }
 
-/// oneDNN takes fresh memory for a copy of y, which for a wide one is more than its allocator keeps: each call would
-/// pay for new pages, which `windrow-perf train --model var-lstm` feels by its vocabulary of 10,000.
+/// The most columns of y for one call. oneDNN allocates memory for a copy of y. For a wide y this exceeds what its
+/// allocator caches, and each call would pay for new pages: `windrow-perf train --model var-lstm`, with a vocabulary of
+/// 10,000, is sensitive to it.
 Index columns_at_once(const Product& p) {
   constexpr Index most = 4096, line = 16;
   if (p.x.as == Factor::As::transposed || p.out.width <= most) return p.out.width;
@@ -42,7 +44,7 @@ void multiply(const Product& p) {
   const Matrix<float> out = p.out;
   if (out.rows == 0 || out.width == 0) return;
   const bool adds = p.write == Write::add;
-  if (p.x.width() == 0) {  // dnnl_sgemm would leave the result as it is
+  if (p.x.width() == 0) {  // dnnl_sgemm would not write the result
     for (Index r = 0; r < out.rows && !adds; ++r) std::fill_n(out.row(r), out.width, 0.0f);
     return;
   }

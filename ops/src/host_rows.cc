@@ -29,7 +29,7 @@ void scatter(const HostCall& k) {
   }
 }
 
-/// Matrices of one width, one below the other.
+/// Several matrices of the same width, with their rows counted through.
 class Stack {
  public:
   explicit Stack(std::span<const Matrix<const float>> parts) : parts_(parts) {
@@ -47,13 +47,12 @@ class Stack {
   std::vector<Index> ends_;
 };
 
-/// Adds up rows. To a sum of very many rows a float would add nothing in the end, so blocks of rows are added up in
-/// double.
+/// Adds up rows. Sums of blocks of rows are added in double, since a float sum of very many rows loses further addends.
 class RowSum {
  public:
   RowSum(const Stack& rows, Index width) : rows_(rows), block_(to_size(width)) {}
 
-  /// Of rows order[first, last), of which there are some. Until the next call.
+  /// The sum of rows order[first, last), a non-empty range. Valid until the next call.
   const float* of(Indices order, Index first, Index last) {
     constexpr Index block = 64;
     if (last - first == 1) return row(order, first);
@@ -83,7 +82,7 @@ class RowSum {
   std::vector<double> sum_;
 };
 
-/// From the first row of the table to the last: the rows of segments ascend.
+/// Goes through the table from its first row to its last; the rows of segments ascend.
 void sgd_rows(const HostCall& k) {
   const auto rate = static_cast<float>(k.attributes.values[0]), decay = static_cast<float>(k.attributes.values[1]);
   const Index width = k.out.width;
@@ -137,8 +136,8 @@ void segment_sum(const HostCall& k, Share share) {
   }
 }
 
-/// The row of [first, last), not empty, that has the maximum of column c: the first that is NaN, or the first of the
-/// largest.
+/// The row in the non-empty range [first, last) with the maximum of column c: the first NaN, or otherwise the first
+/// maximum.
 Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
   Index best = first;
   for (Index r = first + 1; r < last; ++r) {

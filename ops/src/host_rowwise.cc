@@ -68,7 +68,7 @@ void squared_distance_gradient(const HostCall& k) {
   }
 }
 
-/// NaN if a NaN is among them; 0 if there are none.
+/// The maximum of n elements: NaN if one is NaN, 0 without elements.
 HWY_INLINE float maximum_of(const float* x, Index n) {
   if (n == 0) return 0;
   const V tops = fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, [](V so_far, V v) HWY_ATTR {
@@ -91,7 +91,7 @@ void row_max_gradient(const HostCall& k) {
   }
 }
 
-/// Of some columns of a segment: the first NaN or the first maximum, and how many rows come before it.
+/// For some columns of a segment: the first NaN or otherwise the first maximum, and the number of rows before it.
 struct Top {
   V value, place;
 };
@@ -107,7 +107,7 @@ HWY_INLINE Top top_of(Index first, Index last, Load load) {
   return top;
 }
 
-/// Writes part(top) for each segment that is not empty.
+/// Writes part(top) for each non-empty segment.
 template <class Part>
 HWY_INLINE void write_tops(const HostCall& k, Part part) {
   zero_unless_adding(k);
@@ -157,7 +157,7 @@ using DU = hn::ScalableTag<std::uint32_t>;
 using VU = hn::Vec<DU>;
 constexpr DU du;
 
-/// The upper halves of the products of x with a number that all lanes have.
+/// The upper halves of the products of x and `all`, which has the same number in all lanes.
 HWY_INLINE VU upper_product(VU x, VU all) {
 #if HWY_TARGET == HWY_SCALAR  // vectors of one lane, which has no half
   return hn::Set(du, static_cast<std::uint32_t>(std::uint64_t{hn::GetLane(x)} * hn::GetLane(all) >> 32));
@@ -168,7 +168,7 @@ HWY_INLINE VU upper_product(VU x, VU all) {
 #endif
 }
 
-/// philox() of a counter in each lane.
+/// philox() for a counter in each lane.
 struct Counters {
   VU c0, c1, c2, c3;
   HWY_INLINE void mix(VU key0, VU key1) {
@@ -191,7 +191,7 @@ struct Block {
   Index row, number;
 };
 
-/// The factors of as many blocks as there are lanes, row after row, so that narrow rows fill the lanes too.
+/// The factors of one block for each lane. Blocks continue in the next row, so narrow rows fill the lanes, too.
 class DropoutFactors {
  public:
   explicit DropoutFactors(const HostCall& k)
@@ -201,7 +201,7 @@ class DropoutFactors {
         key_(philox_key(static_cast<std::uint64_t>(k.attributes.sizes[0]))),
         rate_(k.attributes.values[0]) {}
 
-  /// Draws those from `at` on, and gives the block behind the last of them.
+  /// Draws the factors of the blocks from `at` on, and returns the block after the last one.
   Block draw(Block at) {
     HWY_ALIGN std::uint32_t words[4][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
     HWY_ALIGN std::uint32_t seeds[2][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};

@@ -1,8 +1,8 @@
-// What the host kernels by Highway share: functions of vectors, and loops over rows. Compiled anew for each instruction
-// set, so it is included again and again: after hwy/foreach_target.h, in files that are compiled so themselves.
+// Shared by the host kernels that use Highway: functions of vectors, and loops over rows. Included once for each
+// instruction set, after hwy/foreach_target.h, in files that are compiled for each instruction set themselves.
 //
-// Each lane computes what every other would, so that a result depends neither on the place of an element nor on how the
-// rows are cut into calls.
+// Every lane computes in the same way, so a result depends neither on the position of an element nor on how rows are
+// cut into calls.
 #if defined(WINDROW_HOST_SIMD_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef WINDROW_HOST_SIMD_H
 #undef WINDROW_HOST_SIMD_H
@@ -30,11 +30,11 @@ constexpr D d;
 
 HWY_INLINE V constant(double value) { return hn::Set(d, static_cast<float>(value)); }
 
-/// x within [-limit, limit]. In this order of operands a NaN passes.
+/// x clamped to [-limit, limit]. This order of operands passes NaN through.
 HWY_INLINE V clamp(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
 
-// tanh(x) = x P(x^2) / Q(x^2), the best such quotient of degrees 5 and 3 for the relative error on |x| <= 9.02, beyond
-// which tanh is 1 in float; rounding may lead past 1. scripts/fit-tanh prints the coefficients and the error.
+// tanh(x) = x P(x^2) / Q(x^2): the quotient of degrees 5 and 3 with the least relative error on |x| <= 9.02, beyond
+// which tanh is 1 in float. Rounding may exceed 1. scripts/fit-tanh prints the coefficients and the error.
 HWY_INLINE V tanh_of(V x) {
   x = clamp(x, 9.02);
   const V t = hn::Mul(x, x);
@@ -58,7 +58,7 @@ HWY_INLINE V sigmoid_of(V x) {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// Highway's are for the arguments between; the rest is ours.
+// Highway's functions cover finite arguments of normal size; the code here handles the rest.
 HWY_INLINE V exp_of(V x) {
   const V y = hn::Exp(d, hn::Min(constant(88.722832), hn::Max(constant(-104), x)));
   const V large = hn::IfThenElse(hn::Gt(x, constant(88.722832)), hn::Set(d, infinity), y);
@@ -72,8 +72,8 @@ HWY_INLINE V log_of(V x) {
   return hn::IfThenElse(hn::Eq(x, inf), inf, domain);
 }
 
-/// The end of a row, which is shorter than a vector. Where the machine can load and store single lanes it does;
-/// elsewhere the end is worked on in a copy.
+/// The end of a row, which is shorter than a vector. Machines that can load and store single lanes do so; on others the
+/// end is processed in a copy.
 class Tail {
  public:
   explicit Tail(Index n) : n_(static_cast<std::size_t>(n)) {}
@@ -99,7 +99,7 @@ class Tail {
   HWY_ALIGN float lanes_[HWY_MAX_BYTES / sizeof(float)];
 };
 
-/// f(so_far, in[0], in[1], ...), of the vectors that `load` makes of them.
+/// f(so_far, in[0], in[1], ...), where `load` makes a vector of each operand.
 template <std::size_t N, class F, class Load>
 HWY_INLINE V call_with(F f, V so_far, const std::array<const float*, N>& in, Load load) {
   if constexpr (N == 0) return f(so_far);
@@ -108,7 +108,7 @@ HWY_INLINE V call_with(F f, V so_far, const std::array<const float*, N>& in, Loa
   if constexpr (N == 3) return f(so_far, load(in[0]), load(in[1]), load(in[2]));
 }
 
-/// out = f(out, in...) for a row of n elements. `f` gets the old result and the operands as vectors.
+/// out = f(out, in...) for a row of n elements. `f` takes the old result and the operands as vectors.
 template <std::size_t N, class F>
 HWY_INLINE void map_row(float* out, const std::array<const float*, N>& in, Index n, F f) {
   const auto lanes = static_cast<Index>(hn::Lanes(d));
@@ -133,7 +133,7 @@ HWY_INLINE void write_row(Write write, float* out, const std::array<const float*
   }
 }
 
-/// Calls row(out, in, n) for each row, or once for all if they lie one behind the other everywhere.
+/// Calls row(out, in, n) for each row, or once for all rows if they are contiguous in every matrix.
 template <std::size_t N, class Row>
 HWY_INLINE void each_row(const HostCall& call, Row row) {
   if (call.out.rows == 0 || call.out.width == 0) return;

@@ -50,7 +50,7 @@ void log_softmax(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     const float* x = k.in[0].row(r);
     const ExpSum sum = exp_sum(x, k.out.width);
-    // Apart, so that what is lost beside a large maximum is lost once.
+    // Subtracts the two terms separately, so that rounding against a large maximum happens only once.
     const V shift = hn::Set(d, sum.top), log_sum = hn::Set(d, std::log(sum.sum));
     write_row<1>(k.write, k.out.row(r), {x}, k.out.width,
                  [=](V v) HWY_ATTR { return hn::Sub(hn::Sub(v, shift), log_sum); });

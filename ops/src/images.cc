@@ -9,13 +9,13 @@
 namespace windrow::op {
 namespace {
 
-/// Throws unless so many images or filters of so many elements are operand k.
+/// Throws unless operand k has that width.
 void require_width(Index width, std::size_t k, const Operator& op, const Signature& s) {
   if (s.in[k].width == width) return;
   throw shape_error(op, s, "a width of " + std::to_string(width) + " of operand " + std::to_string(k));
 }
 
-/// Throws unless operand k holds as much for each position as there are filters.
+/// Throws unless operand k has an element for each position and filter.
 void require_positions(std::size_t k, const Operator& op, const Signature& s) {
   const Index positions = window_of(s.attributes).positions();
   if (s.in[k].width % positions == 0) return;
@@ -76,7 +76,7 @@ Terms of_add_channel_bias(const Signature& s) {
 }
 
 void require_sizes(const Window2d& w) {
-  constexpr Index limit = 65536;  // so that products of three are numbers too
+  constexpr Index limit = 65536;  // so that products of three sizes do not overflow
   for (const Index size : {w.channels, w.height, w.width, w.window_height, w.window_width, w.stride}) {
     if (size >= 1 && size <= limit) continue;
     throw MisuseError("sliding: a size or stride of " + std::to_string(size) + "; expected 1 to " +

@@ -5,7 +5,7 @@
 
 namespace windrow {
 
-/// Where the operator's entry is, or would be.
+/// The position of the operator's entry, or the position at which to insert it.
 template <class Real>
 auto KernelTable<Real>::place_of(const Entries& entries, OpName op) -> typename Entries::const_iterator {
   return std::lower_bound(entries.begin(), entries.end(), op,

@@ -33,6 +33,11 @@ Index Rows::number() const {
 
 std::string to_string(const Type& type) { return rows_text(type.rows) + " x " + std::to_string(type.width); }
 
+std::string to_string(const IndexRange& range) {
+  if (range.last < range.first) return "none, since there is nothing to index";
+  return std::to_string(range.first) + " to " + std::to_string(range.last);
+}
+
 MisuseError shape_error(const Operator& op, const Signature& signature, const std::string& expected) {
   std::string text = std::string(op.name.text()) + ": operands " + list(signature.in);
   if (!signature.indices.empty()) text += ", indices " + list(signature.indices);

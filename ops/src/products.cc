@@ -45,7 +45,7 @@ Terms of_matmul_each_tn(const Signature& s) {
 
 }  // namespace
 
-/// Of two operands, row by row, zero if either is.
+/// A rowwise product of two operands; zero if either is zero.
 static consteval Operator product(OpName name, Type (*infer)(const Operator&, const Signature&),
                                   Terms (*gradients)(const Signature&), std::string_view attributes = {}) {
   return {.name = name,
@@ -69,7 +69,7 @@ Attributes product_by_widths(Index rows, Index x, Index y) {
 }
 
 Attributes product_of(Index rows, Index inner, Index columns) {
-  constexpr Index limit = Index{1} << 24;  // so that products of two are numbers too
+  constexpr Index limit = Index{1} << 24;  // so that products of two sizes do not overflow
   for (const Index size : {rows, inner, columns}) {
     if (size < 0 || size > limit) {
       throw MisuseError("product_of: " + std::to_string(size) + "; expected 0 to " + std::to_string(limit));

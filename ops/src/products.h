@@ -5,7 +5,7 @@
 
 namespace windrow {
 
-/// Of the product: rows x inner times inner x columns.
+/// The sizes of a product: rows x inner times inner x columns.
 struct ProductSizes {
   Index rows, inner, columns;
 };

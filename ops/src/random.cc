@@ -13,12 +13,12 @@
 namespace windrow {
 namespace {
 
-/// The words of one draw: block n has the numbers 4 n to 4 n + 3.
+/// The random words of one draw. Block n provides words 4 n to 4 n + 3.
 class Words {
  public:
   Words(PhiloxKey key, std::uint32_t stream, std::uint64_t draw) : key_(key), stream_(stream), draw_(draw) {}
 
-  /// Blocks and draws below 2^48 are all different.
+  /// The counters differ for all blocks and draws below 2^48.
   PhiloxCounter block(std::uint64_t number) const {
     const auto high = static_cast<std::uint32_t>(draw_ >> 32 << 16 | number >> 32);
     return philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(draw_), high, stream_}, key_);
@@ -30,10 +30,10 @@ class Words {
   std::uint64_t draw_;
 };
 
-// Sets a generator's words apart from those that dropout draws by the same seed.
+// Separates the words of a generator from those that dropout draws with the same seed.
 constexpr std::uint32_t generator_domain = 0x67656e72;
 
-/// Rows [begin, end) of a draw whose elements are, row by row, four(words) of each block of words.
+/// Fills rows [begin, end) of a draw. In row order, each block of words provides the four elements four(words).
 template <class T, class Four>
 void fill(Matrix<T> out, const Words& words, Four four, Index begin, Index end) {
   auto n = static_cast<std::uint64_t>(begin * out.width);
@@ -46,10 +46,10 @@ void fill(Matrix<T> out, const Words& words, Four four, Index begin, Index end) 
   }
 }
 
-/// The same of all rows, by idle workers too.
+/// Fills all rows, with the help of idle workers.
 template <class T, class Four>
 void fill(Matrix<T> out, const Words& words, Four four) {
-  constexpr Index elements_a_piece = 1 << 14;  // some 0.1 ms
+  constexpr Index elements_a_piece = 1 << 14;  // about 0.1 ms
   const Index rows = std::max<Index>(1, elements_a_piece / std::max<Index>(out.width, 1));
   parallel_for(static_cast<std::size_t>(out.rows), static_cast<std::size_t>(rows),
                [&](std::size_t begin, std::size_t end) {
@@ -57,7 +57,7 @@ void fill(Matrix<T> out, const Words& words, Four four) {
                });
 }
 
-/// Two independent normal numbers of deviation 1 from two words.
+/// Two independent standard normal numbers from two words.
 std::array<double, 2> normal_pair(std::uint32_t length, std::uint32_t turn) {
   const double radius = std::sqrt(-2 * std::log1p(-static_cast<double>(unit_uniform(length))));
   const double angle = 2 * std::numbers::pi * static_cast<double>(unit_uniform(turn));

@@ -1,4 +1,4 @@
-// The reference kernels: what each operator means, in double precision and without any thought of speed.
+// The reference kernels: the definition of each operator, in double precision and without optimisation.
 #include "reference.h"
 
 #include <algorithm>
@@ -106,14 +106,15 @@ void add_linear(KernelTable<double>& table) {
   table.add(op::spread_columns, [](const Call& k) { each(k, [&](Index r, Index) { return k.in[0].row(r)[0]; }); });
 }
 
-/// Where element (row, column) of a matrix is that is so wide, or of which the transposed is.
-struct Place {
+/// The distances between neighbouring elements of a column and of a row, for a matrix of a given width or its
+/// transpose.
+struct Strides {
   Index row_step, column_step;
 };
-Place as_it_is(Index width) { return {width, 1}; }
-Place transposed(Index width) { return {1, width}; }
+Strides as_stored(Index width) { return {width, 1}; }
+Strides transposed(Index width) { return {1, width}; }
 
-void product_each(const Call& k, Place x, Place y) {
+void product_each(const Call& k, Strides x, Strides y) {
   const auto [rows, inner, columns] = product_sizes(k.attributes);
   each(k, [&, inner = inner, columns = columns](Index r, Index c) {
     return dot(k.in[0].row(r) + c / columns * x.row_step, x.column_step, k.in[1].row(r) + c % columns * y.column_step,
@@ -129,15 +130,15 @@ void add_products(KernelTable<double>& table) {
             [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] * k.in[1].row(r)[0]; }); });
   table.add(op::matmul_each, [](const Call& k) {
     const ProductSizes s = product_sizes(k.attributes);
-    product_each(k, as_it_is(s.inner), as_it_is(s.columns));
+    product_each(k, as_stored(s.inner), as_stored(s.columns));
   });
   table.add(op::matmul_each_nt, [](const Call& k) {
     const ProductSizes s = product_sizes(k.attributes);
-    product_each(k, as_it_is(s.inner), transposed(s.inner));
+    product_each(k, as_stored(s.inner), transposed(s.inner));
   });
   table.add(op::matmul_each_tn, [](const Call& k) {
     const ProductSizes s = product_sizes(k.attributes);
-    product_each(k, transposed(s.rows), as_it_is(s.columns));
+    product_each(k, transposed(s.rows), as_stored(s.columns));
   });
 }
 

@@ -1,4 +1,4 @@
-// What the reference kernels share, and the families they come in.
+// Functions that the reference kernels share, and the families of kernels.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline void zero_unless_adding(const Call& call) {
   for (Index r = 0; r < call.out.rows; ++r) std::fill_n(call.out.row(r), call.out.width, 0.0);
 }
 
-/// out(r, c) += value(r, c) for each element. The value is taken before the result changes, which may be an operand.
+/// out(r, c) += value(r, c) for each element. The value is computed before the result changes, which may be an operand.
 template <class Value>
 void each(const Call& call, Value value) {
   for (Index r = 0; r < call.out.rows; ++r) {

@@ -8,8 +8,8 @@
 namespace windrow::reference {
 namespace {
 
-/// Calls f(place in the image, place in the window) for each place of channel c that the window covers at `position`
-/// and that is not padding.
+/// Calls f(index in the image, index in the window) for each element of channel c that the window at `position` covers,
+/// except padding.
 template <class F>
 void each_place(const op::Window2d& w, Index c, Index position, F f) {
   const Index top = position / w.positions_across() * w.stride - w.padding;
@@ -23,7 +23,7 @@ void each_place(const op::Window2d& w, Index c, Index position, F f) {
   }
 }
 
-/// Calls f(place in the image, place in the window, place in the result, filter) for each product of a convolution.
+/// Calls f(index in the image, index in the window, index in the result, filter) for each product of a convolution.
 template <class F>
 void each_product(const op::Window2d& w, Index filters, F f) {
   for (Index k = 0; k < filters; ++k) {
@@ -63,7 +63,7 @@ void add_convolution(KernelTable<double>& table) {
   });
 }
 
-/// The place in the image of the first that is NaN, or of the first maximum, of element `result` of a pooled image.
+/// The index in the image of the first NaN, or otherwise of the first maximum, for element `result` of a pooled image.
 Index pooled(const op::Window2d& w, const double* image, Index result) {
   Index top = -1;
   each_place(w, result / w.positions(), result % w.positions(), [&](Index place, Index) {

@@ -10,7 +10,7 @@
 namespace windrow::reference {
 namespace {
 
-/// log(sum of exp) of a row.
+/// log(sum of exp(x)) over a row.
 double log_sum_exp(const double* x, Index n) {
   const double top = *std::max_element(x, x + n);
   double sum = 0;

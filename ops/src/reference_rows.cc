@@ -20,7 +20,7 @@ void scatter(const Call& k) {
   }
 }
 
-/// As if the rows had been added into a gradient of the table's shape.
+/// Equals op::sgd with a gradient in which the rows have been added up.
 void sgd_rows(const Call& k) {
   std::vector<const double*> rows;
   for (const In& part : k.in) {
@@ -62,7 +62,7 @@ double sum_of(In x, Index c, Index first, Index last) {
   return sum;
 }
 
-/// The row of the first that is NaN, or of the first maximum.
+/// The row of the first NaN, or otherwise of the first maximum.
 Index first_maximum(In x, Index c, Index first, Index last) {
   Index top = first;
   for (Index r = first; r < last; ++r) {
@@ -108,7 +108,7 @@ void add_segments(KernelTable<double>& table) {
   });
 }
 
-/// The column of the first that is NaN, or of the first maximum.
+/// The column of the first NaN, or otherwise of the first maximum.
 Index top_of(const double* x, Index width) {
   Index top = 0;
   for (Index c = 1; c < width; ++c) {

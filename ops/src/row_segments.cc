@@ -6,15 +6,15 @@
 namespace windrow {
 namespace {
 
-/// A row of the table in the upper half, a row of the matrix in the lower one.
+/// The row of the table in the upper half, the row of the matrix in the lower half.
 using Pair = std::uint64_t;
 std::int32_t table_row(Pair pair) { return static_cast<std::int32_t>(pair >> 32); }
 std::int32_t matrix_row(Pair pair) { return static_cast<std::int32_t>(pair); }
 
-/// By the table's row, of at most so many bits, from the lowest digit to the highest; each pass keeps the order of
-/// equal digits.
+/// Radix sort by the table's row, which has at most `bits` bits, from the lowest digit to the highest. Each pass is
+/// stable.
 void sort_by_table_row(std::vector<Pair>& pairs, int bits) {
-  constexpr std::size_t few = 1024;  // of fewer pairs, counts of wide digits would be most of the work
+  constexpr std::size_t few = 1024;  // with fewer pairs, counting wide digits would dominate
   const int widest = pairs.size() < few ? 8 : 11;
   const int passes = (bits + widest - 1) / widest;
   std::vector<Pair> other(passes > 0 ? pairs.size() : 0);
@@ -41,7 +41,7 @@ void sort_by_table_row(std::vector<Pair>& pairs, int bits) {
 RowSegments row_segments(std::span<const std::int32_t> row_of) {
   std::vector<Pair> pairs;
   pairs.reserve(row_of.size());
-  std::uint32_t seen = 0;  // bits that some row has
+  std::uint32_t seen = 0;  // the bits that are set in any row
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     if (row_of[r] < 0) continue;
     const auto row = static_cast<std::uint32_t>(row_of[r]);

@@ -1,4 +1,4 @@
-// What the rules of the operators share. Start here for operators; host.h for kernels.
+// Functions that the rules of operators share. Start here for operators, with host.h for kernels.
 #pragma once
 
 #include "windrow/ops/operator.h"
@@ -13,7 +13,7 @@ inline Ref gradient() { return Ref::gradient(); }
 /// The operand's gradient is the result's.
 inline GradientTerm passed_on() { return {nullptr, {gradient()}}; }
 
-/// All operands have one shape, and the result has it too.
+/// The rule for operands of one shape, which is also the result's.
 Type same_shape(const Operator& op, const Signature& signature);
 
 /// Throws shape_error with `expected` unless `fits`.

@@ -63,9 +63,9 @@ bool TensorOf<T>::overlaps(const TensorOf& other) const {
   const auto end = [](const TensorOf& t) { return t.offset_ + (t.rows() - 1) * t.shape_.stride + t.width(); };
   if (end(*this) <= other.offset_ || end(other) <= offset_) return false;
   if (shape_.stride != other.shape_.stride) return true;
-  // Both are columns [begin, begin + width) of rows of one length.
+  // Both tensors are columns [begin, begin + width) of rows of the same length.
   const Index begin = offset_ % shape_.stride, others = other.offset_ % shape_.stride;
-  if (begin + width() > shape_.stride || others + other.width() > shape_.stride) return true;  // rows cut elsewhere
+  if (begin + width() > shape_.stride || others + other.width() > shape_.stride) return true;  // rows begin elsewhere
   return begin < others + other.width() && others < begin + width();
 }
 

@@ -76,7 +76,7 @@ class Treebank {
     each_word([&](int& word) { word = as[word]; });
     for (auto& [word, number] : numbers_) number = as[number];
     known_ = true;
-    unseen = read(folder + "/dev.txt");
+    validation = read(folder + "/dev.txt");
   }
 
   unsigned vocabulary() const { return static_cast<unsigned>(vocabulary_) + 1; }
@@ -140,7 +140,7 @@ class Treebank {
   int vocabulary_ = 0;
 
  public:  // behind what reading them needs
-  std::vector<Tree> training, unseen;
+  std::vector<Tree> training, validation;
 };
 
 /// What multiplies the vectors that gates see: input, output, new value. Either one matrix has all gates, whose results
@@ -286,7 +286,7 @@ class Run {
  public:
   explicit Run(const Arguments& arguments) : arguments_(arguments) {
     Treebank treebank(arguments.data);
-    trees_ = std::move(arguments.inference ? treebank.unseen : treebank.training);
+    trees_ = std::move(arguments.inference ? treebank.validation : treebank.training);
     model_ = std::make_unique<TreeLstm>(treebank.vocabulary(), arguments);
     trainer_ = std::make_unique<dynet::SimpleSGDTrainer>(model_->parameters());
     trainer_->clipping_enabled = false;

@@ -270,7 +270,7 @@ TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
             "wide: widened: the gradient of operand 0 is vertices x 8; expected vertices x 3");
 }
 
-static_assert(!std::is_copy_constructible_v<Vertex>, "a copy would outlive the trace");
+static_assert(!std::is_copy_constructible_v<Vertex>, "a copy would outlive the tracing");
 
 }  // namespace
 }  // namespace windrow

@@ -7,6 +7,8 @@
 namespace windrow {
 namespace {
 
+using testing::error_of;
+
 VertexFunction pair_function() {
   return VertexFunction("pair", {.arity = 2}, [](Vertex& v) {
     const State s = v.state("s", 1);
@@ -97,6 +99,11 @@ TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
   EXPECT_EQ(minibatches[0].children, (std::vector<std::int32_t>{1}));
   EXPECT_EQ(minibatches[1].type, (std::vector<std::int32_t>{0, 0, 2}));
   EXPECT_EQ(minibatches[1].child_begin, (std::vector<std::int32_t>{0, 0, 0, 2}));
+}
+
+TEST(TypedGraphs, RefuseMinibatchesOfNoGraphs) {
+  EXPECT_EQ(error_of<MisuseError>([] { typed_graphs({}, 0); }),
+            "typed_graphs: minibatches of 0 graphs; expected at least 1");
 }
 
 }  // namespace

@@ -74,6 +74,9 @@ TEST_F(LazyMisuse, OfIndicesIsToldWhileRecording) {
   EXPECT_EQ(said_of([&] { embedding(w, graph.index(2)); }), "embedding: index 2; expected 0 to 1");
   EXPECT_EQ(said_of([&] { embedding(w, graph.index(-1)); }), "embedding: index -1; expected 0 to 1");
   EXPECT_EQ(said_of([&] { pick(x, graph.index(3)); }), "pick: index 3; expected 0 to 2");
+  const Parameter empty = parameters.add("empty", 0, 3, Initial::zeros());
+  EXPECT_EQ(said_of([&] { embedding(empty, graph.index(0)); }),
+            "embedding: index 0; expected none, since there is nothing to index");
   EXPECT_EQ(said_of([&] { softmax_cross_entropy(x, graph.index(3)); }),
             "softmax_cross_entropy: index 3; expected -1 to 2");
   EXPECT_EQ(softmax_cross_entropy(x, graph.index(-1)).scalar(), 0);

@@ -29,7 +29,7 @@ struct Work {
   Plan plan;
   Layout layout;
 
-  Work(const std::vector<std::array<Index, phase_count>>& costs, const std::vector<Layout::Batch>& batches) {
+  Work(const std::vector<std::array<Index, phase_count>>& costs, const std::vector<Layout::BatchRows>& batches) {
     plan.types.resize(costs.size());
     for (std::size_t t = 0; t < costs.size(); ++t) {
       for (Phase phase : phases) plan.types[t].costs[at(phase)][0].work = costs[t][at(phase)];
@@ -38,7 +38,7 @@ struct Work {
     layout.types.resize(costs.size());
     layout.batches = {batches};
     for (TypeRows& type : layout.types) type.begin = {0, 0};
-    for (Layout::Batch& batch : layout.batches.front()) {
+    for (Layout::BatchRows& batch : layout.batches.front()) {
       Index& rows = layout.types[batch.type].begin[1];
       batch = {batch.type, rows, rows + batch.end};  // `end` was how many
       rows = batch.end;
@@ -52,8 +52,8 @@ struct Work {
     for (auto& of_type : costs) {
       for (Index& cost : of_type) cost = draw(2) == 0 ? 0 : draw(50);
     }
-    std::vector<Layout::Batch> batches(random() % 12);
-    for (Layout::Batch& batch : batches) {
+    std::vector<Layout::BatchRows> batches(random() % 12);
+    for (Layout::BatchRows& batch : batches) {
       batch = {static_cast<std::uint32_t>(random() % costs.size()), 0, 1 + draw(draw(1) == 0 ? 3 : 40)};
     }
     return Work(costs, batches);
@@ -81,7 +81,7 @@ class Order {
 
   /// All rows of a batch, or none where the phase is no work.
   std::set<std::size_t> of(Phase phase, std::size_t batch) const {
-    const Layout::Batch& rows = work_.layout.batches.front()[batch];
+    const Layout::BatchRows& rows = work_.layout.batches.front()[batch];
     std::set<std::size_t> pieces;
     if (work_.plan.types[rows.type].costs[at(phase)][0].work == 0) return pieces;
     for (Index row = rows.begin; row < rows.end; ++row) {
@@ -162,7 +162,7 @@ TEST(Pieces, RunRowsOnceAndAfterWhatTheyNeed) {
 }
 
 /// A chain of ten batches of four vertices, each with work in every phase.
-Work sequences() { return Work({{10, 10, 10, 10, 10}}, std::vector<Layout::Batch>(10, {0, 0, 4})); }
+Work sequences() { return Work({{10, 10, 10, 10, 10}}, std::vector<Layout::BatchRows>(10, {0, 0, 4})); }
 
 TEST(Pieces, AreTwoWhereNothingIsWorthAnOp) {
   const Work work = sequences();

@@ -1,4 +1,4 @@
-// Random vertex functions, for both the trace and the oracle.
+// Random vertex functions, for both tracing and the oracle.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a trace refuses, and what it says.
+// What tracing refuses, and what it says.
 #include "windrow/batching/vertex_function.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace windrow {
 namespace {
 
-class Trace : public ::testing::Test {
+class Tracing : public ::testing::Test {
  protected:
   /// What is said when a function of arity 2 is traced.
   std::string said_of(const std::function<void(Vertex&)>& body) {
@@ -24,7 +24,7 @@ class Trace : public ::testing::Test {
   const Parameter w_ = parameters_.add("w", 3, 4, Initial::zeros());
 };
 
-TEST_F(Trace, NamesOperatorAndShapesThatDoNotFit) {
+TEST_F(Tracing, NamesOperatorAndShapesThatDoNotFit) {
   EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 5), w_); }),
             "cell: matmul: operands vertices x 5, 3 x 4; expected as many rows of the second as the first is wide");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 5) + v.pull("y", 4); }),
@@ -33,12 +33,12 @@ TEST_F(Trace, NamesOperatorAndShapesThatDoNotFit) {
             "cell: slice: operands vertices x 5; expected columns [3, 6) among those there are");
 }
 
-TEST_F(Trace, NamesAGatherBeyondTheArity) {
+TEST_F(Tracing, NamesAGatherBeyondTheArity) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.gather(2, v.state("h", 3)); }),
             "cell: gather(2) of state 'h'; expected less than 2, the arity");
 }
 
-TEST_F(Trace, WantsEachStateScatteredOnceInItsShape) {
+TEST_F(Tracing, WantsEachStateScatteredOnceInItsShape) {
   const VertexFunction without("cell", {}, [](Vertex& v) { v.state("h", 3); });
   EXPECT_EQ(testing::error_of<MisuseError>([&] { InputGraph(without, {}); }),
             "cell: state 'h' is never scattered; expected once");
@@ -54,12 +54,12 @@ TEST_F(Trace, WantsEachStateScatteredOnceInItsShape) {
             "cell: state 'h' is declared twice; expected once");
 }
 
-TEST_F(Trace, KeepsNamesInBracketsForItself) {
+TEST_F(Tracing, KeepsNamesInBracketsForItself) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("(vertex)"); }),
             "cell: an input named '(vertex)'; expected a name without a bracket first");
 }
 
-TEST_F(Trace, WantsEachNameOnce) {
+TEST_F(Tracing, WantsEachNameOnce) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3), v.pull("x", 3); }), "cell: 'x' is pulled twice; expected once");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i"), v.pull_index("i"); }),
             "cell: 'i' is pulled twice; expected once");
@@ -71,18 +71,18 @@ TEST_F(Trace, WantsEachNameOnce) {
             "cell: 'out' is pushed twice; expected once");
 }
 
-TEST_F(Trace, WantsALossOfWidthOne) {
+TEST_F(Tracing, WantsALossOfWidthOne) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.loss(v.pull("x", 3)); }), "cell: a loss is vertices x 3; expected vertices x 1");
 }
 
-TEST_F(Trace, RefusesWhatMixesVertices) {
+TEST_F(Tracing, RefusesWhatMixesVertices) {
   EXPECT_EQ(said_of([&](Vertex& v) { apply(op::column_sum, {v.pull("x", 3)}); }),
             "cell: column_sum: mixes the rows of a batch; expected an operator that is elementwise or rowwise");
   EXPECT_EQ(said_of([&](Vertex& v) { apply(op::gather_rows, {v.pull("x", 3)}, {v.pull_index("i")}); }),
             "cell: gather_rows: operand 0 is vertices x 3; expected a parameter");
 }
 
-TEST_F(Trace, RefusesWhatIsNoValueOfAVertex) {
+TEST_F(Tracing, RefusesWhatIsNoValueOfAVertex) {
   const auto rows = [&](Vertex& v, Rows count) {
     return apply(op::spread_rows, {slice(v.parameter(bias_), 0, 2)}, {}, op::to_rows(count));
   };
@@ -96,7 +96,7 @@ TEST_F(Trace, RefusesWhatIsNoValueOfAVertex) {
             "cell: sgd: changes its result in place; expected an operator that makes one");
 }
 
-TEST_F(Trace, RefusesWidthsBeyondReason) {
+TEST_F(Tracing, RefusesWidthsBeyondReason) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", -1); }), "cell: 'h' has width -1; expected 0 to 2147483647");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", Index{1} << 62); }),
             "cell: 'x' has width 4611686018427387904; expected 0 to 2147483647");
@@ -104,7 +104,7 @@ TEST_F(Trace, RefusesWidthsBeyondReason) {
             "cell: 'i' may be absent; expected width 1");
 }
 
-TEST_F(Trace, RefusesStatesOfAnotherFunction) {
+TEST_F(Tracing, RefusesStatesOfAnotherFunction) {
   std::optional<State> kept;
   VertexFunction first("first", {.arity = 1}, [&](Vertex& v) {
     kept = v.state("h", 3);
@@ -115,12 +115,12 @@ TEST_F(Trace, RefusesStatesOfAnotherFunction) {
             "cell: scatter of a state of another vertex function");
 }
 
-TEST_F(Trace, RefusesExpressionsOfAnotherTrace) {
+TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
   std::optional<Expr> kept;
   VertexFunction first("first", {}, [&](Vertex& v) { kept = v.pull("x", 3); });
   EXPECT_EQ(testing::error_of<MisuseError>([&] { tanh(*kept); }),
             "tanh: an expression of a vertex function that was already traced");
-  EXPECT_EQ(said_of([&](Vertex& v) { v.push("x", *kept); }), "cell: an expression of another trace");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.push("x", *kept); }), "cell: an expression of another vertex function");
   EXPECT_EQ(said_of([&](Vertex& outer) {
               const Expr x = outer.pull("x", 3);
               VertexFunction("inner", {}, [&](Vertex& v) { x + v.pull("y", 3); });
@@ -128,7 +128,7 @@ TEST_F(Trace, RefusesExpressionsOfAnotherTrace) {
             "add: expressions of two vertex functions; expected one");
 }
 
-TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
+TEST_F(Tracing, RefusesParametersOfTwoSetsAndParametersAlone) {
   Parameters other(host_device(engine_), 2);
   const Parameter b = other.add("b", 1, 4, Initial::zeros());
   EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 3), w_) + b; }),
@@ -137,7 +137,7 @@ TEST_F(Trace, RefusesParametersOfTwoSetsAndParametersAlone) {
             "mul: only parameters; expected a value of a vertex among them");
 }
 
-TEST_F(Trace, RefusesMoreTypesThanItCanName) {
+TEST_F(Tracing, RefusesMoreTypesThanItCanName) {
   EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 32 together; expected 31 at most");
   EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),

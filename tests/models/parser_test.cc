@@ -102,8 +102,8 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   Workload workload =
       make_workload("parser", host_device(engine), {.data = folder.path.string(), .sizes = small_sizes});
   EXPECT_EQ(workload.training.size(), 2u);
-  ASSERT_EQ(workload.unseen.size(), 1u);
-  EXPECT_EQ(workload.unseen[0].labels, 4);
+  ASSERT_EQ(workload.validation.size(), 1u);
+  EXPECT_EQ(workload.validation[0].labels, 4);
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
   EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");
@@ -112,7 +112,7 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
 TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {
   Engine engine;
   Workload workload = make_workload("parser", host_device(engine), {.samples = 40, .sizes = small_sizes});
-  Trainer trainer(host_device(engine), workload, {.batch = 16, .rate = 3e38});
+  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .learning_rate = 3e38});
   EXPECT_EQ(error_of<Error>([&] { trainer.train(); }),
             "parser: a score is not finite; expected finite scores, try a lower learning rate");
 }
@@ -121,7 +121,7 @@ TEST(ParserWorkload, TrainsAlikeWithAnyOptimisationDisabled) {
   const auto train = [](const RunnerOptions& options) {
     Engine engine;
     Workload workload = make_workload("parser", host_device(engine), {.samples = 20, .sizes = small_sizes});
-    Trainer trainer(host_device(engine), workload, {.batch = 10, .runner = options});
+    Trainer trainer(host_device(engine), workload, {.minibatch = 10, .runner = options});
     trainer.train();
     const double loss = trainer.train().loss;
     return std::pair(loss, trainer.stats().kernels);

@@ -96,7 +96,7 @@ TEST(PublishedData, StanfordTreebankHasItsCounts) {
 
 struct Load {
   const char *name, *folder, *file;
-  std::size_t training, unseen;
+  std::size_t training, validation;
   double units, flops;  ///< of the training set
 };
 
@@ -113,7 +113,7 @@ TEST_P(PublishedWorkload, HasItsTrainingAndValidationSets) {
   double units = 0, flops = 0;
   for (const Sample& sample : workload.training) units += static_cast<double>(sample.units), flops += sample.flops;
   EXPECT_EQ(workload.training.size(), expected.training);
-  EXPECT_EQ(workload.unseen.size(), expected.unseen);
+  EXPECT_EQ(workload.validation.size(), expected.validation);
   EXPECT_EQ(units, expected.units);
   EXPECT_NEAR(flops / units, expected.flops, 5e-3 * expected.flops);
 }

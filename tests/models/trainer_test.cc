@@ -22,7 +22,7 @@ WorkloadOptions trees(std::size_t samples, std::uint64_t seed, Index width = 8) 
 
 /// A Tree-LSTM with what it needs.
 struct Trees {
-  explicit Trees(const WorkloadOptions& options, TrainerOptions trainer_options = {.batch = 16})
+  explicit Trees(const WorkloadOptions& options, TrainerOptions trainer_options = {.minibatch = 16})
       : workload(make_workload("tree-lstm", host_device(engine), options)),
         trainer(host_device(engine), workload, trainer_options) {}
 
@@ -53,7 +53,7 @@ TEST(Trainer, TakesAFewSamplesToCompareUnbatched) {
 
 TEST(Trainer, SumsTheLossOfAllLabelsHoweverTheyAreCut) {
   const auto loss_of = [](std::size_t batch) {
-    return Trees(trees(50, 3), {.batch = batch, .rate = 0}).trainer.train().loss;
+    return Trees(trees(50, 3), {.minibatch = batch, .learning_rate = 0}).trainer.train().loss;
   };
   const double whole = loss_of(50);
   EXPECT_GT(whole, 1);
@@ -62,7 +62,7 @@ TEST(Trainer, SumsTheLossOfAllLabelsHoweverTheyAreCut) {
 
 TEST(Trainer, StepsByTheSamplesThereAre) {
   const auto trained = [](std::size_t batch) {
-    Trees trees(::windrow::trees(1, 3), {.batch = batch});
+    Trees trees(::windrow::trees(1, 3), {.minibatch = batch});
     trees.trainer.train();
     return parameters_of(trees.workload);
   };
@@ -104,7 +104,7 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
                            {"dev.txt", "(1 (1 a) (0 b))\n(2 (1 b) (1 a))\n(1 a)\n(4 (1 a) (1 b))\n"}});
   WorkloadOptions options = trees(0, 1);
   options.data = folder.path.string();
-  Trees trees(options, {.batch = 2, .rate = 0.5});
+  Trees trees(options, {.minibatch = 2, .learning_rate = 0.5});
   for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
   const std::vector<Figure> figures = trees.trainer.evaluate();
   ASSERT_EQ(figures.size(), 2u);
@@ -112,8 +112,8 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   EXPECT_DOUBLE_EQ(figures[0].value, 0.5);
   EXPECT_EQ(figures[1].name, "all-node accuracy");
   EXPECT_DOUBLE_EQ(figures[1].value, 0.7);
-  trees.workload.unseen.resize(1, trees.workload.unseen[0]);
-  std::vector<std::int32_t>& labels = graphs_of(trees.workload).unseen[0].labels;
+  trees.workload.validation.resize(1, trees.workload.validation[0]);
+  std::vector<std::int32_t>& labels = graphs_of(trees.workload).validation[0].labels;
   labels = {-1, -1, 1};
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
   labels = {-1, -1, -1};
@@ -121,7 +121,7 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {
-  Trees trees(::windrow::trees(100, 1), {.batch = 10, .rate = 3e38});
+  Trees trees(::windrow::trees(100, 1), {.minibatch = 10, .learning_rate = 3e38});
   const std::string text = error_of<OpError>([&] { trees.trainer.train(); });
   EXPECT_NE(text.find("minibatch "), std::string::npos) << text;
   EXPECT_NE(text.find("expected a finite number"), std::string::npos) << text;
@@ -130,10 +130,10 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 }
 
 TEST(Trainer, RefusesWhatCannotTrain) {
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.rate = -1}); }),
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.learning_rate = -1}); }),
             "trainer: learning rate -1.000000; expected a number, 0 or more");
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.batch = 0}); }),
-            "trainer: batch 0; expected 1 to 16777216");
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.minibatch = 0}); }),
+            "trainer: minibatch size 0; expected 1 to 16777216");
   Trees trees(::windrow::trees(1, 1));
   trees.workload.training.clear();
   EXPECT_EQ(error_of<MisuseError>([&] { Trainer(host_device(trees.engine), trees.workload, {}); }),

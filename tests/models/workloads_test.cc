@@ -27,7 +27,7 @@ struct Case {
   const char* figure;
   double at_least;  ///< at most, of perplexity
   int passes;
-  TrainerOptions training = {.batch = 16};
+  TrainerOptions training = {.minibatch = 16};
   /// The share of the formula's operations that are done at least. The first steps of LSTMs have nothing to forget, so
   /// what their forget gates see has no gradient through them.
   double done = 1;
@@ -46,7 +46,7 @@ class EveryWorkload : public ::testing::TestWithParam<Case> {
   };
 
   /// After two passes over a few samples.
-  static Trained train(const EngineOptions& engine_options, TrainerOptions training = {.batch = 16},
+  static Trained train(const EngineOptions& engine_options, TrainerOptions training = {.minibatch = 16},
                        Trainer::Batching batching = Trainer::Batching::batched) {
     Engine engine(engine_options);
     WorkloadOptions options = GetParam().options;
@@ -82,8 +82,8 @@ TEST_P(EveryWorkload, LearnsTheSameUnbatchedAndByEverySchedule) {
       EXPECT_NEAR(batched.losses[i], other.losses[i], 1e-4 * std::abs(batched.losses[i]));
     }
   };
-  expect_near(train({}, {.batch = 16}, Trainer::Batching::unbatched));
-  expect_near(train({}, {.batch = 16, .runner = {.schedule = SchedulePolicy::agenda}}));
+  expect_near(train({}, {.minibatch = 16}, Trainer::Batching::unbatched));
+  expect_near(train({}, {.minibatch = 16, .runner = {.schedule = SchedulePolicy::agenda}}));
 }
 
 TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
@@ -91,7 +91,7 @@ TEST_P(EveryWorkload, DoesTheWorkThatTheFormulaSays) {
   WorkloadOptions options = GetParam().options;
   options.samples = 40;
   Workload workload = make_workload(GetParam().name, host_device(engine), options);
-  Trainer trainer(host_device(engine), workload, {.batch = 16});
+  Trainer trainer(host_device(engine), workload, {.minibatch = 16});
   trainer.train();  // of lazy expressions, what they have in common is found at first
   const std::int64_t before = trainer.stats().multiply_flops;
   const Trainer::Pass pass = trainer.train();
@@ -126,13 +126,13 @@ const Case cases[] = {
      .figure = "all-node accuracy",
      .at_least = 0.7,
      .passes = 12,
-     .training = {.batch = 16, .rate = 0.2}},
+     .training = {.minibatch = 16, .learning_rate = 0.2}},
     {.name = "tree-lstm",
      .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
      .figure = "all-node accuracy",
      .at_least = 0.65,
      .passes = 12,
-     .training = {.batch = 16, .rate = 0.2}},
+     .training = {.minibatch = 16, .learning_rate = 0.2}},
     {.name = "tree-fc",
      .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
      .figure = "accuracy",
@@ -155,7 +155,7 @@ const Case cases[] = {
      .figure = "entity F1",
      .at_least = 0.15,
      .passes = 12,
-     .training = {.batch = 16, .rate = 0.2},
+     .training = {.minibatch = 16, .learning_rate = 0.2},
      .done = 0.99},
     {.name = "bilstm-char",
      .options = {.samples = 300,
@@ -167,7 +167,7 @@ const Case cases[] = {
      .figure = "entity F1",
      .at_least = 0.3,
      .passes = 8,
-     .training = {.batch = 16, .rate = 0.2},
+     .training = {.minibatch = 16, .learning_rate = 0.2},
      .done = 0.98},
     {.name = "listops",
      .options = {.samples = 400, .sizes = {{"hidden", 32}}},
@@ -179,13 +179,13 @@ const Case cases[] = {
      .figure = "accuracy",
      .at_least = 0.6,
      .passes = 12,
-     .training = {.batch = 16, .rate = 0.3}},
+     .training = {.minibatch = 16, .learning_rate = 0.3}},
     {.name = "parser",
      .options = {.samples = 400, .sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}, {"scorer", 16}}},
      .figure = "LAS",
      .at_least = 0.75,
      .passes = 8,
-     .training = {.batch = 16, .rate = 0.025},
+     .training = {.minibatch = 16, .learning_rate = 0.025},
      .done = 0.9,
      .again = 1},
 };
@@ -213,10 +213,10 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
     Engine engine;
     Workload workload = make_workload(
         name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 60}}});
-    Trainer trainer(host_device(engine), workload, {.batch = 8, .rate = 0.1});
+    Trainer trainer(host_device(engine), workload, {.minibatch = 8, .learning_rate = 0.1});
     for (int pass = 0; pass < 15; ++pass) trainer.train();
     const double perplexity = trainer.evaluate()[0].value;
-    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).unseen)) << name;
+    EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).validation)) << name;
   }
 }
 
@@ -260,7 +260,7 @@ std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<st
   const TextFolder folder(texts);
   Engine engine;
   const Workload workload = make_workload(name, host_device(engine), {.data = folder.path.string()});
-  return {workload.training.size(), workload.unseen.size()};
+  return {workload.training.size(), workload.validation.size()};
 }
 
 TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
@@ -284,7 +284,7 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   EXPECT_EQ(graphs_of(workload).training[0].labels, (std::vector<std::int32_t>{2, 3, 4}));
   EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
-  EXPECT_TRUE(workload.unseen.empty()) << "it is too short";
+  EXPECT_TRUE(workload.validation.empty()) << "it is too short";
   const std::string why = error_of<DataError>([&] {
     make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
   });
@@ -299,7 +299,7 @@ TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
     const Workload workload =
         make_workload("fixed-lstm", host_device(engine), {.seed = seed, .samples = 1, .sizes = sizes});
     EXPECT_EQ(workload.training.size(), 1u) << "seed " << seed;
-    EXPECT_GE(workload.unseen.size(), 1u) << "seed " << seed;
+    EXPECT_GE(workload.validation.size(), 1u) << "seed " << seed;
   }
 }
 

@@ -9,7 +9,7 @@ Index end_of(const Node& sum, const std::vector<Node>& nodes, std::size_t k) {
   return sum.at[k] + nodes[at(sum.in[k])].type.width;
 }
 
-/// Equal nodes have equal hashes; what is left out only makes for more candidates.
+/// Equal nodes have equal hashes. Fields that are left out cause collisions, not errors.
 std::size_t hash_of(const Node& node) {
   std::size_t hash = static_cast<std::size_t>(node.code);
   const auto mix = [&](std::size_t more) { hash = hash * 1'000'003 + more; };
@@ -65,7 +65,7 @@ Value Builder::slice(Value x, Index begin, Index end) {
     const Index from = node.attributes.sizes[0];
     return slice(node.in[0], from + begin, from + end);
   }
-  if (node.code == Code::sum) {  // of one part of it, or of none
+  if (node.code == Code::sum) {  // the slice may lie within one term, or meet none
     std::vector<std::size_t> meets;
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       if (node.at[k] < end && begin < end_of(node, nodes_, k)) meets.push_back(k);

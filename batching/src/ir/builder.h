@@ -1,4 +1,4 @@
-// Adds nodes to a program, and simplifies as it goes: zeros fold away, equal nodes are one, splits and joins meet.
+// Adds nodes to a program and simplifies it: folds zeros, merges equal nodes, cancels splits against joins.
 #pragma once
 
 #include <optional>
@@ -8,29 +8,28 @@
 
 namespace windrow::ir {
 
-/// Whose nodes are simplified:
-///   - what is zero because an operand is (Operator::zero), and sums with zeros;
-///   - additions and concatenations, which become sums, so that each part can be computed in its place;
-///   - slices of slices, of sums and of neighbours put together again;
-///   - products with a transposed parameter, which become products with a transposed copy, made once a minibatch;
-///   - products of a row of which parts are zero, which take the rows of the parameter that count.
+/// Simplifications:
+///   - results that are zero because an operand is zero (Operator::zero), and sums with zeros, are folded;
+///   - additions and concatenations become sums, so that each part can be computed in its place;
+///   - slices of slices, of sums, and of concatenated neighbours are merged;
+///   - products with a transposed parameter use a transposed copy, which is made once for each minibatch;
+///   - products of a row with parts that are zero use only the corresponding rows of the parameter.
 class Builder {
  public:
   explicit Builder(const Function& function, std::vector<Node> nodes = {});
 
   const Node& at(Value value) const { return nodes_[ir::at(value)]; }
-  /// The node, or the equal one that is there.
+  /// Adds the node, or returns an equal existing one.
   Value add(Node node);
-  /// The node, even if an equal one is there.
+  /// Adds the node even if an equal one exists.
   Value append(Node node);
-  /// All nodes; the builder is empty then.
+  /// Returns all nodes and leaves the builder empty.
   std::vector<Node> take();
   Value fill(int vertex_type, const Type& type, double constant);
-  /// Types are inferred; they fit, since the trace's fitted. `vertex_type` is that of the result, where no operand
-  /// tells.
+  /// The types fit, since those of the traced nodes did. `vertex_type` is the result's, if no operand determines it.
   Value apply(const Operator& op, std::vector<Value> in, std::vector<std::size_t> indices = {},
               const Attributes& attributes = {}, int vertex_type = -1);
-  /// The result is zero because an operand is.
+  /// Whether the result is zero because an operand is zero.
   bool vanishes(const Operator& op, const std::vector<Value>& in) const;
   Value slice(Value x, Index begin, Index end);
 
@@ -38,12 +37,12 @@ class Builder {
     Value value;
     Index at;  // its first column
   };
-  /// What sums to `type`: one value, if a single term covers it.
+  /// The sum of the terms, of type `type`; the term's value itself if a single one covers the whole type.
   Value sum(const std::vector<Term>& terms, const Type& type, int vertex_type);
 
  private:
   Value concat(const std::vector<Value>& parts, const Type& type, int vertex_type);
-  /// A product of a sum that leaves columns at zero; none if x is no such sum.
+  /// The product, if x is a sum that leaves columns zero; none otherwise.
   std::optional<Value> product_of_parts(Value x, Value w);
   Value rows_of(Value parameter, Index begin, Index end);
 

@@ -34,7 +34,7 @@ class Differentiation {
   }
 
  private:
-  /// What depends on parameters or on children; only that needs a gradient.
+  /// Finds the values that depend on parameters, children or given tensors; only these need gradients.
   void find_what_varies() {
     for (const Node& node : program_.nodes) {
       bool varies = node.code == Code::parameter || node.code == Code::gather || node.code == Code::given;
@@ -79,7 +79,7 @@ class Differentiation {
     return builder_.apply(op::gather_rows, {all}, {holding(IndexField::Holds::gradient_row, output)}, {}, vertex_type);
   }
 
-  /// A node that ends a gradient's way.
+  /// Adds a node that consumes a gradient: `send` or `gradient`.
   void finish(Code code, const Node& of, const std::vector<Builder::Term>& terms) {
     Node node{.code = code, .type = of.type, .vertex_type = of.vertex_type, .number = of.number};
     for (const Builder::Term& term : terms) {
@@ -89,7 +89,7 @@ class Differentiation {
     builder_.append(std::move(node));
   }
 
-  /// Terms that a lookup left stay rows; the others are added up.
+  /// Terms from lookups stay rows; the others are added up.
   void keep_gradient(const Node& of, const std::vector<Builder::Term>& terms) {
     std::vector<Builder::Term> dense;
     for (const Builder::Term& term : terms) {
@@ -105,7 +105,7 @@ class Differentiation {
     if (!dense.empty()) finish(Code::gradient, of, dense);
   }
 
-  /// The value, or a copy if it would only be seen where others keep it: an input, or a state.
+  /// The value, or a copy if the value has no storage in its own vertex type: an input, or a gathered state.
   Value with_storage(Value value) {
     Value of = value;
     while (builder_.at(of).is(op::slice)) of = builder_.at(of).in[0];
@@ -172,9 +172,9 @@ class Differentiation {
 
   IndexField::Holds holds(std::size_t pull) const { return program_.function->index_pulls[pull].holds; }
 
-  /// What a vertex hands to its edges is the gradient of what it sums over them, and the other way round. The rules of
-  /// the operators know only that these are sums over rows; that the edges of a vertex are neighbours makes them
-  /// rowwise. None if the indices hold no such structure.
+  /// The pull for the gradient of a sum over edges (which hands a row to each edge), or of handing a row to each edge
+  /// (which sums over the edges). The rules of the operators describe these as sums over arbitrary rows. Here the edges
+  /// of a vertex are neighbours, so they are rowwise. None if the indices hold no such structure.
   std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
     using Holds = IndexField::Holds;
     if (indices.size() != 1) return std::nullopt;
@@ -183,15 +183,15 @@ class Differentiation {
     return std::nullopt;
   }
 
-  /// The gradient of a maximum over edges, for those. As above, but which of its edges a vertex looked at is computed:
-  /// so an edge needs nothing of the others.
+  /// The gradient of a maximum over edges, for each edge. segment_argmax computes which edge has the maximum, so an
+  /// edge does not need the values of the others.
   Value to_first_maximum(Value edges, Value gradient, const Node& node) {
     const Value first = builder_.apply(op::segment_argmax, {edges}, node.indices, {}, node.vertex_type);
     return builder_.apply(op::gather_where, {first, gradient}, {holding(IndexField::Holds::sibling)}, {},
                           node.vertex_type);
   }
 
-  /// The pull that holds that; there is one.
+  /// The index pull with this content. It exists: tracing added it.
   std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
     const auto& pulls = program_.function->index_pulls;
     const auto found = std::find_if(pulls.begin(), pulls.end(),
@@ -203,7 +203,7 @@ class Differentiation {
   const std::vector<std::size_t> outputs_;
   Builder builder_;
   std::vector<char> varies_;                       // by node of program_
-  std::vector<std::vector<Builder::Term>> terms_;  // of each one's gradient
+  std::vector<std::vector<Builder::Term>> terms_;  // of the gradient, by node of program_
 };
 
 }  // namespace

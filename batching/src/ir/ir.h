@@ -1,8 +1,8 @@
 // The intermediate representation: typed nodes in single static assignment. Start here; then builder.h, program.h,
-// plan.h, layout.h, batch.h, in the order in which a vertex function becomes engine ops.
+// plan.h, layout.h, execution.h, in the order in which a vertex function becomes engine ops.
 //
 // A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
-// ("edges x width"), or it belongs to no vertex: parameters, and what is made of them, have a counted number of rows.
+// ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace windrow::ir {
 
-/// A place in a list of nodes.
+/// The index of a node in its list.
 using Value = std::int32_t;
 inline constexpr Value no_value = -1;
 inline std::size_t at(Value value) { return static_cast<std::size_t>(value); }
@@ -24,22 +24,22 @@ inline std::size_t at(Value value) { return static_cast<std::size_t>(value); }
 enum class Code : std::uint8_t {
   parameter,  ///< `number` among the parameters
   pull,       ///< `number` among the pulls
-  given,   ///< a tensor of any number of rows: `number` among the tensors, or behind them among the outputs' gradients
-  gather,  ///< state `number` of `child`; in programs: of all it is gathered from, next to each other, or by edges
-  fill,    ///< `constant` everywhere
-  apply,   ///< op, to `in` and the index pulls `indices`
-  sum,     ///< zeros, with in[k] added from column at[k] on
+  given,      ///< a tensor given at run time: `number` counts the function's tensors, then the gradients of its outputs
+  gather,     ///< state `number` of `child`; in programs: of all children side by side, or one row for each edge
+  fill,       ///< `constant` everywhere
+  apply,      ///< op, to `in` and the index pulls `indices`
+  sum,        ///< zeros, with in[k] added from column at[k] on
   // Only in programs:
-  scatter,   ///< in[0] handed to the consumers, as state `number`
-  incoming,  ///< the gradient of what was scattered as state `number`: the sum of what the consumers send
-  send,      ///< a sum that is sent to the children, as the gradient of the gathered state `number`
+  scatter,   ///< hands in[0] to the consumers, as state `number`
+  incoming,  ///< the gradient of the scattered state `number`: the sum of the gradients that the consumers send
+  send,      ///< a sum, sent to the children as the gradient of the gathered state `number`
   gradient,  ///< a sum that is the gradient of parameter `number`
 };
 
 struct Node {
   Code code;
   Type type;
-  int vertex_type = -1;  ///< in programs: which type of vertex it is a value of; -1 for counted rows
+  int vertex_type = -1;  ///< in programs: the vertex type that has this value; -1 for counted rows
   std::size_t number = 0;
   Index child = -1;
   double constant = 0;
@@ -51,12 +51,12 @@ struct Node {
 
   bool is_sum() const { return code == Code::sum || code == Code::send || code == Code::gradient; }
   bool is(const Operator& which) const { return code == Code::apply && op == &which; }
-  /// It has rows of vertices, or of edges, and thus a vertex type.
+  /// Whether its rows belong to vertices or edges; then it has a vertex type.
   bool of_vertices() const { return !type.rows.counted(); }
   bool of_edges() const { return type.rows == Rows::edges(); }
   bool is_output_gradient(const struct Function& function) const;
   bool zero() const { return code == Code::fill && constant == 0; }
-  /// Columns of another value: it needs no step and no storage.
+  /// Whether it is a range of columns of another value, which needs no step and no storage.
   bool is_view() const { return is(op::slice) && of_vertices(); }
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -65,7 +65,7 @@ struct Field {
   std::string name;
   Index width;
   Rows rows;  ///< of vertices or edges
-  /// A row holds what the input says, or 1 over the number of the vertex's children, and 0 for one without.
+  /// input: values of the graph. share_of_child: 1 / (number of children of the vertex), or 0 without children.
   enum class Holds : std::uint8_t { input, share_of_child } holds = Holds::input;
 };
 struct IndexField {
@@ -73,35 +73,40 @@ struct IndexField {
   Index width;
   Rows rows;
   bool optional = false;
-  /// A row holds what the input says; or of a vertex where its edges begin and end; or of an edge whose it is, or with
-  /// that which of its consumer's edges; or the vertex's row of tensor `tensor`, or of the gradient of output `tensor`.
+  /// What a row contains:
+  ///   input         values of the graph
+  ///   edges         of a vertex: its first edge, and the end of its edges
+  ///   consumer      of an edge: the row of its consumer
+  ///   sibling       of an edge: the row of its consumer, and the edge's number among the edges of that consumer
+  ///   row           of a vertex: its row of tensor `tensor`
+  ///   gradient_row  of a vertex: its row of the gradient of output `tensor`
   enum class Holds : std::uint8_t { input, edges, consumer, sibling, row, gradient_row } holds = Holds::input;
   std::size_t tensor = 0;
 };
 
-/// What is computed for vertices of one kind, as it was traced.
+/// The computation for vertices of one kind, as traced.
 struct Kind {
   std::string name = {};
   std::size_t arity = 0;  ///< or any_arity
   std::vector<Node> nodes = {};
-  std::vector<Value> scattered = {};  ///< by state; no_value for one that this kind does not have
-  std::vector<Value> pushes = {};     ///< by output; the same
+  std::vector<Value> scattered = {};  ///< by state; no_value if this kind does not scatter it
+  std::vector<Value> pushes = {};     ///< by output; no_value if this kind does not push it
   std::vector<Value> losses = {};
-  std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< that it has
-  /// By state: the children it is gathered from, a bit each; of any arity, bit 0 for all.
+  std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< numbers of those that this kind uses
+  /// By state: a bit for each child that it is gathered from; for any arity, bit 0 stands for all children.
   std::vector<std::uint32_t> gathered = {};
 
   bool any_number() const { return arity == any_arity; }
-  /// How many bits of a vertex's type tell its children.
+  /// The number of bits of a vertex type that describe children.
   std::size_t child_bits() const { return any_number() ? 1 : arity; }
 };
 
-/// A vertex function: of one kind as it was traced, of several when they were put together.
+/// A vertex function: of one kind after tracing, or of several kinds after put_together().
 struct Function {
   std::string name;
-  std::uint64_t parameters = 0;  ///< which Parameters it uses; 0 for none
+  std::uint64_t parameters = 0;  ///< the id of the Parameters that it uses; 0 for none
   std::vector<Field> states, pulls, outputs;
-  std::vector<Field> tensors;  ///< that each call is given
+  std::vector<Field> tensors;  ///< given to each call
   std::vector<IndexField> index_pulls;
   std::vector<Kind> kinds;
 };
@@ -110,27 +115,27 @@ inline bool Node::is_output_gradient(const Function& function) const {
   return code == Code::given && number >= function.tensors.size();
 }
 
-/// One function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
+/// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
 Function put_together(std::string name, const std::vector<const Function*>& parts);
 
 /// Throws MisuseError for a state that no kind scatters.
 void check_complete(const Function& function);
 
-/// It computes a vertex from that vertex alone, and parameters.
+/// Whether the operator computes a vertex from values of that vertex and from parameters only.
 inline bool by_rows(const Operator& op) {
   return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
 }
 
-/// Throws MisuseError for an operator that cannot compute vertices so, or edges.
+/// Throws MisuseError for an operator that cannot compute vertices or edges by rows.
 void check_locality(const Operator& op, const Signature& signature, const Type& result);
 
-/// The type of a vertex: its kind; then a bit for each child it has, or one for whether it has any; then one for each
-/// optional index it has.
+/// The type of a vertex. The upper half is its kind. The lower half has a bit for each child that the vertex has (for
+/// any arity, one bit that is set if there are children), then a bit for each optional index that it has.
 using VertexType = std::uint64_t;
 inline constexpr std::size_t type_bits = 32;
 inline std::size_t kind_of(VertexType type) { return static_cast<std::size_t>(type >> type_bits); }
 inline const Kind& kind_of(const Function& function, VertexType type) { return function.kinds[kind_of(type)]; }
-/// For a kind of any arity, all of them are child 0.
+/// For a kind of any arity, child 0 stands for all children.
 inline bool has_child(VertexType type, std::size_t k) { return (type >> k & 1u) != 0; }
 inline bool has_index(const Function& function, VertexType type, std::size_t pull) {
   if (!function.index_pulls[pull].optional) return true;
@@ -142,12 +147,12 @@ inline bool has_index(const Function& function, VertexType type, std::size_t pul
   }
   return (type >> bit & 1u) != 0;
 }
-/// The same with all the children it may have; of any arity, the same.
+/// The type with all children that its kind allows; unchanged for a kind of any arity.
 inline VertexType with_all_children(const Function& function, VertexType type) {
   const Kind& kind = kind_of(function, type);
   return kind.any_number() ? type : type | ((VertexType{1} << kind.arity) - 1);
 }
-/// The same with all optional indices, too.
+/// The type with all children and all optional indices.
 inline VertexType general(const Function& function, VertexType type) {
   const Kind& kind = kind_of(function, type);
   std::size_t bit = kind.child_bits();
@@ -156,47 +161,47 @@ inline VertexType general(const Function& function, VertexType type) {
   }
   return with_all_children(function, type);
 }
-/// Which children it has.
+/// A bit for each child that the type has.
 inline std::uint32_t children(const Function& function, VertexType type) {
   const std::size_t bits = kind_of(function, type).child_bits();
   return static_cast<std::uint32_t>(type & ((VertexType{1} << bits) - 1));
 }
 
-/// What a vertex function records while its body runs.
-class Trace : public std::enable_shared_from_this<Trace> {
+/// Records the nodes of a vertex function while its body runs.
+class Tracing : public std::enable_shared_from_this<Tracing> {
  public:
   Function function;  ///< of one kind
 
-  explicit Trace(std::string name, std::size_t arity);
+  explicit Tracing(std::string name, std::size_t arity);
   Kind& kind() { return function.kinds[0]; }
 
   Expr expr(Node node);
   Expr expr_of(Value value);
   IndexExpr index_expr(std::size_t pull);
-  /// The node of an operand, added if it is a parameter that is not there yet.
+  /// The node of an operand. Adds a node for a parameter that has none yet.
   Value value_of(const Operand& operand);
   Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
              const Attributes& attributes);
-  /// Adds what the gradient of the last output is found by.
+  /// Adds the index of each vertex's row in the gradient of the last output.
   void find_gradient();
-  /// A row for each edge: that of its consumer.
+  /// A row for each edge: the row of its consumer.
   Expr to_children(const Expr& x);
-  /// By an operator that reduces segments.
+  /// Reduces the rows of a vertex's edges by an operator on segments.
   Expr over_children(const Operator& op, const Expr& x);
-  /// What each child counts in a mean over children.
+  /// The weight of each child in a mean over children.
   Expr share_of_child();
   /// The vertex's row of a tensor.
   Expr row_of(const std::string& tensor, Index width);
-  /// The trace that all of them belong to. Throws MisuseError if there is none, or more than one.
-  static std::shared_ptr<Trace> of(const std::string& what, std::span<const Operand> in,
-                                   std::span<const IndexExpr> indices);
+  /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
+  static std::shared_ptr<Tracing> of(const std::string& what, std::span<const Operand> in,
+                                     std::span<const IndexExpr> indices);
 
  private:
   using Check = void(const Operator& op, const Signature& signature, const Type& result);
   Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
   Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
            const Attributes& attributes);
-  /// The pull of indices that hold the structure itself.
+  /// The pull of indices that describe the structure of the graph.
   std::size_t structure(IndexField::Holds holds);
 };
 

@@ -9,7 +9,7 @@
 namespace windrow::ir {
 namespace {
 
-/// What is computed of the same values: products, or sums of one product of each.
+/// Products of the same value, or sums that have one product of each of the same values.
 struct Pack {
   std::vector<Value> of;       // the values that are multiplied
   std::vector<Value> members;  // in order
@@ -28,7 +28,7 @@ class Packing {
   Program run() {
     find_packs();
     moved_.resize(program_.nodes.size(), no_value);
-    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {  // packs need some before their turn
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {  // a pack may need parameters that come later
       if (program_.nodes[i].code == Code::parameter) moved_[i] = builder_.add(program_.nodes[i]);
     }
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -51,7 +51,7 @@ class Packing {
     return n.is(op::matmul) && n.of_vertices() && node(n.in[1]).code == Code::parameter;
   }
 
-  /// The values that it is a sum of products of, one each; none if it is something else.
+  /// The multiplied values, if the value is a product or a sum with one product of each of them; none otherwise.
   std::optional<std::vector<Value>> multiplied(Value value) const {
     if (is_product(value)) return std::vector<Value>{node(value).in[0]};
     const Node& n = node(value);
@@ -127,7 +127,7 @@ class Packing {
   std::vector<Pack> packs_;
   std::map<Value, std::size_t> pack_of_;  // of members
   std::map<Value, Index> offset_;         // columns of members
-  std::vector<Value> moved_;              // by node: the same in the new program
+  std::vector<Value> moved_;              // by node: its value in the new program
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace windrow::ir {
 namespace {
 
-/// Finds what outputs, losses and gradients need.
+/// Finds the nodes that outputs, losses and gradients depend on.
 class Needs {
  public:
   explicit Needs(const Program& program) : needed_(program.nodes.size(), 0) {
@@ -24,7 +24,7 @@ class Needs {
       const Node& node = program.nodes[at(open_.back())];
       open_.pop_back();
       need(node.in);
-      // What one vertex gathers, another must scatter; the gradient that comes in must be sent.
+      // A gathered state must be scattered by another vertex; an incoming gradient must be sent by a consumer.
       if (node.code == Code::gather) need(links_[{Code::scatter, node.number}]);
       if (node.code == Code::incoming) need(links_[{Code::send, node.number}]);
     }

@@ -1,4 +1,4 @@
-// Programs: a vertex function specialised for the types of vertices there are, with its gradients.
+// Programs: a vertex function specialised for the vertex types that occur, with its gradients.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 
 namespace windrow::ir {
 
-/// Which types of vertices a program computes. Both lists ascend.
+/// The vertex types that a program computes. Both lists ascend.
 struct ProgramTypes {
-  std::vector<VertexType> own;      ///< what such vertices lack is not computed
-  std::vector<VertexType> general;  ///< with all children and indices: for vertices of all other types of that kind
+  std::vector<VertexType> own;      ///< computed without the children and indices that such vertices lack
+  std::vector<VertexType> general;  ///< with all children and indices; computes all other types of its kind
   friend bool operator==(const ProgramTypes&, const ProgramTypes&) = default;
 };
 
@@ -19,11 +19,11 @@ struct Program {
   std::shared_ptr<const Function> function = {};
   std::vector<VertexType> types = {};  // sorted
   std::vector<char> general = {};      // of each: whether its vertices may lack children and indices
-  bool specialised = true;        // else a vertex is computed as if it had all children; those it lacks are zero
-  std::vector<Node> nodes = {};        // all of them needed; operands before what uses them
-  /// Of each vertex type, by number in the function.
+  bool specialised = true;             // else vertices are computed with all children; missing ones are zero
+  std::vector<Node> nodes = {};        // all of them needed; operands precede their users
+  /// By vertex type, then by number in the function.
   std::vector<std::vector<Value>> losses = {}, pushes = {};
-  /// Rows of a gradient that a lookup left.
+  /// Rows of the gradient of a table, from a lookup.
   struct Rows {
     enum class Of : std::uint8_t { parameter, tensor } of;
     std::size_t number;
@@ -32,7 +32,7 @@ struct Program {
   };
   std::vector<Rows> rows = {};
 
-  /// Of the type that vertices of that type are computed as.
+  /// The number of the type in `types` that computes vertices of that type.
   std::uint32_t number_of(VertexType type) const {
     const VertexType own = specialised ? type : with_all_children(*function, type);
     auto found = std::lower_bound(types.begin(), types.end(), own);
@@ -41,9 +41,9 @@ struct Program {
     }
     return static_cast<std::uint32_t>(found - types.begin());
   }
-  /// Whether vertices of a type may lack a child that they are computed with.
+  /// Whether vertices computed as this type may lack a child.
   bool lacks_children(std::size_t type) const { return !specialised || general[type] != 0; }
-  /// The same of that index.
+  /// Whether vertices computed as this type may lack that index.
   bool lacks_index(int type, std::size_t pull) const {
     return general[static_cast<std::size_t>(type)] != 0 && function->index_pulls[pull].optional;
   }
@@ -51,15 +51,16 @@ struct Program {
 };
 
 enum class Specialise { yes, no };
-/// Without gradients. By `no`, types of their own have all children too.
+/// Makes a program without gradients. With `no`, the types in `own` have all children, too.
 Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how);
 
-/// The same with fewer products: those of one value with several parameters become one, by the parameters side by side;
-/// and so do sums of them, such as the gates of an LSTM that each add a product of the input and one of the state.
+/// Reduces the number of products. Products of one value with several parameters become one product with the parameters
+/// side by side. Sums of such products become one sum: for example the gates of an LSTM, each of which adds a product
+/// of the input and one of the state.
 Program pack_products(const Program& program);
 
-/// With nodes for the gradients of the sum of all losses and of those outputs times what their gradients are given to
-/// be. Throws MisuseError for an operator that has none, and if there is no loss and no such output.
+/// Adds nodes for the gradients of: the sum of all losses, plus each of these outputs weighted by its given gradient.
+/// Throws MisuseError for an operator without a gradient, and if there is neither a loss nor such an output.
 Program differentiate(const Program& program, const std::vector<std::size_t>& outputs);
 
 /// Drops the nodes that no loss, output or gradient needs.

@@ -1,4 +1,4 @@
-// Several functions as one.
+// Combines functions of one kind each into one function of several kinds.
 #include <algorithm>
 
 #include "ir/ir.h"
@@ -54,7 +54,7 @@ class PuttingTogether {
 
   Function take() {
     if (whole_.kinds.empty()) refuse("is put together of no functions; expected one or more");
-    for (Kind& kind : whole_.kinds) {  // what came with later ones
+    for (Kind& kind : whole_.kinds) {  // later parts may have added states and outputs
       kind.scattered.resize(whole_.states.size(), no_value);
       kind.gathered.resize(whole_.states.size(), 0);
       kind.pushes.resize(whole_.outputs.size(), no_value);
@@ -67,7 +67,7 @@ class PuttingTogether {
 
   [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(whole_.name + ": " + why); }
 
-  /// The numbers of a part's fields among those of the whole, to which it adds what is new.
+  /// The numbers of a part's fields among the fields of the whole. Adds new fields to the whole.
   template <class Field>
   Numbers numbers(std::vector<Field>& all, const std::vector<Field>& of_part, const char* what) const {
     Numbers result;

@@ -1,4 +1,4 @@
-// A vertex function for each type of vertex there is.
+// Specialises a vertex function for each vertex type that occurs.
 #include <algorithm>
 
 #include "ir/builder.h"
@@ -7,7 +7,7 @@
 namespace windrow::ir {
 namespace {
 
-/// One type of vertex: the trace's nodes again, where what the type lacks is zero.
+/// Specialises one vertex type: copies the traced nodes, with zeros for the children and indices that the type lacks.
 class Specialisation {
  public:
   Specialisation(Program& program, Builder& builder, int type)

@@ -24,13 +24,13 @@ void check_width(const ir::Function& function, const std::string& name, Index wi
   }
 }
 
-/// Names in brackets are those of what is filled in for a graph.
+/// Names in brackets are reserved for inputs that layouts fill in.
 void check_input(const ir::Function& function, const std::string& name, Index width) {
   check_width(function, name, width);
   if (name.starts_with('(')) refuse(function, "an input named '" + name + "'; expected a name without a bracket first");
 }
 
-/// A type of vertex has a bit for each child and for each optional index.
+/// A vertex type has a bit for each child and for each optional index.
 void check_types(const ir::Function& function) {
   const ir::Kind& kind = function.kinds[0];
   std::size_t bits = std::min<std::size_t>(kind.child_bits(), UINT32_MAX);
@@ -52,57 +52,57 @@ void note_what_is_gathered(ir::Function& function) {
 }  // namespace
 
 State Vertex::state(const std::string& name, Index width) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   check_width(f, name, width);
   if (named(f.states, name)) refuse(f, "state '" + name + "' is declared twice; expected once");
   f.states.push_back({name, width, Rows::vertices()});
-  trace_->kind().scattered.push_back(no_value);
-  return State(trace_, f.states.size() - 1, width);
+  tracing_->kind().scattered.push_back(no_value);
+  return State(tracing_, f.states.size() - 1, width);
 }
 
 void Vertex::check_state(const char* what, const State& state) const {
-  if (state.trace_.lock() == trace_) return;
-  refuse(trace_->function, std::string(what) + " of a state of another vertex function");
+  if (state.tracing_.lock() == tracing_) return;
+  refuse(tracing_->function, std::string(what) + " of a state of another vertex function");
 }
 
 void Vertex::check_any_arity(const std::string& what) const {
-  if (trace_->kind().any_number()) return;
-  refuse(trace_->function, what + " in a function of arity " + std::to_string(trace_->kind().arity) +
-                               "; expected one of any_arity, or a gather by child");
+  if (tracing_->kind().any_number()) return;
+  refuse(tracing_->function, what + " in a function of arity " + std::to_string(tracing_->kind().arity) +
+                                 "; expected one of any_arity, or a gather by child");
 }
 
 Expr Vertex::gather(std::size_t k, const State& state) {
-  const ir::Function& f = trace_->function;
+  const ir::Function& f = tracing_->function;
   check_state("gather", state);
   const std::string what = "gather(" + std::to_string(k) + ") of state '" + f.states[state.number_].name + "'";
-  if (trace_->kind().any_number()) refuse(f, what + " in a function of any arity; expected each");
-  if (k >= trace_->kind().arity) {
-    refuse(f, what + "; expected less than " + std::to_string(trace_->kind().arity) + ", the arity");
+  if (tracing_->kind().any_number()) refuse(f, what + " in a function of any arity; expected each");
+  if (k >= tracing_->kind().arity) {
+    refuse(f, what + "; expected less than " + std::to_string(tracing_->kind().arity) + ", the arity");
   }
-  return trace_->expr({.code = Code::gather,
-                       .type = {Rows::vertices(), state.width()},
-                       .number = state.number_,
-                       .child = static_cast<Index>(k)});
+  return tracing_->expr({.code = Code::gather,
+                         .type = {Rows::vertices(), state.width()},
+                         .number = state.number_,
+                         .child = static_cast<Index>(k)});
 }
 
 Expr Vertex::each(const State& state) {
   check_state("each", state);
-  check_any_arity("each of state '" + trace_->function.states[state.number_].name + "'");
-  return trace_->expr(
+  check_any_arity("each of state '" + tracing_->function.states[state.number_].name + "'");
+  return tracing_->expr(
       {.code = Code::gather, .type = {Rows::edges(), state.width()}, .number = state.number_, .child = 0});
 }
 
 void Vertex::scatter(const State& state, const Expr& value) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   check_state("scatter", state);
   const std::string& name = f.states[state.number_].name;
   if (value.type() != Type{Rows::vertices(), state.width()}) {
     refuse(f, "state '" + name + "' is vertices x " + std::to_string(state.width()) + ", and " +
                   to_string(value.type()) + " was scattered; expected one shape");
   }
-  Value& scattered = trace_->kind().scattered[state.number_];
+  Value& scattered = tracing_->kind().scattered[state.number_];
   if (scattered != no_value) refuse(f, "state '" + name + "' is scattered twice; expected once");
-  scattered = trace_->value_of(value);
+  scattered = tracing_->value_of(value);
 }
 
 Expr Vertex::pull(const std::string& name, Index width) { return pull_rows(name, {Rows::vertices(), width}); }
@@ -113,24 +113,24 @@ Expr Vertex::pull_edge(const std::string& name, Index width) {
 }
 
 Expr Vertex::pull_rows(const std::string& name, const Type& type) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   check_input(f, name, type.width);
   if (named(f.pulls, name)) refuse(f, "'" + name + "' is pulled twice; expected once");
-  trace_->kind().pulls.push_back(f.pulls.size());
+  tracing_->kind().pulls.push_back(f.pulls.size());
   f.pulls.push_back({name, type.width, type.rows});
-  return trace_->expr({.code = Code::pull, .type = type, .number = f.pulls.size() - 1});
+  return tracing_->expr({.code = Code::pull, .type = type, .number = f.pulls.size() - 1});
 }
 
 Expr Vertex::pull_row(const std::string& tensor, Index width) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   check_width(f, tensor, width);
   if (named(f.tensors, tensor)) refuse(f, "'" + tensor + "' is pulled twice; expected once");
-  return trace_->row_of(tensor, width);
+  return tracing_->row_of(tensor, width);
 }
 
 IndexExpr Vertex::pull_index(const std::string& name, Presence presence, Index width) {
   if (presence == Presence::sometimes && width != 1) {
-    refuse(trace_->function, "'" + name + "' may be absent; expected width 1");
+    refuse(tracing_->function, "'" + name + "' may be absent; expected width 1");
   }
   return pull_index_rows(name, {Rows::vertices(), width}, presence);
 }
@@ -141,41 +141,41 @@ IndexExpr Vertex::pull_edge_index(const std::string& name, Index width) {
 }
 
 IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Presence presence) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   check_input(f, name, type.width);
   if (named(f.index_pulls, name)) refuse(f, "'" + name + "' is pulled twice; expected once");
-  trace_->kind().index_pulls.push_back(f.index_pulls.size());
+  tracing_->kind().index_pulls.push_back(f.index_pulls.size());
   f.index_pulls.push_back({name, type.width, type.rows, presence == Presence::sometimes});
-  return trace_->index_expr(f.index_pulls.size() - 1);
+  return tracing_->index_expr(f.index_pulls.size() - 1);
 }
 
-Expr Vertex::parameter(const Parameter& parameter) { return trace_->expr_of(trace_->value_of(parameter)); }
+Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }
 
 void Vertex::push(const std::string& name, const Expr& value) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   if (named(f.outputs, name)) refuse(f, "'" + name + "' is pushed twice; expected once");
   if (value.type().rows != Rows::vertices()) {
     const bool edges = value.type().rows == Rows::edges();
     refuse(f, "'" + name + "' is " + (edges ? "of edges" : "a parameter") + "; expected a value of the vertex");
   }
   f.outputs.push_back({name, value.width(), Rows::vertices()});
-  trace_->kind().pushes.push_back(trace_->value_of(value));
-  trace_->find_gradient();
+  tracing_->kind().pushes.push_back(tracing_->value_of(value));
+  tracing_->find_gradient();
 }
 
 void Vertex::loss(const Expr& value) {
-  ir::Function& f = trace_->function;
+  ir::Function& f = tracing_->function;
   if (value.type() != Type{Rows::vertices(), 1}) {
     refuse(f, "a loss is " + to_string(value.type()) + "; expected vertices x 1");
   }
-  trace_->kind().losses.push_back(trace_->value_of(value));
+  tracing_->kind().losses.push_back(tracing_->value_of(value));
 }
 
 VertexFunction::VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body) {
-  const auto trace = std::make_shared<ir::Trace>(std::move(name), shape.arity);
-  ir::Function& f = trace->function;
+  const auto tracing = std::make_shared<ir::Tracing>(std::move(name), shape.arity);
+  ir::Function& f = tracing->function;
   if (!body) refuse(f, "no body; expected a function of a Vertex");
-  Vertex vertex(trace);
+  Vertex vertex(tracing);
   body(vertex);
   check_types(f);
   note_what_is_gathered(f);

@@ -25,9 +25,11 @@ TypedGraph Layout::nothing_of(const Plan& plan) {
   return nothing;
 }
 
-Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options) {
-  Layout layout;
-  Maker maker(layout, graphs, plan, options);
+Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+                    LayoutMemory& memory) {
+  Layout layout = memory.take();
+  Maker maker(layout, graphs, plan, options, memory.scratch);
+  maker.begin();
   maker.divide();
   maker.schedule();
   maker.place_edges();
@@ -38,8 +40,23 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   return layout;
 }
 
-/// More than two groups of samples have at least so many vertices a level on average: products of few rows are slow.
+/// A minibatch has more than two groups only if a group has at least this many vertices per level on average, since
+/// products of few rows are slow.
 constexpr Index wide = 48;
+
+void Layout::Maker::begin() {
+  layout_.groups = layout_.vertices = 0;
+  layout_.first_vertex.clear();
+  layout_.names.clear();
+  scratch_.group_of.clear();
+  layout_.types.resize(plan_.types.size());
+  for (TypeRows& type : layout_.types) {
+    type.edges = 0;
+    type.edge_begin.clear();
+    type.further.clear();
+    type.producers.clear();
+  }
+}
 
 void Layout::Maker::divide() {
   layout_.first_vertex.reserve(graphs_.size());
@@ -55,20 +72,21 @@ void Layout::Maker::divide() {
                         " vertices or more; expected at most 2147483647");
     }
   }
-  // By the shapes alone, never by the number of workers: the same minibatch gives the same bits.
+  // Depends on shapes only, never on the number of workers, so the same minibatch gives the same bits.
   const Index a_level = layout_.vertices / std::max<Index>(levels_, 1);
   const Index most =
       std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
   layout_.groups = std::clamp<Index>(layout_.vertices / options_.group_vertices, 1, std::max<Index>(most, 1));
+  if (layout_.groups == 1) return scratch_.group_of.assign(graphs_.size(), 0);
   Index before = 0;
   for (const InputGraph* graph : graphs_) {
-    group_of_.push_back(std::min(
-        layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / std::max<Index>(layout_.vertices, 1)));
+    scratch_.group_of.push_back(
+        std::min(layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / layout_.vertices));
     before += graph->vertices();
   }
 }
 
-/// Edges lie in the order of their consumers' rows.
+/// Orders edges by the rows of their consumers.
 void Layout::Maker::place_edges() {
   if (!any_edges_) return;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
@@ -77,10 +95,10 @@ void Layout::Maker::place_edges() {
   }
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     const std::int32_t *const begin = graphs_[g]->child_begin(), *const row_of = rows_of(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       if (plan_.types[t].children != Rate::edges) return;
       std::int32_t* const edges =
-          layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // how many, at first
+          layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // numbers of edges, summed up below
       for (std::int32_t place = run.begin; place < run.end; ++place) {
         edges[row_of[place]] = begin[place + 1] - begin[place];
       }
@@ -99,19 +117,22 @@ void Layout::Maker::place_edges() {
 
 void Layout::Maker::size_columns() {
   const ir::Function& function = *plan_.program.function;
-  layout_.slots.assign(static_cast<std::size_t>(layout_.vertices), {});
+  size_again(layout_.slots, static_cast<std::size_t>(layout_.vertices));
+  std::fill(layout_.slots.begin(), layout_.slots.end(), Slot());
+  views_.reserve(layout_.types.size());
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     TypeRows& type = layout_.types[t];
-    type.vertex.resize(static_cast<std::size_t>(type.rows));
+    size_again(type.vertex, static_cast<std::size_t>(type.rows));
     TypeView& view = views_.emplace_back();
     view = {static_cast<std::int32_t>(type.first), type.vertex.data()};
     std::size_t number = 0;  // in graphs
     const auto size = [&](auto& columns, const auto& fields, const std::vector<char>& read) {
+      columns.resize(fields.size());
       for (std::size_t i = 0; i < fields.size(); ++i, ++number) {
-        auto& column = columns.emplace_back();
+        auto& column = columns[i];
         column.width = read[i] != 0 ? fields[i].width : 0;
         column.edges = fields[i].rows == Rows::edges();
-        column.elements.resize(static_cast<std::size_t>((column.edges ? type.edges : type.rows) * column.width));
+        size_again(column.elements, static_cast<std::size_t>((column.edges ? type.edges : type.rows) * column.width));
         if (column.elements.empty()) continue;
         auto* const elements = reinterpret_cast<std::int32_t*>(column.elements.data());
         (column.edges ? view.of_edges : view.of_vertices).push_back({number, column.width, elements});
@@ -171,15 +192,18 @@ void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
   }
 }
 
-/// Inputs to their rows, and slots to the edges.
+/// Copies inputs to their rows, and assigns slots to edges.
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     prefetch(g);
-    if (by_level() && !any_edges_) assign_rows(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
-      place_run(g, run, views_[t]);
+    if (by_level() && !any_edges_) {
+      place_by_level(g);
+      continue;
+    }
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
+      place_type_run(g, run, views_[t]);
       if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
-      connect_run(g, run, t);
+      connect_type_run(g, run, t);
     });
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
@@ -187,7 +211,7 @@ void Layout::Maker::place() {
 
 namespace {
 
-/// Rows of a column, most often one or two: too few for memcpy.
+/// Copies rows of a column. There are often only one or two, for which memcpy is slower.
 inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements) {
   if (elements > 32) {
     std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(std::int32_t));
@@ -198,7 +222,7 @@ inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements
 
 }  // namespace
 
-void Layout::Maker::place_run(std::size_t graph, const InputGraph::Run& run, const TypeView& type) {
+void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type) {
   const InputGraph& of = *graphs_[graph];
   const std::int32_t first = layout_.first_vertex[graph], *const row_of = rows_of(graph), *const vertex = of.vertex();
   for (std::int32_t place = run.begin; place < run.end; ++place) {
@@ -206,11 +230,11 @@ void Layout::Maker::place_run(std::size_t graph, const InputGraph::Run& run, con
   }
   for (const Active& column : type.of_vertices) {
     const std::int32_t* from = of.column(column.number);
-    if (from == nullptr) continue;
     const Index width = column.width;
-    if (by_level()) {  // neighbours stay neighbours
-      copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
-                (run.end - run.begin) * width);
+    if (from == nullptr) {  // the graph has no vertex that reads it
+      for (std::int32_t p = run.begin; p < run.end; ++p) {
+        std::fill_n(column.elements + (row_of[p] - type.first) * width, width, 0);
+      }
       continue;
     }
     for (std::int32_t p = run.begin; p < run.end; ++p) {
@@ -219,7 +243,57 @@ void Layout::Maker::place_run(std::size_t graph, const InputGraph::Run& run, con
   }
 }
 
-/// The edge to a vertex gets its slot.
+/// All of this for one graph where no vertex has any number of children and the schedule is by level: the vertices of a
+/// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
+void Layout::Maker::place_by_level(std::size_t graph) {
+  const InputGraph& of = *graphs_[graph];
+  const std::uint32_t* const types = scratch_.type_numbers.data() + scratch_.type_begin[graph];
+  const auto type_count = static_cast<Index>(layout_.types.size());
+  std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
+  std::int32_t* const row_of = scratch_.row_of.data();  // of this graph alone
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
+    std::int32_t& next = cells[run.level * type_count + types[run.type]];
+    const std::int32_t first = next - run.begin;
+    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
+    next = first + run.end;
+  }
+  const std::int32_t first_vertex = layout_.first_vertex[graph], *const vertex = of.vertex();
+  const std::int32_t *child = of.children(), *const columns = of.block_.data();
+  Slot* const slots = layout_.slots.data();
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
+    const std::uint32_t t = types[run.type];
+    const TypeView& view = views_[t];
+    const std::int32_t row = row_of[run.begin] - view.first, count = run.end - run.begin;
+    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = first_vertex + vertex[run.begin + i];
+    for (const Active& column : view.of_vertices) {
+      std::int32_t* const to = column.elements + row * column.width;
+      const std::int32_t begin = columns[column.number];
+      if (begin < 0) {  // the graph has no vertex that reads it
+        std::fill_n(to, count * column.width, 0);
+      } else {
+        copy_rows(to, columns + begin + run.begin * column.width, count * column.width);
+      }
+    }
+    const std::uint32_t children = ir::children(*plan_.program.function, of.type(run.type));
+    if (children == 0) continue;
+    Slot slot{row, static_cast<std::uint16_t>(t)};
+    for (std::int32_t left_rows = count; left_rows > 0; --left_rows, ++slot.row) {
+      for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
+        slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
+        const std::int32_t producer = row_of[*child];
+        if (slots[producer].row < 0) {
+          slots[producer] = slot;
+        } else {
+          add_further(producer, slot);
+        }
+      }
+    }
+  }
+}
+
+/// Assigns a slot to an edge of the producer.
 void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   Slot& to = layout_.slots[static_cast<std::size_t>(producer)];
   if (to.row < 0) {
@@ -229,7 +303,7 @@ void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   }
 }
 
-void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const std::int32_t *const row_of = rows_of(graph), *child = graphs_[graph]->children();
   child += graphs_[graph]->child_begin()[run.begin];
   const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
@@ -242,8 +316,8 @@ void Layout::Maker::connect_run(std::size_t graph, const InputGraph::Run& run, s
   }
 }
 
-/// The same where a vertex has any number of children, with the inputs of the edges to them.
-void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Run& run, std::uint32_t t) {
+/// As connect_type_run(), for vertices with any number of children. Also copies the inputs of edges.
+void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const InputGraph& of = *graphs_[graph];
   const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *const child = of.children();
   for (std::int32_t place = run.begin; place < run.end; ++place) {
@@ -252,20 +326,24 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Run& run,
     for (std::int32_t e = begin[place]; e < begin[place + 1]; ++e, ++slot.row) connect(row_of[child[e]], slot);
     for (const Active& column : views_[t].of_edges) {
       const std::int32_t* from = of.column(column.number);
-      if (from == nullptr) continue;
-      copy_rows(column.elements + edge * column.width, from + begin[place] * column.width,
-                (begin[place + 1] - begin[place]) * column.width);
+      std::int32_t* const to = column.elements + edge * column.width;
+      const Index elements = (begin[place + 1] - begin[place]) * column.width;
+      if (from == nullptr) {
+        std::fill_n(to, elements, 0);
+      } else {
+        copy_rows(to, from + begin[place] * column.width, elements);
+      }
     }
   }
 }
 
-/// From the slots, whose ends they are.
+/// Inverts the map from producers to slots.
 void Layout::Maker::find_producers() {
   std::vector<std::size_t> children;  // by type
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     children.push_back(ir::kind_of(*plan_.program.function, plan_.program.types[t]).child_bits());
     const auto rows = static_cast<std::size_t>(layout_.count(t, plan_.types[t].children));
-    layout_.types[t].producers.resize(rows * children[t]);
+    layout_.types[t].producers.assign(rows * children[t], {});
   }
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const auto note = [&](Index row, Slot slot) {

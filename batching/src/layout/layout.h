@@ -1,8 +1,9 @@
-// Layouts: every vertex's row and every edge's slot in a minibatch, fixed before anything runs. Pure data.
+// Layouts: the row of every vertex and the slot of every edge of a minibatch, fixed before any op runs. Pure data.
 //
-// The vertices of a type are rows, ordered by group of samples, then by batch of its schedule, so that what runs
-// together is neighbours. A state is written into the slots of the edges to its consumers, in the order of their rows:
-// so a consumer finds its children's states side by side, or one below the other if it may have any number of them.
+// Each vertex is a row of its type. Rows are ordered by group of samples, then by batch of the group's schedule, so the
+// vertices of a batch are neighbours. A vertex writes its state into the slots of the edges to its consumers. Slots are
+// ordered by the rows of the consumers, so a consumer finds the states of its children side by side, or below each
+// other if it may have any number of children.
 #pragma once
 
 #include <algorithm>
@@ -18,38 +19,38 @@
 
 namespace windrow {
 
-/// The end of an edge, where a consumer keeps the states of a child; see Kept.
+/// The consumer's end of an edge, where the states of the child are stored; see ChildSlots.
 struct Slot {
-  std::int32_t row = -1;  ///< of the consumer; of the edge if it may have any number of them; -1 for none
+  std::int32_t row = -1;  ///< of the consumer, or of the edge if the consumer has any number of children; -1 for none
   std::uint16_t type = 0, child = 0;
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
 
-/// The other end: whose state it is.
+/// The producer's end of an edge: the vertex that computes the state.
 struct Producer {
-  std::int32_t row = -1;  ///< of its type; -1 where there is no such child
+  std::int32_t row = -1;  ///< within its type; -1 for a missing child
   std::uint16_t type = 0;
 };
 
 struct TypeRows {
-  Index first = 0;  ///< of its rows, among those of all types
+  Index first = 0;  ///< its first row, counted through all types
   Index rows = 0, edges = 0;
   /// The first row of each group; the number of rows at the end.
   std::vector<Index> begin;
-  /// Of vertices with any number of children, the first edge of each row; the number of edges at the end.
+  /// For vertices with any number of children: the first edge of each row; the number of edges at the end.
   std::vector<std::int32_t> edge_begin;
-  /// Further consumers than Layout::slot tells: row and slot, in ascending order.
+  /// Consumers beyond the first one, which Layout::slot returns: row and slot, in ascending order.
   struct Further {
     std::int32_t row;
     Slot slot = {};
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;
-  /// Of each row and child, or of each edge. Empty where states have slots.
+  /// By row and child, or by edge. Empty if states have slots.
   std::vector<Producer> producers;
-  /// Of each row: its vertex, counted through all graphs.
+  /// By row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;
-  /// An input in the order of the rows, or edges; of width 0 where nothing reads it.
+  /// An input in the order of rows or edges; of width 0 if nothing reads it.
   template <class T>
   struct Column {
     Index width = 0;
@@ -62,44 +63,48 @@ struct TypeRows {
   std::vector<Column<float>> values;
 };
 
-/// How a minibatch is cut and put in order.
+/// How a minibatch is divided into groups and ordered.
 struct LayoutOptions {
-  /// Of samples, at most; fewer where one would have less than about so many vertices.
+  /// The most groups; there are fewer if a group would have less than about `group_vertices` vertices.
   Index groups = 1, group_vertices = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
-  const ScheduleTable* table = nullptr;  ///< for policy learned, by the plan's numbers of types
-  /// Of each tensor that the function is given: Given::row_of. May be left out if there are none.
+  const ScheduleTable* table = nullptr;  ///< for policy learned; its types are those of the plan
+  /// By tensor that the function is given: Given::row_of. May be empty if there are no such tensors.
   std::vector<const std::vector<std::int32_t>*> row_of = {};
-  /// Of each output: Announced::row_of. Those behind the last are of their vertices.
+  /// By output: Announced::row_of. Outputs beyond its end have one row for each vertex.
   std::vector<std::vector<std::int32_t>> gradient_row_of = {};
 };
 
+class LayoutMemory;
+
 struct Layout {
-  /// What a group computes at a time, where consumers wait for it: neighbouring rows of a type.
-  struct Batch {
+  /// The rows of one batch of the schedule: neighbouring rows of a type, which a group computes together.
+  struct BatchRows {
     std::uint32_t type;
     Index begin, end;
   };
 
   Index groups = 0, vertices = 0;
   std::vector<TypeRows> types;                            // as in the plan
-  std::vector<Slot> slots;                                // of each row of all types: of the edge to its consumer
-  std::vector<std::vector<Batch>> batches;                // of each group, in order
+  std::vector<Slot> slots;                                // by row of all types: the slot at its first consumer
+  std::vector<std::vector<BatchRows>> batches;            // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
 
-  /// What a schedule sees of the graphs, by the plan's numbers of types.
+  /// The graphs as input for a schedule, with the plan's types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
-  /// The same of no graphs.
+  /// The same for no graphs.
   static TypedGraph nothing_of(const Plan& plan);
-  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options);
+  /// Takes a spare layout's memory.
+  static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+                     LayoutMemory& memory);
 
   Slot slot(std::size_t type, Index row) const { return slots[static_cast<std::size_t>(types[type].first + row)]; }
-  /// How many rows of that rate a type has.
+  /// The number of rows of that rate of a type.
   Index count(std::size_t type, Rate rate) const {
     return rate == Rate::vertices ? types[type].rows : types[type].edges;
   }
-  /// The same of vertices [begin, end) of the type.
+  /// The number of rows of that rate of vertices [begin, end) of the type.
   Index count(std::size_t type, Rate rate, Index begin, Index end) const {
     const auto& edge_begin = types[type].edge_begin;
     if (rate == Rate::vertices) return end - begin;

@@ -1,19 +1,22 @@
-// How a layout is made: layout.cc places inputs and edges, layout_rows.cc says which vertex has which row.
+// Making a layout: layout_rows.cc assigns rows to vertices, layout.cc places inputs and edges.
 #pragma once
 
 #include "layout/layout.h"
+#include "layout/layout_memory.h"
 
 namespace windrow {
 
-/// What is known while a layout is made.
+/// The state while a layout is made. Layout::make() calls the members in order.
 class Layout::Maker {
  public:
-  Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options)
-      : layout_(layout), graphs_(graphs), plan_(plan), options_(options) {
-    layout_.types.resize(plan.types.size());
+  Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
+        LayoutMemory::Scratch& scratch)
+      : layout_(layout), graphs_(graphs), plan_(plan), options_(options), scratch_(scratch) {
     for (const TypePlan& type : plan.types) any_edges_ |= type.children == Rate::edges;
   }
 
+  /// Empties the layout, whose vectors keep their memory.
+  void begin();
   void divide();
   void schedule();
   void place_edges();
@@ -31,23 +34,24 @@ class Layout::Maker {
   std::size_t cell(Index group, Index level, Index type) const {
     return static_cast<std::size_t>((group * levels_ + level) * static_cast<Index>(layout_.types.size()) + type);
   }
-  std::int32_t* rows_of(std::size_t graph) { return row_of_.data() + layout_.first_vertex[graph]; }
-  std::uint32_t type_of(std::size_t graph, const InputGraph::Run& run) const {
-    return type_numbers_[type_begin_[graph] + static_cast<std::size_t>(run.type)];
+  std::int32_t* rows_of(std::size_t graph) { return scratch_.row_of.data() + layout_.first_vertex[graph]; }
+  std::uint32_t type_of(std::size_t graph, const InputGraph::TypeRun& run) const {
+    return scratch_.type_numbers[scratch_.type_begin[graph] + static_cast<std::size_t>(run.type)];
   }
   /// Calls visit(run, the run's type in the layout) for a graph.
   template <class Visit>
-  void each_run(std::size_t graph, Visit visit) const;
+  void each_type_run(std::size_t graph, Visit visit) const;
   void prefetch(std::size_t graph) const;
   void number_types(std::size_t graph);
   void assign_rows(std::size_t graph);
   struct TypeView;
-  void place_run(std::size_t graph, const InputGraph::Run& run, const TypeView& type);
+  void place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type);
+  void place_by_level(std::size_t graph);
   void connect(std::int32_t producer, Slot slot);
-  void connect_run(std::size_t graph, const InputGraph::Run& run, std::uint32_t t);
-  void connect_edges(std::size_t graph, const InputGraph::Run& run, std::uint32_t t);
+  void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
+  void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void add_further(std::int32_t row, Slot slot);
-  /// What a column holds that graphs do not know.
+  /// Fills a column whose content comes from the layout instead of the graphs.
   void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   static void fill_shares(const TypeRows& type, std::vector<float>& to);
 
@@ -56,32 +60,27 @@ class Layout::Maker {
   const Plan& plan_;
   const LayoutOptions& options_;
   bool any_edges_ = false;
-  /// A column that something reads: in graphs, and in the layout.
+  /// A column that some step reads.
   struct Active {
-    std::size_t number;
+    std::size_t number;  // in graphs
     Index width;
-    std::int32_t* elements;  // whose bits may be those of floats
+    std::int32_t* elements;  // in the layout; may contain the bits of floats
   };
   struct TypeView {
     std::int32_t first;
     std::int32_t* vertex;
     std::vector<Active> of_vertices = {}, of_edges = {};
   };
-  std::vector<TypeView> views_;              // by type
-  std::vector<Index> group_of_;              // by graph
-  std::vector<std::uint32_t> type_numbers_;  // the plan's, of the types of each graph, one graph behind the other
-  std::vector<std::size_t> type_begin_;      // by graph: where they begin
-  // By level, of each group and type the next row. Rows are counted through all types.
+  std::vector<TypeView> views_;  // by type
+  LayoutMemory::Scratch& scratch_;
   Index levels_ = 0;
-  std::vector<std::int32_t> next_;
-  std::vector<std::int32_t> row_of_;  // by place, counted through all graphs
 };
 
 template <class Visit>
-void Layout::Maker::each_run(std::size_t graph, Visit visit) const {
+void Layout::Maker::each_type_run(std::size_t graph, Visit visit) const {
   const InputGraph& of = *graphs_[graph];
-  for (std::int32_t r = 0; r < of.runs_; ++r) {
-    const InputGraph::Run run = of.run(r);
+  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
+    const InputGraph::TypeRun run = of.type_run(r);
     visit(run, type_of(graph, run));
   }
 }

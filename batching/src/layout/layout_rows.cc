@@ -1,4 +1,4 @@
-// Rows of vertices: by type, group and batch of the schedule.
+// Assigns rows to vertices: ordered by type, group and batch of the schedule.
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace windrow {
 
-/// Graphs lie where they were loaded: each is fetched while those before it are looked at.
+/// Graphs are usually not in the cache: fetches a later graph while this one is processed.
 void Layout::Maker::prefetch(std::size_t graph) const {
   constexpr std::size_t ahead = 3, line = 16;
   if (graph + 2 * ahead < graphs_.size()) __builtin_prefetch(graphs_[graph + 2 * ahead]);
@@ -15,24 +15,27 @@ void Layout::Maker::prefetch(std::size_t graph) const {
   for (std::size_t i = 0; i < block.size(); i += line) __builtin_prefetch(block.data() + i);
 }
 
-/// The plan's numbers of a graph's types. Graphs in order.
+/// Finds the plan's numbers of a graph's types. Call for all graphs in order.
 void Layout::Maker::number_types(std::size_t graph) {
   prefetch(graph);
   const InputGraph& of = *graphs_[graph];
-  type_begin_.push_back(type_numbers_.size());
-  for (std::int32_t t = 0; t < of.types_; ++t) type_numbers_.push_back(plan_.program.number_of(of.type(t)));
+  scratch_.type_begin.push_back(scratch_.type_numbers.size());
+  for (std::int32_t t = 0; t < of.types_; ++t) scratch_.type_numbers.push_back(plan_.program.number_of(of.type(t)));
 }
 
 void Layout::Maker::schedule() {
-  row_of_.resize(static_cast<std::size_t>(layout_.vertices));
+  scratch_.type_begin.clear();
+  scratch_.type_numbers.clear();
+  size_again(scratch_.row_of, static_cast<std::size_t>(layout_.vertices));
   layout_.batches.resize(static_cast<std::size_t>(layout_.groups));
+  for (auto& batches : layout_.batches) batches.clear();
   for (TypeRows& type : layout_.types) type.begin.assign(static_cast<std::size_t>(layout_.groups) + 1, 0);
   if (by_level()) return schedule_by_level();
   count();
   for (Index group = 0; group < layout_.groups; ++group) schedule_group(group);
 }
 
-/// From how many rows each group has of each type.
+/// Turns the numbers of rows of each group and type into offsets.
 void Layout::Maker::begin_types() {
   Index first = 0;
   for (TypeRows& type : layout_.types) {
@@ -45,28 +48,29 @@ void Layout::Maker::begin_types() {
 void Layout::Maker::count() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
-      layout_.types[t].begin[static_cast<std::size_t>(group_of_[g]) + 1] += run.end - run.begin;
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
+      layout_.types[t].begin[static_cast<std::size_t>(scratch_.group_of[g]) + 1] += run.end - run.begin;
     });
   }
   begin_types();
 }
 
-/// The levels are known since the graphs were loaded: what is looked at are runs.
+/// Levels were computed when the graphs were loaded, so this takes time for each run, not for each vertex.
 void Layout::Maker::schedule_by_level() {
   const auto type_count = static_cast<Index>(layout_.types.size());
-  next_.assign(cell(layout_.groups, 0, 0), 0);  // how many, at first
+  size_again(scratch_.next, cell(layout_.groups, 0, 0));
+  std::fill(scratch_.next.begin(), scratch_.next.end(), 0);  // numbers of rows at first, then next rows
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     number_types(g);
-    std::int32_t* const cells = next_.data() + cell(group_of_[g], 0, 0);
-    each_run(g, [&](const InputGraph::Run& run, std::uint32_t t) {
+    std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[g], 0, 0);
+    each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       cells[run.level * type_count + t] += run.end - run.begin;
     });
   }
   const auto each_cell = [&](Index group, auto visit) {
     for (Index level = 0; level < levels_; ++level) {
       for (Index t = 0; t < type_count; ++t)
-        visit(layout_.types[static_cast<std::size_t>(t)], t, next_[cell(group, level, t)]);
+        visit(layout_.types[static_cast<std::size_t>(t)], t, scratch_.next[cell(group, level, t)]);
     }
   };
   for (Index group = 0; group < layout_.groups; ++group) {
@@ -74,7 +78,8 @@ void Layout::Maker::schedule_by_level() {
     each_cell(group, [&](TypeRows& type, Index, std::int32_t rows) { type.begin[behind] += rows; });
   }
   begin_types();
-  std::vector<Index> next(layout_.types.size(), 0);
+  std::vector<Index>& next = scratch_.next_row;
+  next.assign(layout_.types.size(), 0);
   for (Index group = 0; group < layout_.groups; ++group) {
     auto& of_group = layout_.batches[static_cast<std::size_t>(group)];
     each_cell(group, [&](TypeRows& type, Index t, std::int32_t& rows) {
@@ -83,16 +88,16 @@ void Layout::Maker::schedule_by_level() {
       row += std::exchange(rows, static_cast<std::int32_t>(type.first + row));
     });
   }
-  if (!any_edges_) return;  // else each graph's turn comes with its inputs
+  if (!any_edges_) return;  // place() assigns the rows of each graph together with its inputs
   for (std::size_t g = 0; g < graphs_.size(); ++g) assign_rows(g);
 }
 
-/// By level.
+/// For policy level.
 void Layout::Maker::assign_rows(std::size_t graph) {
   std::int32_t* const row_of = rows_of(graph);
   const auto type_count = static_cast<Index>(layout_.types.size());
-  std::int32_t* const cells = next_.data() + cell(group_of_[graph], 0, 0);
-  each_run(graph, [&](const InputGraph::Run& run, std::uint32_t t) {
+  std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
+  each_type_run(graph, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
     std::int32_t& row = cells[run.level * type_count + t];
     for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = row++;
   });
@@ -101,11 +106,12 @@ void Layout::Maker::assign_rows(std::size_t graph) {
 void Layout::Maker::schedule_group(Index group) {
   TypedGraph all = nothing_of(plan_);
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    if (group_of_[g] == group) graphs_[g]->append_to(all, type_numbers_.data() + type_begin_[g]);
+    if (scratch_.group_of[g] == group) graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g]);
   }
   const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
-  // Groups are runs of graphs.
-  const auto first_graph = std::lower_bound(group_of_.begin(), group_of_.end(), group) - group_of_.begin();
+  // Groups consist of consecutive graphs.
+  const auto first_graph = std::lower_bound(scratch_.group_of.begin(), scratch_.group_of.end(), group) -
+                           scratch_.group_of.begin();
   const std::int32_t first =
       all.vertices() > 0 ? layout_.first_vertex[static_cast<std::size_t>(first_graph)] : std::int32_t{0};
   std::vector<Index> next;  // by type
@@ -115,7 +121,7 @@ void Layout::Maker::schedule_group(Index group) {
     layout_.batches[static_cast<std::size_t>(group)].push_back(
         {static_cast<std::uint32_t>(batch.type), row, row + batch.end - batch.begin});
     for (std::int32_t i = batch.begin; i < batch.end; ++i, ++row) {
-      row_of_[static_cast<std::size_t>(first + schedule.order[static_cast<std::size_t>(i)])] =
+      scratch_.row_of[static_cast<std::size_t>(first + schedule.order[static_cast<std::size_t>(i)])] =
           static_cast<std::int32_t>(layout_.types[static_cast<std::size_t>(batch.type)].first + row);
     }
   }

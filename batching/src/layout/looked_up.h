@@ -1,4 +1,4 @@
-// Rows that a lookup left for the gradient of what it looked something up in.
+// Rows of the gradient of a table, from a lookup in that table.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace windrow {
 
 struct LookedUp {
-  std::vector<std::int32_t> row_of;  ///< of the table, for each of `rows`; -1 for one that looked nothing up
+  std::vector<std::int32_t> row_of;  ///< by row of `rows`: the row of the table, or -1 if nothing was looked up
   Tensor rows;
   std::source_location from;
 };
 
-/// Without the rows that looked nothing up. Pushes the ops that make it.
+/// The rows without those that looked nothing up. Pushes the ops that make them.
 Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up);
 
 }  // namespace windrow

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lazy/epochs.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {
@@ -30,7 +30,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   std::size_t end = epochs_.size();
   do {
     std::size_t begin = end;
-    while (begin > 0 && epochs_[begin - 1].keeps == Epoch::Keeps::values) --begin;
+    while (begin > 0 && epochs_[begin - 1].retains == Epoch::Retains::values) --begin;
     const std::shared_ptr<Computed> again = compute_again(begin, end, times, from);
     differentiated_ = true;
     losses_ = times;
@@ -45,7 +45,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   release();
 }
 
-/// Backward passes read the parameters as they are now; the values were computed with them as they were then.
+/// Backward passes read the current values of parameters, so these must be the values that the epochs used.
 void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   std::set<std::int32_t> parameters;
   for (const Epoch& epoch : epochs_) {
@@ -73,7 +73,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   }
 }
 
-/// The nodes that these are computed from, and they themselves.
+/// By node: whether it is one of these nodes, or one of them depends on it.
 std::vector<char> Epochs::needed_by(const Times& nodes) const {
   std::vector<char> needed(at(record_.size()), 0);
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;
@@ -84,8 +84,9 @@ std::vector<char> Epochs::needed_by(const Times& nodes) const {
   return needed;
 }
 
-/// Epochs [begin, end), which kept values only, and behind the last one what is pending: at once, and of it what a
-/// gradient or a handle needs. Null for nothing.
+/// Recomputes epochs [begin, end), which retained values only, in one minibatch. If the last epoch is among them, or
+/// none is left after them, pending nodes are included. Computes only what a gradient or a handle needs. Null if there
+/// is nothing to compute.
 std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::size_t end, const Times& losses,
                                                         std::source_location from) {
   const NodeId pending = record_.first_pending();
@@ -112,7 +113,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
   auto computed = compute({kept, with_gradient}, from);
-  if (last) add_epoch({pending, Epoch::Keeps::all, computed, nullptr, computed->end});
+  if (last) add_epoch({pending, Epoch::Retains::minibatch, computed, nullptr, computed->end});
   if (!last && computed->end) again_.push_back(computed->end);
   return computed;
 }
@@ -126,9 +127,9 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
-/// As a runner does with the losses of its function: one that is not finite fails the gradient, or is kept with the
-/// minibatch that has it. What led to the loss is computed again then, for which this needs the minibatch's memory,
-/// before the backward pass changes it.
+/// Pushes an op that checks the losses, as a runner checks those of its function. A loss that is not finite fails the
+/// gradient, or is noted in the end of its minibatch. To name the culprit, the op recomputes values in the memory of
+/// the minibatch, so it must run before the backward pass.
 void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
                             const Tensor& gradient, std::source_location from) const {
   struct Loss {
@@ -136,30 +137,30 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
     std::source_location from;
   };
   const Output& output = computed.outputs.at(column);
-  const std::shared_ptr<Batch>& batch = computed.minibatch.batch_;
-  const bool keeps = parameters_->skips_non_finite();
+  const std::shared_ptr<Execution>& execution = computed.minibatch.execution_;
+  const bool skips = parameters_->skips_non_finite();
   std::vector<Loss> all;
   for (NodeId loss : losses) {
-    const std::int32_t row = computed.place(loss).row;
+    const std::int32_t row = computed.output_row(loss).row;
     const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
     all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
   }
   std::vector<Access> accesses = {read(output.tensor->var()),
-                                  mutate(keeps ? batch->end()->over.var() : gradient.var()),
-                                  mutate(losses_checked_->var()), mutate(batch->memory())};
-  for (Var var : batch->inputs()) accesses.push_back(read(var));
+                                  mutate(skips ? execution->end()->over.var() : gradient.var()),
+                                  mutate(losses_checked_->var()), mutate(execution->memory())};
+  for (Var var : execution->inputs()) accesses.push_back(read(var));
   device_.engine->push(
-      [all = std::move(all), values = output.tensor->view(), name = output.name, batch, keeps] {
+      [all = std::move(all), values = output.tensor->view(), name = output.name, execution, skips] {
         for (const Loss& loss : all) {
           const float value = *values.read().row(loss.row);
           if (std::isfinite(value)) continue;
           try {
-            batch->refuse_loss(name, loss.vertex,
-                               "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
-                                   ", expected a finite number; ");
+            execution->refuse_loss(name, loss.vertex,
+                                   "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
+                                       ", expected a finite number; ");
           } catch (const Error& error) {
-            if (!keeps) throw;
-            batch->end()->not_finite = error.what();
+            if (!skips) throw;
+            execution->end()->not_finite = error.what();
             return;
           }
         }
@@ -167,7 +168,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
       accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
 }
 
-/// Of an output: its rows, one that stays zero, and one for what is not of this output.
+/// The gradient of an output: its rows, a row that stays zero, and a row that collects gradients of other outputs.
 Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::vector<GradientPart>& parts,
                            std::source_location from) const {
   const Output& output = computed.outputs.at(column);
@@ -175,10 +176,10 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
   const Tensor gradient(device_, none + 1, output.width, "gradient");
   std::vector<float> values(static_cast<std::size_t>((none + 1) * output.width), 0);
   const auto row_of = [&](NodeId node) {
-    const Place& place = computed.place(node);
-    return place.output == column ? place.row : none;
+    const OutputRow& at_row = computed.output_row(node);
+    return at_row.output == column ? at_row.row : none;
   };
-  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
   std::vector<NodeId> of_losses;
   for (auto loss = losses_.lower_bound(first); loss != losses_.end() && loss->first <= last; ++loss) {
     const std::int32_t row = row_of(loss->first);
@@ -204,8 +205,8 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
   return gradient;
 }
 
-/// If the losses depend on it. The mode is that of the first, and then to add. What handles name is collected before
-/// anything can fail, and the minibatch's memory goes.
+/// Pushes the gradients if the losses depend on this epoch: the first call sets gradients of parameters, later ones add
+/// to them. Before that, collects the values that have handles; afterwards, drops the memory of the minibatch.
 void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
                            std::source_location from) {
   for (auto& [column, output] : computed.outputs) {
@@ -217,7 +218,7 @@ void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& 
 
 bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
   if (computed.announced.empty()) return false;
-  const NodeId first = computed.places.front().first, last = computed.places.back().first;
+  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
   const auto loss = losses_.lower_bound(first);
   return !parts.empty() || (loss != losses_.end() && loss->first <= last);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "run/batch.h"
+#include "run/execution.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/ops/apply.h"
 
@@ -29,7 +29,7 @@ void add(RunnerStats& sum, const RunnerStats& more) {
 
 }  // namespace
 
-Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
+Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options)
     : record_(record),
       device_(device),
       parameters_(std::move(parameters)),
@@ -38,7 +38,7 @@ Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterSe
       kinds_(record, runs_, *parameters_),
       versions_(device, *parameters_) {
   const VertexFunction nothing("lazy expressions", {.arity = 0}, [](Vertex&) {});
-  Runner(device_, nothing, parameters_, options_.runner);  // refuses options at once, and not at the first flush
+  Runner(device_, nothing, parameters_, options_.runner);  // checks the options now, not at the first flush
 }
 
 void Epochs::clear() {
@@ -54,8 +54,8 @@ void Epochs::clear() {
   replaced_.clear();
 }
 
-/// A program whose structure changes for ever would take ever more memory and time. What is still in use is found
-/// again.
+/// Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
+/// still in use are found again.
 void Epochs::forget() {
   replace_runner();
   function_.reset();
@@ -64,7 +64,7 @@ void Epochs::forget() {
   record_.forget_keys();
 }
 
-/// The kind of each vertex at hand.
+/// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
   kind_of_.clear();
   child_begin_.assign(1, 0);
@@ -75,12 +75,12 @@ void Epochs::find_kinds() {
   }
 }
 
-/// Where to cut the vertices into graphs without an edge between them, so that these can run side by side.
+/// The positions at which to divide the vertices into graphs without edges between them, which can run concurrently.
 std::vector<std::int32_t> Epochs::cuts() const {
   constexpr std::int32_t least = 128;  // vertices of a graph
   const auto vertices = static_cast<std::int32_t>(kind_of_.size());
   std::vector<std::int32_t> cuts = {vertices};
-  std::int32_t lowest = vertices;  // that one from here on needs
+  std::int32_t lowest = vertices;  // the lowest child of a vertex from v on
   for (std::int32_t v = vertices; v-- > 0;) {
     for (std::int32_t e = child_begin_[at(v)]; e < child_begin_[at(v) + 1]; ++e) {
       lowest = std::min(lowest, children_[at(e)]);
@@ -130,7 +130,7 @@ std::vector<InputGraph> Epochs::graphs() const {
   return graphs;
 }
 
-/// By given column. What is wanted of earlier epochs is marked.
+/// The values of each given column. Marks the outputs of earlier epochs that are needed.
 std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
   for (std::size_t v = 0; v < kind_of_.size(); ++v) {
@@ -144,17 +144,17 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
       const std::size_t epoch = epoch_of(values[i]);
       Computed* const computed = epochs_[epoch].computed.get();
       if (computed == nullptr) throw Error("lazy expressions: a value was released");
-      const Place& place = computed->place(values[i]);
-      Output& output = computed->outputs.at(place.output);
+      const OutputRow& at_row = computed->output_row(values[i]);
+      Output& output = computed->outputs.at(at_row.output);
       output.needed = true;
       output.later = options_.use == LazyOptions::For::training;
-      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &place, epoch});
+      wanted[at(kind.outside[i].column)].push_back({vertex, values[i], &at_row, epoch});
     }
   }
   return wanted;
 }
 
-/// Brings rows of inputs and of earlier epochs together in one tensor, those of one output next to each other.
+/// Collects rows of inputs and of earlier epochs in one tensor; rows of the same output are neighbours.
 Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
                    std::source_location from) {
   const auto source = [](const Wanted& w) {
@@ -197,22 +197,22 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
   return given;
 }
 
-/// What is kept gets a place, and what has a gradient is announced.
-void Epochs::find_places(Computed& computed, const Keep& keep) {
-  for (NodeId node : keep.values) {
+/// Assigns an output row to each node that is retained, and announces those that have a gradient.
+void Epochs::assign_output_rows(Computed& computed, const ToRetain& retain) {
+  for (NodeId node : retain.values) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
     const Columns::Column& named = kinds_.outputs()[column];
     Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
     output.row_of.resize(kind_of_.size(), -1);
     output.row_of[at(vertex)] = output.rows();
-    computed.places.push_back({node, {column, output.rows()}});
+    computed.output_rows.push_back({node, {column, output.rows()}});
     output.nodes.push_back(node);
   }
-  for (NodeId node : keep.with_gradient) computed.announced.insert(computed.place(node).output);
+  for (NodeId node : retain.with_gradient) computed.announced.insert(computed.output_row(node).output);
 }
 
-/// Gradients may still go back through what it computed.
+/// The old runner is kept, since backward() may still need it.
 void Epochs::replace_runner() {
   if (runner_) replaced_.push_back(std::move(runner_));
   runner_ = nullptr;
@@ -223,7 +223,7 @@ void Epochs::make_runner() {
   replace_runner();
   function_ = kinds_.function();
   runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
-  if (lessons_) {  // which end for all runners together
+  if (lessons_) {  // so that the limit on learning holds for all runners together
     lessons_->begin_anew();
     runner_->lessons_ = lessons_;
   }
@@ -231,17 +231,17 @@ void Epochs::make_runner() {
   version_ = kinds_.version();
 }
 
-/// Computes the vertices at hand.
-std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_location from) {
+/// Computes the current vertices.
+std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::source_location from) {
   const auto began = std::chrono::steady_clock::now();
   auto computed = std::make_shared<Computed>();
   if (runs_.runs().empty()) return computed;
-  find_places(*computed, keep);
+  assign_output_rows(*computed, retain);
   make_runner();
   computed->runner = runner_;
   GivenTensors given;
   std::vector<std::vector<Wanted>> wanted = find_given();
-  if (keep.release != Keep::Release::nothing) release();  // before this takes memory
+  if (retain.release != ToRetain::Release::nothing) release();  // before this takes memory
   auto lines = std::make_shared<Lines>(record_, runs_.runs());
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
@@ -261,11 +261,11 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const Keep& keep, std::source_
   }
   computed->minibatch = announced.empty() ? runner_->run(pointers, given, from)
                                           : runner_->record_rows(pointers, given, std::move(announced), from);
-  computed->end = computed->minibatch.batch_->end();
+  computed->end = computed->minibatch.execution_->end();
   return computed;
 }
 
-/// What handles name must be found again.
+/// The nodes from `first` on that have handles, whose values must stay available.
 std::vector<NodeId> Epochs::named(NodeId first) const {
   std::vector<NodeId> named;
   for (NodeId node = first; node < record_.size(); ++node) {
@@ -283,16 +283,17 @@ void Epochs::flush(std::source_location from) {
   if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  const auto keeping = keeps_all() ? Epoch::Keeps::all : Epoch::Keeps::values;
+  const auto retains = retains_minibatch() ? Epoch::Retains::minibatch : Epoch::Retains::values;
   const auto versions = note_versions(from);
   auto computed = compute(
-      {kept, keeping == Epoch::Keeps::all ? kept : std::vector<NodeId>(), Keep::Release::what_nobody_needs}, from);
-  if (keeping == Epoch::Keeps::values) collect(*computed, from);
+      {kept, retains == Epoch::Retains::minibatch ? kept : std::vector<NodeId>(), ToRetain::Release::what_nobody_needs},
+      from);
+  if (retains == Epoch::Retains::values) collect(*computed, from);
   const auto end = computed->end;
-  add_epoch({first, keeping, std::move(computed), versions, end});
+  add_epoch({first, retains, std::move(computed), versions, end});
 }
 
-/// Of the parameters that the vertices at hand compute with, to be compared later.
+/// Notes the versions of the parameters that the current vertices use, to be compared in backward().
 std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location from) {
   std::vector<char> seen(at(kinds_.size()), 0);
   std::set<std::int32_t> parameters;
@@ -303,15 +304,15 @@ std::shared_ptr<const Versions::Note> Epochs::note_versions(std::source_location
   return parameters.empty() ? nullptr : versions_.note({parameters.begin(), parameters.end()}, from);
 }
 
-/// What gradients need, too. What is little work is computed again.
-bool Epochs::keeps_all() const {
+/// Whether to retain the whole minibatch for gradients. An epoch with little work is recomputed instead.
+bool Epochs::retains_minibatch() const {
   if (options_.use == LazyOptions::For::inference) return false;
   std::int64_t flops = 0;
   for (KindId kind : kind_of_) flops += kinds_[kind].flops;
   return flops >= options_.recompute_below;
 }
 
-/// Of all nodes that are pending.
+/// Adds the epoch of all pending nodes.
 void Epochs::add_epoch(Epoch epoch) {
   make_room(holding_, 1);
   make_room(epochs_, 1);

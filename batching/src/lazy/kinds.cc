@@ -9,15 +9,15 @@ std::int32_t Columns::id(Index width, std::int32_t number) {
   if (known != ids_.end()) return known->second;
   Column column{name_ + std::to_string(width) + "." + std::to_string(number), width};
   make_room(all_, 1);
-  ids_.emplace(std::pair(width, number), size());  // the last that may throw
+  ids_.emplace(std::pair(width, number), size());  // nothing after this throws
   all_.push_back(std::move(column));
   return size() - 1;
 }
 
 namespace {
 
-/// Of a parameter that is multiplied by a row, or that slides over it.
-std::int64_t flops_of(const Key& key, Index width, const ParameterSet& parameters) {
+/// The work of products with parameters: a row times a matrix, or filters that slide over the row.
+std::int64_t flops_of(const Key& key, Index width, const ParameterStore& parameters) {
   std::int64_t flops = 0;
   for (std::int32_t operand : key.operands) {
     if (operand == Key::expression || !key.index_widths.empty()) continue;
@@ -64,12 +64,12 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
   return kind;
 }
 
-/// By the key in scratch_.
+/// Finds or adds the kind of the key in scratch_.
 KindId Kinds::find_or_add(const Run& run) {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
   used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
-  if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // one for each key, whatever throws
+  if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // before anything throws: one kind for each key
   if (kinds_[at(kind)].state.empty()) {
     kinds_[at(kind)] = make(run);
     ++version_;
@@ -116,7 +116,7 @@ Kinds::Kind Kinds::make(const Run& run) {
   return kind;
 }
 
-/// False if the producer cannot have the state that is gathered there.
+/// Makes the producer have the state of that outside value. Returns false if that is impossible.
 bool Kinds::meets(KindId kind, std::size_t number, const KindNode& producer) {
   Outside& outside = kinds_[at(kind)].outside[number];
   if (std::find(outside.met.begin(), outside.met.end(), producer) != outside.met.end()) return true;
@@ -177,7 +177,7 @@ std::int32_t Kinds::output(const KindNode& node) {
 }
 
 bool Kinds::remember_too_much() const {
-  constexpr std::ptrdiff_t many = 64;  // each is planned anew for whenever there is a new one
+  constexpr std::ptrdiff_t many = 64;  // all kinds are planned again whenever there is a new one
   return used_.mostly_long_ago(record_.minibatch(), many);
 }
 
@@ -201,7 +201,7 @@ namespace {
 /// The body of a kind's function.
 class Body {
  public:
-  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterSet& parameters, Vertex& vertex)
+  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterStore& parameters, Vertex& vertex)
       : kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
 
   void compute(std::span<const std::uint32_t> pattern) {
@@ -229,8 +229,8 @@ class Body {
     return states_.emplace(number, vertex_.state("state" + std::to_string(number), width)).first->second;
   }
 
-  /// The column of the node that is next.
-  std::int32_t column_in(const Kinds::Kind::Columns& columns) const {
+  /// The column of the next node.
+  std::int32_t column_in(const Kinds::Kind::NodeColumns& columns) const {
     const auto node = static_cast<std::int32_t>(nodes_.size());
     return std::find_if(columns.begin(), columns.end(), [&](auto& column) { return column.first == node; })->second;
   }
@@ -247,9 +247,9 @@ class Body {
         in.push_back(parameters_[at(operand)]);
         continue;
       }
-      const Operand from = Patterns::decode(codes.front());
+      const OperandSource from = Patterns::decode(codes.front());
       codes = codes.subspan(1);
-      in.push_back(from.is == Operand::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
+      in.push_back(from.is == OperandSource::Is::inside ? nodes_[nodes_.size() - from.number] : outside_[from.number]);
     }
     if (key.op == &sum_of_many) {
       Expr sum = in[0] + in[1];
@@ -272,7 +272,7 @@ class Body {
   const Kinds& kinds_;
   const Kinds::Kind& kind_;
   const Keys& keys_;
-  const ParameterSet& parameters_;
+  const ParameterStore& parameters_;
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
   std::map<std::int32_t, State> states_;
@@ -286,7 +286,7 @@ VertexFunction Kinds::function_of(KindId number) const {
   const bool finished = !kind.state.empty() && std::all_of(kind.outside.begin(), kind.outside.end(),
                                                            [](auto& value) { return value.given || value.state >= 0; });
   return VertexFunction("kind " + std::to_string(number), shape, [&](Vertex& v) {
-    if (!finished) return;  // where something threw; no vertex is of it
+    if (!finished) return;  // an exception left it incomplete; no vertex has this kind
     Body(*this, kind, record_.keys(), parameters_, v).compute(runs_.patterns()[kind.pattern]);
   });
 }

@@ -1,8 +1,8 @@
-// Kinds: what is computed for each pattern of runs, as functions that meet in one vertex function.
+// Kinds: the computation of each pattern of runs, as a kind of one vertex function.
 //
-// A kind's values from outside are gathered from the vertices of other runs, its children, or given. A state is a set
-// of places in kinds that some kind gathers alike: so it is found by which places have met at the same place outside.
-// Two places of one kind cannot be one state; a vertex that asks for that gets a kind of its own.
+// A kind's values from outside are gathered from the vertices of other runs, its children, or given as tensors. A state
+// is a set of nodes of kinds. Nodes belong to the same state if the same outside value of a kind is gathered from both.
+// Two nodes of one kind cannot have the same state; a vertex that would require this gets another kind.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace windrow::lazy {
 
 using KindId = std::int32_t;
 
-/// A node of a kind, by its place in the run.
+/// A node of a kind; `node` counts from the begin of the run.
 struct KindNode {
   KindId kind;
   std::int32_t node;
@@ -47,35 +47,35 @@ class Columns {
 
 class Kinds {
  public:
-  Kinds(const Record& record, const Runs& runs, const ParameterSet& parameters)
+  Kinds(const Record& record, const Runs& runs, const ParameterStore& parameters)
       : record_(record), runs_(runs), parameters_(parameters) {}
 
   struct Outside {
     bool given;
-    std::int32_t child;  ///< of a gathered one
+    std::int32_t child;  ///< if gathered
     Index width;
-    std::int32_t column;  ///< of a given one, in given()
+    std::int32_t column;  ///< if given: column of given()
     std::int32_t state = -1;
-    std::vector<KindNode> met = {};  ///< that were found to be this state
+    std::vector<KindNode> met = {};  ///< nodes that are known to have this state
   };
   struct IndexOperand {
-    std::int32_t node, column, at;  ///< `at`: the first of its numbers among those of the node
+    std::int32_t node, column, at;  ///< `at`: the position of its first number among the indices of the node
   };
   struct Kind {
     std::uint32_t pattern;
     std::int32_t children = 0;
     std::vector<Outside> outside = {};
-    using Columns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // nodes, and their columns
-    Columns inputs = {}, factors = {};
+    using NodeColumns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // a node, and its column
+    NodeColumns inputs = {}, factors = {};
     std::vector<IndexOperand> indices = {};
-    std::vector<std::int32_t> state = {};   ///< by node; -1 for one that nobody gathers
+    std::vector<std::int32_t> state = {};   ///< by node; -1 if no kind gathers it
     std::vector<std::int32_t> output = {};  ///< by node: column in outputs(); -1 for none
     std::int64_t flops = 0;                 ///< in products with parameters
     std::vector<std::int32_t> parameters = {};
   };
 
-  /// The kind of a run, whose values from outside are of runs before it. Their runs, each once, are added to
-  /// `children`.
+  /// The kind of a run. `kinds` contains the kinds of the runs before it. Appends the runs that its values from outside
+  /// come from to `children`, each once.
   KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
   /// Makes the node an output of its kind.
   std::int32_t output(const KindNode& node);
@@ -87,11 +87,11 @@ class Kinds {
   const Columns& factors() const { return factors_; }
   const Columns& outputs() const { return outputs_; }
 
-  /// The same as of Runs, with whom they forget.
+  /// As for Runs; both are forgotten together.
   bool remember_too_much() const;
   void forget();
 
-  /// Counts changes of what the function is made of.
+  /// The number of changes that affect function().
   std::int64_t version() const { return version_; }
   VertexFunction function() const;
 
@@ -104,14 +104,15 @@ class Kinds {
 
   const Record& record_;
   const Runs& runs_;
-  const ParameterSet& parameters_;
-  Lists
-      keys_;  // of kinds: pattern, children of values from outside; and of those that are apart, where these come from
+  const ParameterStore& parameters_;
+  // By kind: its pattern, and the child of each gathered value; for kinds split from others also the producers of
+  // these.
+  Lists keys_;
   std::vector<Kind> kinds_;
   LastUse used_;
   struct State {
     Index width;
-    std::vector<KindNode> nodes;  // which have it, of one kind at most one
+    std::vector<KindNode> nodes;  // that have the state; at most one of each kind
   };
   std::vector<State> states_;
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};

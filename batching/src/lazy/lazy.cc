@@ -1,4 +1,4 @@
-// Lazy graphs, and the operators of lazy expressions.
+// Lazy graphs, and the operators of lazy expressions that are not in expression_operators.h.
 #include "windrow/batching/lazy.h"
 
 #include "lazy/epochs.h"
@@ -7,7 +7,7 @@
 namespace windrow {
 
 LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
-    : record_(new lazy::Record(device, parameters.set_, options)) {}
+    : record_(new lazy::Record(device, parameters.store_, options)) {}
 LazyGraph::~LazyGraph() {
   record_->close();
   record_->release();
@@ -58,6 +58,12 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, s
                              attributes, from);
 }
 
+LazyExpr LazyExprTypes::apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
+                              std::initializer_list<LazyIndex> indices, const Attributes& attributes) {
+  return windrow::apply(op, in, indices, attributes, x.from());
+}
+Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
+
 LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return apply(op::add, {x, y}, {}, {}, y.from()); }
 LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y) {
   return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
@@ -65,77 +71,20 @@ LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y) {
 LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return apply(op::sub, {x, y}, {}, {}, y.from()); }
 LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return apply(op::mul, {x, y}, {}, {}, y.from()); }
 LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return apply(op::div, {x, y}, {}, {}, y.from()); }
-LazyExpr operator-(const LazyHere& x) { return apply(op::neg, {x}, {}, {}, x.from()); }
-LazyExpr operator*(double factor, const LazyHere& x) {
-  return apply(op::scale, {x}, {}, op::scaled_by(factor), x.from());
-}
-LazyExpr maximum(const LazyHere& x, const LazyExpr& y) { return apply(op::maximum, {x, y}, {}, {}, x.from()); }
-LazyExpr tanh(const LazyHere& x) { return apply(op::tanh, {x}, {}, {}, x.from()); }
-LazyExpr sigmoid(const LazyHere& x) { return apply(op::sigmoid, {x}, {}, {}, x.from()); }
-LazyExpr relu(const LazyHere& x) { return apply(op::relu, {x}, {}, {}, x.from()); }
-LazyExpr exp(const LazyHere& x) { return apply(op::exp, {x}, {}, {}, x.from()); }
-LazyExpr log(const LazyHere& x) { return apply(op::log, {x}, {}, {}, x.from()); }
-LazyExpr square(const LazyHere& x) { return apply(op::square, {x}, {}, {}, x.from()); }
-LazyExpr matmul(const LazyHere& x, const Parameter& w) { return apply(op::matmul, {x, w}, {}, {}, x.from()); }
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
   return matmul(x, w) + lazy::Located(b, x.from());
-}
-LazyExpr slice(const LazyHere& x, Index begin, Index end) {
-  return apply(op::slice, {x}, {}, op::columns(begin, end), x.from());
-}
-LazyExpr row_sum(const LazyHere& x) { return apply(op::row_sum, {x}, {}, {}, x.from()); }
-LazyExpr softmax(const LazyHere& x) { return apply(op::softmax, {x}, {}, {}, x.from()); }
-LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label) {
-  return apply(op::softmax_cross_entropy, {logits}, {label}, {}, logits.from());
-}
-LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets) {
-  return apply(op::binary_cross_entropy, {logits, targets}, {}, {}, logits.from());
 }
 LazyExpr embedding(const Parameter& table, const LazyIndex& row, std::source_location from) {
   return apply(op::embedding, {table}, {row}, {}, from);
 }
-LazyExpr dropout(const LazyHere& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
-  return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site), x.from());
-}
-
-LazyExpr minimum(const LazyHere& x, const LazyExpr& y) { return apply(op::minimum, {x, y}, {}, {}, x.from()); }
-LazyExpr sqrt(const LazyHere& x) { return apply(op::sqrt, {x}, {}, {}, x.from()); }
-LazyExpr abs(const LazyHere& x) { return apply(op::abs, {x}, {}, {}, x.from()); }
-LazyExpr softplus(const LazyHere& x) { return apply(op::softplus, {x}, {}, {}, x.from()); }
-LazyExpr log_sigmoid(const LazyHere& x) { return apply(op::log_sigmoid, {x}, {}, {}, x.from()); }
-LazyExpr log_softmax(const LazyHere& x) { return apply(op::log_softmax, {x}, {}, {}, x.from()); }
-LazyExpr pick(const LazyHere& x, const LazyIndex& column) { return apply(op::pick, {x}, {column}, {}, x.from()); }
 LazyExpr mean(const LazyHere& x) {
   const Index width = x.operand().width();
   if (width == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
   return 1 / static_cast<double>(width) * LazyHere(row_sum(x), x.from());
 }
-LazyExpr row_max(const LazyHere& x) { return apply(op::row_max, {x}, {}, {}, x.from()); }
-LazyExpr row_dot(const LazyHere& x, const LazyExpr& y) { return apply(op::row_dot, {x, y}, {}, {}, x.from()); }
-LazyExpr squared_distance(const LazyHere& x, const LazyExpr& y) {
-  return apply(op::squared_distance, {x, y}, {}, {}, x.from());
-}
-LazyExpr mul_columns(const LazyHere& x, const LazyExpr& factor) {
-  return apply(op::mul_columns, {x, factor}, {}, {}, x.from());
-}
-LazyExpr matmul_each(const LazyHere& x, const LazyExpr& y, Index rows) {
-  return apply(op::matmul_each, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
-}
-LazyExpr matmul_each_nt(const LazyHere& x, const LazyExpr& y, Index rows) {
-  return apply(op::matmul_each_nt, {x, y}, {}, op::product_by_widths(rows, x.operand().width(), y.width()), x.from());
-}
-LazyExpr conv2d(const LazyHere& images, const Parameter& filters, const op::Window2d& window) {
-  return apply(op::conv2d, {images, filters}, {}, op::sliding(window), images.from());
-}
-LazyExpr max_pool2d(const LazyHere& images, const op::Window2d& window) {
-  return apply(op::max_pool2d, {images}, {}, op::sliding(window), images.from());
-}
-LazyExpr add_channel_bias(const LazyHere& images, const Parameter& bias) {
-  return apply(op::add_channel_bias, {images, bias}, {}, {}, images.from());
-}
 
-/// Applies an operator that takes any number of operands, in pieces where they are many, so that no vertex has more
-/// children than it may; by levels, so that these are as few as the number of operands has digits.
+/// Applies an operator of any number of operands. Many operands are combined in a tree of pieces, so that no vertex has
+/// more children than allowed; its depth grows with the logarithm of their number.
 template <class T>
 static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std::source_location from) {
   constexpr std::size_t most = 16;

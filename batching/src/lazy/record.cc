@@ -45,7 +45,7 @@ std::size_t Keys::hash_of(const Key& key) {
   return hash ^ hash >> 32;
 }
 
-Record::Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options)
+Record::Record(const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options)
     : parameters_(std::move(parameters)), epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {}
 
 Record::~Record() = default;
@@ -86,7 +86,7 @@ NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
   return expr.node_;
 }
 
-/// Of the key in scratch_.
+/// The number of the key in scratch_.
 std::uint32_t Record::number_of_key() {
   const std::uint32_t* known = keys_.following([&](const Key& key) { return key == scratch_; });
   return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer(scratch_); });
@@ -101,7 +101,7 @@ NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int
   make_room(run_begins_, 1);
   if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
   make_room(outside_, operands.size());
-  const NodeId id = size();  // from here on nothing throws: there is a node, with all that it has, or none
+  const NodeId id = size();  // nothing throws from here on, so a node is added completely or not at all
   nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data, 0, 0, from});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   join_run(id, operands);
@@ -128,9 +128,10 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   follow_period(id);
 }
 
-/// A run is what programs write together: nodes one behind the other, each of which computes with one of the same run,
-/// or with what the run computes with anyway. So a run needs nothing that needs it. What is computed already ties only
-/// what is done with it twice in the same way: a loss of what was looked at is not one with the next step.
+/// Whether the node joins the last run. A run consists of consecutive nodes; each has an operand in the run, or an
+/// operand in runs that the run already has operands of. So no run that this run depends on can depend on it. Operands
+/// that are already computed only tie nodes with the same key: a loss of a value that the program looked at should not
+/// join the next step that uses the same value.
 bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
   constexpr std::size_t most_outside = 16;
   if (id == first_pending_) return false;
@@ -145,9 +146,9 @@ bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
   return related;
 }
 
-/// The length of what the run repeats again and again and begins anew with this node, or 0. Such a run is cut: else a
-/// chain of equal cells would be a way of computing for each length. A few operations that are alike, such as sums of
-/// products, are no chain.
+/// The period, if the run is a repetition and a new period begins with this node; otherwise 0. Such a run is cut:
+/// otherwise a chain of equal cells would be another pattern for each length. A few similar operations, such as sums of
+/// products, do not count as a chain.
 NodeId Record::repeated_by(NodeId id) const {
   constexpr NodeId chain = 12;  // nodes
   const NodeId begin = run_begins_.back().node;
@@ -156,7 +157,7 @@ NodeId Record::repeated_by(NodeId id) const {
   return goes_on && repeated_ >= std::max(period_, chain - period_) ? period_ : 0;
 }
 
-/// Behind each node of a run.
+/// Updates period_ and repeated_ after each node.
 void Record::follow_period(NodeId id) {
   constexpr NodeId longest = 64;
   const NodeId latest = std::exchange(latest_[node(id).key], id);  // of the same key, here or in an earlier run
@@ -269,17 +270,17 @@ template LazyExpr Record::apply(const Operator&, std::span<const LazyOperand>, s
 
 void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    const IndexRange range = keys_.ranges(key)[k];
+    const IndexRange& range = keys_.ranges(key)[k];
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) {
       const std::int32_t value = indices[k].values_[i];
-      if (range.first <= value && value <= range.last) continue;
+      if (range.contains(value)) continue;
       throw MisuseError(std::string(keys_[key].op->name.text()) + ": index " + std::to_string(value) + "; expected " +
-                        std::to_string(range.first) + " to " + std::to_string(range.last));
+                        to_string(range));
     }
   }
 }
 
-/// In scratch_operands_.
+/// Checks the operands, and stores those that are expressions in scratch_operands_.
 template <class T>
 void Record::take_operands(const Written<T>& written) {
   const std::string_view what = written.op.name.text();
@@ -292,7 +293,7 @@ void Record::take_operands(const Written<T>& written) {
   }
 }
 
-/// Whether it is what set_key() would make, with the operands that were taken.
+/// Whether set_key() would make this key, with the operands in scratch_operands_.
 template <class T>
 bool Record::is(const Key& key, const Written<T>& written) const {
   if (key.op != &written.op || key.operands.size() != written.in.size() ||
@@ -315,7 +316,7 @@ bool Record::is(const Key& key, const Written<T>& written) const {
   return Key::same(key.attributes, written.attributes, key.has_factor() ? Key::But::values : Key::But::nothing);
 }
 
-/// In scratch_.
+/// Makes the key in scratch_.
 template <class T>
 void Record::set_key(const Written<T>& written) {
   Key& key = scratch_;
@@ -330,7 +331,7 @@ void Record::set_key(const Written<T>& written) {
     key.operands.push_back(expression ? Key::expression : parameters_->number_of(*parameter_of(operand)));
   }
   for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
-  if (key.widths.size() >= ir::type_bits) {  // as many children may its vertex have
+  if (key.widths.size() >= ir::type_bits) {  // each may come from another child of the vertex
     throw MisuseError(std::string(written.op.name.text()) + " of " + std::to_string(key.widths.size()) +
                       " expressions; expected " + std::to_string(ir::type_bits - 1) + " at most");
   }

@@ -1,4 +1,4 @@
-// What lazy expressions leave behind as they are written: nodes, one behind the other, each after its operands.
+// The record of a lazy graph: a node for each expression in the order of recording, each after its operands.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -18,10 +18,10 @@ namespace windrow::lazy {
 using NodeId = std::int32_t;
 inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
-/// The most nodes of a run: what a kind costs to plan grows faster than they.
+/// The most nodes of a run. The cost of planning a kind grows faster than its number of nodes.
 inline constexpr NodeId most_nodes = 256;
 
-/// So that adding so many more needs no memory. Growing is rare, and not inlined with it.
+/// Reserves memory for `more` elements, so that adding them cannot throw. Growing is rare, so it is not inlined.
 template <class T>
 [[gnu::noinline]] void grow(std::vector<T>& list, std::size_t more) {
   list.reserve(std::max(2 * list.size(), list.size() + more));
@@ -32,13 +32,13 @@ void make_room(std::vector<T>& list, std::size_t more) {
     grow(list, more);
 }
 
-/// The key of an operation: two with one key, applied to the values of two instances, can be a batch. The factor of a
-/// scale and the seed of a dropout are no part of it, but inputs of the node, so that programs may scale by what they
-/// compute as they go, and have another seed at each step. A seed stands behind the node's indices, as two of them.
+/// The key of an operation. Operations of several instances with the same key can be batched. The factor of a scale and
+/// the seed of a dropout are not part of the key but inputs of the node, so programs may scale by values that they
+/// compute as they run, and use another seed in each step. The seed follows the node's indices, as two more of them.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
-  /// Of each operand: the number of the parameter it is, or expression.
+  /// By operand: the number of a parameter, or `expression`.
   std::vector<std::int32_t> operands = {};
   static constexpr std::int32_t expression = -1;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
@@ -50,7 +50,7 @@ struct Key {
            same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
   }
   enum class But { nothing, values };
-  /// Literals mostly lie at one place.
+  /// Compares addresses first, since equal literals usually have the same address.
   static bool same(const Attributes& a, const Attributes& b, But but = But::nothing) {
     const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
     return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes &&
@@ -58,7 +58,7 @@ struct Key {
   }
 
  private:
-  /// Lists of a few numbers, for which a call of memcmp takes longer.
+  /// For short lists, for which a call of memcmp takes longer.
   template <class T>
   static bool same(const std::vector<T>& a, const std::vector<T>& b) {
     if (a.size() != b.size()) return false;
@@ -69,18 +69,18 @@ struct Key {
   }
 };
 
-/// Of two expressions or more, of one shape. Recorded and nothing else: a vertex adds its operands up by op::add, which
-/// its program makes one sum of.
+/// The sum of two or more expressions of one shape. Only recorded: the vertex function adds the operands by op::add,
+/// which its program merges into one sum.
 extern const Operator sum_of_many;
 
-/// When each of a list was used last, in minibatches.
+/// The minibatch in which each element of a list was last used.
 class LastUse {
  public:
   void note(std::uint32_t number, std::uint32_t minibatch) {
     if (number >= last_.size()) last_.resize(number + 1);
     last_[number] = minibatch;
   }
-  /// Half of them, and so many at least, were not used for some minibatches.
+  /// Whether at least half of the elements, and at least `least`, were not used in the last 16 minibatches.
   bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
     constexpr std::uint32_t long_ago = 16;
     const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
@@ -91,18 +91,18 @@ class LastUse {
   std::vector<std::uint32_t> last_;
 };
 
-/// What follows from a key.
+/// Properties that follow from a key.
 struct Inferred {
   Index width;
-  /// By index operand; empty where only the kernels know, or where there is none.
+  /// By index operand; empty if there is none, or if only the kernels know the ranges.
   std::vector<IndexRange> ranges = {};
 };
 
-/// Keys by number. They are found by what followed the one before the last times, as programs mostly write the same
-/// again; else by a hash; and compared.
+/// Numbered keys. Programs usually record the same sequences again, so a key is first searched among those that
+/// followed the previous key before, then by hash. Candidates are compared.
 class Keys {
  public:
-  /// Of those that followed the last one the last times, the one that is meant; null for none.
+  /// The number of the key for which `is` returns true, if it followed the last key before; null otherwise.
   template <class Is>
   const std::uint32_t* following(Is is) {
     if (last_ >= all_.size()) return nullptr;
@@ -114,7 +114,7 @@ class Keys {
     last_ = latest;
     return &last_;
   }
-  /// Adds it if it is new, with what `infer` gives.
+  /// The number of the key. Adds a new key with the properties that `infer` returns.
   template <class Infer>
   std::uint32_t number(const Key& key, Infer infer) {
     const std::uint32_t before = last_;
@@ -148,77 +148,77 @@ class Keys {
   struct Entry {
     Key key;
     Inferred inferred;
-    std::array<std::uint32_t, 2> next = {};  // what came behind it the last time, and another time
+    std::array<std::uint32_t, 2> next = {};  // the key that followed it last, and an earlier one
   };
   std::vector<Entry> all_;
-  std::uint32_t last_ = UINT32_MAX;  // that was asked for
+  std::uint32_t last_ = UINT32_MAX;  // the number returned last
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
 };
 
 class Epochs;
 
-/// Nodes and handles of one graph. Ends with its graph and the last handle.
+/// The nodes of one graph, and the counts of their handles. Ends with the graph and the last handle.
 class Record {
  public:
-  Record(const Device& device, std::shared_ptr<ParameterSet> parameters, LazyOptions options);
+  Record(const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options);
   ~Record();
   void retain() { ++uses_; }
   void release();
-  /// The graph is gone: handles find nothing any more.
+  /// Called when the graph ends: handles cannot be used any more.
   void close();
 
   struct Node {
     std::uint32_t key;
-    std::int32_t operands;  ///< where they begin in operands()
-    std::int32_t data;      ///< where its indices begin in indices(), or its values or factor in inputs()
-    std::int32_t run =
-        0;  ///< also of one that is computed: what comes later is cut in the same way whether it is or not
-    std::int32_t handles = 0;        ///< how many name it
-    std::source_location from = {};  ///< the line that it was recorded in
+    std::int32_t operands;  ///< position of its operands in operands_
+    std::int32_t data;      ///< position of its indices in indices_, or of its values or factor in inputs_
+    /// Stays set after a flush, so later nodes are cut into runs in the same way whether this one is computed or not.
+    std::int32_t run = 0;
+    std::int32_t handles = 0;        ///< the number of handles
+    std::source_location from = {};  ///< the line that recorded it
   };
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }
   std::span<const Node> nodes(NodeId begin, NodeId end) const { return {&nodes_[at(begin)], at(end - begin)}; }
   const Key& key(NodeId id) const { return keys_[node(id).key]; }
   Index width(NodeId id) const { return keys_.width(node(id).key); }
-  /// Its operands that are expressions.
+  /// The operands of a node that are expressions.
   std::span<const NodeId> operands(NodeId id) const {
     return {operands_.data() + node(id).operands, key(id).widths.size()};
   }
   const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
   const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
-  /// A handle names it.
+  /// Whether the node has a handle.
   bool named(NodeId id) const { return node(id).handles > 0; }
   const Keys& keys() const { return keys_; }
-  /// Where runs begin, in ascending order, from a node on that begins one, as the first of a flush does; see Runs.
+  /// The begins of runs in ascending order, from a node that begins a run, as the first node of a flush does; see Runs.
   struct RunBegin {
     NodeId node;
-    bool apart;  ///< behind a cut
+    bool apart;  ///< the first run after cut()
   };
   std::span<const RunBegin> run_begins(NodeId from) const;
   NodeId first_pending() const { return first_pending_; }
   void start_next_epoch() { first_pending_ = size(); }
-  /// What is recorded next is not written together with what was recorded last.
+  /// Separates the next node from the last one: another instance records it.
   void cut() { cut_ = true; }
-  /// Instances that wait for the next flush.
+  /// Tasks that wait for the next flush.
   std::vector<std::coroutine_handle<>> suspended;
-  std::coroutine_handle<> next;  ///< who goes on as soon as the one that runs waits or ends; null for nobody
+  std::coroutine_handle<> next;  ///< the coroutine to resume when the running one suspends or ends; null for none
 
   LazyExpr add_input(std::span<const float> values, std::source_location from);
   LazyIndex index(std::span<const std::int32_t> values);
-  /// Of operands as LazyExpr, LazyOperand or OperandRef.
+  /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
   template <class T>
   static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
                         const Attributes& attributes, std::source_location from);
   void clear();
-  /// Nothing can be recorded until clear().
+  /// Forbids recording until clear().
   void seal() { state_ = State::differentiated; }
 
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
-  /// As long as there are no nodes.
+  /// Precondition: there are no nodes.
   void forget_keys() { keys_ = {}; }
-  /// Throws MisuseError for one of another graph, or from before clear().
+  /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const;
 
  private:
@@ -233,7 +233,7 @@ class Record {
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
   /// Throws MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
-  // Of an operand, null unless it is such a one:
+  // The expression or the parameter that an operand is; null if it is the other.
   static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
   static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
   static const LazyExpr* expr_of(const LazyOperand& operand) {
@@ -242,7 +242,7 @@ class Record {
   static const Parameter* parameter_of(const LazyExpr&) { return nullptr; }
   static const Parameter* parameter_of(const OperandRef& operand) { return operand.parameter_; }
   static const Parameter* parameter_of(const LazyOperand& operand) { return &*operand.parameter_; }
-  /// An application as it is written.
+  /// An application of an operator, as the program calls it.
   template <class T>
   struct Written {
     const Operator& op;
@@ -265,7 +265,7 @@ class Record {
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
-  std::shared_ptr<ParameterSet> parameters_;  // null when closed
+  std::shared_ptr<ParameterStore> parameters_;  // null when closed
   Keys keys_;
   std::vector<Node> nodes_;
   std::vector<NodeId> operands_;
@@ -273,13 +273,13 @@ class Record {
   std::vector<float> inputs_;
   NodeId first_pending_ = 0;
   std::vector<RunBegin> run_begins_;   // by run
-  std::vector<std::int32_t> outside_;  // runs that the last one has operands of
+  std::vector<std::int32_t> outside_;  // runs that contain operands of the last run
   std::vector<NodeId> latest_;         // by key: its latest node, or -1
-  bool cut_ = false;                   // the next node begins a run, and is apart
-  NodeId cycle_ = 0;                   // where the last run begins anew what the one before repeated; 0 for nothing
-  NodeId period_ = 0, repeated_ = 0;   // so many nodes of the last run, up to its end, are like those a period before
+  bool cut_ = false;                   // the next node begins a run and is apart
+  NodeId cycle_ = 0;                   // if the last run continues a repetition: the length of its period; else 0
+  NodeId period_ = 0, repeated_ = 0;   // the last `repeated_` nodes have the keys of the nodes a period before
   std::unique_ptr<Epochs> epochs_;
-  Key scratch_;  // so that an application allocates nothing
+  Key scratch_;  // reused, so that an application allocates nothing
   std::vector<NodeId> scratch_operands_;
 };
 

@@ -5,12 +5,12 @@
 namespace windrow::lazy {
 namespace {
 
-/// So often must a pair of patterns be seen before it is put together, and a pattern before it counts as a way of
-/// computing of its own where there are many.
+/// A pair of patterns is merged if it occurs at least this often. If there are many patterns, those that occur less
+/// often are split.
 constexpr int often = 4;
-/// The most values from outside of a vertex that is put together.
+/// The most values from outside of a merged run.
 constexpr std::int32_t most_outside = 24;
-/// More patterns than these are only kept if they are seen often: each costs a plan.
+/// If there are more patterns than this, rare ones are split, since each pattern costs a part of the plan.
 constexpr std::size_t many = 64;
 
 bool small_enough(const Run& one, const Run& next) {
@@ -36,7 +36,7 @@ std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
   const auto added = static_cast<std::uint32_t>(size());
   make_room(elements_, list.size());
   make_room(begin_, 1);
-  by_hash_.emplace(hash, added);  // the last that may throw
+  by_hash_.emplace(hash, added);  // nothing after this throws
   elements_.insert(elements_.end(), list.begin(), list.end());
   begin_.push_back(elements_.size());
   return added;
@@ -101,14 +101,15 @@ void Runs::add(Run run) {
     scratch_.push_back(record_.node(id).key);
     for (NodeId operand : record_.operands(id)) {
       if (operand >= run.begin) {
-        scratch_.push_back(Patterns::encode({Operand::Is::inside, static_cast<std::uint32_t>(id - operand)}));
+        scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
         continue;
       }
       const auto of_run = outside_.begin() + run.outside;
       const auto known = std::find(of_run, outside_.end(), operand);
       const auto place = static_cast<std::uint32_t>(known - of_run);
       if (known == outside_.end()) outside_.push_back(operand);
-      scratch_.push_back(Patterns::encode({operand < first_ ? Operand::Is::given : Operand::Is::gathered, place}));
+      scratch_.push_back(
+          Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, place}));
     }
   }
   run.outside_end = static_cast<std::int32_t>(outside_.size());
@@ -133,7 +134,7 @@ void Runs::pop() {
   runs_.pop_back();
 }
 
-/// Puts the last runs together as long as that is known to be right.
+/// Merges the last runs as long as their pair of patterns is known.
 void Runs::join_known() {
   while (runs_.size() > 1) {
     const Run last = runs_.back(), other = runs_[runs_.size() - 2];
@@ -149,7 +150,7 @@ bool Runs::depends(const Run& run, const Run& on) const {
   return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
 }
 
-/// Looks for two patterns that come only one behind the other. False if there are none that are new.
+/// Searches for pairs of patterns that occur only one after the other. Returns whether there are new ones.
 bool Runs::learn() {
   std::unordered_map<std::uint32_t, int> count;
   std::unordered_map<Pair, int> pairs;
@@ -169,7 +170,7 @@ bool Runs::learn() {
   return found;
 }
 
-/// Where there are many patterns, nodes of those that are rare are computed one by one, so that they meet others.
+/// If there are many patterns, computes nodes of rare ones one by one, so that equal nodes can share batches.
 void Runs::split_what_is_rare() {
   std::unordered_map<std::uint32_t, int> count;
   for (const Run& run : runs_) ++count[run.pattern];

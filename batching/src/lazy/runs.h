@@ -1,9 +1,10 @@
-// Runs: which nodes of a record are computed together, as one vertex, and which of them in the same way.
+// Runs: groups of nodes that are computed together, as one vertex. Runs with the same pattern are computed in the same
+// way.
 //
-// A record is cut into runs as it is written (Record::join_run). Neighbours are then put together where one way of
-// computing always comes before the other: so what code cuts by chance, such as a cell that looks up its word in its
-// midst, becomes one vertex. Which these are is learned from the record itself and remembered. Instances that take
-// turns are kept apart: what one wrote says nothing about what another one writes next.
+// A record is divided into runs while it is written (Record::join_run). Then neighbouring runs are merged if their
+// patterns occur only one after the other: so a cell that is divided by chance, for example because it looks up its
+// word in the middle, becomes one vertex. Such pairs of patterns are learned from the record itself and remembered.
+// Runs of different instances are not merged, since the order of instances says nothing about the program.
 #pragma once
 
 #include <unordered_map>
@@ -14,7 +15,7 @@
 
 namespace windrow::lazy {
 
-/// Lists of numbers by number. They are found by a hash, and compared.
+/// Numbered lists of numbers. A list is found by its hash, and compared.
 class Lists {
  public:
   std::uint32_t number(std::span<const std::uint32_t> list);
@@ -27,52 +28,52 @@ class Lists {
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
 };
 
-/// What a node of a pattern computes with: the node so many places before it, or a value from outside.
-struct Operand {
+/// Where an operand of a node of a pattern comes from: an earlier node of the pattern, or outside of it.
+struct OperandSource {
   enum class Is : std::uint32_t { inside, gathered, given } is;
-  std::uint32_t number;  ///< inside: the distance; else which of the values from outside, in the order of first use
+  std::uint32_t
+      number;  ///< inside: the distance in nodes; else the index of the value from outside, in the order of first use
 };
 
-/// A pattern is the keys of the nodes of a run with what they compute with, as numbers.
+/// The encoding of patterns. A pattern is a list of numbers: for each node of a run its key, then its operands.
 class Patterns {
  public:
-  /// The numbers of a node: its key, then its operands.
-  static std::uint32_t encode(const Operand& operand) {
+  static std::uint32_t encode(const OperandSource& operand) {
     return operand.number << 2 | static_cast<std::uint32_t>(operand.is);
   }
-  static Operand decode(std::uint32_t code) { return {static_cast<Operand::Is>(code & 3), code >> 2}; }
+  static OperandSource decode(std::uint32_t code) { return {static_cast<OperandSource::Is>(code & 3), code >> 2}; }
 };
 
 struct Run {
   NodeId begin, end;  // nodes
-  bool apart;         // from the run before: another instance wrote it
+  bool apart;         // another instance recorded the run before
   std::uint32_t pattern = 0;
-  std::int32_t outside = 0;  // where its values from outside begin in Runs::outside()
+  std::int32_t outside = 0;  // begin of its values in Runs::outside_
   std::int32_t outside_end = 0;
   NodeId nodes() const { return end - begin; }
 };
 
-/// Of one record, epoch after epoch.
+/// The runs of one record, for one epoch after the other.
 class Runs {
  public:
   explicit Runs(const Record& record) : record_(record) {}
 
-  /// Finds those of nodes [first, end), each of which is where a flush began, or the record's end.
+  /// Finds the runs of nodes [first, end). Each bound is the first node of a flush, or the end of the record.
   void find(NodeId first, NodeId end);
-  /// Drops those that these nodes do not need.
+  /// Drops the runs that these nodes do not depend on.
   void keep_only(std::span<const NodeId> nodes);
   const std::vector<Run>& runs() const { return runs_; }
-  /// Nodes whose values runs compute with, run by run, each once.
+  /// The nodes outside of a run whose values it computes with, each once.
   std::span<const NodeId> outside(const Run& run) const {
     return {outside_.data() + run.outside, static_cast<std::size_t>(run.outside_end - run.outside)};
   }
-  /// The run of one of these nodes.
+  /// The run of a node in [first(), end()).
   std::int32_t run_of(NodeId node) const { return run_of_[at(node - first_)]; }
   const Lists& patterns() const { return patterns_; }
-  /// What was not used for long is most of all that is remembered.
+  /// Whether most remembered patterns have not been used for long.
   bool remember_too_much() const;
   void forget();
-  /// The nodes that they are of; those before were computed earlier.
+  /// The bounds given to find(). Nodes before first() were computed earlier.
   NodeId first() const { return first_; }
   NodeId end() const { return end_; }
 
@@ -80,7 +81,7 @@ class Runs {
   using Pair = std::uint64_t;
   static Pair pair(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} << 32 | b; }
 
-  /// A run of nodes as the last one; without its pattern and its values from outside, which are found here.
+  /// Appends a run, and finds its pattern and its values from outside.
   void add(Run run);
   void pop();
   void join_known();
@@ -95,8 +96,8 @@ class Runs {
   std::vector<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
-  LastUse used_;                       // patterns
-  std::unordered_set<Pair> together_;  // patterns of neighbours that are put together
+  LastUse used_;                       // of patterns
+  std::unordered_set<Pair> together_;  // pairs of patterns that are merged
   std::vector<std::uint32_t> scratch_;
 };
 

@@ -1,17 +1,16 @@
-#include "windrow/batching/lazy_task.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "lazy/epochs.h"
 #include "lazy/record.h"
+#include "windrow/batching/lazy_task.h"
 
 namespace windrow {
 
 bool LazyValue::await_ready() const { return expr_.computed(); }
 
 void LazyValue::suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next) {
-  if (next != &expr_.record_->next) {  // nobody would make it go on, or somebody else when it is gone
+  if (next != &expr_.record_->next) {  // no flush of its own graph would resume it
     throw MisuseError("a task waits for an expression of another lazy graph than it runs with; expected the same");
   }
   expr_.record_->suspended.push_back(task);

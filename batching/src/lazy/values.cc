@@ -1,17 +1,17 @@
-// Values of lazy expressions: where they are, for how long, and which of them failed.
+// Values of lazy expressions: where they are, when they are released, and which of them failed.
 #include <algorithm>
 #include <cmath>
 #include <new>
 
 #include "lazy/epochs.h"
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow::lazy {
 
-const Epochs::Place& Epochs::Computed::place(NodeId node) const {
-  const auto found = std::lower_bound(places.begin(), places.end(), node,
-                                      [](const auto& place, NodeId id) { return place.first < id; });
-  if (found == places.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
+const Epochs::OutputRow& Epochs::Computed::output_row(NodeId node) const {
+  const auto found = std::lower_bound(output_rows.begin(), output_rows.end(), node,
+                                      [](const auto& entry, NodeId id) { return entry.first < id; });
+  if (found == output_rows.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
   return found->second;
 }
 
@@ -21,7 +21,7 @@ const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::so
   return *output.tensor;
 }
 
-/// Copies out of the minibatch what is kept, and lets go of its memory.
+/// Copies the retained values out of the minibatch, and drops its memory.
 void Epochs::collect(Computed& computed, std::source_location from) {
   for (auto& [column, output] : computed.outputs) {
     tensor_of(computed, column, from);
@@ -30,19 +30,20 @@ void Epochs::collect(Computed& computed, std::source_location from) {
   computed.minibatch = Minibatch(nullptr);
 }
 
-/// A node that is named no more is so for good, since handles are copied from handles alone.
+/// Whether a row of the output still has a handle. A node without handles never gets one, since handles are copied only
+/// from handles; so each node is passed once.
 bool Epochs::named_still(Output& output) const {
   while (output.released < output.nodes.size() && !record_.named(output.nodes[output.released])) ++output.released;
   return output.released < output.nodes.size();
 }
 
-/// Lets go of values that no handle names and that neither the flush at hand nor a gradient needs. Their memory is
-/// freed behind the ops that still read them.
+/// Drops values that have no handle and that neither the current flush nor a gradient needs. Their memory is freed
+/// after the ops that still read them.
 void Epochs::release() {
   const bool gradients = options_.use == LazyOptions::For::training && !differentiated_;
   std::erase_if(holding_, [&](std::size_t number) {
     Computed& computed = *epochs_[number].computed;
-    const bool holds_all = computed.minibatch.batch_ != nullptr;  // so that values can be collected again
+    const bool holds_all = computed.minibatch.execution_ != nullptr;  // values can be collected again
     bool holds = holds_all;
     for (auto& [column, output] : computed.outputs) {
       const bool needed = std::exchange(output.needed, false) || named_still(output);
@@ -55,16 +56,16 @@ void Epochs::release() {
   });
 }
 
-/// Waits for it.
+/// Waits for the value.
 std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
   if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);
   Computed& computed = *epochs_[epoch_of(node)].computed;
-  const Place& place = computed.place(node);
-  const Tensor& tensor = tensor_of(computed, place.output, from);
-  if (!device_.memory->on_host()) return tensor.row_range(place.row, place.row + 1).get(from);
+  const OutputRow& at_row = computed.output_row(node);
+  const Tensor& tensor = tensor_of(computed, at_row.output, from);
+  if (!device_.memory->on_host()) return tensor.row_range(at_row.row, at_row.row + 1).get(from);
   device_.engine->wait(tensor.var(), from);
   const Matrix<const float> all = tensor.view().read();
-  return {all.row(place.row), all.row(place.row) + all.width};
+  return {all.row(at_row.row), all.row(at_row.row) + all.width};
 }
 
 std::vector<float> Epochs::value(NodeId node, std::source_location from) {
@@ -74,14 +75,14 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
     const bool refused = losses_.count(node) > 0 && !std::isfinite(row[0]);
     if (refused) device_.engine->wait(losses_checked_->var(), from);
     return row;
-  } catch (const OpError& error) {  // of this epoch, or of one that it was given rows of
+  } catch (const OpError& error) {  // of this epoch, or of an earlier one that it read rows of
     tell_failures();
     if (failed_.count(node) > 0 || !repair(node, error, from)) throw;
   }
   return read_row(node, from);
 }
 
-/// Who asked was told, so that no later flush throws what failed up to here.
+/// Marks all failures so far as reported, so that no later flush throws them.
 void Epochs::tell_failures() {
   for (const Epoch& epoch : epochs_) {
     if (epoch.end) epoch.end->failure_told = true;
@@ -89,29 +90,30 @@ void Epochs::tell_failures() {
   for (const auto& end : again_) end->failure_told = true;
 }
 
-// --- One bad instance fails for itself
+// --- Isolating the instances that fail
 //
-// A minibatch fails as a whole. So when a value of the last flush is asked for and that has failed, its values are
-// computed again, half of them at a time, until those are found that fail alone; the others are kept. Operators throw
-// rarely, and what they throw for does not depend on what else is in their batch.
+// A minibatch fails as a whole. If a value of the last flush is requested and the flush failed, its values are
+// recomputed in halves, recursively, until the values that fail alone are found; the others are kept. This relies on
+// two facts: operators rarely throw, and whether they throw does not depend on the rest of their batch.
 
-/// False if that does not help, or if it is not known to give what the flush would have given.
+/// Recomputes the last epoch without the values that fail. Returns false if that is not possible, or if the results
+/// might differ from those of the flush.
 bool Epochs::repair(NodeId node, const OpError& error, std::source_location from) {
   if (differentiated_ || epoch_of(node) + 1 != epochs_.size() || !curable(error, from)) return false;
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
-  for (const auto& [id, place] : epoch.computed->places) {
+  for (const auto& [id, at_row] : epoch.computed->output_rows) {
     if (record_.named(id)) kept.push_back(id);
   }
   int probes = 0;
   find_failed(kept, probes, from);
   std::erase_if(kept, [&](NodeId id) { return failed_.count(id) > 0; });
-  epoch.computed = compute_part(kept, epoch.keeps, from);
+  epoch.computed = compute_part(kept, epoch.retains, from);
   epoch.end = epoch.computed->end;
   return true;
 }
 
-/// Whether it failed for what operators threw, and all that it computes with is there, and as it was.
+/// Whether the last epoch failed because an operator threw, and all its inputs are available and unchanged.
 bool Epochs::curable(const OpError& error, std::source_location from) {
   try {
     error.rethrow_root();
@@ -145,22 +147,22 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   return Versions::changed(*versions, *now).empty();
 }
 
-/// Of the last epoch.
-std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Keeps keeps,
+/// Computes these nodes of the last epoch.
+std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Retains retains,
                                                        std::source_location from) {
   runs_.find(epochs_.back().first, record_.first_pending());
   runs_.keep_only(kept);
   find_kinds();
-  auto computed = compute({kept, keeps == Epoch::Keeps::all ? kept : std::vector<NodeId>()}, from);
-  if (keeps == Epoch::Keeps::values) collect(*computed, from);
+  auto computed = compute({kept, retains == Epoch::Retains::minibatch ? kept : std::vector<NodeId>()}, from);
+  if (retains == Epoch::Retains::values) collect(*computed, from);
   return computed;
 }
 
-/// Of nodes that failed together, which do so alone.
+/// Finds the nodes that fail alone, among nodes that failed together.
 void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::source_location from) {
-  constexpr int most_probes = 256;  // more is not one bad instance among others
+  constexpr int most_probes = 256;  // more probes mean that failures are not rare
   const auto fails = [&](const std::vector<NodeId>& some) -> std::exception_ptr {
-    const auto part = compute_part(some, Epoch::Keeps::values, from);
+    const auto part = compute_part(some, Epoch::Retains::values, from);
     try {
       for (const auto& [column, output] : part->outputs) device_.engine->wait(output.tensor->var(), from);
     } catch (const OpError&) {
@@ -181,8 +183,8 @@ void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::sou
   find_failed({middle, nodes.end()}, probes, from);
 }
 
-/// Of the runs at hand those stay that these nodes need; and of the nodes, those that do not need what failed: the
-/// others fail for the same reason.
+/// Returns the nodes that do not depend on failed ones, and drops the current runs that they do not need. The other
+/// nodes fail with the same error.
 std::vector<NodeId> Epochs::without_failed(const std::vector<NodeId>& kept) {
   std::vector<std::exception_ptr> errors(runs_.runs().size());  // by run
   for (std::size_t i = 0; i < errors.size(); ++i) {
@@ -205,7 +207,7 @@ std::vector<NodeId> Epochs::without_failed(const std::vector<NodeId>& kept) {
   return good;
 }
 
-/// Throws what failed if a loss depends on it.
+/// Throws the error of a failed node if a loss depends on it.
 void Epochs::require_computed(const Times& losses) const {
   if (failed_.empty()) return;
   const std::vector<char> needed = needed_by(losses);

@@ -4,10 +4,10 @@
 
 namespace windrow::lazy {
 
-Versions::Versions(const Device& device, const ParameterSet& parameters)
+Versions::Versions(const Device& device, const ParameterStore& parameters)
     : device_(device), parameters_(parameters), notes_(device.engine, device.memory, 0, "versions") {}
 
-/// The op runs on poisoned parameters too: their failure is told by whoever asks for a value.
+/// The op runs even if parameters are poisoned: that failure is reported when a value is requested.
 std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> parameters, std::source_location from) {
   auto note = std::make_shared<Note>(Note{std::move(parameters), from});
   std::vector<Access> accesses = {mutate(notes_.var())};

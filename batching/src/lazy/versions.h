@@ -1,7 +1,7 @@
-// Versions of parameters: whether a parameter has changed since a flush computed with it.
+// Versions of parameters: detects whether a parameter has changed since a flush used it.
 //
-// The engine counts the ops that have written a variable. An op that reads the parameters as a flush does sees the
-// counts that hold for that flush, in the order of the pushes, however far the program has pushed ahead.
+// The engine counts the ops that have written a variable. An op that is pushed with a flush and reads the parameters
+// sees the counts that hold for that flush, however far ahead the program pushes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 
@@ -22,22 +22,22 @@ class Versions {
   struct Note {
     std::vector<std::int32_t> parameters;  ///< ascending
     std::source_location from;
-    /// By place in `parameters`. Written by the op, read after wait().
+    /// By index into `parameters`. Written by the op, read after wait().
     std::vector<std::uint64_t> counts = std::vector<std::uint64_t>(parameters.size());
   };
 
-  Versions(const Device& device, const ParameterSet& parameters);
+  Versions(const Device& device, const ParameterStore& parameters);
 
   /// Pushes the op that writes the counts.
   std::shared_ptr<const Note> note(std::vector<std::int32_t> parameters, std::source_location from);
   /// Blocks until the counts of all notes are written.
   void wait(std::source_location from);
-  /// The parameters of `earlier` whose counts differ in `later`, which has them all. After wait().
+  /// The parameters of `earlier` whose counts differ in `later`, which must contain all of them. Call after wait().
   static std::vector<std::int32_t> changed(const Note& earlier, const Note& later);
 
  private:
   const Device device_;
-  const ParameterSet& parameters_;
+  const ParameterStore& parameters_;
   const Buffer notes_;  // no bytes; its variable is written by each op
 };
 

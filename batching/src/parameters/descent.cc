@@ -4,15 +4,15 @@
 #include <limits>
 #include <string>
 
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/ops/row_segments.h"
 
 namespace windrow {
 namespace {
 
-/// Of all lookups, one behind the other, as op::sgd_rows counts their rows.
+/// The segments of all lookups, whose rows op::sgd_rows counts through.
 RowSegments segments_of(const std::vector<LookedUp>& lookups) {
   if (lookups.size() == 1) return row_segments(lookups.front().row_of);
   std::vector<std::int32_t> row_of;
@@ -20,7 +20,7 @@ RowSegments segments_of(const std::vector<LookedUp>& lookups) {
   return row_segments(row_of);
 }
 
-/// Both lists in one buffer, which one op writes.
+/// Puts both lists into one buffer, which one op writes.
 std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segments, std::source_location from) {
   const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
   const auto buffer = std::make_shared<Buffer>(
@@ -31,7 +31,7 @@ std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segme
   return {IntTensor(buffer, bounds / 3, 3), IntTensor(buffer, order, 1, bounds)};
 }
 
-/// Without a branch an element, since nearly all are.
+/// Whether all elements are at most `limit`. Without a branch for each element, since nearly all are.
 bool within(Matrix<const float> x, float limit) {
   for (Index r = 0; r < x.rows; ++r) {
     const float* const row = x.row(r);
@@ -42,20 +42,20 @@ bool within(Matrix<const float> x, float limit) {
   return true;
 }
 
-/// Part of a parameter's gradient, to be checked.
+/// A part of the gradient of a parameter that is to be checked.
 struct Checked {
   std::string parameter;
   Tensor::View gradient;
-  float limit;  // up to which a sum of all parts is finite
+  float limit;  // if all elements are at most this, the sum of all parts is finite
 };
 
 }  // namespace
 
-std::uint64_t ParameterSet::sgd(double rate, double decay, std::source_location from) {
+std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
   if (!std::isfinite(rate) || !std::isfinite(decay)) {
     throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
   }
-  const Step step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
+  const DescentStep step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
   for (const Entry& entry : entries_) {
     if (entry.gradient.all) {
       update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
@@ -65,9 +65,9 @@ std::uint64_t ParameterSet::sgd(double rate, double decay, std::source_location 
   return steps_++;
 }
 
-/// If there are any, or they decay.
-void ParameterSet::update_rows(const Entry& entry, const Step& step) const {
-  const double decay = entry.gradient.all ? 0 : step.decay;  // once
+/// Updates by rows of lookups. Without such rows, there is an update only if all rows decay.
+void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) const {
+  const double decay = entry.gradient.all ? 0 : step.decay;  // else the dense update has applied it
   if (entry.lookups.empty() && decay == 0) return;
   Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
                     .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), step.rate, decay)};
@@ -76,7 +76,7 @@ void ParameterSet::update_rows(const Entry& entry, const Step& step) const {
   update(op::sgd_rows, operands, entry.value, step);
 }
 
-void ParameterSet::update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const {
+void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const {
   operands.write = Write::add;
   if (step.check == nullptr) return apply(device_, op, operands, value, step.from);
   Prepared prepared = prepare(device_, op, operands, value);
@@ -88,8 +88,8 @@ void ParameterSet::update(const Operator& op, Operands operands, const Tensor& v
       prepared.accesses, {.name = op.name, .lane = device_.lane, .pushed_at = step.from});
 }
 
-/// Pushes the op that decides for all others of the step: it is skipped as a whole, or not at all.
-std::shared_ptr<const StepCheck> ParameterSet::push_check(std::uint64_t number, std::source_location from) const {
+/// Pushes the op that decides for all ops of the step, so the step is skipped as a whole or not at all.
+std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
   std::vector<Access> accesses = {overwrite(check->decided.var())};
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
@@ -123,6 +123,6 @@ std::shared_ptr<const StepCheck> ParameterSet::push_check(std::uint64_t number, 
   return check;
 }
 
-SkippedSteps ParameterSet::skipped_steps() const { return skipped_->steps(); }
+SkippedSteps ParameterStore::skipped_steps() const { return skipped_->steps(); }
 
 }  // namespace windrow

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "parameters/gradient.h"
-#include "parameters/parameter_set.h"
+#include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 namespace {
@@ -25,14 +25,14 @@ Initial Initial::glorot(Index rows, Index width) {
   return uniform(-bound, bound);
 }
 
-ParameterSet::ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options)
+ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options)
     : device_(device),
       id_(next_id()),
       options_(options),
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
 
-Parameter ParameterSet::add(const std::string& name, Index rows, Index width, Initial initial) {
+Parameter ParameterStore::add(const std::string& name, Index rows, Index width, Initial initial) {
   for (const Entry& entry : entries_) {
     if (entry.name == name) throw MisuseError("parameter '" + name + "' is added twice; expected once");
   }
@@ -44,7 +44,7 @@ Parameter ParameterSet::add(const std::string& name, Index rows, Index width, In
   return (*this)[entries_.size() - 1];
 }
 
-Tensor ParameterSet::drawn(Index rows, Index width, Initial initial) {
+Tensor ParameterStore::drawn(Index rows, Index width, Initial initial) {
   const Tensor value(device_, rows, width, "parameter");
   if (initial.draw == Initial::Draw::uniform) {
     generator_.uniform(value, initial.a, initial.b);
@@ -54,7 +54,7 @@ Tensor ParameterSet::drawn(Index rows, Index width, Initial initial) {
   return value;
 }
 
-Parameter ParameterSet::operator[](std::size_t number) const {
+Parameter ParameterStore::operator[](std::size_t number) const {
   if (number >= entries_.size()) {
     throw MisuseError("there is no parameter " + std::to_string(number) + "; expected less than " +
                       std::to_string(entries_.size()));
@@ -63,19 +63,19 @@ Parameter ParameterSet::operator[](std::size_t number) const {
   return Parameter(id_, number, {Rows::count(value.rows()), value.width()});
 }
 
-Parameter ParameterSet::find(const std::string& name) const {
+Parameter ParameterStore::find(const std::string& name) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].name == name) return (*this)[i];
   }
   throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
 }
 
-std::int32_t ParameterSet::number_of(const Parameter& parameter) const {
+std::int32_t ParameterStore::number_of(const Parameter& parameter) const {
   if (parameter.set_ != id_) throw MisuseError("a parameter of another set; expected one of this");
   return static_cast<std::int32_t>(parameter.number_);
 }
 
-const Gradient& ParameterSet::gradient(const Parameter& parameter) {
+const Gradient& ParameterStore::gradient(const Parameter& parameter) {
   Entry& of = entries_[static_cast<std::size_t>(number_of(parameter))];
   while (of.gradient.rows.size() < of.lookups.size()) {
     of.gradient.rows.push_back(gradient_rows(device_, of.lookups[of.gradient.rows.size()]));
@@ -102,7 +102,7 @@ Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
   return {indices(std::move(rows_of_present)), of_present};
 }
 
-void ParameterSet::forget_gradients() {
+void ParameterStore::forget_gradients() {
   for (Entry& entry : entries_) {
     entry.gradient = {};
     entry.lookups.clear();
@@ -112,25 +112,25 @@ void ParameterSet::forget_gradients() {
 }
 
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
-    : set_(std::make_shared<ParameterSet>(device, seed, options)) {}
+    : store_(std::make_shared<ParameterStore>(device, seed, options)) {}
 Parameters::~Parameters() = default;
 
 Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
-  return set_->add(name, rows, width, initial);
+  return store_->add(name, rows, width, initial);
 }
-std::size_t Parameters::size() const { return set_->size(); }
-Parameter Parameters::operator[](std::size_t number) const { return (*set_)[number]; }
-Parameter Parameters::find(const std::string& name) const { return set_->find(name); }
-const std::string& Parameters::name(const Parameter& parameter) const { return set_->entry(parameter).name; }
-const Tensor& Parameters::value(const Parameter& parameter) const { return set_->entry(parameter).value; }
-const Gradient& Parameters::gradient(const Parameter& parameter) const { return set_->gradient(parameter); }
+std::size_t Parameters::size() const { return store_->size(); }
+Parameter Parameters::operator[](std::size_t number) const { return (*store_)[number]; }
+Parameter Parameters::find(const std::string& name) const { return store_->find(name); }
+const std::string& Parameters::name(const Parameter& parameter) const { return store_->entry(parameter).name; }
+const Tensor& Parameters::value(const Parameter& parameter) const { return store_->entry(parameter).value; }
+const Gradient& Parameters::gradient(const Parameter& parameter) const { return store_->gradient(parameter); }
 Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
-  return dense(set_->device(), gradient(parameter), parameter.type(), from);
+  return dense(store_->device(), gradient(parameter), parameter.type(), from);
 }
 std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
-  return set_->sgd(rate, decay, from);
+  return store_->sgd(rate, decay, from);
 }
-SkippedSteps Parameters::skipped_steps() const { return set_->skipped_steps(); }
-void Parameters::forget_gradients() { set_->forget_gradients(); }
+SkippedSteps Parameters::skipped_steps() const { return store_->skipped_steps(); }
+void Parameters::forget_gradients() { store_->forget_gradients(); }
 
 }  // namespace windrow

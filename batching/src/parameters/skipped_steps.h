@@ -1,4 +1,4 @@
-// Whether a step is skipped, and what is told of those that were.
+// The decision to skip a step, and the log of skipped steps.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace windrow {
 
-/// What the ops of one step agree on: the first one decides, the others read.
+/// Shared by the ops of one step: the first op decides, the others read the decision.
 struct StepCheck {
   explicit StepCheck(const Device& device) : decided(device.engine, device.memory, 0, "step") {}
 
-  const Buffer decided;  ///< no bytes; its variable is written by the op that decides
-  bool skip = false;     ///< behind it
+  const Buffer decided;  ///< no bytes; the op that decides writes its variable
+  bool skip = false;     ///< guarded by that variable
 };
 
 /// Written by ops, read by any thread.

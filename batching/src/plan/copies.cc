@@ -8,12 +8,12 @@
 namespace windrow {
 namespace {
 
-/// Whether the place is all columns of a tensor.
+/// Whether the place covers all columns of a tensor.
 bool whole(const Plan& plan, const Place& place) {
   return place.in == Place::In::tensor && place.column == 0 && place.width == plan.tensors[place.number].width;
 }
 
-/// Of each copy, what was transposed.
+/// The source of each transposed copy, by number of the copy.
 std::map<std::size_t, Place> transposed(const Plan& plan) {
   std::map<std::size_t, Place> from;
   for (const TensorStep& one : plan.before) {
@@ -68,9 +68,10 @@ void find_copies(Plan& plan, const KernelTable<float>& kernels) {
   for (auto& [tensor, copy] : copies) plan.copies.push_back(std::move(copy));
 }
 
-/// With oneDNN products of one or two rows are as fast by what was transposed. Those of a few more rows are somewhat
-/// slower, which a number of rows makes up to the copy; from where it copies operands itself, they are slow. The bounds
-/// are first guesses, which `windrow-perf train --model tree-lstm --batch 1` feels.
+/// In oneDNN, products of one or two rows are as fast without the transposed copy. Products of up to `few` rows are
+/// somewhat slower without it; `in_all` such rows lose as much time as the copy takes. With more rows, oneDNN copies
+/// operands itself, and products without the copy are slow. The bounds are rough; `windrow-perf train --model tree-lstm
+/// --batch 1` is sensitive to them.
 bool pays(const Plan::Copy& copy, const Layout& layout) {
   constexpr Index very_few = 2, few = 12, in_all = 48;
   Index all = 0;
@@ -87,7 +88,7 @@ bool pays(const Plan::Copy& copy, const Layout& layout) {
         if (too_many(layout.count(user.type, user.rate, begin, end))) return true;
         continue;
       }
-      for (const Layout::Batch& batch : layout.batches[static_cast<std::size_t>(g)]) {
+      for (const Layout::BatchRows& batch : layout.batches[static_cast<std::size_t>(g)]) {
         if (batch.type == user.type && too_many(layout.count(user.type, user.rate, batch.begin, batch.end)))
           return true;
       }

@@ -1,5 +1,5 @@
-// Transposed copies of parameters, for gradients: products with many rows are faster with a copy than with what was
-// transposed, and products with few rows are done before the copy would be made.
+// Transposed copies of parameters, for gradients. Products with many rows are faster with a transposed copy; products
+// with few rows take less time without it than making the copy would.
 #pragma once
 
 #include "layout/layout.h"
@@ -9,7 +9,7 @@ namespace windrow {
 
 /// Fills in Plan::copies and Step::direct.
 void find_copies(Plan& plan, const KernelTable<float>& kernels);
-/// Whether making the copy takes less than products do longer without it. By shapes alone.
+/// Whether making the copy costs less time than the products lose without it. Depends on shapes only.
 bool pays(const Plan::Copy& copy, const Layout& layout);
 
 }  // namespace windrow

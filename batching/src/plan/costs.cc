@@ -5,7 +5,7 @@
 namespace windrow {
 namespace {
 
-/// What a step does to an element counts as, beside its products.
+/// The assumed cost of a step per element of its result, in addition to its products.
 constexpr Index flops_of_an_element = 20;
 
 void count(const Segment& segment, TypePlan::Cost& cost, std::vector<std::size_t>& tensors) {

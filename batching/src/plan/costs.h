@@ -1,4 +1,4 @@
-// Costs: what a plan's phases take, counted once for all minibatches.
+// Costs of the phases of a plan, counted once for all minibatches.
 #pragma once
 
 #include "plan/plan.h"

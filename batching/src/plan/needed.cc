@@ -9,7 +9,7 @@ class Needed {
  public:
   explicit Needed(const Plan& plan) : needed_(plan.tensors.size(), 0), without_(plan.tensors.size(), 0) {}
 
-  /// Not even where what follows would need it.
+  /// Treats the tensor as not needed, whatever note() finds later.
   void do_without(std::size_t tensor) { without_[tensor] = 1; }
   void note(const Place& place) {
     if (place.in == Place::In::tensor && !without(place.number)) needed_[place.number] = 1;

@@ -1,5 +1,5 @@
-// What a minibatch needs of what is made of parameters alone, such as transposed copies: a plan serves minibatches with
-// vertices of some of its types only.
+// Which tensors derived from parameters alone, such as transposed copies, a minibatch needs. A minibatch may have
+// vertices of some of the plan's types only.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace windrow {
 
-/// By number of the tensor: whether vertices that the layout has, or gradients of parameters, are computed with it, or
-/// what it is made of is.
+/// By number of the tensor: whether the computation of the layout's vertices or of gradients of parameters reads it,
+/// directly or through a derived tensor.
 std::vector<char> needed_tensors(const Plan& plan, const Layout& layout);
 
 }  // namespace windrow

@@ -5,7 +5,7 @@
 
 namespace windrow {
 
-/// By node; of no meaning for those that belong to no vertex.
+/// By node; meaningless for nodes that belong to no vertex.
 std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options);
 
 }  // namespace windrow

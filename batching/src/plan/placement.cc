@@ -7,7 +7,7 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Value, ir::no_value;
 
-/// What is computed by a step into a place of choice.
+/// Whether a step computes it, into a place that the plan can choose.
 bool has_own_step(const Node& node) {
   return (node.code == Code::apply && !node.is_view()) || node.code == Code::fill || node.code == Code::incoming ||
          node.code == Code::sum;
@@ -37,7 +37,7 @@ Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
       joins_[at(in)] = 1;
     }
   }
-  for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // views follow what they are of
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // operands of views have their roots by now
     const Node& node = program.nodes[i];
     if (!node.is_view()) continue;
     const Part of = parts_[at(node.in[0])];

@@ -5,10 +5,10 @@
 
 namespace windrow {
 
-/// Which values share the storage of another one.
+/// Finds the values that share the storage of another value, their root.
 ///
-/// A slice is a view. A value that is used once, by a sum, is computed in the sum's place, so that joining and adding
-/// up cost nothing. All others have storage of their own: their root is themselves.
+/// A slice is a view of its operand. A value that is used only once, by a sum, is computed in the place of the sum, so
+/// concatenations and additions need no copies. Every other value has its own storage and is its own root.
 class Roots {
  public:
   explicit Roots(const ir::Program& program);
@@ -18,7 +18,7 @@ class Roots {
     Index column;
   };
   Part of(ir::Value value) const { return parts_[ir::at(value)]; }
-  /// It is computed in the place of the sum that uses it.
+  /// Whether it is computed in the place of the sum that uses it.
   bool joins(ir::Value value) const { return joins_[ir::at(value)] != 0; }
 
  private:

@@ -16,9 +16,9 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// What the elements of a tile's rows may take. A tile that only just fits a core's nearest cache has so few rows that
-/// starting its steps costs more than going to the next cache: half of this is slower in
-/// `windrow-perf train --model tree-lstm --hidden 128`.
+/// The most memory of the rows of a tile. A tile that fits the first-level cache has so few rows that starting its
+/// steps costs more than accessing the second-level cache: half of this value is slower in `windrow-perf train --model
+/// tree-lstm --hidden 128`.
 constexpr Index tile_bytes = 96 * 1024;
 
 class Planner {
@@ -118,7 +118,7 @@ class Planner {
     }
   }
 
-  /// Decides for each root where it lies.
+  /// Decides the place of each root.
   void place_all() {
     std::vector<std::set<const Segment*>> touched_by(program().nodes.size());
     for (const TypePlan& type : plan_.types) {
@@ -147,11 +147,11 @@ class Planner {
     if (n.code == Code::scatter) return {};
     TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
     if (n.code == Code::gather) {
-      keep(n, type.states[n.number]);
+      add_slots(n, type.states[n.number]);
       return {Place::In::state, n.number, 0, width};
     }
     if (n.code == Code::send) {
-      keep(n, type.gradients[n.number]);
+      add_slots(n, type.gradients[n.number]);
       return {Place::In::state_gradient, n.number, 0, width};
     }
     if (local) {
@@ -162,16 +162,16 @@ class Planner {
     return {Place::In::arena, type.arenas.size() - 1, 0, width};
   }
 
-  /// The children that the node is of stand side by side.
-  void keep(const Node& n, Kept& kept) const {
+  /// The slots of the children that the node gathers from, or sends to, lie side by side.
+  void add_slots(const Node& n, ChildSlots& slots) const {
     const ir::Function& f = *program().function;
     const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
     const ir::Kind& kind = ir::kind_of(f, type);
     const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
-    kept.width = n.type.width;
+    slots.width = n.type.width;
     for (std::size_t k = 0; k < kind.child_bits(); ++k) {
       const Index before = std::popcount(from & ((1u << k) - 1));
-      kept.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
+      slots.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
     }
   }
 
@@ -235,7 +235,7 @@ class Planner {
     for (const Place& place : type.pushes) note_pull(type, place);
   }
 
-  /// A state stays where it was computed.
+  /// Without slots, a state stays where it was computed.
   void note_stored() {
     for (TypePlan& type : plan_.types) type.stored.assign(program().function->states.size(), {Place::In::nowhere, 0});
     for (const Node& n : program().nodes) {
@@ -269,7 +269,7 @@ class Planner {
     return std::max<Index>(1, tile_bytes / (width * static_cast<Index>(sizeof(float))));
   }
 
-  /// Tiles of one segment lie one behind the other; those of another one may take their place.
+  /// Tiles of one segment lie one after the other; other segments reuse the same scratch memory.
   static void arrange_tiles(TypePlan& type, const Segment& segment) {
     std::set<std::size_t> tiles;
     for (const Step& step : segment.steps) {
@@ -316,7 +316,7 @@ class Planner {
   std::vector<Place> homes_;        // by root
 };
 
-/// Once it is settled what lies where.
+/// Called when the place of each value is decided.
 void find_regions(Plan& plan) {
   for (TypePlan& type : plan.types) {
     const auto add = [&](Index width, Rate rate) {
@@ -324,13 +324,13 @@ void find_regions(Plan& plan) {
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
-    for (Kept& state : type.states) {
+    for (ChildSlots& state : type.states) {
       if (!state.any()) continue;
       state.region = add(state.width, type.children);
-      ++type.kept_states;
+      ++type.state_regions;
     }
     for (std::size_t s = 0; s < type.gradients.size(); ++s) {
-      Kept& gradient = type.gradients[s];
+      ChildSlots& gradient = type.gradients[s];
       if (!gradient.any()) continue;
       gradient.region = type.takes_over[s] != 0 ? type.states[s].region : add(gradient.width, type.children);
     }

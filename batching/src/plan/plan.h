@@ -1,6 +1,6 @@
-// Plans: where each value of a program lies, and in which steps, segments and phases it is computed.
+// Plans: the place of each value of a program, and the steps, segments and phases that compute it.
 //
-// A plan knows no sizes: it serves every minibatch of the same types of vertices, on one kind of device. Pure data.
+// A plan contains no sizes: it serves every minibatch with the same vertex types, on one kind of device. Pure data.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@ namespace windrow {
 
 /// When the values of a vertex type are computed, for a group of samples.
 enum class Phase : std::uint8_t {
-  eager,       ///< once for all levels, first: what depends on no child
-  level,       ///< level by level, upwards: what depends on children, and consumers depend on
-  lazy,        ///< once for all levels: what no consumer depends on, and its gradients
-  back_level,  ///< level by level, downwards: what depends on consumers' gradients, and children depend on
-  back_lazy,   ///< once for all levels: what no child depends on
+  eager,       ///< once for all levels, first: values that depend on no child
+  level,       ///< level by level, upwards: values that depend on children and that consumers depend on
+  lazy,        ///< once for all levels: other values, and gradients that depend on no consumer
+  back_level,  ///< level by level, downwards: gradients that depend on consumers and that children depend on
+  back_lazy,   ///< once for all levels: gradients that no child depends on
 };
 inline constexpr std::size_t phase_count = 5;
 
-/// What a row of a value of a vertex type belongs to.
+/// Whether a value of a vertex type has a row for each vertex or for each edge.
 enum class Rate : std::uint8_t { vertices, edges };
 
-/// Where a value lies: columns of a matrix.
+/// The place of a value: columns of a matrix.
 struct Place {
   enum class In : std::uint8_t {
     arena,           ///< matrix `number` of the vertex type
-    tile,            ///< matrix `number` of scratch, for the rows at hand
+    tile,            ///< matrix `number` of scratch, for the rows of the current tile
     pull,            ///< input `number`
-    state,           ///< state `number` of the children, as Kept says
-    state_gradient,  ///< the same of the gradient
+    state,           ///< state `number` of the children, as ChildSlots says
+    state_gradient,  ///< the gradient of state `number` of the children, as ChildSlots says
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
     nowhere,         ///< zero, and not computed
   } in;
@@ -41,10 +41,10 @@ struct Place {
   Rate rate = Rate::vertices;
 };
 
-/// One kernel over some rows, or one of the moves between vertices.
+/// One kernel over some rows, or a move between vertices.
 struct Step {
   enum class Does : std::uint8_t { kernel, fill, scatter, gather, incoming } does;
-  ir::Value node;  ///< that it is for
+  ir::Value node;  ///< the node that it computes
   Kernel<float> kernel = nullptr;
   Attributes attributes = {};
   std::vector<Place> in = {};
@@ -54,19 +54,19 @@ struct Step {
   float constant = 0;          ///< fill
   std::size_t state = 0;       ///< scatter, gather, incoming
   Index flops_a_row = 0;       ///< of products
-  Rate rate = Rate::vertices;  ///< what its rows are; an operand of another rate is handed over whole
-  bool may_lack = false;       ///< rows that lack one of its indices are zero, and the kernel is not told of them
-  /// Of a product with a transposed copy: the same by what was transposed, for minibatches that do without the copy.
+  Rate rate = Rate::vertices;  ///< of its rows; an operand of the other rate is passed as a whole
+  bool may_lack = false;       ///< rows may lack one of its indices; they become zero without a call of the kernel
+  /// Of a product with a transposed copy: the equivalent product without it, for minibatches that make no copy.
   struct Direct {
     Kernel<float> kernel = nullptr;
     Place factor = {};
   } direct = {};
-  /// What its time counts as; see StepTimes.
+  /// The category of its time; see StepTimes.
   enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
 };
 
-/// Steps that run one after the other over the same rows: all rows at once, or tile by tile, so that what one step
-/// writes is still in the cache when the next one reads it.
+/// Steps that run in order over the same rows: over all rows at once, or tile by tile, so that the output of a step is
+/// still in the cache when the next step reads it.
 struct Segment {
   bool tiled;
   Rate rate;
@@ -74,59 +74,59 @@ struct Segment {
   Index tile_rows = 0;
 };
 
-/// What belongs to no vertex, or sums over all vertices of a type: pushed as an op of its own.
+/// A step that belongs to no vertex, or that sums over all vertices of a type. It is pushed as a separate op.
 struct TensorStep {
   Step step;             ///< into a tensor
-  int vertex_type = -1;  ///< whose rows it sums over; -1 for none
+  int vertex_type = -1;  ///< the type over whose rows it sums; -1 for none
 };
 
 struct TensorSpec {
-  /// given: `number` is as ir::Code::given says, and rows are as many as it has.
+  /// given: a caller's tensor, numbered as in ir::Code::given; its row count is known only at run time.
   enum class Is : std::uint8_t { parameter, gradient, derived, given } is;
   std::size_t number;  ///< of the parameter; 0 for derived
   Index rows, width;
   std::string name = {};  ///< of a parameter
 };
 
-/// How a vertex type keeps a state of its children, or the gradient that it sends them: a row for each of its vertices,
-/// with those of its children side by side, or for each of its edges.
-struct Kept {
+/// The slots of a vertex type for one state of its children, or for the gradient that it sends them: one row for each
+/// vertex, with the slots of its children side by side, or one row for each edge.
+struct ChildSlots {
   Index width = 0;            ///< of a row
-  std::vector<Index> column;  ///< of each child, -1 for one that is not kept; empty if none is
-  std::size_t region = 0;     ///< that it lies in; see TypePlan::regions
+  std::vector<Index> column;  ///< of the slot of each child, -1 for no slot; empty if no child has one
+  std::size_t region = 0;     ///< index into TypePlan::regions
   bool any() const { return !column.empty(); }
-  bool same_shape(const Kept& other) const { return width == other.width && column == other.column; }
+  bool same_shape(const ChildSlots& other) const { return width == other.width && column == other.column; }
 };
 
 struct TypePlan {
-  Rate children = Rate::vertices;  ///< edges: any number of them, each has a row of its own
+  Rate children = Rate::vertices;  ///< edges if vertices have any number of children; then each edge has a row
   struct Arena {
     Index width;
     Rate rate;
   };
   std::vector<Arena> arenas;
-  std::vector<Kept> states, gradients;  ///< by state
-  std::vector<Place> stored;            ///< by state, where there are no slots: its own, for consumers to gather
-  std::vector<char> takes_over;         ///< by state: gradients lie where the children's states were
-  /// What its vertices take of a minibatch's memory: a matrix for each arena, then one for each state that is kept,
-  /// then one for each gradient that takes over no state's place.
+  std::vector<ChildSlots> states, gradients;  ///< by state
+  std::vector<Place> stored;                  ///< by state, where there are no slots: its own, for consumers to gather
+  std::vector<char> takes_over;               ///< by state: whether the gradients overwrite the slots of the states
+  /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each state with slots,
+  /// then one for each gradient that does not take over the slots of its state.
   struct Region {
     Index stride;
     Rate rate;
   };
   std::vector<Region> regions;
-  std::size_t kept_states = 0;   ///< regions of states
-  std::size_t first_region = 0;  ///< among those of all types
+  std::size_t state_regions = 0;  ///< the number of regions for states
+  std::size_t first_region = 0;   ///< among those of all types
   struct Tile {
     Index width;
     Index offset = 0;  ///< elements from the start of scratch
   };
   std::vector<Tile> tiles;
-  Index scratch = 0;  ///< elements that the tiles of any one segment take
+  Index scratch = 0;  ///< the most elements that the tiles of one segment take
   std::array<std::vector<Segment>, phase_count> phases;
   struct Cost {
-    Index segments = 0, steps = 0;       ///< of a batch
-    Index multiply_flops = 0, work = 0;  ///< of a row: floating point operations, of products and in all
+    Index segments = 0, steps = 0;       ///< per batch
+    Index multiply_flops = 0, work = 0;  ///< floating point operations per row: of products, and in total
   };
   std::array<std::array<Cost, 2>, phase_count> costs = {};         ///< by phase and rate
   Index cost = 0;                                                  ///< of a vertex, in all phases, where it has an edge
@@ -148,10 +148,11 @@ struct Plan {
   bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types = {};
-  std::size_t regions = 0;          ///< of all types
-  std::vector<TensorSpec> tensors = {};  ///< parameters that are used, gradients, and what is derived, in any order
-  std::vector<TensorStep> before = {};   ///< made of parameters alone
-  std::vector<TensorStep> after = {};    ///< gradients of parameters
+  std::size_t regions = 0;               ///< of all types
+  std::vector<TensorSpec> tensors = {};  ///< used parameters, gradients, derived and given tensors, in any order
+  std::vector<TensorStep> before = {};   ///< compute tensors from parameters alone
+  std::vector<TensorStep> after = {};    ///< compute gradients of parameters
+  /// Rows of the gradient of a table, from a lookup; see ir::Program::Rows.
   struct Rows {
     ir::Program::Rows::Of of;
     std::size_t number, index_pull;
@@ -159,7 +160,7 @@ struct Plan {
     Place rows;
   };
   std::vector<Rows> rows = {};
-  /// Of a transposed copy that only products use that can do without it: their types and phases.
+  /// A transposed copy that is used only by products with an alternative: the types and phases of these products.
   struct Copy {
     std::size_t tensor;
     struct User {
@@ -180,7 +181,7 @@ inline Index aligned(Index elements) {
 /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
 Plan make_plan(ir::Program program, const PlanOptions& options, const KernelTable<float>& kernels);
 
-/// For people.
+/// A description for people.
 std::string to_string(const Plan& plan);
 
 }  // namespace windrow

@@ -6,16 +6,17 @@
 namespace windrow {
 namespace {
 
-/// Rows of narrower values lie without gaps, so that kernels see them as one row: they share with their like only.
+/// Narrower values share only with values of the same width: their rows are stored without gaps, so kernels process
+/// them as one long row.
 constexpr Index narrow = 64;
-/// Columns at which a value may begin in another one's matrix: a line of the cache.
+/// A value may begin only at multiples of this column in the matrix of another value: a cache line.
 constexpr Index line = 16;
 
-/// The number of a step, in the order in which they run.
+/// The number of a step in the order of execution.
 using Moment = std::int64_t;
 constexpr Moment never = -1, forever = std::numeric_limits<Moment>::max();
 
-/// When some columns are in use, first and last moment included.
+/// A period in which some columns are in use, from the first to the last moment, both included.
 struct Stay {
   Index column, width;
   Moment begin, end;
@@ -26,17 +27,17 @@ struct Stay {
   }
 };
 
-/// A value, or several of which some take over places of others.
+/// A value, or a group of values of which later ones take over the columns of earlier ones.
 struct Tenant {
   Index width;
   Rate rate;
-  std::size_t host;  // in whose place it lies, most often its own
-  Index column = 0;  // there
+  std::size_t host;  // the tenant in whose columns it lies; usually itself
+  Index column = 0;  // within the host
   std::vector<Stay> stays = {};
   Moment end = never;
 };
 
-/// A matrix, with all that lies in it.
+/// A matrix and the periods in which its columns are in use.
 struct Shared {
   TypePlan::Arena arena;
   std::vector<Stay> stays = {};
@@ -62,7 +63,7 @@ struct Shared {
   }
 };
 
-/// Of one vertex type.
+/// Shares the memory of one vertex type.
 class Sharing {
  public:
   explicit Sharing(TypePlan& type) : type_(type), reads_(type.states.size()), writes_(type.states.size()) {
@@ -70,13 +71,13 @@ class Sharing {
     note_steps();
   }
 
-  void keep(const Place& place) {
+  void hold(const Place& place) {
     if (place.in == Place::In::arena) tenants_[place.number].end = forever;
     if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, forever});
   }
 
-  /// Other vertices look at it, at moments of their own, but before any gradient is computed.
-  void keep_forward(const Place& place) {
+  /// For a place that other vertices read: at unknown moments, but before any gradient is computed.
+  void hold_through_forward(const Place& place) {
     if (place.in == Place::In::arena) {
       Moment& end = tenants_[place.number].end;
       end = std::max(end, end_of_forward_);
@@ -109,7 +110,7 @@ class Sharing {
     }
   }
 
-  /// What writes columns for the first time overwrites them.
+  /// The first step that writes columns overwrites them, so overwriting steps begin stays.
   void note_steps() {
     each_step([&](const Step& step, Moment now) {
       for (const Place& place : step.in) {
@@ -127,7 +128,8 @@ class Sharing {
     });
   }
 
-  /// One for each part that is written by itself; if these are no partition, one for all.
+  /// Keeps one stay for each part that is written separately. If the parts do not partition the columns, replaces them
+  /// by one stay for all columns.
   static void settle_stays(Tenant& tenant) {
     std::vector<Stay>& stays = tenant.stays;
     if (tenant.end == never) return;
@@ -140,8 +142,8 @@ class Sharing {
     for (Stay& stay : stays) stay.end = tenant.end;
   }
 
-  /// A value that is computed element by element takes the place of an operand that nobody needs any more: so the
-  /// gradients of gates take the places of the gates.
+  /// The result of an elementwise step takes over the place of an operand that no later step reads: for example the
+  /// gradients of gates take over the places of the gates.
   void take_over(const ir::Program& program, const Step& step, Moment now) {
     if (step.does != Step::Does::kernel || step.write != Write::overwrite || step.out.in != Place::In::arena) return;
     const ir::Node& node = program.at(step.node);
@@ -169,7 +171,7 @@ class Sharing {
     return true;
   }
 
-  /// The widest first, into the first place where they fit.
+  /// First fit, widest tenants first.
   void assign() {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < tenants_.size(); ++i) {
@@ -204,7 +206,7 @@ class Sharing {
     for (const Shared& shared : all) type_.arenas.push_back(shared.arena);
   }
 
-  /// Each column's gradient is first written after the last look at the state.
+  /// Whether each column of the gradient is first written after the last read of that column of the state.
   bool may_take_over(std::size_t state) const {
     if (!type_.gradients[state].any() || !type_.gradients[state].same_shape(type_.states[state])) return false;
     return std::none_of(reads_[state].begin(), reads_[state].end(), [&](const Stay& read) {
@@ -218,10 +220,10 @@ class Sharing {
     Index column = 0;
   };
   TypePlan& type_;
-  Moment end_of_forward_ = never;                  // when no step runs
-  std::vector<std::vector<Stay>> reads_, writes_;  // by state: of those of children, and of the gradients for them
-  std::vector<Tenant> tenants_;                    // by arena as it was
-  std::vector<At> places_;                         // the same
+  Moment end_of_forward_ = never;                  // between the last forward and the first backward step
+  std::vector<std::vector<Stay>> reads_, writes_;  // by state: reads of the children's states, writes of gradients
+  std::vector<Tenant> tenants_;                    // by arena before sharing
+  std::vector<At> places_;                         // by arena before sharing
 };
 
 }  // namespace
@@ -240,8 +242,8 @@ void share_memory(Plan& plan) {
       if (rows.vertex_type == static_cast<int>(t)) outside.push_back(&rows.rows);
     }
     Sharing sharing(type);
-    for (const Place* place : outside) sharing.keep(*place);
-    for (const Place& place : type.stored) sharing.keep_forward(place);
+    for (const Place* place : outside) sharing.hold(*place);
+    for (const Place& place : type.stored) sharing.hold_through_forward(place);
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
     for (Place& place : type.stored) sharing.settle(place);

@@ -1,16 +1,15 @@
-// Sharing: the part of planning that lets values of a vertex type lie in the same columns of a matrix, one after the
-// other.
+// Sharing: the part of planning that lets values of a vertex type use the same columns of a matrix at different times.
 //
-// A row of a value is written and read by the steps of its own vertex alone, or of its edges, and those come in the
-// order of the plan: so a value may take the place of another one as soon as its last step is past, whatever other rows
-// wait for.
+// Only the steps of a vertex, or of its edges, write and read its rows of a value, and these steps run in the order of
+// the plan. So a value may take the place of another one after the last step that uses the other one, independently of
+// the progress of other rows.
 #pragma once
 
 #include "plan/plan.h"
 
 namespace windrow {
 
-/// For a plan that is otherwise complete.
+/// Assigns shared places. The plan must be complete otherwise.
 void share_memory(Plan& plan);
 
 }  // namespace windrow

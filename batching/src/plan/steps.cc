@@ -10,7 +10,7 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// A kernel that is worth more rows than a tile has: a product, or any other that needs all of a parameter.
+/// Whether a kernel should run on more rows than a tile has: a product, or another one that reads a whole parameter.
 bool heavy(const Program& program, const Node& node) {
   if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
   for (std::size_t k = 0; k < node.in.size(); ++k) {
@@ -20,7 +20,7 @@ bool heavy(const Program& program, const Node& node) {
   return false;
 }
 
-/// Whether it brings values to other places, and computes nothing but sums of those that meet.
+/// Whether it only moves values, and adds values that are moved to the same place.
 bool moves(const Node& node) {
   const Operator* const those[] = {&op::gather_rows,    &op::gather_where, &op::embedding,   &op::scatter_rows,
                                    &op::concat,         &op::slice,        &op::place,       &op::segment_sum,
@@ -103,7 +103,7 @@ Step Steps::kernel_step(Value value) const {
   return step;
 }
 
-/// The parts of a sum that are not computed in its place.
+/// Copies the parts of a sum that are not computed in its place.
 std::vector<Step> Steps::copies_into(Value sum) const {
   const Node& n = node(sum);
   const Place whole = provisional(sum);
@@ -122,8 +122,7 @@ std::vector<Step> Steps::copies_into(Value sum) const {
   return steps;
 }
 
-/// Goes round from all that is heavy to all that can be done tile by tile, of edges and then of vertices, until
-/// nothing is left.
+/// Cycles through the four kinds of segments and adds all ready tasks of each kind, until no task is left.
 std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   static constexpr struct {
     bool tiled;

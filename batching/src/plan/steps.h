@@ -1,4 +1,4 @@
-// Steps: the part of planning that says in which steps a value is computed, and in which segments these run.
+// Steps: the part of planning that decides which steps compute a value, and in which segments they run.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace windrow {
 
 inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges : Rate::vertices; }
 
-/// Of one program. Its places name roots, to be settled when all steps are known.
+/// The steps of one program. Their places name roots; the planner replaces these when all steps are known.
 class Steps {
  public:
   Steps(const ir::Program& program, const Roots& roots, const KernelTable<float>& kernels, const PlanOptions& options)
@@ -19,14 +19,14 @@ class Steps {
   Place provisional(ir::Value value) const;
   /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
   std::vector<Step> of(ir::Value value) const;
-  /// Of values of one vertex type and phase, in ascending order.
+  /// The segments that compute values of one vertex type and phase, given in ascending order.
   std::vector<Segment> segments(std::vector<ir::Value> tasks) const;
 
  private:
   const ir::Node& node(ir::Value value) const { return program_.at(value); }
   std::vector<Step> unrated(ir::Value value) const;
   Step kernel_step(ir::Value value) const;
-  /// A state goes from its producer to its consumers by one of the two: see Optimisations::slots.
+  /// A state moves from its producer to its consumers either by scatter or by gather steps: see Optimisations::slots.
   std::vector<Step> scatter_steps(ir::Value value) const;
   std::vector<Step> gather_steps(ir::Value value) const;
   std::vector<Step> copies_into(ir::Value sum) const;

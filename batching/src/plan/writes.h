@@ -1,5 +1,5 @@
-// Whether steps overwrite or add: the first part of a sum that is computed overwrites, later ones add, and columns that
-// no part covers are cleared first.
+// Decides whether steps overwrite or add. The first part of a sum overwrites, later parts add. Columns that no part
+// covers are cleared first.
 #pragma once
 
 #include <map>
@@ -8,20 +8,21 @@
 
 namespace windrow {
 
-/// For steps whose places still name roots. Every step is announced in order, then asked about in the same order.
+/// For steps whose places still name roots. Call announce() for every step in order, then all_announced(), then
+/// decide() for every step in the same order.
 class Writes {
  public:
   explicit Writes(const ir::Program& program) : program_(program) {}
 
   void announce(const Step& step);
   void all_announced();
-  /// The step with its write, after a step that clears if one must come before it.
+  /// The step with its write mode, preceded by a step that clears columns if necessary.
   std::vector<Step> decide(Step step);
 
  private:
   struct Cover {
     std::vector<char> columns;  // written so far
-    bool clear_first = false;   // a part would meet columns of which some were written, or some never are
+    bool clear_first = false;   // some part covers both written and unwritten columns, or no part covers some columns
     bool begun = false;
   };
   /// Null if the step writes no sum.

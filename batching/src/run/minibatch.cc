@@ -1,19 +1,19 @@
-// What can be asked of a minibatch.
+// Results of a minibatch: loss, outputs, and gradients of given tensors.
 #include <algorithm>
 
 #include "ir/ir.h"
 #include "parameters/gradient.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
 
-std::int64_t Minibatch::vertices() const { return batch_->layout().vertices; }
+std::int64_t Minibatch::vertices() const { return execution_->layout().vertices; }
 
 double Minibatch::loss(std::source_location from) const {
-  MinibatchEnd& end = *batch_->end();
+  MinibatchEnd& end = *execution_->end();
   try {
-    batch_->device().engine->wait({read(end.over.var())}, from);
+    execution_->device().engine->wait({read(end.over.var())}, from);
   } catch (const OpError&) {
     end.failure_told = true;
     throw;
@@ -36,31 +36,31 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
     }
     rows = Index{1} + *highest;
   }
-  const ir::Function& function = *batch_->plan().program.function;
+  const ir::Function& function = *execution_->plan().program.function;
   for (std::size_t p = 0; p < function.outputs.size(); ++p) {
     if (function.outputs[p].name != name) continue;
     const Index width = function.outputs[p].width;
-    const Tensor out(batch_->device(), rows, width, "output");
-    batch_->device().engine->push(
-        [batch = batch_, p, row_of = std::move(row_of), to = out.view()] { batch->collect(p, row_of, to.write()); },
-        {read(batch_->memory()), overwrite(out.var())},
-        {.name = "push", .lane = batch_->device().lane, .pushed_at = from});
+    const Tensor out(execution_->device(), rows, width, "output");
+    execution_->device().engine->push([execution = execution_, p, row_of = std::move(row_of),
+                                       to = out.view()] { execution->collect(p, row_of, to.write()); },
+                                      {read(execution_->memory()), overwrite(out.var())},
+                                      {.name = "push", .lane = execution_->device().lane, .pushed_at = from});
     return out;
   }
   throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
 }
 
 Tensor Minibatch::gradient(const std::string& name, std::source_location from) const {
-  const Plan& plan = batch_->plan();
+  const Plan& plan = execution_->plan();
   const ir::Function& function = *plan.program.function;
   for (std::size_t i = 0; i < function.tensors.size(); ++i) {
     if (function.tensors[i].name != name) continue;
-    if (!batch_->differentiated)
+    if (!execution_->differentiated)
       throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
-    const auto& [rows, parts] = batch_->given[i];
+    const auto& [rows, parts] = execution_->given[i];
     Gradient gradient;
-    for (const LookedUp& part : parts) gradient.rows.push_back(gradient_rows(batch_->device(), part));
-    return dense(batch_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
+    for (const LookedUp& part : parts) gradient.rows.push_back(gradient_rows(execution_->device(), part));
+    return dense(execution_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
   }
   throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");
 }

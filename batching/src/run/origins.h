@@ -1,5 +1,5 @@
-// Where a program wrote what a minibatch computes. Vertices of lazy expressions have no numbers that a program knows,
-// so errors name lines instead. It knows no plan and no layout.
+// The lines of the program that recorded what a minibatch computes. A program does not know the numbers of the vertices
+// of its lazy expressions, so errors name lines instead. Knows no plan and no layout.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace windrow {
 
-/// Asked for by ops, when something fails. Threads: all members from any thread.
+/// Used by ops when something fails. Threads: all members may be called from any thread.
 class Origins {
  public:
   virtual ~Origins() = default;
-  /// The lines that recorded the operator for this vertex, such as "parser.cc:12"; for null, all that the vertex
-  /// computes.
+  /// The lines that recorded the operator for this vertex, such as "parser.cc:12"; for null, the lines of everything
+  /// that the vertex computes.
   virtual std::string of(std::int32_t vertex, const Operator* op) const = 0;
   /// The line that recorded the value in a row of a tensor that the minibatch was given.
   virtual std::string of_row(const std::string& tensor, Index row) const = 0;

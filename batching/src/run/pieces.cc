@@ -6,11 +6,10 @@
 namespace windrow {
 namespace {
 
-/// Pieces that a phase or a batch is cut into, at most, of all groups together: groups are work for several workers,
-/// too.
+/// The most pieces of a phase or a batch, over all groups together: groups occupy several workers, too.
 constexpr Index most_cuts = 8;
 
-/// Vertices of one type in neighbouring batches are neighbours.
+/// Vertices of one type in neighbouring batches have neighbouring rows, so their parts are merged.
 void join(std::vector<Part>& parts, const Part& more) {
   const auto same = std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return part.type == more.type; });
   if (same == parts.end()) {
@@ -71,11 +70,11 @@ std::vector<std::size_t> Pieces::last() const {
 }
 
 Part Pieces::batch(Phase phase, Index number) const {
-  const Layout::Batch& batch = batches_[static_cast<std::size_t>(number)];
+  const Layout::BatchRows& batch = batches_[static_cast<std::size_t>(number)];
   return {phase, batch.type, batch.begin, batch.end};
 }
 
-/// One block, which may have no parts, where the phase is no work for several.
+/// Returns a single block, which may have no parts, if the phase is not enough work for several.
 std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   Block whole{0, std::max<Index>(0, batch_count() - 1)};
   Index work = 0;
@@ -110,7 +109,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   return blocks;
 }
 
-/// For a chain that goes the other way.
+/// The same blocks, for a chain in the opposite direction.
 std::vector<Pieces::Block> Pieces::turned(std::vector<Block> blocks) const {
   std::reverse(blocks.begin(), blocks.end());
   for (Block& block : blocks) {
@@ -133,7 +132,7 @@ void Pieces::close() {
   open_ = false;
 }
 
-/// Blocks before the chain that were not waited for yet, up to those that begin with this batch.
+/// Returns the blocks before the chain that begin with this batch or earlier and were not waited for yet.
 std::vector<std::size_t> Pieces::wait_until(Index batch) {
   std::vector<std::size_t> after;
   for (; waited_ < before_.size() && before_[waited_].first <= batch; ++waited_) {
@@ -142,7 +141,7 @@ std::vector<std::size_t> Pieces::wait_until(Index batch) {
   return after;
 }
 
-/// To the open link, until it is worth an op.
+/// Appends to the open link; closes it when it has enough work for an op.
 void Pieces::append(const std::vector<Part>& parts, Index first, const std::vector<std::size_t>& after) {
   if (!open_) {
     links_.push_back({first, {add({}, end_, true)}, 0});
@@ -191,7 +190,7 @@ void Pieces::chain(Phase phase, Way way) {
 
 // --- Phases that take all batches at once
 
-/// To the chain.
+/// Appends a phase to the chain.
 void Pieces::append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after) {
   std::vector<std::vector<Part>> parts;
   for (Block& block : blocks) parts.push_back(std::move(block.parts));

@@ -1,10 +1,10 @@
-// Pieces: which parts of a group's work are ops, and which of them wait for which others. Pure data.
+// Pieces: how the work of a group is divided into ops, and which ops wait for which others. Pure data.
 //
-// What children hand to consumers goes from batch to batch of the schedule: the batches are a chain, up in the forward
-// phases and down in the backward ones. A phase that takes all batches at once is a part of the chain where it is
-// little work. Else it is cut into blocks of neighbouring batches. Where work streams, these are beside the chain: one
-// of what comes before it must be there when the chain comes to its first batch, one of what comes behind it may begin
-// when the chain has left its last one. A batch that is work enough is cut by rows.
+// Children hand states to consumers in later batches of the schedule, so the batches form a chain: upwards in the
+// forward phases, downwards in the backward phases. A phase that takes all batches at once (eager, lazy, back_lazy) is
+// appended to the chain if it is little work. Otherwise it is cut into blocks of neighbouring batches. With streaming,
+// these run beside the chain: a block of an earlier phase must be finished when the chain reaches its first batch, and
+// a block of a later phase may begin when the chain has left its last batch. A batch with much work is cut by rows.
 #pragma once
 
 #include <vector>
@@ -14,43 +14,43 @@
 
 namespace windrow {
 
-/// Vertices of a type, to be taken through the steps of a phase.
+/// A range of vertices of a type, and a phase whose steps run over them.
 struct Part {
   Phase phase;
   std::size_t type;
   Index begin, end;
 };
 
-/// What one op does.
+/// The work of one op.
 struct Piece {
   std::vector<Part> parts = {};         ///< in order
-  std::vector<std::size_t> after = {};  ///< numbers of those before it that must have run
+  std::vector<std::size_t> after = {};  ///< numbers of the earlier pieces that it waits for
   bool chain = true;
 };
 
 struct PieceOptions {
-  Index op_flops = 1;    ///< that are worth an op
-  Index split_rows = 1;  ///< of a batch that is cut, each part has so many at least
+  Index op_flops = 1;    ///< work for which a separate op pays
+  Index split_rows = 1;  ///< the fewest rows of each part of a batch that is cut
   bool streaming = true, splitting = true;
 };
 
-/// Of one group. By shapes alone, so that the same minibatch is cut in the same way always.
+/// The pieces of one group. They depend on shapes only, so the same minibatch is always cut in the same way.
 class Pieces {
  public:
-  /// Plan and layout must live as long.
+  /// Plan and layout must outlive this object.
   Pieces(const Plan& plan, const Layout& layout, Index group, const PieceOptions& options);
 
-  /// Adds those of the forward phases.
+  /// Adds the pieces of the forward phases.
   void forward();
-  /// Adds those of the backward phases, behind those that are there.
+  /// Adds the pieces of the backward phases, which follow the existing ones.
   void backward();
 
   const std::vector<Piece>& all() const { return pieces_; }
-  /// The numbers of those that no other one waits for.
+  /// The numbers of the pieces that no other piece waits for.
   std::vector<std::size_t> last() const;
 
  private:
-  /// Batches are counted in the order in which the chain takes them.
+  /// Part of a phase beside the chain. Batches are numbered in the order in which the chain takes them.
   struct Block {
     Index first = 0, last = 0;
     std::vector<Part> parts = {};
@@ -58,8 +58,8 @@ class Pieces {
   };
   struct Link {
     Index first;
-    std::vector<std::size_t> pieces;  // that take a batch, each some rows; or only one, and some batches
-    std::size_t waited;               // for so many of the blocks before the chain
+    std::vector<std::size_t> pieces;  // several pieces that share the rows of one batch, or one piece for some batches
+    std::size_t waited;               // the number of blocks before the chain that were waited for
   };
   enum class Way { up, down };
 
@@ -81,20 +81,20 @@ class Pieces {
   const Layout& layout_;
   const Index group_;
   const PieceOptions options_;
-  const std::vector<Layout::Batch>& batches_;
+  const std::vector<Layout::BatchRows>& batches_;
   const Index most_cuts_;
   std::vector<Piece> pieces_;
-  // Of the chain under way:
-  std::vector<std::size_t> begin_;  // what it waits for, whatever its first batch
-  std::vector<Block> before_, behind_;
-  std::size_t waited_ = 0;  // for so many of those before it
+  // The current chain:
+  std::vector<std::size_t> begin_;      // pieces that all of it waits for
+  std::vector<Block> before_, behind_;  // blocks of the phases before and after it
+  std::size_t waited_ = 0;              // the number of blocks in before_ that it waits for so far
   std::vector<Link> links_;
-  std::vector<std::size_t> end_;  // what comes next waits for these
-  bool open_ = false;             // the last link is to have more
+  std::vector<std::size_t> end_;  // pieces that the next link waits for
+  bool open_ = false;             // whether more work is appended to the last link
   Index open_work_ = 0;
 };
 
-/// What the steps of a phase take for these vertices, in floating point operations.
+/// The work of a part, in floating point operations.
 Index work_of(const Plan& plan, const Layout& layout, const Part& part);
 
 }  // namespace windrow

@@ -1,11 +1,11 @@
-// The end of a minibatch: its loss, or which operator and vertex are to blame.
+// The end of a minibatch: its loss, or the operator and the vertex that caused a failure.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <new>
 #include <optional>
 
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 namespace {
@@ -19,7 +19,7 @@ bool finite(Matrix<const float> x) {
   return true;
 }
 
-/// The values on which these depend, through states too.
+/// By node: whether one of `ends` depends on it. All scattered states count.
 std::vector<char> lead_to(const ir::Program& program, const std::vector<ir::Value>& ends) {
   std::vector<char> leads(program.nodes.size(), 0);
   for (ir::Value end : ends) leads[ir::at(end)] = 1;
@@ -39,8 +39,8 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 
 }  // namespace
 
-void Batch::finish() {
-  scratch_.give_back();  // all that used it has run
+void Execution::finish() {
+  scratch_.give_back();  // all ops that used it have run
   double sum = 0;
   std::optional<VertexRow> bad;
   float loss_of_bad = 0;
@@ -59,12 +59,13 @@ void Batch::finish() {
   end_->loss = sum;
   if (!bad) return;
   const std::string what = "the loss of " + name_of(*bad) + " is " + std::to_string(loss_of_bad);
-  const std::string text = name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
+  const std::string text =
+      name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
   if (!options_.keeps_not_finite) throw Error(text);
   end_->not_finite = text;
 }
 
-void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
+void Execution::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
   const auto& outputs = plan_->program.function->outputs;
   std::size_t number = 0;
   while (outputs[number].name != output) ++number;
@@ -78,7 +79,7 @@ void Batch::refuse_loss(const std::string& output, std::int32_t vertex, const st
   throw Error(what + "its vertex is not known");
 }
 
-std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) {
+std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& leads) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorSpec& spec = plan_->tensors[i];
     if (spec.is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
@@ -94,7 +95,7 @@ std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) 
   const auto involved = below(loss);
   if (const std::string input = find_input(involved); !input.empty()) return input;
   if (const std::string row = find_given(involved); !row.empty()) return row;
-  // Steps may have overwritten each other's results, so what led to the loss is run again, and watched.
+  // Steps may have overwritten each other's results, so the forward steps run again, and their results are checked.
   clear_missing();
   std::string found;
   const auto watch = [&](const Part& part) {
@@ -118,7 +119,7 @@ std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) 
   };
   for (Index g = 0; g < layout_.groups; ++g) {
     watch_all(Phase::eager, g);
-    for (const Layout::Batch& batch : layout_.batches[static_cast<std::size_t>(g)]) {
+    for (const Layout::BatchRows& batch : layout_.batches[static_cast<std::size_t>(g)]) {
       watch({Phase::level, batch.type, batch.begin, batch.end});
     }
     watch_all(Phase::lazy, g);
@@ -127,7 +128,7 @@ std::string Batch::find_culprit(VertexRow loss, const std::vector<char>& leads) 
   return found.empty() ? "no operator gave such a value" : found;
 }
 
-std::string Batch::find_input(const std::vector<std::vector<char>>& involved) const {
+std::string Execution::find_input(const std::vector<std::vector<char>>& involved) const {
   const auto& pulls = plan_->program.function->pulls;
   for (std::size_t t = 0; t < involved.size(); ++t) {
     for (std::size_t p = 0; p < pulls.size(); ++p) {
@@ -145,8 +146,8 @@ std::string Batch::find_input(const std::vector<std::vector<char>>& involved) co
   return {};
 }
 
-/// Rows of tensors that the minibatch was given.
-std::string Batch::find_given(const std::vector<std::vector<char>>& involved) const {
+/// Finds a row of a given tensor that is not finite.
+std::string Execution::find_given(const std::vector<std::vector<char>>& involved) const {
   const ir::Function& function = *plan_->program.function;
   std::vector<const Tensor*> pulled(function.tensors.size(), nullptr);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -172,8 +173,8 @@ std::string Batch::find_given(const std::vector<std::vector<char>>& involved) co
   return {};
 }
 
-/// A vertex and all that it gathers from, by type and row.
-std::vector<std::vector<char>> Batch::below(VertexRow top) const {
+/// The vertex and all its descendants, by type and row.
+std::vector<std::vector<char>> Execution::below(VertexRow top) const {
   std::map<Slot, VertexRow> producer;
   std::vector<std::vector<char>> reached;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
@@ -199,15 +200,15 @@ std::vector<std::vector<char>> Batch::below(VertexRow top) const {
   return reached;
 }
 
-Batch::VertexRow Batch::vertex_of(const Tile& tile, Index row) const {
+Execution::VertexRow Execution::vertex_of(const Tile& tile, Index row) const {
   if (tile.rate == Rate::vertices) return {tile.type, row};
   const auto& begin = layout_.types[tile.type].edge_begin;
   return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
 }
 
-/// What a kernel throws for what it is given. Of a runner's own minibatches nothing but what kernels of this library
-/// throw, so that other errors reach the caller as they are.
-bool Batch::explains(const std::exception& error) const {
+/// Whether an error of a kernel is to be explained by the vertex that caused it. Without origins, only MisuseError is,
+/// so that other errors of user-defined kernels reach the caller unchanged.
+bool Execution::explains(const std::exception& error) const {
   if (dynamic_cast<const MisuseError*>(&error) != nullptr) return true;
   const bool of_no_row = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                          dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
@@ -215,8 +216,8 @@ bool Batch::explains(const std::exception& error) const {
   return options_.origins != nullptr && !of_no_row;
 }
 
-/// Kernels name rows of what they were given; alone, a row tells its vertex.
-void Batch::explain(const Step& step, const Tile& tile, const std::string& error) {
+/// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the tile.
+void Execution::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
       Tile row = tile;
@@ -229,11 +230,11 @@ void Batch::explain(const Step& step, const Tile& tile, const std::string& error
   throw Error(name() + ": " + name_of(step) + ": " + error);
 }
 
-std::string Batch::name() const {
+std::string Execution::name() const {
   return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
 }
 
-std::string Batch::name_of(VertexRow vertex) const {
+std::string Execution::name_of(VertexRow vertex) const {
   const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
   std::size_t graph = 0;
   while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
@@ -242,14 +243,14 @@ std::string Batch::name_of(VertexRow vertex) const {
          (name ? " (" + *name + ")" : "");
 }
 
-std::string Batch::origin_of(VertexRow vertex, const Step* step) const {
+std::string Execution::origin_of(VertexRow vertex, const Step* step) const {
   if (!options_.origins) return " at " + name_of(vertex);
   const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
   const Operator* const op = step == nullptr ? nullptr : plan_->program.at(step->node).op;
   return " recorded at " + options_.origins->of(number, op);
 }
 
-std::string Batch::name_of(const Step& step) const {
+std::string Execution::name_of(const Step& step) const {
   const ir::Node& node = plan_->program.at(step.node);
   if (node.op != nullptr) return std::string(node.op->name.text());
   switch (step.does) {

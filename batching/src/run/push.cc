@@ -7,17 +7,18 @@
 namespace windrow {
 namespace {
 
-/// Gradients of parameters are cut into ops of so much work at least, a quarter of a millisecond: they come last, with
-/// nothing else to do beside them. And of so many columns at least, or fewer where there are but two: narrower products
-/// are slower.
+/// Gradients of parameters come last, with no other ops to run beside them, so they are cut into blocks of columns.
+/// A block has at least this much work, about a quarter of a millisecond. It has at least 128 columns, or 64 if there
+/// are only two blocks, since narrower products are slower.
 constexpr Index flops_of_a_block = 25'000'000;
 constexpr Index columns_of_a_block = 128, columns_of_a_half = 64;
 constexpr Index most_blocks = 8;
 
 }  // namespace
 
-Push::Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from)
-    : batch_(std::move(batch)),
+Push::Push(std::shared_ptr<Execution> execution, const RunnerOptions& options, RunnerStats& stats,
+           std::source_location from)
+    : execution_(std::move(execution)),
       options_{.op_flops = options.op_flops,
                .split_rows = options.split_rows,
                .streaming = options.optimisations.streaming,
@@ -26,40 +27,42 @@ Push::Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerSta
       from_(from) {}
 
 void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority) {
-  const Device& device = batch_->device();
+  const Device& device = execution_->device();
   device.engine->push(std::move(function), accesses,
                       {.name = name, .priority = priority, .lane = device.lane, .pushed_at = from_});
   ++stats_.ops;
 }
 
-/// Parameters are there when the minibatch before has no more use for its memory, which may be had then.
+/// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
+/// released its memory, which this op can reuse.
 void Push::memory() {
   std::vector<Access> accesses = parameters();
-  accesses.push_back(overwrite(batch_->memory()));
-  push("batch memory", accesses, [batch = batch_] { batch->take_memory(); });
+  accesses.push_back(overwrite(execution_->memory()));
+  push("minibatch memory", accesses, [execution = execution_] { execution->take_memory(); });
 }
 
 std::vector<Access> Push::parameters() const {
   std::vector<Access> accesses;
-  for (std::size_t i = 0; i < batch_->plan().tensors.size(); ++i) {
-    if (batch_->plan().tensors[i].is == TensorSpec::Is::parameter) accesses.push_back(read(batch_->tensor(i).var()));
+  for (std::size_t i = 0; i < execution_->plan().tensors.size(); ++i) {
+    if (execution_->plan().tensors[i].is == TensorSpec::Is::parameter)
+      accesses.push_back(read(execution_->tensor(i).var()));
   }
   return accesses;
 }
 
 void Push::before() {
-  for (const TensorStep& step : batch_->plan().before) {
+  for (const TensorStep& step : execution_->plan().before) {
     if (counts(step)) tensor(step, -1);
   }
 }
 
-/// All parts of a sum by one op each, or by columns.
+/// Pushes an op for each part of a sum, or several ops that each compute all parts for a block of columns.
 void Push::after() {
   std::map<std::size_t, std::vector<const TensorStep*>> parts;  // by tensor
-  for (const TensorStep& step : batch_->plan().after) {
+  for (const TensorStep& step : execution_->plan().after) {
     if (counts(step)) parts[step.step.out.number].push_back(&step);
   }
-  for (const TensorStep& step : batch_->plan().after) {
+  for (const TensorStep& step : execution_->plan().after) {
     const auto whole = parts.find(step.step.out.number);
     if (!counts(step) || whole == parts.end()) continue;
     const Index blocks = blocks_of(whole->second);
@@ -72,47 +75,48 @@ void Push::after() {
   }
 }
 
-/// Whether it changes something that is needed.
+/// Whether the step changes a tensor that is needed.
 bool Push::counts(const TensorStep& step) const {
   const std::size_t out = step.step.out.number;
-  if (!batch_->needs(out)) return false;
-  const bool adds = step.step.write == Write::add || batch_->adds_to(out);
+  if (!execution_->needs(out)) return false;
+  const bool adds = step.step.write == Write::add || execution_->adds_to(out);
   return !adds || step.vertex_type < 0 ||
-         batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
+         execution_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
 }
 
 void Push::count(const TensorStep& step) {
   if (step.vertex_type < 0) return;
-  const Index rows = batch_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
+  const Index rows = execution_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
   stats_.multiply_flops += rows * step.step.flops_a_row;
   stats_.batches += batches_of(rows);
   stats_.kernels += batches_of(rows);
 }
 
-/// Only the first op that touches it may clear the poison that is there: that of the others is this minibatch's.
+/// Only the first op that writes the tensor may clear its poison; later poison comes from this minibatch.
 Access Push::write_access(std::size_t tensor) {
-  const Var var = batch_->tensor(tensor).var();
-  return begun_.insert(tensor).second && !batch_->adds_to(tensor) ? overwrite(var) : mutate(var);
+  const Var var = execution_->tensor(tensor).var();
+  return begun_.insert(tensor).second && !execution_->adds_to(tensor) ? overwrite(var) : mutate(var);
 }
 
 void Push::tensor(const TensorStep& step, int priority) {
   std::vector<Access> accesses;
   for (const Place& place : step.step.in) {
-    if (place.in == Place::In::tensor) accesses.push_back(read(batch_->tensor(place.number).var()));
+    if (place.in == Place::In::tensor) accesses.push_back(read(execution_->tensor(place.number).var()));
   }
-  if (step.vertex_type >= 0) accesses.push_back(read(batch_->memory()));
+  if (step.vertex_type >= 0) accesses.push_back(read(execution_->memory()));
   count(step);
   accesses.push_back(write_access(step.step.out.number));
   push(
-      batch_->name_of(step.step), accesses, [batch = batch_, &step] { batch->run(step); }, priority);
+      execution_->name_of(step.step), accesses, [execution = execution_, &step] { execution->run(step); }, priority);
 }
 
-/// Of the gradient of a parameter, by its columns; 1 where it is anything else, or no work for two. By shapes alone.
+/// The number of column blocks for the gradient of a parameter; 1 for other tensors, and for little work. Depends on
+/// shapes only.
 Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
-  // A check of accesses would find that ops write what they only read.
-  if (batch_->device().engine->watcher()) return 1;
+  // With access checks, writing the tensor under a read access would be an error.
+  if (execution_->device().engine->watcher()) return 1;
   Index flops = 0;
-  const Index width = batch_->tensor(parts.front()->step.out.number).width();
+  const Index width = execution_->tensor(parts.front()->step.out.number).width();
   for (const TensorStep* part : parts) {
     const Step& step = part->step;
     const auto in_tensor = [](const Place& place) { return place.in == Place::In::tensor; };
@@ -120,50 +124,51 @@ Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
         std::any_of(step.in.begin(), step.in.end(), in_tensor)) {
       return 1;
     }
-    flops += step.flops_a_row * batch_->layout().count(static_cast<std::size_t>(part->vertex_type), step.rate);
+    flops += step.flops_a_row * execution_->layout().count(static_cast<std::size_t>(part->vertex_type), step.rate);
   }
   const Index halves = std::min<Index>(2, width / columns_of_a_half);
   return std::clamp<Index>(std::min(flops / flops_of_a_block, std::max(halves, width / columns_of_a_block)), 1,
                            most_blocks);
 }
 
-/// Ops that run side by side write columns of one tensor, which they only read as the engine sees it: between one op
-/// that overwrites it and one that mutates it and waits for all. Each has a variable of its own, which tells the last
-/// one of failures.
+/// Ops that may run concurrently write different columns of one tensor, under read accesses. They run between an op
+/// that overwrites the tensor and an op that mutates it. Each has a variable of its own, which the last op reads, so
+/// failures reach the tensor.
 void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
   const std::size_t number = parts.front()->step.out.number;
-  const Tensor& tensor = batch_->tensor(number);
-  const OpName name = batch_->name_of(parts.front()->step);
+  const Tensor& tensor = execution_->tensor(number);
+  const OpName name = execution_->name_of(parts.front()->step);
   for (const TensorStep* part : parts) count(*part);
-  push(name, {write_access(number)}, [batch = batch_, number] { batch->begin_in_blocks(number); });
+  push(name, {write_access(number)}, [execution = execution_, number] { execution->begin_in_blocks(number); });
   std::vector<Access> all = {mutate(tensor.var())};
   for (Index block = 0; block < blocks; ++block) {
     constexpr Index line = 16;
     const auto cut = [&](Index at) {
       return at == blocks ? tensor.width() : tensor.width() * at / blocks / line * line;
     };
-    const Batch::Range columns{cut(block), cut(block + 1)};
-    const Var done = batch_->add_part();
-    push(name, {read(batch_->memory()), read(tensor.var()), mutate(done)}, [batch = batch_, parts, columns] {
-      for (const TensorStep* part : parts) batch->run(*part, columns);
-    });
+    const Execution::Range columns{cut(block), cut(block + 1)};
+    const Var done = execution_->add_op_var();
+    push(name, {read(execution_->memory()), read(tensor.var()), mutate(done)},
+         [execution = execution_, parts, columns] {
+           for (const TensorStep* part : parts) execution->run(*part, columns);
+         });
     all.push_back(read(done));
   }
   push(name, all, [] {});
 }
 
 void Push::group(Index number, Passes passes) {
-  Pieces pieces(batch_->plan(), batch_->layout(), number, options_);
+  Pieces pieces(execution_->plan(), execution_->layout(), number, options_);
   if (passes != Passes::backward) pieces.forward();
   if (passes != Passes::forward) pieces.backward();
   std::vector<Var> done;
   for (const Piece& piece : pieces.all()) {
-    std::vector<Access> accesses = {read(batch_->memory()), overwrite(done.emplace_back(batch_->add_part()))};
+    std::vector<Access> accesses = {read(execution_->memory()), overwrite(done.emplace_back(execution_->add_op_var()))};
     for (std::size_t other : piece.after) accesses.push_back(read(done[other]));
     std::set<std::size_t> tensors;
     for (const Part& part : piece.parts) count(part, tensors);
-    for (std::size_t tensor : tensors) accesses.push_back(read(batch_->tensor(tensor).var()));
-    push(name_of(piece), accesses, [batch = batch_, parts = piece.parts] { batch->run(parts); });
+    for (std::size_t tensor : tensors) accesses.push_back(read(execution_->tensor(tensor).var()));
+    push(name_of(piece), accesses, [execution = execution_, parts = piece.parts] { execution->run(parts); });
   }
   for (std::size_t last : pieces.last()) ends_.push_back(done[last]);
 }
@@ -176,15 +181,15 @@ OpName Push::name_of(const Piece& piece) {
   return phase == Phase::eager ? OpName("eager") : OpName("lazy");
 }
 
-/// The tensors that it reads are added to those given.
+/// Adds the tensors that the part reads to `tensors`.
 void Push::count(const Part& part, std::set<std::size_t>& tensors) {
-  const TypePlan& type = batch_->plan().types[part.type];
+  const TypePlan& type = execution_->plan().types[part.type];
   const auto phase = static_cast<std::size_t>(part.phase);
   tensors.insert(type.tensors[phase].begin(), type.tensors[phase].end());
   for (Rate rate : {Rate::vertices, Rate::edges}) {
     const TypePlan::Cost& cost = type.costs[phase][static_cast<std::size_t>(rate)];
     if (cost.segments == 0) continue;
-    const Index rows = batch_->layout().count(part.type, rate, part.begin, part.end);
+    const Index rows = execution_->layout().count(part.type, rate, part.begin, part.end);
     stats_.batches += cost.segments * batches_of(rows);
     stats_.kernels += cost.steps * batches_of(rows);
     stats_.multiply_flops += cost.multiply_flops * rows;
@@ -192,12 +197,12 @@ void Push::count(const Part& part, std::set<std::size_t>& tensors) {
 }
 
 Index Push::batches_of(Index rows) const {
-  const Index most = batch_->batch_rows();
+  const Index most = execution_->batch_rows();
   return rows / most + (rows % most == 0 ? 0 : 1);
 }
 
 std::vector<Access> Push::after_groups() {
-  std::vector<Access> accesses = {mutate(batch_->memory()), mutate(batch_->end()->over.var())};
+  std::vector<Access> accesses = {mutate(execution_->memory()), mutate(execution_->end()->over.var())};
   for (Var end : std::exchange(ends_, {})) accesses.push_back(read(end));
   return accesses;
 }
@@ -205,11 +210,11 @@ std::vector<Access> Push::after_groups() {
 void Push::finish() {
   std::vector<Access> accesses = after_groups();
   for (const Access& parameter : parameters()) accesses.push_back(parameter);
-  push("loss", accesses, [batch = batch_] { batch->finish(); });
+  push("loss", accesses, [execution = execution_] { execution->finish(); });
 }
 
 void Push::seal() {
-  push("gradients", after_groups(), [batch = batch_] { batch->finish_backward(); });
+  push("gradients", after_groups(), [execution = execution_] { execution->finish_backward(); });
 }
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// What of a minibatch is pushed to the engine: which ops, with which accesses.
+// Pushing a minibatch to the engine: its ops and their accesses.
 #pragma once
 
 #include <memory>
@@ -6,24 +6,25 @@
 #include <source_location>
 #include <vector>
 
-#include "run/batch.h"
+#include "run/execution.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
 
-/// Pushes a batch's ops, in the order of its members, and counts them.
+/// Pushes the ops of an execution, and counts them. Its members are called in the order of their declaration.
 class Push {
  public:
-  Push(std::shared_ptr<Batch> batch, const RunnerOptions& options, RunnerStats& stats, std::source_location from);
+  Push(std::shared_ptr<Execution> execution, const RunnerOptions& options, RunnerStats& stats,
+       std::source_location from);
 
   void memory();
-  /// What is made of parameters alone. It is rarely needed at once, so whatever else is ready goes first.
+  /// Tensors derived from parameters alone. They are rarely needed at once, so other ready ops go first.
   void before();
   enum class Passes { forward, backward, both };
   void group(Index number, Passes passes);
-  /// The loss. From here on all that groups wrote stands behind the buffer's variable.
+  /// The loss. An op that reads the buffer's variable after it sees everything that groups wrote.
   void finish();
-  /// The same without the loss, for what was written since.
+  /// The same without the loss, for ops pushed since finish().
   void seal();
   /// The gradients of parameters.
   void after();
@@ -42,12 +43,12 @@ class Push {
   std::vector<Access> after_groups();
   std::vector<Access> parameters() const;
 
-  std::shared_ptr<Batch> batch_;
+  std::shared_ptr<Execution> execution_;
   const PieceOptions options_;
   RunnerStats& stats_;
   const std::source_location from_;
-  std::set<std::size_t> begun_;  // tensors that a step was pushed for
-  std::vector<Var> ends_;        // of ops of groups that nobody waits for yet
+  std::set<std::size_t> begun_;  // tensors with a pushed step
+  std::vector<Var> ends_;        // variables of the last ops of groups, which finish() or seal() waits for
 };
 
 }  // namespace windrow

@@ -5,10 +5,11 @@
 #include <chrono>
 
 #include "ir/ir.h"
-#include "parameters/parameter_set.h"
+#include "layout/layout_memory.h"
+#include "parameters/parameter_store.h"
 #include "plan/needed.h"
 #include "plan/plan.h"
-#include "run/batch.h"
+#include "run/execution.h"
 #include "run/push.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
@@ -32,16 +33,17 @@ ir::Specialise specialise(const Optimisations& on) {
 }  // namespace
 
 Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
-    : Runner(device, function, parameters.set_, options) {}
+    : Runner(device, function, parameters.store_, options) {}
 
-Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
                RunnerOptions options)
     : device_(device),
       function_(function),
       parameters_(std::move(parameters)),
       options_(options),
       id_(next_id()),
-      lessons_(std::make_shared<ScheduleLessons>()) {
+      lessons_(std::make_shared<ScheduleLessons>()),
+      layouts_(std::make_shared<LayoutMemory>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
   };
@@ -68,7 +70,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
 
 Runner::~Runner() = default;
 
-/// Plans are for the types that were seen so far.
+/// Plans depend on the types seen so far, so they are dropped when the types change.
 void Runner::see_types(Graphs graphs) {
   bool counted = false;
   for (const InputGraph* graph : graphs) {
@@ -76,8 +78,8 @@ void Runner::see_types(Graphs graphs) {
     for (std::int32_t t = 0; settled && t < graph->types_; ++t) settled = types_->settled(graph->type(t));
     if (settled) continue;
     counted = true;
-    for (std::int32_t r = 0; r < graph->runs_; ++r) {
-      const InputGraph::Run run = graph->run(r);
+    for (std::int32_t r = 0; r < graph->type_runs_; ++r) {
+      const InputGraph::TypeRun run = graph->type_run(r);
       types_->count(graph->type(run.type), run.end - run.begin);
     }
   }
@@ -100,7 +102,7 @@ const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose
   return known->second.plan;
 }
 
-/// Of the least recently used, if there are many: a lazy program may name other outputs each time.
+/// Drops the least recently used plan if there are many: a lazy program may name different outputs each time.
 void Runner::forget_a_plan() {
   constexpr std::size_t most_plans = 32;
   if (plans_.size() < most_plans) return;
@@ -142,7 +144,7 @@ void Runner::hold_back(std::source_location from) {
 
 namespace {
 
-/// What a call was given for each tensor that the function pulls.
+/// Checks the given tensors, and returns the one for each tensor that the function pulls.
 std::vector<const Given*> check_given(const ir::Function& function, const GivenTensors& given, Index vertices) {
   std::vector<const Given*> result;
   for (const ir::Field& field : function.tensors) {
@@ -181,7 +183,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
       tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
       continue;
     }
-    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(spec.number);
     if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
       entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
     }
@@ -190,8 +192,8 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
   return tensors;
 }
 
-std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
-                                     RowsOf rows, std::source_location from) {
+std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
+                                         RowsOf rows, std::source_location from) {
   Index vertices = 0;
   for (const InputGraph* graph : graphs) {
     if (graph == nullptr || graph->function_ != function_.function_) {
@@ -208,34 +210,35 @@ std::shared_ptr<Batch> Runner::start(Graphs graphs, const GivenTensors& given_te
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();
-    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // which a table begins with, too
+    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // as an empty table would choose
   }
   for (const Given* one : given) options.row_of.push_back(&one->row_of);
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);
-  Layout layout = Layout::make(graphs, *plan, options);
+  Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
   std::vector<char> needed = needed_tensors(*plan, layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-  auto batch =
-      std::make_shared<Batch>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                              Batch::Options{.runner = id_,
-                                             .number = stats_.minibatches,
-                                             .batch_rows = options_.batch_rows,
-                                             .clock = clock_,
-                                             .origins = std::move(origins_),
-                                             .keeps_not_finite = purpose.training && parameters_->skips_non_finite()});
-  for (const Given* one : given) batch->given.push_back({one->rows.rows()});
-  batch->announced_rows = std::move(announced_rows);
-  Push push(batch, options_, stats_, from);
+  auto execution = std::make_shared<Execution>(
+      device_, plan, std::move(layout), std::move(tensors), std::move(needed),
+      Execution::Options{.runner = id_,
+                         .number = stats_.minibatches,
+                         .batch_rows = options_.batch_rows,
+                         .clock = clock_,
+                         .origins = std::move(origins_),
+                         .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
+                         .layouts = layouts_});
+  for (const Given* one : given) execution->given.push_back({one->rows.rows()});
+  execution->announced_rows = std::move(announced_rows);
+  Push push(execution, options_, stats_, from);
   push.memory();
   push.before();
   ++stats_.minibatches;
-  stats_.vertices += batch->layout().vertices;
-  stats_.peak_bytes = std::max(stats_.peak_bytes, batch->bytes());
-  return batch;
+  stats_.vertices += execution->layout().vertices;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());
+  return execution;
 }
 
 Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
@@ -243,14 +246,14 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 }
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  const auto batch = start(graphs, given, {.training = true}, {}, from);
-  Push push(batch, options_, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::both);
+  const auto execution = start(graphs, given, {.training = true}, {}, from);
+  Push push(execution, options_, stats_, from);
+  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::both);
   push.finish();
   push.after();
-  set_gradients(*batch, from);
-  unfinished_.push_back(batch->end());
-  return Minibatch(batch);
+  set_gradients(*execution, from);
+  unfinished_.push_back(execution->end());
+  return Minibatch(execution);
 }
 
 Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
@@ -284,14 +287,14 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
   return Minibatch(forward(graphs, given, purpose, std::move(rows), from));
 }
 
-std::shared_ptr<Batch> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                       std::source_location from) {
-  const auto batch = start(graphs, given, purpose, std::move(rows), from);
-  Push push(batch, options_, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::forward);
+std::shared_ptr<Execution> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
+                                           RowsOf rows, std::source_location from) {
+  const auto execution = start(graphs, given, purpose, std::move(rows), from);
+  Push push(execution, options_, stats_, from);
+  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::forward);
   push.finish();
-  unfinished_.push_back(batch->end());
-  return batch;
+  unfinished_.push_back(execution->end());
+  return execution;
 }
 
 RunnerStats Runner::stats() const {

@@ -1,9 +1,9 @@
-// How a runner hands over gradients: those of outputs come in, those of parameters and given tensors go out.
+// Gradients that a runner receives for outputs, and hands over for parameters and given tensors.
 #include <algorithm>
 #include <optional>
 
-#include "parameters/parameter_set.h"
-#include "run/batch.h"
+#include "parameters/parameter_store.h"
+#include "run/execution.h"
 #include "run/push.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
@@ -11,66 +11,66 @@
 namespace windrow {
 namespace {
 
-/// What a lookup left for its gradient; none without rows.
-std::optional<LookedUp> rows_left(const Batch& batch, const Plan::Rows& rows, std::source_location from) {
+/// The rows of the gradient of a lookup; none if no row looked anything up.
+std::optional<LookedUp> rows_left(const Execution& execution, const Plan::Rows& rows, std::source_location from) {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
-  if (batch.layout().count(type, rows.rows.rate) == 0) return std::nullopt;
-  const std::vector<std::int32_t>& row_of = batch.layout().types[type].indices[rows.index_pull].elements;
-  if (batch.plan().program.lacks_index(rows.vertex_type, rows.index_pull) &&
+  if (execution.layout().count(type, rows.rows.rate) == 0) return std::nullopt;
+  const std::vector<std::int32_t>& row_of = execution.layout().types[type].indices[rows.index_pull].elements;
+  if (execution.plan().program.lacks_index(rows.vertex_type, rows.index_pull) &&
       std::all_of(row_of.begin(), row_of.end(), [](std::int32_t row) { return row == -1; })) {
     return std::nullopt;
   }
-  return LookedUp{row_of, batch.rows_of(rows), from};
+  return LookedUp{row_of, execution.rows_of(rows), from};
 }
 
 }  // namespace
 
 void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                       Gradients of_parameters, std::source_location from) {
-  const std::shared_ptr<Batch>& batch = minibatch.batch_;
-  const Plan& plan = batch->plan();
-  if (batch->runner() != id_ || !plan.training || batch->differentiated) {
+  const std::shared_ptr<Execution>& execution = minibatch.execution_;
+  const Plan& plan = execution->plan();
+  if (execution->runner() != id_ || !plan.training || execution->differentiated) {
     throw MisuseError(function_.name() + ": backward() of a minibatch that " +
-                      (batch->differentiated ? "was differentiated" : "this runner did not record"));
+                      (execution->differentiated ? "was differentiated" : "this runner did not record"));
   }
-  take_gradients(*batch, gradients);
+  take_gradients(*execution, gradients);
   if (of_parameters == Gradients::add) {
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorSpec& spec = plan.tensors[i];
-      if (spec.is == TensorSpec::Is::gradient && parameters_->entry(spec.number).gradient.all) batch->add_to(i);
+      if (spec.is == TensorSpec::Is::gradient && parameters_->entry(spec.number).gradient.all) execution->add_to(i);
     }
   } else {
     parameters_->forget_gradients();
   }
-  Push push(batch, options_, stats_, from);
-  for (Index g = 0; g < batch->layout().groups; ++g) push.group(g, Push::Passes::backward);
+  Push push(execution, options_, stats_, from);
+  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::backward);
   push.seal();
   push.after();
-  add_gradients(*batch, from);
+  add_gradients(*execution, from);
 }
 
-/// The gradients of outputs become tensors of the plan.
-void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const {
+/// Sets the gradients of outputs as tensors of the execution.
+void Runner::take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const {
   const ir::Function& function = *function_.function_;
   std::size_t taken = 0;
-  for (std::size_t output : batch.plan().outputs) {
+  for (std::size_t output : execution.plan().outputs) {
     const ir::Field& field = function.outputs[output];
     const auto found = gradients.find(field.name);
     const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
     if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
     const Tensor& tensor = found->second;
-    const bool announced = output < batch.announced_rows.size() && batch.announced_rows[output] != 0;
-    const bool any_rows = announced || batch.layout().vertices == 0;
-    const Index vertices = any_rows ? tensor.rows() : batch.layout().vertices;
+    const bool announced = output < execution.announced_rows.size() && execution.announced_rows[output] != 0;
+    const bool any_rows = announced || execution.layout().vertices == 0;
+    const Index vertices = any_rows ? tensor.rows() : execution.layout().vertices;
     if (tensor.rows() != vertices || tensor.width() != field.width) {
       throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
                         to_string({Rows::count(vertices), field.width}));
     }
     ++taken;
-    for (std::size_t i = 0; i < batch.plan().tensors.size(); ++i) {
-      const TensorSpec& spec = batch.plan().tensors[i];
+    for (std::size_t i = 0; i < execution.plan().tensors.size(); ++i) {
+      const TensorSpec& spec = execution.plan().tensors[i];
       if (spec.is != TensorSpec::Is::given || spec.number != function.tensors.size() + output) continue;
-      batch.set_tensor(i, tensor);
+      execution.set_tensor(i, tensor);
     }
   }
   if (taken == gradients.size()) return;
@@ -78,27 +78,27 @@ void Runner::take_gradients(Batch& batch, const std::map<std::string, Tensor>& g
                     "expected those that record() named, " + std::to_string(taken));
 }
 
-void Runner::set_gradients(Batch& batch, std::source_location from) {
+void Runner::set_gradients(Execution& execution, std::source_location from) {
   parameters_->forget_gradients();
-  add_gradients(batch, from);
+  add_gradients(execution, from);
 }
 
-void Runner::add_gradients(Batch& batch, std::source_location from) {
-  for (const TensorSpec& spec : batch.plan().tensors) {
+void Runner::add_gradients(Execution& execution, std::source_location from) {
+  for (const TensorSpec& spec : execution.plan().tensors) {
     if (spec.is != TensorSpec::Is::gradient) continue;
-    ParameterSet::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(spec.number);
     entry.gradient.all = *entry.dense;
   }
-  for (const Plan::Rows& rows : batch.plan().rows) {
+  for (const Plan::Rows& rows : execution.plan().rows) {
     const bool of_parameter = rows.of == ir::Program::Rows::Of::parameter;
     if (of_parameter) parameters_->entry(rows.number).depends = true;
-    auto left = rows_left(batch, rows, from);
+    auto left = rows_left(execution, rows, from);
     if (!left) continue;
-    auto& lookups = of_parameter ? parameters_->entry(rows.number).lookups : batch.given[rows.number].lookups;
+    auto& lookups = of_parameter ? parameters_->entry(rows.number).lookups : execution.given[rows.number].lookups;
     lookups.push_back(std::move(*left));
   }
-  parameters_->add_source(batch.end());
-  batch.differentiated = true;
+  parameters_->add_source(execution.end());
+  execution.differentiated = true;
 }
 
 }  // namespace windrow

@@ -7,14 +7,14 @@ float* Scratch::of_this_thread() {
   const std::thread::id thread = std::this_thread::get_id();
   {
     MutexLock lock(mutex_);
-    for (const Piece& piece : pieces_) {
-      if (piece.thread == thread) return reinterpret_cast<float*>(piece.start);
+    for (const Area& area : areas_) {
+      if (area.thread == thread) return reinterpret_cast<float*>(area.start);
     }
   }
-  std::byte* const start = memory_->allocate(bytes_);  // foreign code, so not under the lock
+  std::byte* const start = memory_->allocate(bytes_);  // may be user code, so not under the lock
   try {
     MutexLock lock(mutex_);
-    pieces_.push_back({thread, start});
+    areas_.push_back({thread, start});
   } catch (...) {
     memory_->deallocate(start, bytes_);
     throw;
@@ -23,12 +23,12 @@ float* Scratch::of_this_thread() {
 }
 
 void Scratch::give_back() noexcept {
-  std::vector<Piece> pieces;
+  std::vector<Area> areas;
   {
     MutexLock lock(mutex_);
-    pieces.swap(pieces_);
+    areas.swap(areas_);
   }
-  for (const Piece& piece : pieces) memory_->deallocate(piece.start, bytes_);
+  for (const Area& area : areas) memory_->deallocate(area.start, bytes_);
 }
 
 }  // namespace windrow

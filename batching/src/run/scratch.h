@@ -1,4 +1,4 @@
-// Memory for the tiles of a minibatch: a piece for each thread that runs its ops.
+// Memory for the tiles of a minibatch: an area for each thread that runs its ops.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace windrow {
 
-/// An owner. Pieces come from the device's memory, so they are counted and limited there. A thread runs one op of a
-/// minibatch at a time. It keeps its piece from op to op, and finds what it wrote last still in its cache.
+/// An owner. Areas come from the device's memory, so they are counted and limited there. A thread runs one op of a
+/// minibatch at a time and keeps its area from op to op, so the area stays in its cache.
 ///
 /// Threads: any.
 class Scratch {
@@ -24,22 +24,22 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// The calling thread's piece, the same until give_back(); null for one of no elements. Throws OutOfMemory.
+  /// The calling thread's area, the same until give_back(); null if areas have no elements. Throws OutOfMemory.
   float* of_this_thread() WINDROW_EXCLUDES(mutex_);
-  /// Called while no op uses a piece.
+  /// Called while no op uses an area.
   void give_back() noexcept WINDROW_EXCLUDES(mutex_);
 
  private:
-  struct Piece {
+  struct Area {
     std::thread::id thread;
     std::byte* start;
   };
 
   const std::shared_ptr<Allocator> memory_;
-  const std::size_t bytes_;  // of a piece
+  const std::size_t bytes_;  // of an area
 
   Mutex mutex_;
-  std::vector<Piece> pieces_ WINDROW_GUARDED_BY(mutex_);  // of each thread one at most, added by that thread
+  std::vector<Area> areas_ WINDROW_GUARDED_BY(mutex_);  // at most one for each thread, added by that thread
 };
 
 }  // namespace windrow

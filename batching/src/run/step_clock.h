@@ -1,4 +1,4 @@
-// What steps take, by what they do: see StepTimes.
+// Measures the time of steps by category: see StepTimes.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace windrow {
 
-/// Of one runner. Written by ops, read by any thread: sums, which order nothing.
+/// The times of one runner. Written by ops, read by any thread. Relaxed: the sums order no other memory.
 class StepClock {
  public:
-  /// Of the steps of one op: each takes the time from the end of the one before it.
+  /// Measures the steps of one op: each step takes the time since the end of the previous one.
   class Lap {
    public:
     explicit Lap(StepClock& clock) : clock_(clock), last_(Clock::now()) {}

@@ -1,4 +1,4 @@
-// A graph on its way through a schedule: what is ready, by type.
+// The frontier of a graph while it is scheduled: the ready vertices, by type.
 #pragma once
 
 #include <cstddef>
@@ -11,37 +11,37 @@
 
 namespace windrow {
 
-/// What of a graph is the same for all its schedules. The graph must outlive it, and it the frontiers.
+/// Properties of a graph that all its schedules share. The graph must outlive it, and it must outlive its frontiers.
 struct ScheduleFacts {
   /// Throws MisuseError as make_schedule does.
   explicit ScheduleFacts(const TypedGraph& graph);
 
   const TypedGraph& graph;
-  // Those that wait for a vertex, in CSR; one that waits for it twice stands there twice.
+  // Consumers of each vertex in CSR format, once for each edge.
   std::vector<std::int32_t> consumer_begin, consumers;
-  std::vector<std::int32_t> waits_for;  ///< how many children each has
-  std::vector<std::int32_t> order;      ///< each behind its children
+  std::vector<std::int32_t> waits_for;  ///< by vertex: its number of children
+  std::vector<std::int32_t> order;      ///< all vertices, each after its children
   std::vector<std::int32_t> level;
   std::vector<double> mean_level;  ///< by type
 };
 
-/// The vertices that wait for nothing that is left.
+/// The vertices whose children were all taken. A value that refers to its facts.
 class Frontier {
  public:
   explicit Frontier(const ScheduleFacts& facts);
 
   bool empty() const { return left_ == 0; }
-  /// How many of a type are ready.
+  /// The number of ready vertices of a type.
   std::size_t ready(std::int32_t type) const { return ready_[static_cast<std::size_t>(type)].size(); }
-  /// The types that have some, by how many, then by number, as a text that is not for people.
+  /// The types that have ready vertices, by descending number of these, then by type; encoded as a key.
   std::string state() const;
-  /// Of those types, the one whose vertices lie lowest on average; of two such, the cheaper, after which there may be
-  /// more of the other.
+  /// The ready type with the lowest mean level. Of two such types, the one with lower costs: meanwhile more vertices of
+  /// the other may become ready.
   std::int32_t lowest_type() const;
   std::int32_t best_type(const ScheduleTable& table) const;
-  /// All that is ready of the type becomes a batch.
+  /// Makes a batch of all ready vertices of the type.
   void take(std::int32_t type);
-  /// The last batch: vertices.
+  /// The vertices of the last batch.
   std::span<const std::int32_t> last() const;
 
   Schedule schedule;
@@ -53,7 +53,7 @@ class Frontier {
   std::size_t left_;
 };
 
-/// What it is at a vertex: the most vertices of the vertex's own type on a path from there to a root, with itself.
+/// By vertex: the largest number of vertices of its own type on a path from it to a root, including itself.
 std::vector<std::int32_t> own_heights(const ScheduleFacts& facts);
 
 }  // namespace windrow

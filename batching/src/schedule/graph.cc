@@ -12,7 +12,7 @@ namespace {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-/// A state that vertices of a kind gather from child k, and those of the child's kind do not scatter.
+/// A state that the consumer's kind gathers from child k, but the child's kind does not scatter.
 std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k, const ir::Kind& child) {
   const std::size_t bit = consumer.any_number() ? 0 : k;
   for (std::size_t s = 0; s < consumer.gathered.size(); ++s) {
@@ -23,7 +23,7 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 
 }  // namespace
 
-/// Checks what a reader delivers, and puts it in order.
+/// Checks the data of a graph, and sorts and packs it.
 class InputGraph::Loading {
  public:
   Loading(InputGraph& graph, const GraphData& data) : graph_(graph), data_(data), function_(*graph.function_) {}
@@ -43,7 +43,7 @@ class InputGraph::Loading {
     return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
   }
   void check_child(std::int32_t v, std::int32_t e) const;
-  /// Null if it is not there and not needed.
+  /// Null if the input is missing and not needed.
   template <class T, class Field>
   const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
                               const std::map<std::string, std::vector<T>>& edges, const Field& field,
@@ -56,11 +56,11 @@ class InputGraph::Loading {
   InputGraph& graph_;
   const GraphData& data_;
   const ir::Function& function_;
-  std::vector<char> has_kind_;  // whether any vertex is of it
+  std::vector<char> has_kind_;  // by kind: whether any vertex has it
   std::vector<ir::VertexType> distinct_;
-  std::vector<std::int32_t> types_;   // of each vertex: place in distinct_
+  std::vector<std::int32_t> types_;   // by vertex: index into distinct_
   std::vector<std::int32_t> vertex_;  // by place
-  std::vector<Run> runs_;
+  std::vector<TypeRun> type_runs_;
 };
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
@@ -196,14 +196,14 @@ void InputGraph::Loading::find_levels() {
       if (child != no_child) visit(static_cast<std::size_t>(child));
     }
   };
-  // Kahn's order (1962), from the leaves up: a vertex is next when all its children had their turn.
+  // Kahn's algorithm (1962), from the leaves up: a vertex follows when all its children were visited.
   std::vector<std::int32_t> consumer_begin(vertices + 2, 0), waits_for(vertices, 0);
   for (std::size_t v = 0; v < vertices; ++v) {
     each_child(v, [&](std::size_t child) { ++consumer_begin[child + 2], ++waits_for[v]; });
   }
   for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
   std::vector<std::int32_t> consumers(static_cast<std::size_t>(consumer_begin.back()));
-  for (std::size_t v = 0; v < vertices; ++v) {  // which leaves consumer_begin where it belongs
+  for (std::size_t v = 0; v < vertices; ++v) {  // moves consumer_begin[i + 1] from the begin to the end of i
     each_child(v, [&](std::size_t child) {
       consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
     });
@@ -224,7 +224,7 @@ void InputGraph::Loading::find_levels() {
     }
   }
   if (ready.size() == vertices) return;
-  // Whoever still waits waits for one who still waits; following these leads around a cycle.
+  // Each vertex that still waits has a child that still waits; following these leads around a cycle.
   auto on_cycle = static_cast<std::size_t>(
       std::find_if(waits_for.begin(), waits_for.end(), [](std::int32_t n) { return n > 0; }) - waits_for.begin());
   for (std::size_t steps = 0; steps < vertices; ++steps) {
@@ -246,8 +246,8 @@ void InputGraph::Loading::sort() {
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     const auto here = static_cast<std::int32_t>(i);
     const auto [type, level] = key(vertex_[i]);
-    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) runs_.push_back({type, level, here, here});
-    ++runs_.back().end;
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) type_runs_.push_back({type, level, here, here});
+    ++type_runs_.back().end;
   }
 }
 
@@ -255,15 +255,15 @@ void InputGraph::Loading::pack() {
   auto& block = graph_.block_;
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
-  graph_.runs_ = static_cast<std::int32_t>(runs_.size());
-  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * runs_.size() +
+  graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
                 4 * vertex_.size() + 1 + data_.children.size());
   block.assign(static_cast<std::size_t>(graph_.columns_), -1);
   for (const ir::VertexType type : distinct_) {
     block.push_back(static_cast<std::int32_t>(type));
     block.push_back(static_cast<std::int32_t>(type >> 32));
   }
-  for (const Run& run : runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
   std::vector<std::int32_t> place(vertex_.size()), children;
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
@@ -328,8 +328,8 @@ void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* 
 
 void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
   const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
-  for (std::int32_t r = 0; r < runs_; ++r) {
-    const Run of = run(r);
+  for (std::int32_t r = 0; r < type_runs_; ++r) {
+    const TypeRun of = type_run(r);
     graph.type.insert(graph.type.end(), static_cast<std::size_t>(of.end - of.begin),
                       static_cast<std::int32_t>(type_numbers[of.type]));
   }
@@ -338,6 +338,7 @@ void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers)
 }
 
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
+  if (minibatch == 0) throw MisuseError("typed_graphs: minibatches of 0 graphs; expected at least 1");
   std::map<std::uint64_t, std::uint32_t> number_of;  // of types
   for (const InputGraph* graph : graphs) {
     for (std::int32_t t = 0; t < graph->types_; ++t) {

@@ -13,7 +13,7 @@ bool holds(const std::vector<VertexType>& types, VertexType type) {
   return std::binary_search(types.begin(), types.end(), type);
 }
 
-/// True if it was not there.
+/// Inserts the type; returns whether it was new.
 bool insert(std::vector<VertexType>& types, VertexType type) {
   const auto place = std::lower_bound(types.begin(), types.end(), type);
   if (place != types.end() && *place == type) return false;
@@ -40,7 +40,7 @@ void OwnTypes::count(VertexType type, std::int64_t vertices) {
   forget_rare(kind);
 }
 
-/// Halves all numbers, so that what is rare goes (Manku and Motwani 2002 count so, too).
+/// Bounds the counts by halving them, which drops rare types (after Manku and Motwani 2002).
 void OwnTypes::forget_rare(OfKind& kind) const {
   constexpr std::size_t enough = 32;
   while (kind.vertices.size() > enough * (most_ + 1)) {
@@ -49,11 +49,11 @@ void OwnTypes::forget_rare(OfKind& kind) const {
   }
 }
 
-/// Compares the types as they are now with those told last, so that a call that throws halfway loses no change.
+/// Compares the current types with the last returned ones, so no change is lost if an earlier call threw midway.
 bool OwnTypes::decide() {
   for (OfKind& kind : kinds_) decide(kind);
   ir::ProgramTypes now;
-  for (const OfKind& kind : kinds_) {  // whose types ascend with their numbers
+  for (const OfKind& kind : kinds_) {  // types ascend with the number of their kind, so the lists stay sorted
     now.own.insert(now.own.end(), kind.own.begin(), kind.own.end());
     now.general.insert(now.general.end(), kind.general.begin(), kind.general.end());
   }

@@ -1,5 +1,5 @@
-// Which types of vertices a runner computes as types of their own, and which as the general type of their kind. It
-// knows no plan and no graph.
+// Decides which vertex types a runner computes as types of their own, and which as the general type of their kind.
+// Knows no plan and no graph.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@
 
 namespace windrow {
 
-/// A type of its own saves what its vertices lack, and costs a plan and batches of its own. A kind of which no more
-/// than `most` types were seen has them all. Once there are more, the kind is *crowded*: it has a general type, and the
-/// most frequent types are its own, of those that have one vertex of 2 * `most` or more. That is decided when it
-/// becomes so, and again whenever twice as many vertices were counted. The same vertices give the same types.
+/// A type of its own saves the computation of what its vertices lack, but costs a part of the plan and separate
+/// batches. If at most `most` types of a kind were seen, all of them are own types. If there are more, the kind is
+/// *crowded*: it has a general type, and own types are at most `most` of the most frequent types, each with at least
+/// one of 2 * `most` vertices. The own types of a crowded kind are decided when it becomes crowded, and again whenever
+/// the number of counted vertices has doubled. The same vertices give the same types.
 ///
 /// Threads: one at a time.
 class OwnTypes {
  public:
   OwnTypes(std::shared_ptr<const ir::Function> function, ir::Specialise how, std::size_t most);
 
-  /// Whether the type is known, so that its vertices need not be counted.
+  /// Whether the type is known and its vertices need not be counted.
   bool settled(ir::VertexType type) const;
-  /// Notes vertices. Of a kind that is not crowded, they count only by their types.
+  /// Counts vertices. For a kind that is not crowded, only the set of types matters.
   void count(ir::VertexType type, std::int64_t vertices);
-  /// Decides by what was counted; true if the types are others now. If it throws, the types are as they were.
+  /// Decides by the counts; returns whether the types changed. If it throws, the types are unchanged.
   bool decide();
   const ir::ProgramTypes& types() const { return types_; }
 
  private:
   struct OfKind {
-    std::unordered_map<ir::VertexType, std::int64_t> vertices;  // of types; see forget_rare()
+    std::unordered_map<ir::VertexType, std::int64_t> vertices;  // counts by type; see forget_rare()
     std::vector<ir::VertexType> own, general;                   // ascending
     std::int64_t counted = 0, decide_at = 0;
     bool crowded = false;

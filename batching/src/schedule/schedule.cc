@@ -38,7 +38,7 @@ void check(const TypedGraph& graph) {
   }
 }
 
-/// Whoever still waits waits for one who still waits; following these leads to a cycle.
+/// Each vertex that still waits has a child that still waits; following these leads to a cycle.
 [[noreturn]] void refuse_cycle(const TypedGraph& graph, const std::vector<std::int32_t>& still) {
   auto v = static_cast<std::int32_t>(std::find_if(still.begin(), still.end(), [](std::int32_t n) { return n > 0; }) -
                                      still.begin());
@@ -87,7 +87,7 @@ Schedule by_frontier(const ScheduleFacts& facts, Choose choose) {
 
 }  // namespace
 
-// ---- what is known of a graph ----
+// ---- facts of a graph ----
 
 ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
   check(graph);
@@ -103,13 +103,13 @@ ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
   }
   for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
   consumers.resize(at(consumer_begin.back()));
-  for (std::size_t v = 0; v < vertices; ++v) {  // which leaves consumer_begin where it belongs
+  for (std::size_t v = 0; v < vertices; ++v) {  // moves consumer_begin[i + 1] from the begin to the end of i
     for (auto e = graph.child_begin[v]; e < graph.child_begin[v + 1]; ++e) {
       const std::int32_t child = graph.children[at(e)];
       if (child != no_child) consumers[at(consumer_begin[at(child) + 1]++)] = static_cast<std::int32_t>(v);
     }
   }
-  // Kahn's order (1962): a vertex is next when all its children had their turn.
+  // Kahn's algorithm (1962): a vertex follows when all its children were visited.
   std::vector<std::int32_t> still = waits_for;
   level.assign(vertices, 0);
   order.reserve(vertices);
@@ -203,7 +203,7 @@ void Frontier::take(std::int32_t type) {
       if (--waits_for_[at(consumer)] == 0) ready_[at(facts_.graph.type[at(consumer)])].push_back(consumer);
     }
   }
-  if (ready_[at(type)].empty()) {  // keeps its room
+  if (ready_[at(type)].empty()) {  // reuse the memory of the list
     batch.clear();
     ready_[at(type)].swap(batch);
   }

@@ -1,5 +1,5 @@
-// What a runner's schedule table is learned from: the first of its minibatches, and others that turn out harder. It
-// knows no plan and no layout.
+// Selects the minibatches from which a runner learns its schedule table: the first one, and others that turn out
+// harder. Knows no plan and no layout.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace windrow {
 
-/// Of minibatches with one number of types. The same minibatches give the same tables.
+/// All minibatches have the same number of types. The same minibatches give the same tables.
 ///
-/// Learning is to make schedules of its examples again and again. It ends when they had so many vertices together, also
-/// if types change for ever: then there are no more tables.
+/// Learning makes schedules of the examples repeatedly. The vertices of all these schedules are limited to
+/// most_vertices in total, even if types keep changing; after that, no more tables are learned.
 class ScheduleLessons {
  public:
   static constexpr std::int64_t most_vertices = 20'000'000;
 
-  /// Looks at the next minibatch, and learns anew if the table needs clearly more batches for it than for those that it
-  /// was learned from, both by their lower bounds. It no longer looks when `done()`.
+  /// Examines the next minibatch. Learns anew if the table needs clearly more batches for it, relative to the lower
+  /// bound, than for its examples. Not to be called when done().
   void look_at(TypedGraph graph);
-  /// That was enough; learning costs more than batches.
+  /// Whether learning has ended: more of it would cost more than it saves.
   bool done() const {
     return looked_at_ >= most_looks || examples_.size() >= most_examples || vertices_ >= most_vertices;
   }
-  /// The types are others from here on.
+  /// Drops the examples and the table, since the types changed.
   void begin_anew();
-  /// Of what was looked at; null before.
+  /// The table learned so far; null if there is none.
   const ScheduleTable* table() const { return table_ ? &*table_ : nullptr; }
 
  private:
   static constexpr int most_looks = 32;
   static constexpr std::size_t most_examples = 4;
 
-  /// Its batches by the table, as a multiple of the fewest.
+  /// The number of batches by the table, as a multiple of the lower bound.
   double excess(const TypedGraph& graph);
   void learn();
 
@@ -42,7 +42,7 @@ class ScheduleLessons {
   std::optional<ScheduleTable> table_;
   double usual_ = 0;  // the largest excess of the examples
   int looked_at_ = 0;
-  std::int64_t vertices_ = 0;  // of all schedules that were made
+  std::int64_t vertices_ = 0;  // of all schedules made
 };
 
 }  // namespace windrow

@@ -14,12 +14,12 @@ namespace {
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Of ten choices one is drawn, so that what looked bad at first is tried again.
+/// Exploration: one of this many choices is random.
 constexpr std::uint32_t one_drawn_of = 10;
-/// So often the table is tried on all examples.
+/// Episodes between two evaluations of the table on all examples.
 constexpr int episodes_a_trial = 25;
 
-/// How many batches are needed at least for what is left of a graph.
+/// A lower bound on the number of batches for the vertices of a graph that are left.
 class Remainder {
  public:
   explicit Remainder(const ScheduleFacts& facts) : graph_(facts.graph), heights_(own_heights(facts)) {
@@ -42,7 +42,7 @@ class Remainder {
  private:
   const TypedGraph& graph_;
   const std::vector<std::int32_t> heights_;
-  std::vector<std::vector<std::int32_t>> left_;  // by type and height: vertices; a height stands for a batch at least
+  std::vector<std::vector<std::int32_t>> left_;  // numbers of vertices by type and height; each height needs a batch
   std::int64_t sum_ = 0;
 };
 
@@ -59,7 +59,7 @@ class ScheduleLearner {
   }
 
   ScheduleTable learn() {
-    ScheduleTable best;  // which does as agenda does
+    ScheduleTable best;  // empty: chooses as agenda
     best.types_ = types_;
     std::int64_t least = batches_by(best);
     for (int episode = 0; episode < options_.episodes && least > fewest_; ++episode) {
@@ -75,7 +75,7 @@ class ScheduleLearner {
   }
 
  private:
-  using Values = std::vector<double>;  // by type; of one that is not ready, it is never looked at
+  using Values = std::vector<double>;  // by type; values of types that are not ready are not used
 
   void play(const ScheduleFacts& facts) {
     Frontier frontier(facts);
@@ -94,7 +94,7 @@ class ScheduleLearner {
         then = of_next[at(best(frontier, of_next))];
       }
       double& value = values(state)[at(type)];
-      value += options_.rate * (reward + then - value);
+      value += options_.learning_rate * (reward + then - value);
       state = std::move(next);
     }
   }

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// A word, or behind it an empty node, whose numbers are from 1.
+/// The id of a word, or of an empty node after that word; empty nodes are numbered from 1.
 struct Id {
   std::int32_t word, empty = 0;
   friend auto operator<=>(const Id&, const Id&) = default;
@@ -38,7 +38,7 @@ std::string text_of(Id id) {
   return std::to_string(id.word) + (id.empty > 0 ? "." + std::to_string(id.empty) : std::string());
 }
 
-/// The columns, as the format calls them.
+/// The columns, with their names in the format.
 enum Column : std::size_t { id, form, lemma, upos, xpos, feats, head, deprel, deps, misc, columns };
 using Row = std::array<Token, columns>;
 
@@ -54,7 +54,7 @@ Row row_of(const Lines& lines) {
   lines.refuse(0, std::to_string(fields) + (fields == 1 ? " field" : " fields") + "; expected 10, separated by tabs");
 }
 
-/// Collects the lines of one sentence. What refers to other lines is checked when all are there.
+/// Collects the lines of one sentence. References to other lines are checked when all lines are read.
 class SentenceReader {
  public:
   explicit SentenceReader(const Lines& lines) : lines_(lines), begin_(lines.place(0)) {}
@@ -119,7 +119,7 @@ class SentenceReader {
     add_arcs(next, row[deps]);
   }
 
-  /// Of several words that are written as one. The words follow.
+  /// Adds the line of a range: several words that are written as one. The lines of the words follow.
   void add_range(const Token& range) {
     const std::size_t dash = range.text.find('-');
     const auto first = number_of(range.text.substr(0, dash)), last = number_of(range.text.substr(dash + 1));
@@ -156,7 +156,7 @@ class SentenceReader {
     arcs_.push_back({dependent, *from, std::string(arc.text.substr(colon + 1)), lines_.place(arc.at)});
   }
 
-  /// 0 for the root, -1 for none.
+  /// The number of a node: 0 for the root, -1 if there is no such node.
   std::int32_t number(Id of) const {
     if (of.empty == 0) return of.word <= words() ? of.word : -1;
     const auto found = empties_.find(of);
@@ -184,9 +184,9 @@ class SentenceReader {
     }
   }
 
-  /// From each word the heads lead to the root.
+  /// Checks that the heads of each word lead to the root.
   void check_tree() const {
-    std::vector<std::size_t> walk(sentence_.heads.size() + 1, 0);  // which came by
+    std::vector<std::size_t> walk(sentence_.heads.size() + 1, 0);  // the last walk that visited a word
     for (std::size_t begin = 1; begin < walk.size(); ++begin) {
       std::size_t word = begin;
       for (; word != 0 && walk[word] == 0; word = static_cast<std::size_t>(sentence_.heads[word - 1])) {
@@ -200,7 +200,7 @@ class SentenceReader {
 
   const Lines& lines_;
   const TextPlace begin_;
-  DependencySentence sentence_;         // without empty nodes until all words are there
+  DependencySentence sentence_;         // empty nodes are added after all words
   std::vector<TextPlace> head_places_;  // of words
   std::vector<EnhancedArc> arcs_;
   std::vector<std::string> empty_forms_, empty_tags_;
@@ -212,7 +212,7 @@ class SentenceReader {
 
 bool blank(std::string_view line) { return line.find_first_not_of(blanks) == std::string_view::npos; }
 
-/// The sentence that begins with the line at hand.
+/// Reads the sentence that begins with the current line.
 DependencySentence read_sentence(Lines& lines) {
   SentenceReader reader(lines);
   do {
@@ -227,7 +227,7 @@ std::vector<DependencySentence> read_conllu(std::istream& in, const std::string&
   Lines lines(in, name);
   std::vector<DependencySentence> sentences;
   while (lines.next_with_text()) {
-    // A comment that a blank line follows, as some files begin with, is no sentence.
+    // Some files begin with a comment followed by a blank line, which is no sentence.
     if (!lines.line().starts_with('#')) sentences.push_back(read_sentence(lines));
   }
   if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected lines of ten fields in CoNLL-U");

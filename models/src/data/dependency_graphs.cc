@@ -1,4 +1,4 @@
-// Graphs of dependencies: trees, graphs without circles, and whether arcs cross.
+// Graphs of dependencies: trees, acyclic graphs, and a test for crossing arcs.
 #include <algorithm>
 
 #include "windrow/models/conllu.h"
@@ -6,7 +6,7 @@
 namespace windrow {
 namespace {
 
-/// Of all heads from 0 to `last`, in CSR: those of a head are in the order in which they were given.
+/// The dependents of heads 0 to `last` in CSR format; the dependents of a head keep the given order.
 struct Dependents {
   struct Edge {
     std::int32_t head, dependent;
@@ -23,7 +23,7 @@ struct Dependents {
   std::vector<std::int32_t> dependent;
 };
 
-/// Which edges remain when a walk, depth first, leaves out those that lead back to where it is coming from.
+/// The edges that remain when a depth-first search omits those that lead back to its current path.
 std::vector<bool> without_circles(const Dependents& graph) {
   enum class State : char { unseen, on_path, done };
   std::vector<State> state(graph.begin.size() - 1, State::unseen);
@@ -50,7 +50,7 @@ std::vector<bool> without_circles(const Dependents& graph) {
   return kept;
 }
 
-/// The root is no vertex.
+/// The root gets no vertex.
 GraphData graph_of(const Dependents& dependents, const std::vector<bool>& kept) {
   GraphData graph;
   for (std::size_t head = 1; head + 1 < dependents.begin.size(); ++head) {
@@ -75,7 +75,7 @@ bool projective(const DependencySentence& sentence) {
   }
   const auto outer_first = [](Span a, Span b) { return a.left != b.left ? a.left < b.left : a.right > b.right; };
   std::sort(spans.begin(), spans.end(), outer_first);
-  std::vector<std::int32_t> ends;  // of the spans around, the innermost last
+  std::vector<std::int32_t> ends;  // of the enclosing spans, innermost last
   for (const Span span : spans) {
     while (!ends.empty() && ends.back() <= span.left) ends.pop_back();
     if (!ends.empty() && ends.back() < span.right) return false;

@@ -31,7 +31,7 @@ std::string spelled(int number) {
   constexpr std::string_view consonants = "bdfgjklmnprstvwz", vowels = "aeiou";
   constexpr int syllables = static_cast<int>(consonants.size() * vowels.size());
   std::string word;
-  // Bijective numeration, so that no two numbers give one word.
+  // Bijective numeration, so that different numbers give different words.
   for (++number; number > 0; number = (number - 1) / syllables) {
     const auto syllable = static_cast<std::size_t>((number - 1) % syllables);
     word += {consonants[syllable / vowels.size()], vowels[syllable % vowels.size()]};

@@ -1,4 +1,4 @@
-// Dependency sentences by a small grammar, about as long as those of the English Web Treebank.
+// Dependency sentences from a small grammar, about as long as those of the English Web Treebank.
 #include <algorithm>
 #include <array>
 
@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-/// Kinds of words. A form tells the kind, and with it all that the grammar knows of the word.
+/// Kinds of words. The form of a word determines its kind, and thus everything that the grammar uses.
 enum Kind : std::size_t {
   noun,
   name,
@@ -69,12 +69,12 @@ class ConlluGenerator {
     const char* tag;
     Arc arc{};
     std::vector<Arc> enhanced{};
-    int conjunct = 0;  // which depends on all that this word depends on
+    int conjunct = 0;  // a word that depends on everything that this word depends on
   };
 
   Word& word(int number) { return words_[static_cast<std::size_t>(number) - 1]; }
 
-  /// The number of a new word behind the others.
+  /// Appends a word, and returns its number.
   int add(Kind kind) {
     const int rank = ranks_[kind].rank(draws_.share());
     const std::string form = spelled(rank * static_cast<int>(kinds) + static_cast<int>(kind));
@@ -82,7 +82,7 @@ class ConlluGenerator {
     return static_cast<int>(words_.size());
   }
 
-  /// `detail` is what enhanced dependencies add to the relation.
+  /// `detail` is the suffix of the relation in enhanced dependencies.
   void attach(int number, const Arc& arc, const std::string& detail = {}) {
     word(number).arc = arc;
     const Arc enhanced{arc.head, arc.relation + (detail.empty() ? "" : ":" + detail)};
@@ -119,7 +119,7 @@ class ConlluGenerator {
     if (const int other = word(subject).conjunct) word(other).enhanced.push_back(arc);
   }
 
-  /// A verb with what follows it; returns the verb. One that leads to another does so once.
+  /// Appends a verb and what follows it; returns the verb. A verb can govern another verb, but only one level deep.
   int predicate(int subject, bool may_lead) {
     constexpr std::array often = {35, 50, 15};
     const std::size_t drawn = draws_.among(std::span(often).first(may_lead ? 3 : 2));
@@ -141,14 +141,14 @@ class ConlluGenerator {
     const char* relation;
     int depth;  // of the phrase
   };
-  /// A preposition and its phrase.
+  /// Appends a preposition and its phrase.
   void attach_behind(Kind preposition, int head, const Role& role) {
     const int in = add(preposition), inner = phrase(role.depth);
     attach(in, {inner, "case"});
     attach(inner, {head, role.relation}, word(in).form);
   }
 
-  /// A noun with what belongs to it; returns the noun. The deeper in others, the plainer.
+  /// Appends a noun and its modifiers; returns the noun. Phrases nested deeper have fewer modifiers.
   int phrase(int depth) {
     if (draws_.chance(depth == 0 ? 0.25 : 0.05)) return add(pronoun);
     const int head = draws_.chance(0.2) ? add(name) : common();

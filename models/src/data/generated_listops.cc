@@ -1,4 +1,4 @@
-// Trees as the program of Nangia and Bowman (2018) draws them.
+// Trees with the distribution of the program of Nangia and Bowman (2018).
 #include <unordered_set>
 
 #include "data/draws.h"
@@ -17,7 +17,7 @@ class ListGenerator {
  public:
   ListGenerator(std::uint64_t seed, const ListOpsShape& shape) : draws_(seed), shape_(shape) {}
 
-  /// With its value before it.
+  /// The line of a tree: its value, then the tree.
   std::string tree() {
     text_.clear();
     const std::int32_t value = list(1);
@@ -25,7 +25,7 @@ class ListGenerator {
   }
 
  private:
-  /// Appends the vertex and returns its value. `depth` is from 1, that of the root.
+  /// Appends a vertex and returns its value. `depth` is 1 for the root.
   std::int32_t argument(int depth) {
     if (depth < shape_.max_depth && draws_.chance(0.25)) return list(depth);
     const int digit = draws_.below(10);
@@ -33,7 +33,7 @@ class ListGenerator {
     return digit;
   }
 
-  /// Round brackets are around what the list has been so far, one pair more with each argument and with the end.
+  /// Each argument, and the end of the list, adds a pair of round brackets around the list so far.
   std::int32_t list(int depth) {
     const int count = 2 + draws_.below(shape_.max_arguments - 1);
     const auto which = static_cast<std::size_t>(draws_.below(static_cast<int>(listops_operators.size())));
@@ -59,7 +59,7 @@ class ListGenerator {
 std::string generate_listops(std::size_t trees, std::uint64_t seed, const ListOpsShape& shape) {
   check("max_arguments", shape.max_arguments, 10);
   check("max_depth", shape.max_depth, 20);
-  constexpr int attempts = 20;  // so that a shape of which there are few trees comes to an end too
+  constexpr int attempts = 20;  // bounded, since some shapes have few different trees
   ListGenerator generator(seed, shape);
   std::unordered_set<std::string> seen;
   std::string text;

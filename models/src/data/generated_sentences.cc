@@ -1,4 +1,4 @@
-// Sentences after the valid and test parts of the Penn Treebank in Mikolov's preprocessing.
+// Sentences with the statistics of the validation and test parts of the Penn Treebank in Mikolov's preprocessing.
 #include <array>
 
 #include "data/bigrams.h"
@@ -7,11 +7,11 @@
 namespace windrow {
 namespace {
 
-/// How many sentences have 1 to 5, 6 to 10, ... words.
+/// The numbers of sentences with 1 to 5, 6 to 10, ... words.
 constexpr std::array sentences_of_words = {317, 786, 1218, 1344, 1291, 984, 595, 336, 161, 56, 24, 13, 2, 2, 1};
 
 std::string text_of(int rank) {
-  // About as frequent as in that text.
+  // About as frequent as in the Penn Treebank.
   if (rank == 1) return "N";
   if (rank == 2) return "<unk>";
   return spelled(rank);

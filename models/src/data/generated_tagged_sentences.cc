@@ -1,4 +1,4 @@
-// Sentences with names, after the statistics of the English part of WikiNER (Nothman et al. 2012).
+// Sentences with names, with the statistics of the English part of WikiNER (Nothman et al. 2012).
 #include <array>
 #include <string_view>
 
@@ -8,15 +8,15 @@
 namespace windrow {
 namespace {
 
-/// How many sentences have 1 to 5, 6 to 10, ... words.
+/// The numbers of sentences with 1 to 5, 6 to 10, ... words.
 constexpr std::array sentences_of_words = {37, 178, 310, 333, 290, 182, 129, 78, 57, 36, 21, 17, 10, 5, 3, 2, 1, 1, 1};
 
-/// Behind this word a name in -en is a place.
+/// After this word, a name that ends in -en is a place.
 constexpr int where = 4;
 constexpr int most_words_of_name = 3;
 
 enum class Name { person, place, other, ambiguous, organisation };
-/// How many names there are of each kind.
+/// The relative number of names of each kind.
 constexpr std::array names_of_kind = {23, 34, 35, 8, 23};
 
 class TaggedGenerator {
@@ -29,7 +29,7 @@ class TaggedGenerator {
     left_ = words_of_sentence(sentences_of_words, draws_) - 1;
     while (left_ > 0) {
       if (left_ >= most_words_of_name && draws_.chance(0.18)) name();
-      common();  // behind each name, so that no two meet
+      common();  // after each name, so that no two names are neighbours
     }
     return text_ + ".|O\n";
   }
@@ -86,16 +86,16 @@ class TaggedGenerator {
 
   std::string named(std::string_view ending) {
     std::string word = capitalised(spelled(stems_.rank(draws_.share())));
-    if (ending[0] == 'e' || ending[0] == 'i' || ending[0] == 'o') word.pop_back();  // in place of its last vowel
+    if (ending[0] == 'e' || ending[0] == 'i' || ending[0] == 'o') word.pop_back();  // replaces the last vowel
     return word.append(ending);
   }
 
   Draws draws_;
   const Bigrams language_{10000};
-  const Zipf stems_{10000, 60};  // flat, so that most names are rare
+  const Zipf stems_{10000, 60};  // a flat distribution, so that most names are rare
   std::string text_;
   int before_ = Bigrams::start;
-  int left_ = 0;  // words to go
+  int left_ = 0;  // the number of remaining words
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Trees after the statistics of the Stanford Sentiment Treebank's training part (Socher et al. 2013).
+// Trees with the statistics of the training part of the Stanford Sentiment Treebank (Socher et al. 2013).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,14 +9,14 @@
 namespace windrow {
 namespace {
 
-/// How many trees have 2, 3, 4, ... words.
+/// The numbers of trees with 2, 3, 4, ... words.
 constexpr std::array trees_of_words = {40,  96,  152, 154, 231, 218, 228, 265, 298, 305, 308, 319, 334,
                                        353, 334, 327, 342, 351, 325, 312, 317, 296, 290, 259, 238, 223,
                                        226, 171, 157, 158, 151, 124, 123, 99,  69,  54,  61,  38,  31,
                                        40,  24,  24,  20,  18,  11,  3,   8,   8,   4,   4,   3};
 constexpr int fewest_words = 2;
 
-/// How many words there are.
+/// The number of different words.
 constexpr int ranks = 4000;
 
 enum class Kind { neutral, good, bad, negation, emphasis };
@@ -65,8 +65,8 @@ class TreeGenerator {
 
   int words() { return fewest_words + static_cast<int>(draws_.among(trees_of_words)); }
 
-  /// How many of n words are on the left: often one, an article or a verb before its phrase; or all but one, a sentence
-  /// and its full stop; else the more rarely the more.
+  /// Draws the number of words of the left subtree, out of n. It is often 1 (an article or a verb before its phrase) or
+  /// n - 1 (a sentence before its full stop). Among the other numbers, larger ones are rarer.
   int left_of(int n) {
     const double one = 0.70 - 0.17 * std::log2(n / 4.0) + leaning_, all_but_one = 0.18;
     if (n == 2) return 1;
@@ -74,7 +74,7 @@ class TreeGenerator {
     const double where = draws_.share();
     if (where < one) return 1;
     if (where < one + all_but_one) return n - 1;
-    // 1/k among 2 ... n - 2, by its integral.
+    // Probabilities proportional to 1/k for k from 2 to n - 2, by inverting the integral.
     const double k = 1.5 * std::pow((n - 1.5) / 1.5, draws_.share());
     return std::min(static_cast<int>(k + 0.5), n - 2);
   }
@@ -106,7 +106,7 @@ class TreeGenerator {
 
   Draws draws_;
   const Zipf ranks_{ranks, 3};
-  double leaning_ = 0;  // of the tree at hand: some sentences are chains, some are balanced
+  double leaning_ = 0;  // of the current tree: some trees are close to chains, some are balanced
 };
 
 }  // namespace

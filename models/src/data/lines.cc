@@ -62,7 +62,7 @@ std::ifstream open_text(const std::filesystem::path& file, const std::string& wh
   };
   std::error_code error;
   if (!std::filesystem::exists(file, error)) refuse("no such file");
-  // Others, such as pipes, might never end.
+  // Other kinds of files, such as pipes, might never end.
   if (!std::filesystem::is_regular_file(file, error)) refuse("not a regular file");
   std::ifstream in(file);
   if (!in) refuse("cannot be opened");

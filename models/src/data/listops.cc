@@ -16,7 +16,7 @@ std::int32_t median(std::span<const std::int32_t> arguments) {
   return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
 }
 
-/// -1 for none.
+/// The symbol of an operator; -1 if there is none of that name.
 std::int32_t operator_symbol(std::string_view name) {
   const auto found = std::find(listops_operators.begin(), listops_operators.end(), name);
   if (found == listops_operators.end()) return -1;
@@ -25,7 +25,7 @@ std::int32_t operator_symbol(std::string_view name) {
 
 bool is_digit(std::string_view text) { return text.size() == 1 && text[0] >= '0' && text[0] <= '9'; }
 
-/// Reads one line. Open lists and brackets are kept in lists of their own, so that depth takes no stack.
+/// Reads one line. Open lists and brackets are kept in vectors, so deep trees do not overflow the stack.
 class ListReader {
  public:
   explicit ListReader(const Lines& lines) : lines_(lines), line_(lines.line()) {
@@ -49,7 +49,7 @@ class ListReader {
   struct List {
     std::int32_t symbol;
     std::size_t begin;      // of its bracket, for errors
-    std::size_t arguments;  // where they begin in finished_
+    std::size_t arguments;  // their begin in finished_
   };
 
   void step(const Token& token) {
@@ -89,7 +89,7 @@ class ListReader {
     add(list.symbol, listops_value(list.symbol, values_));
   }
 
-  /// A vertex whose children are the last of the graph's that no vertex had.
+  /// Adds a vertex. Its children are those appended to the graph since the last vertex.
   void add(std::int32_t symbol, std::int32_t label) {
     tree_.graph.child_begin.push_back(static_cast<std::int32_t>(tree_.graph.children.size()));
     finished_.push_back(static_cast<std::int32_t>(labels_->size()));
@@ -109,7 +109,7 @@ class ListReader {
 
   void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size()); }
 
-  /// Brackets need no blanks around them.
+  /// Reads the next token. Brackets need no blanks around them.
   Token next() {
     const std::size_t begin = at_;
     at_ = std::min(line_.find_first_of(" \t\r()[]", begin + 1), line_.size());
@@ -120,10 +120,10 @@ class ListReader {
   const Lines& lines_;
   const std::string_view line_;
   std::size_t at_ = 0;
-  std::vector<std::size_t> round_;      // where the open ones are
-  std::vector<List> lists_;             // the open ones
-  std::vector<std::int32_t> finished_;  // vertices that no list has yet
-  std::vector<std::int32_t> values_;    // of the arguments at hand
+  std::vector<std::size_t> round_;      // positions of open round brackets
+  std::vector<List> lists_;             // open lists
+  std::vector<std::int32_t> finished_;  // finished vertices that are not in a finished list yet
+  std::vector<std::int32_t> values_;    // of the arguments of the current list
   ListOpsTree tree_;
   std::vector<std::int32_t>* symbols_;  // of tree_
   std::vector<std::int32_t>* labels_;

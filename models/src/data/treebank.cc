@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-/// Reads one line. Open vertices are kept in a list of its own, so that depth takes no stack.
+/// Reads one line. Open vertices are kept in a vector, so deep trees do not overflow the stack.
 class TreeReader {
  public:
   explicit TreeReader(const Lines& lines) : lines_(lines), line_(lines.line()) { tree_.graph.indices["label"]; }

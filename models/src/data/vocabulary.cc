@@ -5,7 +5,7 @@
 namespace windrow {
 namespace {
 
-/// How many bytes a character takes that begins like this; 1 also for what begins none.
+/// The number of bytes of a UTF-8 character with this first byte; 1 for bytes that begin no character.
 std::size_t announced(unsigned char first) {
   if (first >= 0xc2 && first <= 0xdf) return 2;
   if (first >= 0xe0 && first <= 0xef) return 3;

@@ -32,7 +32,7 @@ double DeepSets::flops(std::int64_t lists, std::int64_t arguments) const {
 
 namespace {
 
-/// With kinds; digits, which tell their value, have no label.
+/// Adds the kinds of vertices. Removes the labels of digits, whose values are their inputs.
 GraphData with_kinds(GraphData graph) {
   auto& labels = graph.indices["label"];
   for (std::size_t v = 0; v < labels.size(); ++v) {
@@ -46,7 +46,7 @@ GraphData with_kinds(GraphData graph) {
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_listops(from...); };
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
-  Parts<ListOpsTree> trees = parts_of(kind, options, read, generate);
+  Split<ListOpsTree> trees = make_split(kind, options, read, generate);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
   GraphWorkload workload{.kind = kind,
@@ -73,7 +73,7 @@ WorkloadKind listops_kind() {
           .sizes = {hidden(128)},
           .cells = {},
           .samples = 4096,
-          .rate = 0.03,
+          .learning_rate = 0.03,
           .make = make_listops};
 }
 

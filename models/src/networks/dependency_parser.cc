@@ -7,7 +7,7 @@
 namespace windrow {
 namespace {
 
-/// All strings of that column, word after word, without empty nodes.
+/// The strings of a column for all words of all sentences, without empty nodes.
 std::vector<std::string_view> column(const std::vector<DependencySentence>& sentences,
                                      std::vector<std::string> DependencySentence::*strings) {
   std::vector<std::string_view> column;
@@ -18,7 +18,7 @@ std::vector<std::string_view> column(const std::vector<DependencySentence>& sent
   return column;
 }
 
-/// From 0 to below 1. Not std::uniform_real_distribution, which differs between libraries.
+/// A number in [0, 1). Not std::uniform_real_distribution, which differs between libraries.
 double share(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
 struct Scored {
@@ -30,7 +30,7 @@ struct Scored {
   }
 };
 
-/// Calls `body` with the number of each action that is legal, and with its transition.
+/// Calls body(number, action) for each legal action.
 template <class Body>
 void each_legal(const ArcHybrid& state, std::size_t actions, Body body) {
   bool legal[3];
@@ -48,13 +48,13 @@ void require_finite(float score) {
     throw Error("parser: a score is not finite; expected finite scores, try a lower learning rate");
 }
 
-/// The best action that loses no more arcs, and the best of the others.
+/// The best action that loses no arc, and the best of the other actions.
 struct Judged {
   Scored right, wrong;
 };
 
-/// `heads` and `relations` are the sentence's. The relation is that of the word which gets a head; where that head is
-/// wrong anyway, the same is as good as any.
+/// `heads` and `relations` are those of the sentence. An action that attaches a word is right only with the relation of
+/// that word. If the word's head is lost already, no relation is better than another, and the same rule is used.
 Judged judge(const ArcHybrid& state, const std::vector<float>& scores, std::span<const std::int32_t> heads,
              std::span<const std::int32_t> relations) {
   bool free[3] = {};
@@ -129,7 +129,7 @@ std::vector<std::int32_t> DependencyParser::partly_forgotten(std::vector<std::in
 
 namespace {
 
-/// A step's scores, and actions of which the wrong one scored higher than the right one, or not lower by the margin.
+/// The scores of a step, and a wrong action whose score is not lower than that of the right action by the margin.
 struct TooNear {
   LazyExpr scores;
   std::size_t wrong, right;
@@ -144,7 +144,8 @@ LazyExpr difference(LazyGraph& graph, const TooNear& of) {
 
 }  // namespace
 
-/// Its losses are recorded in the end: next to a step they would be computed with the next one, and then once more.
+/// Losses are recorded at the end. A loss recorded after its step would be computed with the next step, and computed
+/// again in backward().
 LazyTask<DependencyParser::Learned> DependencyParser::learn(LazyGraph& graph, const Sentence& sentence,
                                                             std::uint64_t seed) const {
   std::mt19937_64 random(seed);
@@ -152,7 +153,7 @@ LazyTask<DependencyParser::Learned> DependencyParser::learn(LazyGraph& graph, co
   Learned learned{};
   std::vector<TooNear> too_near;
   ArcHybrid state(static_cast<std::int32_t>(sentence.words.size()));
-  state.apply(Transition::shift);  // there is nothing else to do
+  state.apply(Transition::shift);  // the only legal transition
   while (!state.final()) {
     const LazyExpr scores = parser_.scores(read, state);
     const std::vector<float> values = co_await value(scores);

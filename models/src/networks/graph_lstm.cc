@@ -1,4 +1,4 @@
-// The graph LSTM, and enhanced dependencies as its workload: which relation is each word in to its head?
+// The graph LSTM, and enhanced dependencies as its workload: predicts the relation of each word to its head.
 #include "windrow/models/graph_lstm.h"
 
 #include <ranges>
@@ -30,10 +30,10 @@ double GraphLstm::flops(std::int64_t vertices, std::int64_t with_children, std::
 
 namespace {
 
-/// "nsubj" of "nsubj:pass": what all languages share.
+/// The universal part of a relation, which all languages share: "nsubj" of "nsubj:pass".
 std::string universal(const std::string& relation) { return relation.substr(0, relation.find(':')); }
 
-/// What is numbered, as the sentences that are learned from have it.
+/// Numbers of words, labels and relations, from the training set.
 struct Numbering {
   Vocabulary words, labels, relations;
 
@@ -68,7 +68,7 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Parts<DependencySentence> sentences = parts_of(kind, options, read, generate_conllu);
+  Split<DependencySentence> sentences = make_split(kind, options, read, generate_conllu);
   const Numbering numbering(sentences.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
@@ -95,7 +95,7 @@ WorkloadKind dag_kind() {
           .sizes = {hidden(256), embedding(256)},
           .cells = {},
           .samples = 4096,
-          .rate = 0.2,
+          .learning_rate = 0.2,
           .make = make_dag};
 }
 

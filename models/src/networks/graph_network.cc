@@ -5,39 +5,39 @@
 
 namespace windrow {
 
-class GraphNetwork::Asking final : public Score {
+class GraphNetwork::ValidationScore final : public Score {
  public:
-  Asking(Runner& runner, const std::vector<LabelledGraph>& unseen, std::unique_ptr<GraphScore> score)
-      : runner_(runner), unseen_(unseen), score_(std::move(score)) {}
+  ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
+      : runner_(runner), samples_(validation), score_(std::move(score)) {}
 
-  /// One minibatch is under way while the answers of the one before are looked at.
+  /// Starts a minibatch, then scores the previous one: so one minibatch is always in flight.
   void add(SampleNumbers numbers) override {
-    std::vector<const LabelledGraph*> asked;
+    std::vector<const LabelledGraph*> labelled;
     std::vector<const InputGraph*> graphs;
     for (const std::size_t number : numbers) {
-      asked.push_back(&unseen_[number]);
-      graphs.push_back(&unseen_[number].graph);
+      labelled.push_back(&samples_[number]);
+      graphs.push_back(&samples_[number].graph);
     }
-    look_at(std::exchange(last_, Asked{std::move(asked), runner_.run(graphs)}));
+    finish(std::exchange(last_, Running{std::move(labelled), runner_.run(graphs)}));
   }
   std::vector<Figure> figures() override {
-    look_at(std::exchange(last_, std::nullopt));
+    finish(std::exchange(last_, std::nullopt));
     return score_->figures();
   }
 
  private:
-  struct Asked {
+  struct Running {
     std::vector<const LabelledGraph*> graphs;
     Minibatch minibatch;
   };
-  void look_at(const std::optional<Asked>& asked) {
-    if (asked) score_->add(asked->minibatch, asked->graphs);
+  void finish(const std::optional<Running>& running) {
+    if (running) score_->add(running->minibatch, running->graphs);
   }
 
   Runner& runner_;
-  const std::vector<LabelledGraph>& unseen_;
+  const std::vector<LabelledGraph>& samples_;
   const std::unique_ptr<GraphScore> score_;
-  std::optional<Asked> last_;
+  std::optional<Running> last_;
 };
 
 class GraphNetwork::GraphLearner final : public Learner {
@@ -45,15 +45,15 @@ class GraphNetwork::GraphLearner final : public Learner {
   GraphLearner(GraphNetwork& network, const RunnerOptions& options)
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
-  Loss descend(SampleNumbers numbers, double rate) override {
+  Loss descend(SampleNumbers numbers, double learning_rate) override {
     std::vector<const InputGraph*> graphs;
     for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
     const Minibatch minibatch = runner_.differentiate(graphs);
-    network_.parameters_.sgd(rate);
+    network_.parameters_.sgd(learning_rate);
     return [minibatch] { return minibatch.loss(); };
   }
   std::unique_ptr<Score> score() override {
-    return std::make_unique<Asking>(runner_, network_.unseen, network_.score_());
+    return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
   }
   RunnerStats stats() const override { return runner_.stats(); }
 

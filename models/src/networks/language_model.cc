@@ -1,4 +1,4 @@
-// The language model, and text in pieces or by sentence as its workload.
+// The language model, and text in pieces or by sentences as its workload.
 #include "windrow/models/language_model.h"
 
 #include <algorithm>
@@ -39,7 +39,8 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-/// Numbers of words: 0 of those that are unknown or beyond the size, 1 of the end of a sentence, the others from 2.
+/// Numbers of words: 0 for words that are unknown or exceed the vocabulary size, 1 for the end of a sentence, 2 and
+/// higher for other words.
 class Numbering {
  public:
   Numbering(const std::vector<Sentence>& sentences, Index size)
@@ -60,7 +61,7 @@ class Numbering {
   Index size_;
 };
 
-/// Each behind the end of one before it.
+/// One sequence for each sentence. It begins with the end mark of a preceding sentence.
 std::vector<Numbers> by_sentence(const std::vector<Sentence>& sentences, const Numbering& numbering) {
   std::vector<Numbers> sequences;
   for (const Sentence& sentence : sentences) {
@@ -69,14 +70,14 @@ std::vector<Numbers> by_sentence(const std::vector<Sentence>& sentences, const N
   return sequences;
 }
 
-/// All one behind the other, in pieces of so many steps; what is left over at the end is dropped.
+/// Joins all sentences and cuts the text into pieces of `steps` steps; drops the rest at the end.
 std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Numbering& numbering, std::size_t steps) {
   Numbers text(1, Numbering::end);
   for (const Sentence& sentence : sentences) numbering.append(text, sentence);
   std::vector<Numbers> pieces;
   for (auto at = text.begin(); static_cast<std::size_t>(text.end() - at) > steps;) {
     const auto end = at + static_cast<std::ptrdiff_t>(steps);
-    pieces.emplace_back(at, end + 1);  // the last word of one is the first of the next
+    pieces.emplace_back(at, end + 1);  // the last word of a piece is also the first word of the next one
     at = end;
   }
   return pieces;
@@ -84,26 +85,26 @@ std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Num
 
 const auto read_text = [](auto&&... from) { return read_sentences(from...); };
 
-/// Of a text as it is generated: blanks and line ends stand behind words, and a line's end counts as a word too.
+/// The number of words of a generated text, including line ends. A blank or a line end follows each word.
 std::size_t words_of(const std::string& text) {
   const auto count = [&](char c) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), c)); };
   return count(' ') + 2 * count('\n');
 }
 
-/// Enough for so many pieces.
+/// Generates text for at least `pieces` pieces.
 std::string generate_pieces(std::size_t pieces, std::size_t steps, std::uint64_t seed) {
-  constexpr std::size_t words = 20;  // of a sentence, with its end 22 in the mean
+  constexpr std::size_t words = 20;  // per sentence; the mean with the end mark is 22
   for (std::size_t sentences = 1 + pieces * steps / words;; sentences *= 2) {
     std::string text = generate_sentences(sentences, seed);
-    if (words_of(text) >= pieces * steps) return text;  // a few sentences may all be short
+    if (words_of(text) >= pieces * steps) return text;  // if there are few sentences, all may be short
   }
 }
 
-Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
+Split<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
   const auto generate = [&](std::size_t samples, std::uint64_t seed) {
     return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
   };
-  return parts_of(kind, options, read_text, generate);
+  return make_split(kind, options, read_text, generate);
 }
 
 [[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
@@ -114,21 +115,21 @@ Parts<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options
                   std::to_string(steps) + ", the length of a piece");
 }
 
-/// In pieces if they have a size, else by sentence.
+/// Cuts text into pieces if size "steps" is given, otherwise by sentences.
 Workload make_language_model(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const std::size_t steps = options.sizes.contains("steps") ? static_cast<std::size_t>(options.size("steps")) : 0;
   const Index vocabulary = options.size("vocabulary");
   if (vocabulary < 2) {
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
-  const Parts<Sentence> text = text_of(kind, options, steps);
+  const Split<Sentence> text = text_of(kind, options, steps);
   const Numbering numbering(text.training, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
-  Parts<Numbers> parts{sequences(text.training), sequences(text.unseen)};
-  if (parts.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
-  if (options.data.empty()) parts.training.resize(std::min(parts.training.size(), options.samples));
+  Split<Numbers> split{sequences(text.training), sequences(text.validation)};
+  if (split.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
   GraphWorkload workload{.kind = kind,
@@ -137,7 +138,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = make_perplexity};
-  return with_samples(std::move(workload), std::move(parts), [&](const Numbers& words) {
+  return with_samples(std::move(workload), std::move(split), [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};
   });
@@ -156,7 +157,7 @@ WorkloadKind fixed_lstm_kind() {
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece", 64}},
           .cells = {},
           .samples = 512,
-          .rate = 0.05,
+          .learning_rate = 0.05,
           .make = make_language_model};
 }
 
@@ -169,7 +170,7 @@ WorkloadKind var_lstm_kind() {
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_language_model};
 }
 

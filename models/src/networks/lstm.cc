@@ -10,7 +10,7 @@ Lstm::Lstm(Parameters& parameters, const std::string& name, Sizes sizes)
       in_(parameters.add_product(name + " in", sizes.from, 4 * sizes.hidden)),
       recurrent_(parameters.add_product(name + " recurrent", sizes.hidden, 4 * sizes.hidden)),
       bias_(parameters.add(name + " bias", 1, 4 * sizes.hidden, Initial::zeros())) {
-  // So that what is remembered is not forgotten before anything was learned (Jozefowicz et al. 2015).
+  // A positive bias of the forget gate keeps cell states at the start of training (Jozefowicz et al. 2015).
   const auto h = static_cast<std::ptrdiff_t>(sizes.hidden);
   std::vector<float> bias(static_cast<std::size_t>(4 * h), 0);
   std::fill(bias.begin() + 2 * h, bias.begin() + 3 * h, 1.0f);

@@ -39,7 +39,7 @@ std::size_t Parser::number(const ParserAction& action) {
   return 2 * static_cast<std::size_t>(action.relation) + (action.transition == Transition::left ? 1 : 2);
 }
 
-/// `gates` is what the inputs contribute to them.
+/// `gates` contains the inputs' contributions to the gates.
 Parser::Values Parser::one_way(const Lstm& lstm, const Values& gates) const {
   const Index width = sizes_.hidden;
   Values result;

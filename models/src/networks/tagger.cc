@@ -18,7 +18,8 @@ std::vector<Lstm> words_of(Parameters& parameters, const TaggerSizes& sizes) {
 
 bool forward(std::size_t kind) { return kind % 2 == 0; }
 
-/// The graph of a sentence, kind by kind, word by word; then the characters of each word, forward and backward.
+/// The graph of a sentence. Vertices are ordered by kind, then by word; the characters of each word follow, forward and
+/// backward.
 class SentenceGraph {
  public:
   SentenceGraph(const TaggerInput& input, std::size_t tag) : input_(input), tag_(tag), words_(count(input.words)) {
@@ -39,7 +40,7 @@ class SentenceGraph {
   }
 
  private:
-  /// What a vertex is given; -1 for none.
+  /// The inputs of a vertex; -1 for none.
   struct Inputs {
     std::int32_t word = -1, character = -1, label = -1;
   };
@@ -76,7 +77,7 @@ class SentenceGraph {
     const auto at = static_cast<std::size_t>(word);
     if (input_.words[at] >= 0) return add(kind, {before}, {.word = input_.words[at]});
     const std::int32_t first = characters_of_[at], behind = first + count(input_.characters[at]);
-    add(kind, {before, behind - 1, behind}, {});  // where both directions end
+    add(kind, {before, behind - 1, behind}, {});  // joins the ends of both directions
   }
 
   void add_characters(const std::vector<std::int32_t>& characters) {
@@ -90,7 +91,7 @@ class SentenceGraph {
   }
 
   const TaggerInput& input_;
-  const std::size_t tag_;  // a kind
+  const std::size_t tag_;  // the kind of vertices with tags
   const std::int32_t words_;
   std::vector<std::int32_t> characters_of_;  // of each word, the first vertex
   GraphData data_;
@@ -144,7 +145,7 @@ double Tagger::flops(const TaggerInput& input) const {
   double sum = 4 * static_cast<double>(sizes_.hidden * sizes_.tags * words);
   for (const Lstm& lstm : words_) sum += lstm.flops(words);
   for (const Lstm& lstm : characters_) sum += lstm.flops(characters, read);
-  // In the first layer, of what is read by characters, the products of words are theirs.
+  // In the first layer, words that are read by characters have inputs of width 2 * character_hidden.
   const Index width = 2 * sizes_.character_hidden - sizes_.embedding;
   return sum + 2 * 8 * static_cast<double>(sizes_.hidden * width * read);
 }

@@ -37,15 +37,15 @@ void ArcHybrid::apply(Transition transition) {
 
 int ArcHybrid::cost(Transition transition, std::span<const std::int32_t> heads) const {
   if (transition == Transition::shift) {
-    // This word loses all below the top as heads, and all of the stack as dependents; and only the lowest word of the
-    // stack can be the root's.
+    // After a shift, the word cannot get a head below the top of the stack, and no dependent from the stack. Only the
+    // lowest word of the stack can depend on the root.
     const std::int32_t head = head_of(next_, heads);
     const bool below = std::find(stack_.begin(), stack_.end(), head) != stack_.end() && head != stack(0);
     const auto dependents =
         std::count_if(stack_.begin(), stack_.end(), [&](std::int32_t word) { return head_of(word, heads) == next_; });
     return static_cast<int>(dependents) + (below || (head == 0 && !stack_.empty()));
   }
-  // The top of the stack loses its dependents in the buffer, and all heads but the one that it gets.
+  // The top of the stack loses its dependents in the buffer, and all heads except the one that it gets.
   const std::int32_t word = stack(0), head = head_of(word, heads);
   const bool behind = next_ != 0 && (head >= next_ || (head == 0 && stack_.size() == 1));
   const bool gets_it = head == (transition == Transition::left ? next_ : stack(1));

@@ -22,7 +22,7 @@ VertexFunction TreeFc::function() const {
 }
 
 GraphData TreeFc::graph(const std::vector<std::int32_t>& words, std::int32_t label) {
-  // Numbered as heaps are: those of vertex v are 2 v + 1 and 2 v + 2.
+  // Numbered like a heap: the children of vertex v are 2 v + 1 and 2 v + 2.
   const auto leaves = static_cast<std::int32_t>(words.size()), inners = leaves - 1;
   GraphData data;
   data.kinds.assign(static_cast<std::size_t>(inners + leaves), leaf);
@@ -50,7 +50,7 @@ namespace {
 
 constexpr std::int32_t vocabulary = 100, classes = 4;
 
-/// Each word is one of a class, and half of a tree's are of that of the tree; the others are any.
+/// Each word belongs to a class. Half of the words of a tree are of the class of the tree, the others of any class.
 GraphData draw_tree(std::size_t leaves, Draws& draws) {
   const std::int32_t label = draws.below(classes);
   std::vector<std::int32_t> words;
@@ -72,7 +72,7 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [] { return make_accuracy("accuracy"); }};
-  Parts<GraphData> trees = generate_parts(options, [&](std::size_t count, std::uint64_t seed, const char*) {
+  Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
@@ -94,7 +94,7 @@ WorkloadKind tree_fc_kind() {
           .sizes = {hidden(512), {"leaves", "Leaves per tree", 256}},
           .cells = {},
           .samples = 512,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tree_fc};
 }
 

@@ -1,4 +1,4 @@
-// What makers of workloads share: their data, part by part, and samples made of them.
+// Shared by the sources of workloads: splits of data into training and validation sets, and samples made of them.
 #pragma once
 
 #include <algorithm>
@@ -13,45 +13,45 @@ namespace windrow {
 
 /// A training set and a validation set.
 template <class T>
-struct Parts {
-  std::vector<T> training, unseen;
+struct Split {
+  std::vector<T> training, validation;
 };
 
-/// The files of these parts in the folder; one of them if there is one file for both.
+/// The files of the training and the validation set in the folder; a single one if it contains both.
 std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder);
 
-/// From two seeds. `part` makes so many samples of a seed, and is told what to call them in errors.
+/// Generates both sets, from two seeds. `part` takes the number of samples, a seed, and a name for errors.
 template <class Part>
-auto generate_parts(const WorkloadOptions& options, Part part) {
-  const std::size_t unseen = std::max<std::size_t>(options.samples / 8, 1);
-  Parts<typename decltype(part(0, 0, ""))::value_type> parts;
-  parts.training = part(options.samples, 2 * options.seed, "generated training set");
-  parts.unseen = part(unseen, 2 * options.seed + 1, "generated validation set");
-  return parts;
+auto generate_split(const WorkloadOptions& options, Part part) {
+  const std::size_t validation = std::max<std::size_t>(options.samples / 8, 1);
+  Split<typename decltype(part(0, 0, ""))::value_type> split;
+  split.training = part(options.samples, 2 * options.seed, "generated training set");
+  split.validation = part(validation, 2 * options.seed + 1, "generated validation set");
+  return split;
 }
 
-/// From the kind's files, or generated. `read` takes a path, or a stream and its name; `generate` a number of samples
-/// and a seed.
+/// Reads both sets from the files of the kind, or generates them without a data folder. `read` takes a path, or a
+/// stream and its name; `generate` takes a number of samples and a seed.
 template <class Read, class Generate>
-auto parts_of(const WorkloadKind& kind, const WorkloadOptions& options, Read read, Generate generate) {
+auto make_split(const WorkloadKind& kind, const WorkloadOptions& options, Read read, Generate generate) {
   const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
     std::istringstream text(generate(samples, seed));
     return read(text, name);
   };
-  if (options.data.empty()) return generate_parts(options, part);
+  if (options.data.empty()) return generate_split(options, part);
   const std::vector<std::filesystem::path> files = files_of(kind, options.data);
-  decltype(generate_parts(options, part)) parts;
+  decltype(generate_split(options, part)) split;
   if (files.size() > 1) {
-    parts.training = read(files[0]);
-    parts.unseen = read(files[1]);
-    return parts;
+    split.training = read(files[0]);
+    split.validation = read(files[1]);
+    return split;
   }
   std::size_t number = 0;
-  for (auto& one : read(files[0])) (++number % 10 == 0 ? parts.unseen : parts.training).push_back(std::move(one));
-  return parts;
+  for (auto& one : read(files[0])) (++number % 10 == 0 ? split.validation : split.training).push_back(std::move(one));
+  return split;
 }
 
-/// How many of them are not -1.
+/// The number of labels that are not -1.
 std::int64_t count_labels(const std::vector<std::int32_t>& labels);
 
 /// A workload of a vertex function, before it has samples.
@@ -63,7 +63,7 @@ struct GraphWorkload {
   VertexFunction function;
   GraphNetwork::MakeScore score;
 };
-/// What becomes a sample: its labels are the graph's index "label".
+/// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
   GraphData graph;
   std::int64_t units;
@@ -71,10 +71,10 @@ struct Draft {
 };
 Sample counted(const LabelledGraph& graph, const Draft& draft);
 
-/// With the samples of both parts; `draft_of` makes a Draft of what was read, which ends as soon as its graph is there:
-/// so a corpus is not in memory twice.
+/// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split. The element
+/// is freed as soon as its graph exists, so a corpus is not in memory twice.
 template <class T, class DraftOf>
-Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
+Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   Workload workload{.kind = &made.kind, .formula = std::move(made.formula), .parameters = std::move(made.parameters)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
@@ -86,8 +86,8 @@ Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
       samples.push_back(counted(graphs.back(), draft));
     }
   };
-  add(parts.training, network->training, workload.training);
-  add(parts.unseen, network->unseen, workload.unseen);
+  add(split.training, network->training, workload.training);
+  add(split.validation, network->validation, workload.validation);
   workload.network = std::move(network);
   return workload;
 }
@@ -96,11 +96,11 @@ Workload with_samples(GraphWorkload made, Parts<T> parts, DraftOf draft_of) {
 inline WorkloadSize hidden(Index preset) { return {"hidden", "Hidden size", preset}; }
 inline WorkloadSize embedding(Index preset) { return {"embedding", "Embedding size", preset}; }
 inline WorkloadSize layers(Index preset) {
-  // How long planning takes grows faster than they do: many more would keep it busy for hours.
+  // The time to make plans grows faster than the number of layers: many more would take hours.
   return {"layers", "Stacked bidirectional LSTM layers", preset, 64};
 }
 
-// What each source has for the list of workload.cc; see WorkloadKind::make, which gets complete options.
+// The entries of the list in workload.cc, one from each source. WorkloadKind::make gets options with all sizes.
 WorkloadKind tree_lstm_kind();
 WorkloadKind tree_fc_kind();
 WorkloadKind fixed_lstm_kind();

@@ -1,4 +1,4 @@
-// Dependency treebanks as a workload of the transition parser, whose sentences make their graphs as they go.
+// Dependency treebanks as a workload of the transition parser, which builds the graph of a sentence step by step.
 #include <algorithm>
 
 #include "training/making.h"
@@ -21,7 +21,7 @@ class ParserNetwork final : public Network {
   }
 
   std::vector<DependencyParser::Sentence> training;
-  Treebank unseen;
+  Treebank validation;
 
  private:
   class ParserLearner;
@@ -30,10 +30,10 @@ class ParserNetwork final : public Network {
   const Device device_;
   Parameters& parameters_;
   const DependencyParser parser_;
-  const std::uint64_t seed_;  // of what is drawn on the way
+  const std::uint64_t seed_;  // of random draws during training
 };
 
-/// Shares of the words with the right head, and with the right relation to it too. Punctuation counts.
+/// The shares of words with the right head, and with the right head and relation. Punctuation counts.
 class ParserNetwork::Attachment final : public Score {
  public:
   Attachment(const ParserNetwork& network, const RunnerOptions& options)
@@ -42,7 +42,7 @@ class ParserNetwork::Attachment final : public Score {
 
   void add(SampleNumbers numbers) override {
     Treebank sentences;
-    for (const std::size_t number : numbers) sentences.push_back(network_.unseen[number]);
+    for (const std::size_t number : numbers) sentences.push_back(network_.validation[number]);
     const std::vector<DependencyTree> trees = network_.parser_.parse(graph_, sentences);
     for (std::size_t s = 0; s < sentences.size(); ++s) {
       for (std::size_t i = 0; i < trees[s].heads.size(); ++i, ++words_) {
@@ -71,7 +71,7 @@ class ParserNetwork::ParserLearner final : public Learner {
         graph_(network.device_, network.parameters_, {.runner = options}),
         random_(network.seed_) {}
 
-  Loss descend(SampleNumbers numbers, double rate) override {
+  Loss descend(SampleNumbers numbers, double learning_rate) override {
     std::vector<LazyTask<DependencyParser::Learned>> tasks;
     for (const std::size_t number : numbers) {
       tasks.push_back(network_.parser_.learn(graph_, network_.training[number], random_()));
@@ -84,7 +84,7 @@ class ParserNetwork::ParserLearner final : public Learner {
     }
     if (!losses.empty()) {
       graph_.backward(losses);
-      network_.parameters_.sgd(rate);
+      network_.parameters_.sgd(learning_rate);
     }
     graph_.clear();
     return [loss] { return loss; };
@@ -105,16 +105,16 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
 
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Parts<DependencySentence> parts = parts_of(kind, options, read, generate_conllu);
+  Split<DependencySentence> split = make_split(kind, options, read, generate_conllu);
   const auto crossed =
-      std::erase_if(parts.training, [](const DependencySentence& sentence) { return !projective(sentence); });
-  if (parts.training.empty()) {
+      std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
+  if (split.training.empty()) {
     const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
     throw DataError(from + ": 0 of " + std::to_string(crossed) +
                     " training sentences are projective; expected at least 1");
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const DependencyParser parser(*parameters, parts.training,
+  const DependencyParser parser(*parameters, split.training,
                                 {.word = options.size("embedding"),
                                  .tag = options.size("tag-embedding"),
                                  .hidden = options.size("hidden"),
@@ -131,12 +131,12 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
           "16 h (input + h) per word and layer, 16 h input for a first word, 16 h s per word including the "
           "root, 2 s actions per step",
       .parameters = std::move(parameters)};
-  for (const DependencySentence& sentence : parts.training) {
+  for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));
   }
-  for (const DependencySentence& sentence : parts.unseen) workload.unseen.push_back(counted(sentence));
-  network->unseen = std::move(parts.unseen);
+  for (const DependencySentence& sentence : split.validation) workload.validation.push_back(counted(sentence));
+  network->validation = std::move(split.validation);
   workload.network = std::move(network);
   return workload;
 }
@@ -156,7 +156,7 @@ WorkloadKind parser_kind() {
                     {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
           .cells = {},
           .samples = 2048,
-          .rate = 0.04,
+          .learning_rate = 0.04,
           .make = make_parsing};
 }
 

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// How many there are, and how many of them are right.
+/// Counts answers, and the right ones among them.
 struct Count {
   std::int64_t right = 0, all = 0;
 
@@ -19,7 +19,7 @@ struct Count {
     ++all;
     right += answer == label;
   }
-  /// 0 of nothing.
+  /// The share of right answers; 0 without answers.
   double share() const { return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all); }
 };
 
@@ -39,7 +39,7 @@ class Perplexity final : public GraphScore {
   std::int64_t labels_ = 0;
 };
 
-/// What a network takes the vertices for.
+/// Scores that compare predicted labels, the answers, with the labels of vertices.
 class ByAnswers : public GraphScore {
  public:
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) final {
@@ -102,12 +102,12 @@ class TaggingScore final : public Accuracy {
 
  private:
   struct Entity {
-    std::size_t begin, end;  // places among the vertices that have a label
+    std::size_t begin, end;  // indices among the vertices that have a label
     std::string_view is;
     friend bool operator==(const Entity&, const Entity&) = default;
   };
 
-  /// By where they begin.
+  /// Entities by their begin.
   std::map<std::size_t, Entity> entities(const std::vector<std::int32_t>& tags) const {
     std::map<std::size_t, Entity> result;
     Entity last{};

@@ -1,4 +1,4 @@
-// The scores that there are. Shares of answers need an output "logits", a row of scores for each vertex.
+// The scores. All except the perplexity need an output "logits", a row of scores for each vertex.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace windrow {
 
-/// e to the mean loss of a label.
+/// e to the power of the mean loss per label.
 std::unique_ptr<GraphScore> make_perplexity();
 
 /// The share, among the vertices that have a label, of those whose label has the highest score.
 std::unique_ptr<GraphScore> make_accuracy(const char* name);
-/// The same of the last vertices of graphs, before that of all.
+/// The accuracy for the last vertices of graphs, then the accuracy for all vertices.
 std::unique_ptr<GraphScore> make_root_accuracy();
-/// The accuracy, and F1 of entities as tags by these names mark them: runs of "I-X" of one X, or from "B-X" on (Tjong
-/// Kim Sang 2002). Found are those of the same words and the same X.
+/// The accuracy, and the F1 score of entities. An entity is a run of tags "I-X" with the same X, or begins with "B-X"
+/// (Tjong Kim Sang 2002). It is found if an entity of the same words and the same X was predicted.
 std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags);
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Sentences with tags as a workload: names to be found, word by word.
+// Sentences with tags as a workload: named entity recognition.
 #include <ranges>
 
 #include "training/making.h"
@@ -20,9 +20,9 @@ Vocabulary characters_of(const Sentences& sentences) {
   return Vocabulary(counts, 1);
 }
 
-/// What is numbered, as the sentences that are learned from have it.
+/// Numbers of words, tags and characters, from the training set.
 struct Numbering {
-  static constexpr std::int64_t seen_often = 5;  // fewer times, and a word is rare
+  static constexpr std::int64_t seen_often = 5;  // words that occur less often are rare
 
   Vocabulary words, tags, characters;
 
@@ -39,7 +39,7 @@ struct Numbering {
     return names;
   }
 
-  /// `rare` is the number of rare words; where it is -1, they have characters.
+  /// `rare` is the number that rare words get; if it is -1, they are read by their characters.
   TaggerInput input(const TaggedSentence& sentence, std::int32_t rare) const {
     TaggerInput input;
     for (std::size_t i = 0; i < sentence.words.size(); ++i) {
@@ -56,10 +56,10 @@ struct Numbering {
   }
 };
 
-/// Rare words are read by their characters if these have sizes, else they are unknown.
+/// Rare words are read by their characters if the kind has sizes for these; otherwise they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
-  Parts<TaggedSentence> sentences = parts_of(kind, options, read, generate_tagged_sentences);
+  Split<TaggedSentence> sentences = make_split(kind, options, read, generate_tagged_sentences);
   const Numbering numbering(sentences.training);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
@@ -97,7 +97,7 @@ WorkloadKind bilstm_kind() {
           .sizes = {hidden(256), embedding(256), layers(1)},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tagging};
 }
 
@@ -114,7 +114,7 @@ WorkloadKind bilstm_char_kind() {
                     {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
           .samples = 2048,
-          .rate = 0.1,
+          .learning_rate = 0.1,
           .make = make_tagging};
 }
 

@@ -13,11 +13,11 @@ namespace {
 TrainerOptions checked(TrainerOptions options) {
   constexpr std::size_t most = 1 << 24;
   const auto refuse = [](const std::string& what) { throw MisuseError("trainer: " + what); };
-  if (options.batch < 1 || options.batch > most) {
-    refuse("batch " + std::to_string(options.batch) + "; expected 1 to " + std::to_string(most));
+  if (options.minibatch < 1 || options.minibatch > most) {
+    refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
-  if (!std::isfinite(options.rate) || options.rate < 0) {
-    refuse("learning rate " + std::to_string(options.rate) + "; expected a number, 0 or more");
+  if (!std::isfinite(options.learning_rate) || options.learning_rate < 0) {
+    refuse("learning rate " + std::to_string(options.learning_rate) + "; expected a number, 0 or more");
   }
   return options;
 }
@@ -33,14 +33,14 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
   }
 }
 
-/// Sums losses, each of which is waited for when the next minibatches are under way.
+/// Sums losses. Waits for a loss only when the next minibatch was pushed.
 class LossSum {
  public:
   void add(Learner::Loss loss) {
     pending_.push_back(std::move(loss));
     if (pending_.size() > 1) take();
   }
-  /// After a failure: nobody shall hear of the others later on.
+  /// After a failure: waits for the other losses, so that their failures are not reported later.
   void give_up() {
     for (const Learner::Loss& loss : pending_) {
       try {
@@ -85,7 +85,7 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
     next_ = 0;
   }
   const std::size_t begin = next_;
-  next_ = std::min(next_ + std::min(samples, options_.batch), order_.size());
+  next_ = std::min(next_ + std::min(samples, options_.minibatch), order_.size());
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
@@ -98,7 +98,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   try {
     while (pass.samples < samples) {
       const SampleNumbers next = next_minibatch(samples - pass.samples);
-      loss.add(learner.descend(next, options_.rate / static_cast<double>(next.size())));
+      loss.add(learner.descend(next, options_.learning_rate / static_cast<double>(next.size())));
       count(pass, workload_.training, next);
     }
     pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
@@ -108,7 +108,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   }
   Parameters& parameters = *workload_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
-  parameters.forget_gradients();  // and what evaluation can use of the memory that they lie in
+  parameters.forget_gradients();  // evaluation can reuse their memory
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return pass;
 }
@@ -129,10 +129,10 @@ Trainer::Pass Trainer::train_some_unbatched() {
 
 std::vector<Figure> Trainer::evaluate() {
   const std::unique_ptr<Score> score = learner_->score();
-  std::vector<std::size_t> numbers(workload_.unseen.size());
+  std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   for (SampleNumbers left = numbers; !left.empty();) {
-    const SampleNumbers next = left.first(std::min(options_.batch, left.size()));
+    const SampleNumbers next = left.first(std::min(options_.minibatch, left.size()));
     score->add(next);
     left = left.subspan(next.size());
   }

@@ -16,7 +16,7 @@ const std::vector<WorkloadKind>& all_kinds() {
   return kinds;
 }
 
-/// With commas between.
+/// The names, separated by commas.
 template <class Range, class Name>
 std::string list(const Range& range, Name name) {
   std::string text;
@@ -43,7 +43,7 @@ void check_cell(const WorkloadKind& kind, const std::string& cell) {
                     list(kind.cells, [](const std::string& one) { return one; }));
 }
 
-/// With all that was left to the kind.
+/// The options with the kind's defaults for everything left open.
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
@@ -73,7 +73,7 @@ void check_workload(std::string_view name, const WorkloadOptions& options) { com
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
   Workload workload = kind.make(kind, device, complete(kind, options));
-  trim_heap();  // of what the corpus took as it was read
+  trim_heap();  // returns memory used for reading the corpus
   return workload;
 }
 
@@ -84,7 +84,7 @@ std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std:
     std::error_code ignored;
     if (std::filesystem::exists(file(i), ignored)) return {file(i), file(i + 1)};
   }
-  return {file(0), file(1)};  // whoever reads them says that they are not there
+  return {file(0), file(1)};  // missing files: reading them throws
 }
 
 std::int64_t count_labels(const std::vector<std::int32_t>& labels) {

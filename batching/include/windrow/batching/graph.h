@@ -57,7 +57,7 @@ class InputGraph {
   friend class Runner;
   friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
   /// Consecutive vertices of one type and level, in the order of types and levels.
-  struct Run {
+  struct TypeRun {
     std::int32_t type;  // index into the graph's types
     std::int32_t level;
     std::int32_t begin, end;  // places
@@ -72,13 +72,15 @@ class InputGraph {
     const std::int32_t* halves = block_.data() + columns_ + 2 * number;
     return static_cast<std::uint64_t>(halves[1]) << 32 | static_cast<std::uint32_t>(halves[0]);
   }
-  Run run(std::int32_t number) const {
+  TypeRun type_run(std::int32_t number) const {
     const std::int32_t* of = block_.data() + columns_ + 2 * types_ + 4 * number;
     return {of[0], of[1], of[2], of[3]};
   }
-  const std::int32_t* child_begin() const { return block_.data() + columns_ + 2 * types_ + 4 * runs_; }  // by place
-  const std::int32_t* children() const { return child_begin() + vertices() + 1; }                        // places
-  const std::int32_t* vertex() const { return children() + edges_; }                                     // by place
+  const std::int32_t* child_begin() const {
+    return block_.data() + columns_ + 2 * types_ + 4 * type_runs_;
+  }                                                                                // by place
+  const std::int32_t* children() const { return child_begin() + vertices() + 1; }  // places
+  const std::int32_t* vertex() const { return children() + edges_; }               // by place
   /// Index inputs by number, then the bits of float inputs; one row for each place, or for each element of children().
   /// Null if the graph lacks the input.
   const std::int32_t* column(std::size_t number) const {
@@ -93,12 +95,12 @@ class InputGraph {
   // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
   // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
   // All are in the order of places: vertices sorted by type, then level, then number.
-  std::int32_t columns_ = 0, types_ = 0, runs_ = 0, edges_ = 0;
+  std::int32_t columns_ = 0, types_ = 0, type_runs_ = 0, edges_ = 0;
   std::vector<std::int32_t> block_;
 };
 
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
-/// The types are all vertex types that occur in the graphs.
+/// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
 }  // namespace windrow

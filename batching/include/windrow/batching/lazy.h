@@ -59,6 +59,7 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
@@ -107,10 +108,25 @@ std::coroutine_handle<>& next_of(LazyGraph& graph);
 }  // namespace lazy
 
 using LazyHere = lazy::Located<LazyExpr>;
+class LazyIndex;
+
+/// For the operators of expression_operators.h.
+struct LazyExprTypes {
+  using Result = LazyExpr;
+  using First = LazyHere;
+  using Second = LazyExpr;
+  using Left = LazyHere;
+  using Right = LazyExpr;
+  using Weight = Parameter;
+  using Indices = LazyIndex;
+  static LazyExpr apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
+                        std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
+  static Index width(const LazyHere& x);
+};
 
 /// A handle to a value of one instance: a row of numbers. It may outlive its graph, but is of no use then. Using an
 /// empty handle (default-constructed or moved from) throws MisuseError.
-class LazyExpr {
+class LazyExpr : ExpressionOperators<LazyExprTypes> {
  public:
   LazyExpr() = default;
   LazyExpr(const LazyExpr& other);
@@ -269,22 +285,12 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
                std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {},
                std::source_location from = std::source_location::current());
 
-// The operators of operators.h, by name, as in expr.h. LazyHere is a LazyExpr with the line of the call.
+// Operators beside those of expression_operators.h, as in expr.h. LazyHere is a LazyExpr with the line of the call.
 LazyExpr operator+(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y);
 LazyExpr operator-(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator*(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator/(const LazyExpr& x, const LazyHere& y);
-LazyExpr operator-(const LazyHere& x);
-LazyExpr operator*(double factor, const LazyHere& x);
-LazyExpr maximum(const LazyHere& x, const LazyExpr& y);
-LazyExpr tanh(const LazyHere& x);
-LazyExpr sigmoid(const LazyHere& x);
-LazyExpr relu(const LazyHere& x);
-LazyExpr exp(const LazyHere& x);
-LazyExpr log(const LazyHere& x);
-LazyExpr square(const LazyHere& x);
-LazyExpr matmul(const LazyHere& x, const Parameter& w);
 /// matmul(x, w) + b.
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());
@@ -294,37 +300,10 @@ template <std::same_as<LazyExpr>... Others>
 LazyExpr concat(const LazyHere& first, const Others&... others) {
   return concat({first.operand(), others...}, first.from());
 }
-/// Columns [begin, end).
-LazyExpr slice(const LazyHere& x, Index begin, Index end);
-LazyExpr row_sum(const LazyHere& x);
-LazyExpr softmax(const LazyHere& x);
-/// One value per instance; 0 where the label is -1.
-LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label);
-/// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
-LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets);
 LazyExpr embedding(const Parameter& table, const LazyIndex& row,
                    std::source_location from = std::source_location::current());
-LazyExpr dropout(const LazyHere& x, const LazyIndex& keys, double rate, std::uint64_t seed, std::uint32_t site);
-LazyExpr minimum(const LazyHere& x, const LazyExpr& y);
-LazyExpr sqrt(const LazyHere& x);
-LazyExpr abs(const LazyHere& x);
-LazyExpr softplus(const LazyHere& x);
-LazyExpr log_sigmoid(const LazyHere& x);
-LazyExpr log_softmax(const LazyHere& x);
-LazyExpr pick(const LazyHere& x, const LazyIndex& column);
 /// The mean over the columns. Throws MisuseError for width 0.
 LazyExpr mean(const LazyHere& x);
-LazyExpr row_max(const LazyHere& x);
-LazyExpr row_dot(const LazyHere& x, const LazyExpr& y);
-LazyExpr squared_distance(const LazyHere& x, const LazyExpr& y);
-LazyExpr mul_columns(const LazyHere& x, const LazyExpr& factor);
-/// Products of two expressions: each row of x and of y contains a matrix. `rows` is the number of rows of the matrices
-/// in x; the other sizes follow from the widths.
-LazyExpr matmul_each(const LazyHere& x, const LazyExpr& y, Index rows);
-LazyExpr matmul_each_nt(const LazyHere& x, const LazyExpr& y, Index rows);
-LazyExpr conv2d(const LazyHere& images, const Parameter& filters, const op::Window2d& window);
-LazyExpr max_pool2d(const LazyHere& images, const op::Window2d& window);
-LazyExpr add_channel_bias(const LazyHere& images, const Parameter& bias);
 
 /// Sum and mean of expressions of one width. Throw MisuseError if there are none.
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());

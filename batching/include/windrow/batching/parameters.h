@@ -26,7 +26,7 @@
 
 namespace windrow {
 
-class ParameterSet;
+class ParameterStore;
 
 /// The initial value of a parameter. A value.
 struct Initial {
@@ -47,7 +47,7 @@ class Parameter {
   const Type& type() const { return type_; }
 
  private:
-  friend class ParameterSet;
+  friend class ParameterStore;
   friend class Operand;
   Parameter(std::uint64_t set, std::size_t number, Type type) : set_(set), number_(number), type_(type) {}
 
@@ -143,7 +143,7 @@ class Parameters {
  private:
   friend class Runner;
   friend class LazyGraph;
-  std::shared_ptr<ParameterSet> set_;
+  std::shared_ptr<ParameterStore> store_;
 };
 
 }  // namespace windrow

@@ -42,10 +42,11 @@
 
 namespace windrow {
 
-class Batch;
+class Execution;
 struct MinibatchEnd;
 class Origins;
 class OwnTypes;
+class LayoutMemory;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -168,9 +169,9 @@ class Minibatch {
  private:
   friend class Runner;
   friend class lazy::Epochs;
-  explicit Minibatch(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+  explicit Minibatch(std::shared_ptr<Execution> execution) : execution_(std::move(execution)) {}
 
-  std::shared_ptr<Batch> batch_;
+  std::shared_ptr<Execution> execution_;
 };
 
 /// An owner. Its minibatches may outlive it, and it may outlive its Parameters object, whose values it keeps alive.
@@ -221,7 +222,7 @@ class Runner {
 
  private:
   friend class lazy::Epochs;
-  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterSet> parameters,
+  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
          RunnerOptions options);
   /// The purpose of a plan: inference, or training with gradients of these outputs.
   struct Purpose {
@@ -235,20 +236,20 @@ class Runner {
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   /// Pushes the ops that precede the groups.
-  std::shared_ptr<Batch> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                               std::source_location from);
-  std::shared_ptr<Batch> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                 std::source_location from);
+  std::shared_ptr<Execution> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
+                                   std::source_location from);
+  std::shared_ptr<Execution> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
+                                     std::source_location from);
   void hold_back(std::source_location from);
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
-  void take_gradients(Batch& batch, const std::map<std::string, Tensor>& gradients) const;
-  void set_gradients(Batch& batch, std::source_location from);
-  void add_gradients(Batch& batch, std::source_location from);
+  void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;
+  void set_gradients(Execution& execution, std::source_location from);
+  void add_gradients(Execution& execution, std::source_location from);
 
   Device device_;
   VertexFunction function_;
-  std::shared_ptr<ParameterSet> parameters_;
+  std::shared_ptr<ParameterStore> parameters_;
   RunnerOptions options_;
   const std::uint64_t id_;           // unique among the runners of the process
   std::unique_ptr<OwnTypes> types_;  // of all graphs so far
@@ -259,6 +260,7 @@ class Runner {
   std::map<Purpose, Planned> plans_;          // cleared when the types change
   std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
+  std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
   RunnerStats stats_;

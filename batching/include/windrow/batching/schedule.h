@@ -70,7 +70,7 @@ class ScheduleTable {
  public:
   struct Options {
     int episodes = 2000;  ///< the most episodes; each one is one schedule of one example
-    double rate = 0.1;    ///< the learning rate
+    double learning_rate = 0.1;
     std::uint64_t seed = 1;
   };
   /// Learns a table from examples by Q-learning (Watkins 1989). Each batch costs 1, minus the reduction of the lower

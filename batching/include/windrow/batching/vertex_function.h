@@ -24,7 +24,7 @@
 //            lack them, values that are zero for that reason are not computed. So a leaf computes no product with
 //            states.
 //   Errors   Shapes that do not fit, a gather beyond the arity, and a state that is scattered twice throw MisuseError
-//            during the trace, naming the function. A state that no kind scatters throws MisuseError when a graph or
+//            during tracing, naming the function. A state that no kind scatters throws MisuseError when a graph or
 //            runner is made for the function.
 //   Threads  A vertex function is immutable. Several functions may be traced concurrently.
 #pragma once
@@ -49,17 +49,17 @@ inline constexpr std::size_t any_arity = static_cast<std::size_t>(-1);
 /// Whether all vertices have an index, or some have -1 instead.
 enum class Presence { always, sometimes };
 
-/// Names a part of the state that a vertex hands to its consumers. A value, valid within the trace that made it.
+/// Names a part of the state that a vertex hands to its consumers. A value, valid only while its function is traced.
 class State {
  public:
   Index width() const { return width_; }
 
  private:
   friend class Vertex;
-  State(std::weak_ptr<ir::Trace> trace, std::size_t number, Index width)
-      : trace_(std::move(trace)), number_(number), width_(width) {}
+  State(std::weak_ptr<ir::Tracing> tracing, std::size_t number, Index width)
+      : tracing_(std::move(tracing)), number_(number), width_(width) {}
 
-  std::weak_ptr<ir::Trace> trace_;
+  std::weak_ptr<ir::Tracing> tracing_;
   std::size_t number_;
   Index width_;
 };
@@ -67,7 +67,7 @@ class State {
 /// The argument of the body of a vertex function. All members throw MisuseError, naming the function, for misuse.
 class Vertex {
  public:
-  Vertex(const Vertex&) = delete;  // valid within the trace only
+  Vertex(const Vertex&) = delete;  // valid only while its function is traced
   Vertex& operator=(const Vertex&) = delete;
 
   /// Declares a part of the state. Each name once.
@@ -103,13 +103,13 @@ class Vertex {
 
  private:
   friend class VertexFunction;
-  explicit Vertex(std::shared_ptr<ir::Trace> trace) : trace_(std::move(trace)) {}
+  explicit Vertex(std::shared_ptr<ir::Tracing> tracing) : tracing_(std::move(tracing)) {}
   void check_state(const char* what, const State& state) const;
   void check_any_arity(const std::string& what) const;
   Expr pull_rows(const std::string& name, const Type& type);
   IndexExpr pull_index_rows(const std::string& name, const Type& type, Presence presence);
 
-  std::shared_ptr<ir::Trace> trace_;
+  std::shared_ptr<ir::Tracing> tracing_;
 };
 
 /// A handle to a traced function.

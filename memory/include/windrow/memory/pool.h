@@ -64,7 +64,7 @@ class Pool final : public Allocator {
     std::byte* start;  ///< null for no piece
     std::size_t size_class;
   };
-  using Kept = std::array<std::vector<std::byte*>, 256>;  // by size class
+  using PiecesByClass = std::array<std::vector<std::byte*>, 256>;  // by size class
 
   std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
   Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
@@ -89,7 +89,7 @@ class Pool final : public Allocator {
   // the limit.
   mutable Mutex mutex_;
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
-  Kept kept_ WINDROW_GUARDED_BY(mutex_);
+  PiecesByClass kept_ WINDROW_GUARDED_BY(mutex_);
   /// Size classes of pieces in use that are larger than requested.
   std::unordered_map<std::byte*, std::size_t> larger_ WINDROW_GUARDED_BY(mutex_);
 };

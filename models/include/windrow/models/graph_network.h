@@ -43,11 +43,11 @@ class GraphNetwork final : public Network {
     return {InputGraph(function_, graph, name), graph.indices.at("label")};
   }
 
-  std::vector<LabelledGraph> training, unseen;  ///< training set and validation set, by sample number
+  std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
 
  private:
   class GraphLearner;
-  class Asking;
+  class ValidationScore;
 
   const Device device_;
   Parameters& parameters_;

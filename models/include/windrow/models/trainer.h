@@ -1,6 +1,6 @@
 // Trains a workload, and evaluates it on its validation set.
 //
-//   windrow::Trainer trainer(host, workload, {.batch = 64, .rate = workload.kind->rate});
+//   windrow::Trainer trainer(host, workload, {.minibatch = 64, .learning_rate = workload.kind->learning_rate});
 //   windrow::Trainer::Pass pass = trainer.train();
 //   for (const windrow::Figure& figure : trainer.evaluate()) ...
 #pragma once
@@ -16,9 +16,9 @@
 namespace windrow {
 
 struct TrainerOptions {
-  std::size_t batch = 64;  ///< samples per minibatch, 1 to 2^24
+  std::size_t minibatch = 64;  ///< samples per minibatch, 1 to 2^24
   /// Learning rate, applied to the sum of the losses divided by the number of samples of the minibatch; at least 0.
-  double rate = 0.1;
+  double learning_rate = 0.1;
   std::uint64_t seed = 1;  ///< of the order of samples
   RunnerOptions runner = {};
 };

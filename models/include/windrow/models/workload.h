@@ -2,7 +2,7 @@
 //
 //   const windrow::WorkloadOptions options = {.data = "sst", .sizes = {{"hidden", 128}}};
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, options);
-//   windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
+//   windrow::Trainer trainer(host, workload, {.learning_rate = workload.kind->learning_rate});
 //
 // To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
 // list in workload.cc.
@@ -30,7 +30,7 @@ struct Sample {
   std::int64_t labels;    ///< losses are reported as means over labels
   double flops;           ///< forward; see Workload::formula
 };
-/// Indices into Workload::training or Workload::unseen.
+/// Indices into Workload::training or Workload::validation.
 using SampleNumbers = std::span<const std::size_t>;
 
 /// A result of evaluation. A value.
@@ -46,7 +46,7 @@ class Score {
  public:
   virtual ~Score() = default;
   /// Evaluates a minibatch; may return before it is computed. Throws OpError if this or an earlier minibatch failed.
-  virtual void add(SampleNumbers unseen) = 0;
+  virtual void add(SampleNumbers samples) = 0;
   /// The figures over all samples added. Waits; throws OpError if a minibatch failed.
   virtual std::vector<Figure> figures() = 0;
 };
@@ -59,8 +59,8 @@ class Learner {
   virtual ~Learner() = default;
   /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Pushes a step of gradient descent on that sum for a minibatch of training samples. `rate` is the learning rate.
-  virtual Loss descend(SampleNumbers training, double rate) = 0;
+  /// Pushes a step of gradient descent on that sum for a minibatch of training samples.
+  virtual Loss descend(SampleNumbers training, double learning_rate) = 0;
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
@@ -74,7 +74,7 @@ class Network {
   /// Throws MisuseError for options that the network cannot be computed with.
   virtual std::unique_ptr<Learner> learner(const RunnerOptions& options) = 0;
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
-  /// program runs.
+  /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
 };
 
@@ -110,7 +110,7 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   std::size_t samples;                  ///< default number of generated training samples
-  double rate;                          ///< suitable learning rate for minibatches of 64
+  double learning_rate;                 ///< suitable learning rate for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
@@ -126,7 +126,7 @@ struct Workload {
   std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
-  std::vector<Sample> training = {}, unseen = {};  ///< training set and validation set
+  std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
 };
 
 /// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a

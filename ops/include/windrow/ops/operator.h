@@ -91,7 +91,11 @@ using GradientTerms = std::vector<std::optional<GradientTerm>>;
 /// The numbers from `first` to `last`, both included.
 struct IndexRange {
   Index first, last;
+
+  bool contains(Index index) const { return first <= index && index <= last; }
 };
+/// "0 to 4", for messages about an index outside the range.
+std::string to_string(const IndexRange& range);
 
 /// Which parts of the operands a part of the result depends on.
 enum class Locality {

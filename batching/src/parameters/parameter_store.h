@@ -1,7 +1,7 @@
-// What is behind Parameters: values, gradients, and the steps that change the values.
+// The storage of Parameters: values, gradients, and the steps that change the values.
 //
-// Shared by the Parameters and all runners and lazy graphs that use them. Entries are never removed, and lie where they
-// were made, so references to them stay valid.
+// Shared by the Parameters object and all runners and lazy graphs that use it. Entries are never removed or moved, so
+// references to them stay valid.
 #pragma once
 
 #include <deque>
@@ -21,18 +21,18 @@ struct MinibatchEnd;
 struct StepCheck;
 class SkipLog;
 
-class ParameterSet {
+class ParameterStore {
  public:
   struct Entry {
     std::string name;
     Tensor value;
-    std::optional<Tensor> dense = {};  ///< where a gradient is computed; kept from one minibatch to the next
-    Gradient gradient = {};            ///< `rows` have those of the first of `lookups` that were asked for
+    std::optional<Tensor> dense = {};  ///< memory of the gradient, reused by each minibatch
+    Gradient gradient = {};            ///< gradient() fills its `rows` from `lookups`
     std::vector<LookedUp> lookups = {};
-    bool depends = false;  ///< the loss may look something up in it, whether the minibatch did or not
+    bool depends = false;  ///< the loss can depend on it by lookups, even if this minibatch has none
   };
 
-  ParameterSet(const Device& device, std::uint64_t seed, ParametersOptions options);
+  ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
 
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
   std::size_t size() const { return entries_.size(); }
@@ -52,22 +52,22 @@ class ParameterSet {
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
   void forget_gradients();
-  /// Gradients come from that minibatch too.
+  /// Notes that gradients come from that minibatch, too.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
   std::uint64_t sgd(double rate, double decay, std::source_location from);
   SkippedSteps skipped_steps() const;
 
  private:
   Tensor drawn(Index rows, Index width, Initial initial);
-  /// One step, as it is pushed.
-  struct Step {
+  /// One step of gradient descent while it is pushed.
+  struct DescentStep {
     double rate, decay;
     std::shared_ptr<const StepCheck> check;  // null where steps are not skipped
     std::source_location from;
   };
   std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
-  void update_rows(const Entry& entry, const Step& step) const;
-  void update(const Operator& op, Operands operands, const Tensor& value, const Step& step) const;
+  void update_rows(const Entry& entry, const DescentStep& step) const;
+  void update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const;
 
   const Device device_;
   const std::uint64_t id_;

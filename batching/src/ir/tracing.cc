@@ -1,4 +1,4 @@
-// Tracing: expressions, and the vertex that the body of a vertex function sees.
+// Tracing: expressions and structural operations inside the body of a vertex function.
 #include <algorithm>
 
 #include "ir/ir.h"
@@ -8,7 +8,7 @@ namespace windrow {
 namespace ir {
 namespace {
 
-/// Adds the field to a list of the function's, unless it is there, and its number to those of the kind.
+/// Adds the field to the function's list and its number to the kind's list, unless it exists. Returns its number.
 template <class Field>
 std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_kind, const Field& field) {
   const auto known = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field.name; });
@@ -21,26 +21,27 @@ std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_k
 
 }  // namespace
 
-Trace::Trace(std::string name, std::size_t arity) {
+Tracing::Tracing(std::string name, std::size_t arity) {
   function.name = name;
   function.kinds.push_back({.name = std::move(name), .arity = arity});
 }
 
-Expr Trace::expr(Node node) {
+Expr Tracing::expr(Node node) {
   kind().nodes.push_back(std::move(node));
   return expr_of(static_cast<Value>(kind().nodes.size()) - 1);
 }
 
-Expr Trace::expr_of(Value value) { return Expr(weak_from_this(), value, kind().nodes[at(value)].type); }
+Expr Tracing::expr_of(Value value) { return Expr(weak_from_this(), value, kind().nodes[at(value)].type); }
 
-IndexExpr Trace::index_expr(std::size_t pull) {
+IndexExpr Tracing::index_expr(std::size_t pull) {
   const IndexField& field = function.index_pulls[pull];
   return IndexExpr(weak_from_this(), pull, {field.rows, field.width});
 }
 
-Value Trace::value_of(const Operand& operand) {
+Value Tracing::value_of(const Operand& operand) {
   if (operand.value_ != no_value) {
-    if (operand.trace_.lock().get() != this) throw MisuseError(function.name + ": an expression of another trace");
+    if (operand.tracing_.lock().get() != this)
+      throw MisuseError(function.name + ": an expression of another vertex function");
     return operand.value_;
   }
   if (function.parameters != 0 && function.parameters != operand.set_) {
@@ -55,19 +56,19 @@ Value Trace::value_of(const Operand& operand) {
   return static_cast<Value>(nodes.size()) - 1;
 }
 
-std::shared_ptr<Trace> Trace::of(const std::string& what, std::span<const Operand> in,
-                                 std::span<const IndexExpr> indices) {
-  std::shared_ptr<Trace> found;
-  const auto meet = [&](const std::weak_ptr<Trace>& trace) {
-    const std::shared_ptr<Trace> here = trace.lock();
+std::shared_ptr<Tracing> Tracing::of(const std::string& what, std::span<const Operand> in,
+                                     std::span<const IndexExpr> indices) {
+  std::shared_ptr<Tracing> found;
+  const auto meet = [&](const std::weak_ptr<Tracing>& tracing) {
+    const std::shared_ptr<Tracing> here = tracing.lock();
     if (!here) throw MisuseError(what + ": an expression of a vertex function that was already traced");
     if (found && found != here) throw MisuseError(what + ": expressions of two vertex functions; expected one");
     found = here;
   };
   for (const Operand& operand : in) {
-    if (operand.value_ != no_value) meet(operand.trace_);
+    if (operand.value_ != no_value) meet(operand.tracing_);
   }
-  for (const IndexExpr& index : indices) meet(index.trace_);
+  for (const IndexExpr& index : indices) meet(index.tracing_);
   if (!found) throw MisuseError(what + ": only parameters; expected a value of a vertex among them");
   return found;
 }
@@ -96,8 +97,8 @@ void check_locality(const Operator& op, const Signature& signature, const Type& 
   }
 }
 
-Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
-                  const Attributes& attributes) {
+Expr Tracing::apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
+                    const Attributes& attributes) {
   const auto of_edges = [](const auto& operand) { return operand.type().rows == Rows::edges(); };
   const bool edges =
       std::any_of(in.begin(), in.end(), of_edges) || std::any_of(indices.begin(), indices.end(), of_edges);
@@ -113,7 +114,7 @@ Expr Trace::apply(const Operator& op, std::span<const Operand> in, std::span<con
   return add(op, operands, indices, attributes);
 }
 
-Type Trace::inferred(const Operator& op, const Signature& signature, Check* check) const {
+Type Tracing::inferred(const Operator& op, const Signature& signature, Check* check) const {
   try {
     const Type type = infer(op, signature);
     if (check != nullptr) check(op, signature, type);
@@ -123,8 +124,8 @@ Type Trace::inferred(const Operator& op, const Signature& signature, Check* chec
   }
 }
 
-Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
-                const Attributes& attributes) {
+Expr Tracing::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
+                  const Attributes& attributes) {
   Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
   Signature signature{.attributes = attributes};
   for (const Operand& operand : in) {
@@ -141,8 +142,8 @@ Expr Trace::add(const Operator& op, const std::vector<Operand>& in, std::span<co
 
 // --- Vertices and edges
 
-/// All at once, since what reads one has a gradient that reads another.
-std::size_t Trace::structure(IndexField::Holds holds) {
+/// Adds all three fields at once, since the gradient of an operator that reads one of them reads another.
+std::size_t Tracing::structure(IndexField::Holds holds) {
   using Holds = IndexField::Holds;
   const IndexField all[] = {{.name = "(edges)", .width = 2, .rows = Rows::vertices(), .holds = Holds::edges},
                             {.name = "(consumer)", .width = 1, .rows = Rows::edges(), .holds = Holds::consumer},
@@ -155,7 +156,7 @@ std::size_t Trace::structure(IndexField::Holds holds) {
   return found;
 }
 
-Expr Trace::to_children(const Expr& x) {
+Expr Tracing::to_children(const Expr& x) {
   if (!kind().any_number()) {
     throw MisuseError(function.name + ": to_children in a function of arity " + std::to_string(kind().arity) +
                       "; expected one of any_arity, or a gather by child");
@@ -168,7 +169,7 @@ Expr Trace::to_children(const Expr& x) {
   return add(op::gather_rows, {x}, {&consumer, 1}, {});
 }
 
-Expr Trace::over_children(const Operator& op, const Expr& x) {
+Expr Tracing::over_children(const Operator& op, const Expr& x) {
   if (x.type().rows != Rows::edges()) {
     throw MisuseError(function.name + ": a reduction over children of " + to_string(x.type()) +
                       "; expected a value of edges");
@@ -177,14 +178,14 @@ Expr Trace::over_children(const Operator& op, const Expr& x) {
   return add(op, {x}, {&edges, 1}, {});
 }
 
-Expr Trace::share_of_child() {
+Expr Tracing::share_of_child() {
   const std::size_t pull = add_field(
       function.pulls, kind().pulls,
       {.name = "(share of child)", .width = 1, .rows = Rows::vertices(), .holds = Field::Holds::share_of_child});
   return expr({.code = Code::pull, .type = {Rows::vertices(), 1}, .number = pull});
 }
 
-void Trace::find_gradient() {
+void Tracing::find_gradient() {
   add_field(function.index_pulls, kind().index_pulls,
             {.name = "(row of the gradient of " + function.outputs.back().name + ")",
              .width = 1,
@@ -193,7 +194,7 @@ void Trace::find_gradient() {
              .tensor = function.outputs.size() - 1});
 }
 
-Expr Trace::row_of(const std::string& tensor, Index width) {
+Expr Tracing::row_of(const std::string& tensor, Index width) {
   const std::size_t number = function.tensors.size();
   function.tensors.push_back({tensor, width, Rows::count(0)});
   const IndexExpr row = index_expr(add_field(function.index_pulls, kind().index_pulls,

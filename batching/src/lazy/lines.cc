@@ -1,4 +1,4 @@
-#include "lazy/origins.h"
+#include "lazy/lines.h"
 
 #include <algorithm>
 
@@ -26,9 +26,8 @@ Lines::Lines(const Record& record, const std::vector<Run>& runs) {
   for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(record.keys()[key].op);
 }
 
-/// An operator that the vertex applies in several lines may be any of them. What was made of several, such as a packed
-/// product, or is another one here, such as a sum, is of no line of its own: then all that the vertex computes is
-/// named.
+/// Names all lines in which the vertex applies the operator. Operators that planning introduced, such as a packed
+/// product or a sum, have no line of their own; then names all lines of the vertex.
 std::string Lines::of(std::int32_t vertex, const Operator* op) const {
   constexpr std::size_t most = 4;
   const auto first = lines_.begin() + static_cast<std::ptrdiff_t>(begin_[at(vertex)]);

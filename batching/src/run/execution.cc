@@ -1,4 +1,4 @@
-#include "run/batch.h"
+#include "run/execution.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ void fill(Matrix<float> out, float value, Write write) {
 
 // --- Steps
 
-void Batch::run(const std::vector<Part>& parts) {
+void Execution::run(const std::vector<Part>& parts) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   float* const scratch = scratch_.of_this_thread();
@@ -38,7 +38,7 @@ void Batch::run(const std::vector<Part>& parts) {
   for (const Part& part : parts) each_step(part, scratch, visit);
 }
 
-void Batch::run_step(const Step& step, const Tile& tile) {
+void Execution::run_step(const Step& step, const Tile& tile) {
   switch (step.does) {
     case Step::Does::kernel:
       return run_kernel(step, tile, place(step.out, tile));
@@ -53,7 +53,7 @@ void Batch::run_step(const Step& step, const Tile& tile) {
   }
 }
 
-void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
+void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   constexpr std::size_t usual = 8;
   std::array<Matrix<const float>, usual> few;
   std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
@@ -74,9 +74,9 @@ void Batch::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   kernel(call);
 }
 
-/// One call for each run of neighbouring rows that have all indices. What is written may lie where an operand lies.
-void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
-                              const KernelCall<float>& call) const {
+/// Calls the kernel for each range of rows that have all indices. The result may lie in the place of an operand.
+void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
+                                  const KernelCall<float>& call) const {
   const auto& pulls = plan_->program.function->index_pulls;
   const bool sums = plan_->program.at(step.node).type.rows.counted();
   const auto lacks = [&](Index r) {
@@ -111,22 +111,22 @@ void Batch::run_where_present(const Step& step, const Tile& tile, Kernel<float> 
 }
 
 template <class Visit>
-void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const {
+void Execution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
-  std::size_t type = plan_->types.size();  // of the last consumer: neighbours' consumers are mostly of one
-  const Kept* kept = nullptr;
-  float* places = nullptr;
+  std::size_t type = plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
+  const ChildSlots* slots = nullptr;
+  float* memory = nullptr;
   Index stride = 0;
   const auto look = [&](Index row, Slot slot) {
     if (slot.type != type) {
       type = slot.type;
       const TypePlan& consumer = plan_->types[type];
-      kept = &(consumer.*keeps)[state];
-      if (kept->any()) places = region(consumer, kept->region);
-      stride = row_stride(kept->width);
+      slots = &(consumer.*slots_of)[state];
+      if (slots->any()) memory = region(consumer, slots->region);
+      stride = row_stride(slots->width);
     }
-    if (!kept->any() || kept->column[slot.child] < 0) return;
-    visit(row - tile.rows.begin, places + slot.row * stride + kept->column[slot.child]);
+    if (!slots->any() || slots->column[slot.child] < 0) return;
+    visit(row - tile.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
   };
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     const Slot slot = layout_.slot(tile.type, r);
@@ -137,21 +137,21 @@ void Batch::each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit vi
   for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot);
 }
 
-void Batch::scatter(const Step& step, const Tile& tile) {
+void Execution::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
-  if (bytes == 0) return;  // there may be no memory either, which memcpy does not take
-  each_kept(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+  if (bytes == 0) return;  // the pointers may be null, which memcpy does not allow
+  each_slot(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
 }
 
-/// Copies what each child has stored. Places of children that are not there are left as they are.
-void Batch::gather(const Step& step, const Tile& tile) {
+/// Copies the stored state of each child. Leaves the slots of missing children unchanged.
+void Execution::gather(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
   const Producer* producer =
       layout_.types[tile.type].producers.data() + tile.rows.begin * static_cast<Index>(column.size());
   Matrix<const float> from{};
-  std::size_t type = plan_->types.size();  // that `from` is of: neighbours' children are mostly of one
+  std::size_t type = plan_->types.size();  // of `from`; neighbours usually have children of one type
   for (Index r = 0; r < to.rows; ++r) {
     for (std::size_t k = 0; k < column.size(); ++k, ++producer) {
       if (producer->row < 0 || column[k] < 0) continue;
@@ -165,18 +165,18 @@ void Batch::gather(const Step& step, const Tile& tile) {
   }
 }
 
-void Batch::take_incoming(const Step& step, const Tile& tile) {
+void Execution::take_incoming(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
-  each_kept(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
+  each_slot(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
     float* const sum = to.row(row);
     for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
   });
 }
 
-// --- What belongs to no vertex, and the end
+// --- Tensors that belong to no vertex, and outputs
 
-std::vector<Var> Batch::inputs() const {
+std::vector<Var> Execution::inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();
   std::vector<Var> vars;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -187,18 +187,18 @@ std::vector<Var> Batch::inputs() const {
   return vars;
 }
 
-void Batch::begin_in_blocks(std::size_t tensor) {
+void Execution::begin_in_blocks(std::size_t tensor) {
   const Tensor::View view = tensors_[tensor].view();
   adds_to(tensor) ? view.update() : view.write();
 }
 
-void Batch::run(const TensorStep& step) {
+void Execution::run(const TensorStep& step) {
   const Tensor::View view = tensors_[step.step.out.number].view();
   const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
   run_timed(step, adds ? view.update() : view.write());
 }
 
-void Batch::run(const TensorStep& part, Range columns) {
+void Execution::run(const TensorStep& part, Range columns) {
   TensorStep step = part;
   const Index width = columns.end - columns.begin;
   for (Place* place : {&step.step.in[1], &step.step.out}) {
@@ -208,14 +208,14 @@ void Batch::run(const TensorStep& part, Range columns) {
   run_timed(step, tensors_[step.step.out.number].view().update());
 }
 
-void Batch::run_timed(const TensorStep& step, Matrix<float> tensor) {
+void Execution::run_timed(const TensorStep& step, Matrix<float> tensor) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   run_untimed(step, tensor);
   if (lap) lap->end_of(step.step);
 }
 
-void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
+void Execution::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   Step step = tensor_step.step;
   if (adds_to(step.out.number)) step.write = Write::add;
   const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
@@ -235,7 +235,7 @@ void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   }
   if (rows == 0) run_kernel(step, {type, step.rate, {0, 0}}, out);
   for (const auto& batches : layout_.batches) {
-    for (const Layout::Batch& batch : batches) {
+    for (const Layout::BatchRows& batch : batches) {
       if (batch.type != type) continue;
       run_kernel(step, {type, step.rate, range(type, step.rate, {batch.begin, batch.end})}, out);
       step.write = Write::add;
@@ -243,7 +243,7 @@ void Batch::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
   }
 }
 
-void Batch::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
+void Execution::collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypeRows& type = layout_.types[t];
     if (type.rows == 0) continue;

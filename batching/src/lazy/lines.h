@@ -1,4 +1,4 @@
-// Which lines of a program recorded what a flush computes.
+// The lines of the program that recorded what a flush computes.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace windrow::lazy {
 /// "parser.cc:12".
 std::string to_string(std::source_location from);
 
-/// Of the runs of one flush. It copies what it needs, since ops may ask for it behind clear().
+/// The lines of the runs of one flush. Copies what it needs from the record, since ops may use it after clear().
 class Lines final : public Origins {
  public:
   Lines(const Record& record, const std::vector<Run>& runs);
@@ -30,7 +30,7 @@ class Lines final : public Origins {
     std::source_location from;
   };
   std::vector<const Operator*> ops_;  // by key; null for an input
-  std::vector<Line> lines_;           // of the nodes, run by run
+  std::vector<Line> lines_;           // by node, run after run
   std::vector<std::size_t> begin_;    // by run; the number of nodes at the end
   std::map<std::string, std::vector<std::source_location>> rows_;
 };

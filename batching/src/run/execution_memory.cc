@@ -1,11 +1,11 @@
-// A minibatch's memory: what it takes, and where values lie in it.
+// The memory of a minibatch: its size, and the places of values in it.
 #include <algorithm>
 
-#include "run/batch.h"
+#include "run/execution.h"
 
 namespace windrow {
 
-/// Elements that the tiles of a segment take, at most.
+/// The most elements that the tiles of one segment take.
 static Index scratch_of(const Plan& plan, const Layout& layout) {
   Index most = 0;
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
@@ -14,8 +14,8 @@ static Index scratch_of(const Plan& plan, const Layout& layout) {
   return most;
 }
 
-Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-             std::vector<char> needed, Options options)
+Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+                     std::vector<char> needed, Options options)
     : device_(device),
       plan_(std::move(plan)),
       layout_(std::move(layout)),
@@ -28,8 +28,8 @@ Batch::Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layo
   map_memory();
 }
 
-/// Only types that have rows take regions, and time here: a plan may have many others.
-void Batch::map_memory() {
+/// Only types that have rows get regions. A plan may have many other types, which must not take time here.
+void Execution::map_memory() {
   offsets_.assign(plan_->regions, 0);
   Index size = 0;
   const auto take = [&](std::size_t t, std::size_t begin, std::size_t end) {
@@ -50,35 +50,35 @@ void Batch::map_memory() {
                                      OpName("minibatch"));
 }
 
-void Batch::take_memory() {
+void Execution::take_memory() {
   data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
   clear_missing();
 }
 
-/// Nobody scatters to the places of children that are not there.
-void Batch::clear_missing() {
+/// Clears the slots that may belong to missing children: no vertex scatters to these.
+void Execution::clear_missing() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
     const Index count = layout_.count(t, type.children);
-    for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.kept_states; ++r) {
+    for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
       std::fill_n(region(type, r), count * type.regions[r].stride, 0.0f);
     }
   }
 }
 
-Batch::Range Batch::range(std::size_t type, Rate rate, Range vertices) const {
+Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) const {
   if (rate == Rate::vertices) return vertices;
   const auto& begin = layout_.types[type].edge_begin;
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
-Var Batch::add_part() {
-  parts_.push_back(Buffer(device_.engine, device_.memory, 0, "part of a minibatch"));
-  return parts_.back().var();
+Var Execution::add_op_var() {
+  op_vars_.push_back(Buffer(device_.engine, device_.memory, 0, "op of a minibatch"));
+  return op_vars_.back().var();
 }
 
-Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
+Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
   const TypePlan& plan = plan_->types[tile.type];
   const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
   const Index count = rows.end - rows.begin;
@@ -94,16 +94,16 @@ Matrix<float> Batch::place(const Place& place, const Tile& tile) const {
     }
     case Place::In::state:
     case Place::In::state_gradient: {
-      const Kept& kept = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
-      const Index stride = row_stride(kept.width);
-      return {region(plan, kept.region) + rows.begin * stride + place.column, count, place.width, stride};
+      const ChildSlots& slots = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
+      const Index stride = row_stride(slots.width);
+      return {region(plan, slots.region) + rows.begin * stride + place.column, count, place.width, stride};
     }
     default:
       throw Error("a step writes what is only read");
   }
 }
 
-Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
+Matrix<const float> Execution::operand(const Place& from, const Tile& tile) const {
   if (from.in == Place::In::tensor) {
     Matrix<const float> whole = tensors_[from.number].view().read();
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
@@ -116,7 +116,7 @@ Matrix<const float> Batch::operand(const Place& from, const Tile& tile) const {
   return place(from, tile);
 }
 
-Tensor Batch::rows_of(const Plan::Rows& rows) const {
+Tensor Execution::rows_of(const Plan::Rows& rows) const {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   const TypePlan& plan = plan_->types[type];
   const Index stride = plan.regions[rows.rows.number].stride;

@@ -1,8 +1,9 @@
-// A minibatch on its way: its memory, and what its ops do when they run.
+// The execution of a minibatch: its memory, and the functions that its ops run.
 //
-// Memory is one buffer, whose variable the first op of all overwrites and the last one mutates; from there on all that
-// was written stands behind it. An op between them reads it, writes a variable of its own, and reads those of the ops
-// that it must wait for (pieces.h): what else is under way does not touch what it touches.
+// The memory is one buffer. The first op overwrites the buffer's variable and the last op mutates it, so an op that
+// reads the variable after that sees everything that was written. Each op between them reads the buffer's variable,
+// writes a variable of its own, and reads the variables of the ops that it must wait for (pieces.h). Ops that may run
+// concurrently write disjoint parts of the buffer.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "layout/layout.h"
+#include "layout/layout_memory.h"
 #include "layout/looked_up.h"
 #include "plan/plan.h"
 #include "run/origins.h"
@@ -26,34 +28,38 @@
 
 namespace windrow {
 
-/// What is heard of a minibatch in the end. Who waits for that holds this, and not the minibatch's memory.
+/// The outcome of a minibatch. Waiting threads hold this, so they do not keep the minibatch's memory alive.
 struct MinibatchEnd {
   explicit MinibatchEnd(const Device& device) : over(device.engine, device.memory, 0, "end of a minibatch") {}
 
-  const Buffer over;  ///< no bytes; its variable is written by the op that is the last one
-  double loss = 0;    ///< written by Batch::finish()
-  /// Written by the ops that check losses if the minibatch need not fail for that: what is not finite, and where that
-  /// began. Read behind `over`.
+  const Buffer over;  ///< no bytes; the last op writes its variable
+  double loss = 0;    ///< written by Execution::finish()
+  /// The error text of a loss that is not finite, if the minibatch does not fail for it. Written by the ops that check
+  /// losses; read by ops and threads that have waited for `over`.
   std::string not_finite;
-  /// Somebody was told that it failed. Written and read by waiting threads.
+  /// Whether its failure was reported to a caller. Written and read by waiting threads.
   std::atomic<bool> failure_told{false};
 };
 
-/// Pushed by the runner, used by ops; ends with the last op that holds it.
-class Batch {
+/// An owner. Made by the runner and shared by the ops of the minibatch; the last holder destroys it.
+class Execution {
  public:
   struct Options {
-    std::uint64_t runner;  // whose minibatch it is
+    std::uint64_t runner;  // id of the runner
     std::int64_t number;   // of the minibatch, for errors
     Index batch_rows;
     std::shared_ptr<StepClock> clock = nullptr;        // null where steps are not timed
     std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
     bool keeps_not_finite = false;                     // see NonFinite::skip
+    std::shared_ptr<LayoutMemory> layouts = nullptr;   // takes the layout's memory back, unless null
   };
-  Batch(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-        std::vector<char> needed, Options options);
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
+  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+            std::vector<char> needed, Options options);
+  ~Execution() {
+    if (options_.layouts != nullptr) options_.layouts->give_back(std::move(layout_));
+  }
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
 
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
@@ -65,62 +71,64 @@ class Batch {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   Var memory() const { return memory_->var(); }
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
-  /// Of the tensors that forward passes read.
+  /// The variables of the tensors that forward passes read.
   std::vector<Var> inputs() const;
-  /// A variable for an op that does a part of the work.
-  Var add_part();
+  /// Makes a variable for an op of the minibatch.
+  Var add_op_var();
   Index batch_rows() const { return options_.batch_rows; }
 
   struct Range {
     Index begin, end;
   };
-  /// Rows at hand: of vertices of a type, or of their edges.
+  /// A range of rows that steps run over: of vertices of a type, or of their edges.
   struct Tile {
     std::size_t type;
     Rate rate;
     Range rows;
-    float* scratch = nullptr;    ///< for what lies in tiles
-    Index first_in_scratch = 0;  ///< the row that lies first there
+    float* scratch = nullptr;    ///< the memory of values in tiles
+    Index first_in_scratch = 0;  ///< the first row in that memory
   };
-  /// Rows of that rate of some vertices of a type.
+  /// The rows of that rate that belong to a range of vertices of a type.
   Range range(std::size_t type, Rate rate, Range vertices) const;
 
-  // What ops do; each under the accesses that the comment above asks for.
+  // The functions of ops. Each requires the accesses described at the top of this file.
   void take_memory();
   void run(const std::vector<Part>& parts);
   void run(const TensorStep& step);
-  /// The same in columns of a tensor that was begun, for steps of the gradient of a parameter.
+  /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
+  /// one block.
   void begin_in_blocks(std::size_t tensor);
   void run(const TensorStep& step, Range columns);
-  /// Adds up the losses. If one is not finite it throws Error, naming minibatch and operator, or keeps that text.
+  /// Adds up the losses. If one is not finite, throws Error, naming the minibatch and the operator, or stores that text
+  /// in MinibatchEnd::not_finite.
   void finish();
-  /// The same behind gradients that were pushed later, without losses.
+  /// The end of gradients that are pushed by backward(), without losses.
   void finish_backward() { scratch_.give_back(); }
-  /// Throws Error with this text and the culprit, for a vertex whose output is a loss that is not finite. Needs the
-  /// memory as finish() does, before any op of the backward pass has run.
+  /// Throws Error with this text and the culprit, for a vertex whose output is a loss that is not finite. Must run
+  /// before any op of the backward pass, since it recomputes values in the minibatch's memory.
   [[noreturn]] void refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what);
-  /// An output, vertices in the rows that `row_of` says, as Minibatch::output has it.
+  /// Copies an output into `out`, with the rows that `row_of` assigns to vertices; see Minibatch::output.
   void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   std::string name_of(const Step& step) const;
 
-  /// A tensor that comes after the forward computation was pushed. Called before what reads it is pushed.
+  /// Sets a tensor that is given after the forward computation was pushed. Called before ops that read it are pushed.
   void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
-  /// A gradient of a parameter that adds to what it was. The same.
+  /// Makes this gradient of a parameter add to its existing value. Called before ops that write it are pushed.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
   bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
-  /// Of each tensor that was given: its rows, and what its gradient is the sum of, once that is known. For the thread
-  /// that calls the runner.
+  /// A given tensor: its number of rows, and the parts of its gradient once backward ops are pushed. Used only by the
+  /// thread that calls the runner, as are the next two members.
   struct GivenTensor {
     Index rows;
     std::vector<LookedUp> lookups = {};
   };
   std::vector<GivenTensor> given;
-  /// Of each output: whether its gradient has rows as announced, and not one for each vertex. The same.
+  /// By output: whether its gradient has the rows that were announced, instead of one row for each vertex.
   std::vector<char> announced_rows;
-  /// The gradients were pushed. The same.
+  /// Whether the gradients were pushed.
   bool differentiated = false;
 
-  /// The rows of a lookup's gradient, as a tensor in the buffer.
+  /// The rows of a lookup's gradient, as a tensor that shares the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
 
  private:
@@ -133,17 +141,17 @@ class Batch {
   void run_step(const Step& step, const Tile& tile);
   void run_timed(const TensorStep& step, Matrix<float> tensor);
   void run_untimed(const TensorStep& step, Matrix<float> out);
-  /// Calls visit(row, where its consumer keeps the state) for those of the rows that have one that does, first for
-  /// each row its first consumer, then further ones in order. `keeps`: states or gradients.
-  using Keeps = std::vector<Kept> TypePlan::*;
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first
+  /// consumer of each row, then for further consumers in order. `slots_of` selects states or gradients.
+  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
   template <class Visit>
-  void each_kept(Keeps keeps, std::size_t state, const Tile& tile, Visit visit) const;
+  void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const;
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
   void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
   void run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel, const KernelCall<float>& call) const;
-  /// The place's rows that belong to the tile; all there are if they are of another rate.
+  /// The rows of the place that belong to the tile; all rows if the place has the other rate.
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;
   bool explains(const std::exception& error) const;
@@ -160,12 +168,12 @@ class Batch {
   std::string name_of(VertexRow vertex) const;
   /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
   std::string origin_of(VertexRow vertex, const Step* step) const;
-  /// The vertex of a row, or whose edge it is.
+  /// The vertex of a row, or the consumer of a row that is an edge.
   VertexRow vertex_of(const Tile& tile, Index row) const;
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
-  const Layout layout_;
+  Layout layout_;  // fixed
   // By number in the plan. Written by the thread that pushes, before the ops that read it.
   std::vector<Tensor> tensors_;
   const std::vector<char> needed_;
@@ -173,14 +181,14 @@ class Batch {
   const Options options_;
   const std::shared_ptr<MinibatchEnd> end_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Buffer> parts_;   // without bytes: owners of variables
-  std::vector<Index> offsets_;  // of the plan's regions in the buffer, in elements; of types that have rows
+  std::vector<Buffer> op_vars_;  // without bytes: own the variables of add_op_var()
+  std::vector<Index> offsets_;   // in elements, by region of the plan; only set for types that have rows
   Scratch scratch_;
   float* data_ = nullptr;  // written by take_memory()
 };
 
 template <class Visit>
-void Batch::each_step(const Part& part, float* scratch, Visit visit) {
+void Execution::each_step(const Part& part, float* scratch, Visit visit) {
   const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
   if (segments.empty()) return;
   for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {

@@ -1,0 +1,109 @@
+// The operators of operators.h, by name, for expressions (expr.h) and lazy expressions (lazy.h).
+//
+// One definition serves both kinds of expressions, so an operator is added here only. The functions are friends that
+// argument-dependent lookup finds: call them without a namespace, as in `tanh(matmul(x, w))`. For vertex functions all
+// throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
+//
+// Not here: operators that differ between the two kinds, such as +, concat and embedding.
+#pragma once
+
+#include <cstdint>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+
+/// A base class of each type of expression; without state. `Types` has, for one kind of expression:
+///
+///   Result          what an operator returns
+///   First, Second   an expression, as the first and as a further operand
+///   Left, Right     the same, or a parameter if the kind allows that
+///   Weight          a parameter; also an expression if the kind allows that
+///   Indices         an index operand
+///   apply()         applies an operator; takes its first operand, its operands, index operands and attributes
+///   width()         the width of a first or further operand
+template <class Types>
+class ExpressionOperators {
+  using Result = typename Types::Result;
+  using First = typename Types::First;
+  using Second = typename Types::Second;
+  using Left = typename Types::Left;
+  using Right = typename Types::Right;
+  using Weight = typename Types::Weight;
+  using Indices = typename Types::Indices;
+
+  // Elementwise.
+  friend Result operator-(const First& x) { return Types::apply(op::neg, x, {x}); }
+  friend Result operator*(double factor, const First& x) {
+    return Types::apply(op::scale, x, {x}, {}, op::scaled_by(factor));
+  }
+  friend Result maximum(const Left& x, const Right& y) { return Types::apply(op::maximum, x, {x, y}); }
+  friend Result minimum(const Left& x, const Right& y) { return Types::apply(op::minimum, x, {x, y}); }
+  friend Result tanh(const First& x) { return Types::apply(op::tanh, x, {x}); }
+  friend Result sigmoid(const First& x) { return Types::apply(op::sigmoid, x, {x}); }
+  friend Result relu(const First& x) { return Types::apply(op::relu, x, {x}); }
+  friend Result exp(const First& x) { return Types::apply(op::exp, x, {x}); }
+  friend Result log(const First& x) { return Types::apply(op::log, x, {x}); }
+  friend Result square(const First& x) { return Types::apply(op::square, x, {x}); }
+  friend Result sqrt(const First& x) { return Types::apply(op::sqrt, x, {x}); }
+  friend Result abs(const First& x) { return Types::apply(op::abs, x, {x}); }
+  friend Result softplus(const First& x) { return Types::apply(op::softplus, x, {x}); }
+  friend Result log_sigmoid(const First& x) { return Types::apply(op::log_sigmoid, x, {x}); }
+
+  // Products.
+  friend Result matmul(const Left& x, const Weight& w) { return Types::apply(op::matmul, x, {x, w}); }
+  friend Result row_dot(const First& x, const Second& y) { return Types::apply(op::row_dot, x, {x, y}); }
+  friend Result mul_columns(const First& x, const Second& factor) {
+    return Types::apply(op::mul_columns, x, {x, factor});
+  }
+  /// Each row of x and of y contains a matrix. `rows` is the number of rows of the matrices in x; the other sizes
+  /// follow from the widths.
+  friend Result matmul_each(const First& x, const Second& y, Index rows) {
+    return Types::apply(op::matmul_each, x, {x, y}, {}, op::product_by_widths(rows, Types::width(x), Types::width(y)));
+  }
+  friend Result matmul_each_nt(const First& x, const Second& y, Index rows) {
+    return Types::apply(op::matmul_each_nt, x, {x, y}, {},
+                        op::product_by_widths(rows, Types::width(x), Types::width(y)));
+  }
+
+  // Columns.
+  /// Columns [begin, end).
+  friend Result slice(const First& x, Index begin, Index end) {
+    return Types::apply(op::slice, x, {x}, {}, op::columns(begin, end));
+  }
+  friend Result pick(const First& x, const Indices& column) { return Types::apply(op::pick, x, {x}, {column}); }
+  friend Result row_sum(const First& x) { return Types::apply(op::row_sum, x, {x}); }
+  friend Result row_max(const First& x) { return Types::apply(op::row_max, x, {x}); }
+  friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
+  friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
+  /// The mask is drawn from three keys per vertex or instance; see op::dropout.
+  friend Result dropout(const First& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+    return Types::apply(op::dropout, x, {x}, {keys}, op::dropout_by(rate, seed, site));
+  }
+
+  // Losses.
+  /// One value per vertex or instance; 0 where the label is -1.
+  friend Result softmax_cross_entropy(const First& logits, const Indices& label) {
+    return Types::apply(op::softmax_cross_entropy, logits, {logits}, {label});
+  }
+  /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
+  friend Result binary_cross_entropy(const First& logits, const Second& targets) {
+    return Types::apply(op::binary_cross_entropy, logits, {logits, targets});
+  }
+  friend Result squared_distance(const First& x, const Second& y) {
+    return Types::apply(op::squared_distance, x, {x, y});
+  }
+
+  // Images.
+  friend Result conv2d(const First& images, const Weight& filters, const op::Window2d& window) {
+    return Types::apply(op::conv2d, images, {images, filters}, {}, op::sliding(window));
+  }
+  friend Result max_pool2d(const First& images, const op::Window2d& window) {
+    return Types::apply(op::max_pool2d, images, {images}, {}, op::sliding(window));
+  }
+  friend Result add_channel_bias(const First& images, const Weight& bias) {
+    return Types::apply(op::add_channel_bias, images, {images, bias});
+  }
+};
+
+}  // namespace windrow

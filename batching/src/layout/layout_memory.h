@@ -1,0 +1,55 @@
+// Memory of layouts, kept from minibatch to minibatch: new memory would have to be cleared, and fetched to the cache.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "layout/layout.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+/// A runner makes each layout in the memory of one whose minibatch has ended.
+class LayoutMemory {
+ public:
+  LayoutMemory() { spare_.reserve(most_spare); }
+
+  /// What making a layout needs for itself. Used by the thread that calls the runner.
+  struct Scratch {
+    std::vector<Index> group_of;               // by graph
+    std::vector<std::uint32_t> type_numbers;   // the plan's numbers of the types of each graph, graph after graph
+    std::vector<std::size_t> type_begin;       // by graph: its first element of type_numbers
+    std::vector<std::int32_t> next;            // the next row of each group, level and type, for policy level
+    std::vector<std::int32_t> row_of;          // by place, counted through all graphs; rows through all types
+    std::vector<Index> next_row;               // by type
+  } scratch;
+
+  /// A layout in any state. Members of this kind may be called by any thread.
+  Layout take() WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (spare_.empty()) return {};
+    Layout layout = std::move(spare_.back());
+    spare_.pop_back();
+    return layout;
+  }
+  void give_back(Layout&& layout) noexcept WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (spare_.size() < most_spare) spare_.push_back(std::move(layout));
+  }
+
+ private:
+  static constexpr std::size_t most_spare = 8;  // as many minibatches are in flight, or fewer
+
+  Mutex mutex_;
+  std::vector<Layout> spare_ WINDROW_GUARDED_BY(mutex_);
+};
+
+/// Gives a vector that is used again this size. Its elements are undefined. Memory for much larger minibatches goes.
+template <class T>
+void size_again(std::vector<T>& kept, std::size_t size) {
+  constexpr std::size_t few = 1024, many_times = 8;
+  if (kept.capacity() / many_times > std::max(size, few)) kept = {};
+  kept.resize(size);
+}
+
+}  // namespace windrow
