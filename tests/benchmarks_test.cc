@@ -188,7 +188,8 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_EQ(count.size(), std::size(patterns));
   EXPECT_GE(count["A"], 1);
   EXPECT_EQ(count["A"], count["E"]);
-  EXPECT_GE(count["FA"] + 1, count["A"]) << "graphs that are built once stand beside replay only, bulk scopes not";
+  constexpr int ways_to_push = 3;  // windrow-bulk, windrow-per-device, windrow-async
+  EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
 }
 
 TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
