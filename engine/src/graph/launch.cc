@@ -12,7 +12,7 @@ namespace windrow {
 // ---- capture ----
 
 std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
-  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? "graph" : name.text());
+  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? OpName("graph") : name);
   append(*graph, body);
   return graph;
 }
@@ -55,6 +55,7 @@ void Core::retire_own(const Var& var) noexcept {
 void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  if (launch_by_pushes(graph.pushes, {graph.name, from})) return;
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (const Life life = life_; life != Life::running) check_life(life, about);
@@ -62,34 +63,26 @@ void Core::launch(GraphState& graph, std::source_location from) {
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire)) start(*lane);
   }
-  const auto size = static_cast<std::int64_t>(plan->size());
+  const std::size_t size = plan->size();
   {
     const Push push(*this);
     GraphLaunch& launch = plan->take();
     launch.keeps = std::move(plan);
+    ReadyList ready;
     try {
-      enter(launch, about, port);
+      const Entry entry(*this, port);
+      if (const Life life = life_; life != Life::running) check_life(life, about);
+      join_gates(launch, about, entry, ready);
     } catch (...) {
       const std::shared_ptr<GraphPlan> kept = std::move(launch.keeps);
       kept->give_back(launch);
       throw;
     }
+    release_all(ready);
     begin_roots(launch);
-    end_launches(port, nullptr);
+    end_parts(port, nullptr);
   }
-  port.pushes_to_look = static_cast<int>(std::max<std::int64_t>(0, port.pushes_to_look - size));
-  if (port.pushes_to_look == 0) hold_back(port);
-}
-
-void Core::enter(GraphLaunch& launch, const OpInfo& about, Port& port) {
-  ReadyList ready;
-  {
-    const Entry entry(*this, port);
-    const Life life = life_;
-    if (life != Life::running) check_life(life, about);
-    join_gates(launch, about, entry, ready);
-  }
-  release_all(ready);
+  look_after_pushes(port, size);
 }
 
 void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
@@ -208,20 +201,17 @@ void Core::end_part(GraphLaunch& launch) {
   if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   unlist(launch);
   Port& port = ports_.mine();
-  launch.next = std::exchange(port.ended, &launch);
+  launch.next_ended = std::exchange(port.ended, &launch);
 }
 
-void Core::end_launches(Port& port, Slots* slots) {
+void Core::end_parts(Port& port, Slots* slots) {
   while (port.ended != nullptr) {
-    GraphLaunch& launch = *port.ended;
-    port.ended = launch.next;
+    EndedPart& part = *std::exchange(port.ended, port.ended->next_ended);
     OpRecord end(0);
     end.begin(end_of_graph_, 0, false);
-    end.set_id(launch.first_id);
-    std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
-    plan->give_back(launch);
+    end.set_id(part.first_id);
     const Running frame(*this, end, slots);  // captures may go with the plan
-    plan.reset();
+    part.end();
   }
 }
 
@@ -233,10 +223,10 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   if (captured.kind == OpRecord::Body::async) {
     op.async().parts.store(2, std::memory_order_relaxed);
     captured.async(OnComplete(*this, op));
-  } else if (OpFunction& function = *captured.callable()) {
+  } else if (captured.function) {
     OpContext context;
     context.failure_ = poison;
-    function(context);
+    captured.function(context);
   }
 }
 

@@ -12,7 +12,7 @@ namespace windrow {
 
 /// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
 /// so a launch costs its gates and nothing for each op.
-class GraphLaunch {
+class GraphLaunch final : public EndedPart {
  public:
   struct Gate {
     OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
@@ -49,10 +49,13 @@ class GraphLaunch {
       StdAtomics::prefetch_to_write(&record(node.successors[i].node));
     }
   }
+  /// Gives itself back to its plan, which may go then.
+  void end() noexcept override {
+    const std::shared_ptr<GraphPlan> plan = std::move(keeps);
+    plan->give_back(*this);
+  }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
-  /// Of the op with number 0.
-  OpId first_id = 0;
   /// Keeps the plan while the launch is under way.
   std::shared_ptr<GraphPlan> keeps;
   /// Ends that are still to come, and one for the thread that launches.

@@ -13,9 +13,25 @@ namespace {
 constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
 
 bool runs_by_a_call(const CapturedOp& op) {
-  const bool function = op.kind == OpRecord::Body::function || op.kind == OpRecord::Body::declared;
-  return function && op.retires == CapturedOp::Retires::nothing && op.priority == 0 && op.info->lane->id == host_lane;
+  return op.kind == OpRecord::Body::function && op.retires == CapturedOp::Retires::nothing && op.priority == 0 &&
+         op.info->lane->id == host_lane;
 }
+
+/// What something takes, by the counts of scripts/gates.
+struct Price {
+  double instructions = 0, locked = 0;
+
+  void add(double times, Price each) {
+    instructions += times * each.instructions;
+    locked += times * each.locked;
+  }
+  /// About as much time as so many instructions.
+  double sum() const { return instructions + 20 * locked; }
+};
+
+// A launch by gates is the sum of the first ones, a launch by pushes of the others.
+constexpr Price of_launch{1500, 16}, of_gate{560, 2}, of_node{130, 0}, of_grant{40, 0.7};
+constexpr Price of_push{480, 1.1}, of_further_access{165, 3.5};
 
 /// Pieces of one long vector, whose pointers are taken once it has stopped growing.
 template <class T>
@@ -43,6 +59,7 @@ class GraphPlan::Analysis {
   explicit Analysis(GraphPlan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
     plan.nodes_.resize(plan.ops_.size());
     for (std::uint32_t i = 0; i < plan.nodes_.size(); ++i) add(i);
+    plan.pushing_is_cheaper_ = can_push_ && pushing_is_cheaper();
     make_gates();
     lay_out();
   }
@@ -65,6 +82,8 @@ class GraphPlan::Analysis {
       Use& use = at->second;
       // Of two lives of one variable the earlier counts: it is over, and so no launch can be.
       const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
+      // Pushes would not find that out before some of the ops have entered.
+      can_push_ &= fresh || access.generation() == use.any.generation();
       if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;
       if (access.exclusive()) {
@@ -87,10 +106,26 @@ class GraphPlan::Analysis {
     node.op = &op;
     node.number = i;
     node.awaits = static_cast<std::uint32_t>(predecessors.size());
-    if (runs_by_a_call(op)) node.function = op.callable();
+    if (runs_by_a_call(op)) node.function = &op.function;
+    // What ends with each launch, or makes it the only one, is a matter of gates.
+    can_push_ &= op.retires == CapturedOp::Retires::nothing;
     if (std::find(plan_.lanes_.begin(), plan_.lanes_.end(), op.info->lane) == plan_.lanes_.end()) {
       plan_.lanes_.push_back(op.info->lane);
     }
+  }
+
+  bool pushing_is_cheaper() const {
+    Price by_gates = of_launch, by_pushes;
+    for (const PlanNode& node : plan_.nodes_) {
+      by_gates.add(1, of_node);
+      by_gates.add(node.awaits, of_grant);
+      by_pushes.add(1, of_push);
+      by_pushes.add(static_cast<double>(std::max<std::size_t>(node.op->accesses.size(), 1) - 1), of_further_access);
+    }
+    for (const auto& [var, use] : uses_) {
+      by_gates.add(!use.first_reads.empty() + (use.first_write != none) * (1 + !use.reads.empty()), of_gate);
+    }
+    return by_pushes.sum() <= by_gates.sum() || by_pushes.locked <= by_gates.locked;
   }
 
   void make_gates() {
@@ -163,6 +198,7 @@ class GraphPlan::Analysis {
   GraphPlan& plan_;
   std::map<const Dep::Var*, Use> uses_;
   std::vector<std::vector<std::uint32_t>> successors_, gates_to_leave_;
+  bool can_push_ = true;
 };
 
 GraphPlan::GraphPlan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned)

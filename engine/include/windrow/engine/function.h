@@ -74,6 +74,13 @@ class Function<Result(Args...)> {
   /// the caller's, to be used through its table. There is one.
   void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
 
+  /// What is known of a callable of type T, which fits inside, wherever it lies.
+  template <class T>
+  static const Table& table_for() {
+    static_assert(fits<T>);
+    return table_of<Inline<T>>;
+  }
+
   /// Becomes empty, and the callable never ends: what it holds is leaked.
   void abandon() noexcept { table_ = nullptr; }
 
