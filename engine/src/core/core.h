@@ -48,7 +48,6 @@ class Core {
   void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
-  void push(const DeclaredState& declared, std::source_location pushed_at);
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   void begin_bulk();
@@ -80,6 +79,8 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
+  /// False in a capture.
+  bool launch(const DeclaredState& op, std::source_location from);
   /// From now on launches push by that, if not null. Returns what they pushed by so far; nobody begins a use of it any
   /// more. The graph's mutex is held.
   PushPlan* replace(std::atomic<PushPlan*>& pushes, PushPlan* by);
@@ -222,9 +223,10 @@ class Core {
   static void reach(Point point) noexcept;
 
   // graphs
-  /// False if launches go by gates.
-  bool launch_by_pushes(const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
-  void push_together(PushPlan& plan, const LaunchSite& site, const Entry& entry, ReadyList& ready);
+  /// False, and nothing is done, if launches go by gates.
+  bool launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
+  void launch_by_gates(Port& port, GraphState& graph, std::source_location from);
+  class Pushing;  ///< of a launch's ops; graph/push.cc
   /// So many ops were pushed: holds the thread back if it is too far ahead.
   void look_after_pushes(Port& port, std::size_t count) {
     if ((port.pushes_to_look -= static_cast<int>(count)) <= 0) hold_back(port);

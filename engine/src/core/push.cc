@@ -269,22 +269,14 @@ DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushO
   return op;
 }
 
-void Core::push(const DeclaredState& declared, std::source_location pushed_at) {
-  const bool captured = ports_.mine().busy == Port::Busy::capturing;
-  if (!captured && declared.how.bytes == 0) {
-    launch_by_pushes(declared.pushes, {declared.how.name, pushed_at});
-    return;
-  }
-  PushOptions how = declared.how;
-  how.pushed_at = pushed_at;
-  OpFunction run = [op = declared.op](OpContext& context) { op->function(context); };
-  push(how.bytes == 0 ? std::move(run) : adorn(std::move(run), how), declared.accesses, how);
-}
-
 void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
-  if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  core_->push(*declared.state_, pushed_at);
+  const DeclaredState& state = *declared.state_;
+  if (state.engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
+  if (state.how.bytes == 0 && core_->launch(state, pushed_at)) return;
+  PushOptions how = state.how;
+  how.pushed_at = pushed_at;
+  push([op = state.op](OpContext& context) { op->function(context); }, state.accesses, how);
 }
 
 }  // namespace windrow

@@ -57,10 +57,11 @@ struct GraphState {
 
   /// Throws MisuseError if the engine is gone.
   Core& core_there() const {
-    if (link->ended())
-      throw MisuseError("graph '" + std::string(name.text()) + "': its engine is gone; expected one that is there");
+    if (link->ended()) [[unlikely]]
+      refuse();
     return core;
   }
+  [[noreturn]] void refuse() const;
 
   std::shared_ptr<GraphPlan> plan_now() WINDROW_EXCLUDES(mutex) {
     MutexLock lock(mutex);

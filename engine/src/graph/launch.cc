@@ -50,12 +50,19 @@ void Core::retire_own(const Var& var) noexcept {
   port.busy = before;
 }
 
+void GraphState::refuse() const {
+  throw MisuseError("graph '" + std::string(name.text()) + "': its engine is gone; expected one that is there");
+}
+
 // ---- launch ----
 
 void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
-  if (launch_by_pushes(graph.pushes, {graph.name, from})) return;
+  if (!launch_by_pushes(port, graph.pushes, {graph.name, from})) launch_by_gates(port, graph, from);
+}
+
+[[gnu::noinline]] void Core::launch_by_gates(Port& port, GraphState& graph, std::source_location from) {
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (const Life life = life_; life != Life::running) check_life(life, about);

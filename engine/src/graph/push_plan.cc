@@ -44,11 +44,13 @@ void PushPlan::end_use() noexcept {
   Core& core = core_;  // it does not end before the op does
   uses_.end(core.ports_.mine_if_last());
   AsymmetricFence::light();
-  if (!core.ending_plans_.any()) [[likely]]
-    return;
-  // This may be gone; and captures may wait for what comes behind the op, so they go once it has left.
+  if (core.ending_plans_.any()) [[unlikely]]
+    end_after_op(core, this);
+}
+
+void PushPlan::end_after_op(Core& core, const PushPlan* maybe_gone) noexcept {
   Port* const port = core.ports_.mine_if_any();
-  PushPlan* const unused = port != nullptr ? core.ending_plans_.take_if_unused(this) : nullptr;
+  PushPlan* const unused = port != nullptr ? core.ending_plans_.take_if_unused(maybe_gone) : nullptr;
   if (unused == nullptr) return;
   const Running* const frame = core.frame_of_mine();
   unused->first_id = frame != nullptr ? frame->op->id() : 0;

@@ -51,7 +51,7 @@ class PlanUses {
   const std::unique_ptr<Count[]> counts_;
 };
 
-/// The ops in few lines of memory, since a small graph's may be cold. Immutable but for its uses.
+/// Immutable but for its uses.
 ///
 /// It goes with the last of its handle (a graph, or a declared op) and its uses. Records of pushed ops hold plain
 /// pointers to it, each a use until the record's body ends.
@@ -81,7 +81,7 @@ class PushPlan final : public EndedPart {
   /// Frees it.
   void end() noexcept override { delete this; }
 
-  std::vector<Op> ops;
+  std::vector<Op> ops;                ///< in few lines of memory, since a small graph's may be cold
   std::vector<Dep::Access> accesses;  ///< those of one op after those of the other
   std::vector<Dep::Access> firsts;    ///< the ops' first access to each variable, by its address
   std::vector<LaneState*> lanes;      ///< that the ops are of
@@ -89,6 +89,10 @@ class PushPlan final : public EndedPart {
   PushPlan* next_ending = nullptr;  ///< owner: EndingPlans
 
  private:
+  /// If the plan was let go and has no more uses. Captures may wait for what comes behind the op that runs or ends on
+  /// this thread, so they go once that has left.
+  [[gnu::noinline]] static void end_after_op(Core& core, const PushPlan* maybe_gone) noexcept;
+
   Core& core_;
   const std::shared_ptr<CoreLink> link_;
   const CapturedOps captured_;
