@@ -95,24 +95,22 @@ void Core::launch(GraphState& graph, std::source_location from) {
 void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
   Port& port = entry.port();
   const GraphPlan& plan = launch.plan();
-  std::vector<OpRecord*> records;
-  records.reserve(plan.gates().size());
+  const std::span<OpRecord*> records = launch.gate_records();
+  std::uint32_t made = 0;
   try {
     for (const PlanGate& gate : plan.gates()) {
-      OpRecord* record = records.emplace_back(records_.make(port.records, 1, sizeof(GatePlace)));
+      OpRecord* const record = records_.make(port.records, 1, sizeof(GatePlace));
       Dep::place(
           *record, 1, [&](std::size_t) { return gate.access; }, gate.retires);
       record->begin(about, 0, false);
-      record->set_gate({&launch, static_cast<std::uint32_t>(records.size() - 1)});
+      record->set_gate({&launch, made});
+      records[made++] = record;
     }
   } catch (...) {
-    for (OpRecord* record : records) records_.free(port.records, record);
+    for (OpRecord* record : records.first(made)) records_.free(port.records, record);
     throw;
   }
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    records[i]->set_id(OpRecord::gate_id);
-    launch.gates()[i].record = records[i];
-  }
+  for (OpRecord* record : records) record->set_id(OpRecord::gate_id);
   number_nodes(launch, port);
   auto next = launch.gates().begin();
   const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
@@ -180,10 +178,12 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
 
 void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
   GraphLaunch::Gate& gate = launch.gates()[index];
-  if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const PlanGate& plan = launch.plan().gates()[index];
-  gate.departures.store(plan.departures, std::memory_order_relaxed);
-  OpRecord& record = *gate.record;
+  if (plan.departures > 1) {  // else nobody else counts
+    if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    gate.departures.store(plan.departures, std::memory_order_relaxed);
+  }
+  OpRecord& record = *launch.gate_records()[index];
   VarState* const ended = plan.retires ? &var_of(plan.access) : nullptr;
   record.end_body();
   record.set_id(0);
@@ -195,10 +195,11 @@ void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready
 void Core::leave_node(OpRecord& op, ReadyList& ready) {
   const auto [launch, node] = op.node();
   op.end_node(node->awaits);
-  for (std::uint32_t i = 0; i < node->gate_count; ++i) leave_gate(*launch, node->gates_to_leave[i], ready);
-  // After the last of these the launch may be gone.
+  // After the last of all these the launch may be gone, and its plan.
+  const std::span<const std::uint32_t> gates(node->gates_to_leave, node->gate_count);
   const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
-  if (successors.empty()) return end_part(*launch);
+  if (gates.empty() && successors.empty()) return end_part(*launch);
+  for (const std::uint32_t gate : gates) leave_gate(*launch, gate, ready);
   for (const PlanNode::Successor successor : successors) {
     if (OpRecord* const next = launch->grant(successor)) ready.push(*next);
   }

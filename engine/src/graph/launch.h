@@ -15,7 +15,6 @@ namespace windrow {
 class GraphLaunch final : public EndedPart {
  public:
   struct Gate {
-    OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
     std::uint32_t ticket = 0;
     std::atomic<std::uint32_t> departures{0};
   };
@@ -28,6 +27,8 @@ class GraphLaunch final : public EndedPart {
 
   OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
   std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
+  /// Those of the gates, in their variables' chains; made for each launch.
+  std::span<OpRecord*> gate_records() { return {gate_records_.get(), plan_.gates().size()}; }
   const GraphPlan& plan() const { return plan_; }
   /// Where the node's access with that number stands.
   VarPlace place(const PlanNode& node, std::size_t access) const;
@@ -72,6 +73,7 @@ class GraphLaunch final : public EndedPart {
   const GraphPlan& plan_;
   std::unique_ptr<std::byte, Free> records_;
   std::unique_ptr<Gate[]> gates_;
+  std::unique_ptr<OpRecord*[]> gate_records_;
   std::vector<std::unique_ptr<AsyncBody>> asyncs_;  // by node; empty if there are none
 };
 

@@ -29,9 +29,10 @@ struct Price {
   double sum() const { return instructions + 20 * locked; }
 };
 
-// A launch by gates is the sum of the first ones, a launch by pushes of the others.
-constexpr Price of_launch{1500, 16}, of_gate{560, 2}, of_node{130, 0}, of_grant{40, 0.7};
-constexpr Price of_push{480, 1.1}, of_further_access{165, 3.5};
+// The parts of a launch by gates, and of one by pushes. What both pay to hand ready ops to other threads is left out.
+constexpr Price of_launch{1400, 15}, of_gate{560, 2}, of_read_behind_gate{30, 1}, of_node{130, 0};
+constexpr Price of_only_grant{20, 0}, of_grant{40, 0.7};
+constexpr Price of_push{475, 1.1}, of_further_access{150, 3.5}, of_reading_only{100, 2};
 
 /// Pieces of one long vector, whose pointers are taken once it has stopped growing.
 template <class T>
@@ -114,16 +115,23 @@ class GraphPlan::Analysis {
     }
   }
 
+  /// Unless gates cost less in both regards.
   bool pushing_is_cheaper() const {
     Price by_gates = of_launch, by_pushes;
     for (const PlanNode& node : plan_.nodes_) {
+      const std::vector<Dep::Access>& accesses = node.op->accesses;
       by_gates.add(1, of_node);
-      by_gates.add(node.awaits, of_grant);
+      by_gates.add(node.awaits, node.awaits == 1 ? of_only_grant : of_grant);
       by_pushes.add(1, of_push);
-      by_pushes.add(static_cast<double>(std::max<std::size_t>(node.op->accesses.size(), 1) - 1), of_further_access);
+      if (!accesses.empty()) by_pushes.add(static_cast<double>(accesses.size() - 1), of_further_access);
+      if (std::none_of(accesses.begin(), accesses.end(), [](const Dep::Access& each) { return each.exclusive(); })) {
+        by_pushes.add(1, of_reading_only);
+      }
     }
     for (const auto& [var, use] : uses_) {
-      by_gates.add(!use.first_reads.empty() + (use.first_write != none) * (1 + !use.reads.empty()), of_gate);
+      const bool written = use.first_write != none;
+      by_gates.add(!use.first_reads.empty() + written * (1 + !use.reads.empty()), of_gate);
+      by_gates.add(static_cast<double>(use.first_reads.size() + written * use.reads.size()), of_read_behind_gate);
     }
     return by_pushes.sum() <= by_gates.sum() || by_pushes.locked <= by_gates.locked;
   }
@@ -191,7 +199,7 @@ class GraphPlan::Analysis {
       node.gates_to_leave = gates.piece(i);
       node.gate_count = gates.length(i);
       if (node.awaits == 0) plan_.roots_.push_back(i);
-      plan_.ends_ += node.successor_count == 0;
+      plan_.ends_ += node.successor_count == 0 && node.gate_count == 0;
     }
   }
 
@@ -231,7 +239,8 @@ void GraphPlan::give_back(GraphLaunch& launch) noexcept {
 GraphLaunch::GraphLaunch(const GraphPlan& plan)
     : plan_(plan),
       records_(static_cast<std::byte*>(::operator new(plan.size() * record_bytes, std::align_val_t(64)))),
-      gates_(std::make_unique<Gate[]>(plan.gates().size())) {
+      gates_(std::make_unique<Gate[]>(plan.gates().size())),
+      gate_records_(std::make_unique<OpRecord*[]>(plan.gates().size())) {
   static_assert(sizeof(OpRecord) + sizeof(NodePlace) <= record_bytes);
   for (const PlanNode& node : plan.nodes()) {
     auto* record = ::new (records_.get() + node.number * record_bytes) OpRecord(0);

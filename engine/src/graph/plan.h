@@ -107,7 +107,7 @@ class GraphPlan {
   std::span<LaneState* const> lanes() const { return lanes_; }
   /// Whether a launch comes cheaper if it pushes the ops; see push_plan.h.
   bool pushing_is_cheaper() const { return pushing_is_cheaper_; }
-  /// Nodes without successors, and gates: with the last of them a launch ends.
+  /// Gates, and nodes with neither gates to leave nor successors: with the last of them a launch ends.
   std::int32_t ends() const { return ends_; }
 
   /// One that is not under way. Throws std::bad_alloc.
