@@ -217,6 +217,51 @@ TEST_P(GraphLife, HandlesMayGoWhileTheirEngineEnds) {
   }
 }
 
+TEST_P(GraphLife, OpsOfADroppedGraphRunToTheEndOfTheirEngine) {
+  std::atomic<int> runs{0};
+  const auto captured = std::make_shared<int>(0);
+  {
+    Engine engine(options());
+    const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+    DeclaredOp declared = engine.declare([&runs, captured] { ++runs; }, {mutate(c)});
+    {
+      const Graph graph = capture(engine, [&] {
+        engine.push([&runs, captured] { ++runs; }, {mutate(a)});
+        engine.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
+      });
+      for (int i = 0; i < 100; ++i) graph.launch(), engine.push(declared);
+    }
+    declared = {};
+    engine.retire(a);
+    engine.retire(c);
+  }
+  EXPECT_EQ(runs, 300);
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
+TEST_P(GraphLife, NothingRunsOfALaunchWithARetiredVariable) {
+  int runs = 0;
+  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
+  const auto captured = std::make_shared<int>(0);
+  Graph graph = capture(engine_, [&] {
+    engine_.push([&runs, captured] { ++runs; }, {mutate(a)});
+    engine_.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
+  });
+  DeclaredOp declared = engine_.declare([&runs, captured] { ++runs; }, {mutate(b)}, {.name = "declared"});
+  graph.launch();
+  engine_.push(declared);
+  engine_.retire(b);
+  const auto names = [](const std::string& error, const char* what) { return error.find(what) != std::string::npos; };
+  EXPECT_TRUE(names(error_of<MisuseError>([&] { graph.launch(); }), "variable 'b', which was retired"));
+  EXPECT_TRUE(names(error_of<MisuseError>([&] { engine_.push(declared); }), "'declared'"));
+  engine_.wait_all();
+  EXPECT_EQ(runs, 3);
+  graph = {};
+  declared = {};
+  EXPECT_EQ(captured.use_count(), 1);
+  EXPECT_EQ(engine_.stats().pending, 0u);
+}
+
 TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   std::stop_source source;

@@ -170,6 +170,43 @@ TEST_P(ThreadedGraphs, EnterAllTheirOpsAtOneInstant) {
   EXPECT_EQ(x, 400);
 }
 
+TEST_P(ThreadedGraphs, MayBeDroppedByAnOpThatTheyPushed) {
+  const auto captured = std::make_shared<int>(0);
+  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
+  for (int i = 0; i < 100; ++i) {
+    auto graph = std::make_shared<Graph>();
+    *graph = capture(engine_, [&] {
+      engine_.push([captured, g = graph.get()] { *g = {}; }, {mutate(a)});
+      engine_.push([captured] {}, {mutate(b)});
+    });
+    const Graph launched = *graph;
+    launched.launch();
+    engine_.push([graph, captured] {}, {mutate(a)});  // keeps the other handle's place until then
+  }
+  ASSERT_TRUE(engine_.wait_all_for(patience));
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
+/// As the last use of a plan ends, another thread lets go of it.
+TEST_P(ThreadedGraphs, MayBeDroppedJustAsTheirOpsEnd) {
+  const auto captured = std::make_shared<int>(0);
+  const Var a = engine_.new_var("a");
+  for (int i = 0; i < 2000; ++i) {
+    std::atomic<bool> runs{false};
+    {
+      const DeclaredOp op = engine_.declare([captured, &runs] { runs = true; }, {mutate(a)});
+      engine_.push(op);
+      if (i % 2 == 0) {
+        while (!runs) std::this_thread::yield();
+        for (int pause = i % 64; pause > 0; --pause) static_cast<void>(runs.load());
+      }
+    }
+    engine_.wait(a);
+  }
+  ASSERT_TRUE(engine_.wait_all_for(patience));
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
 TEST_P(ThreadedGraphs, MayWaitInside) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   int x = 0, seen = 0;

@@ -61,7 +61,7 @@ struct alignas(64) Port {
   /// What its thread is in the middle of. Only that thread looks.
   enum class Busy : std::uint8_t { no, entering, capturing };
   Busy busy = Busy::no;
-  Capture* capture = nullptr;    ///< while it captures
+  Capture* capture = nullptr;  ///< while it captures
   EndedPart* ended = nullptr;  ///< of graphs, what has ended on its thread and goes once the op there has left
   std::uint32_t number = 0;    ///< fixed: so many ports were made before it
   /// What the numbers of its ops begin with; 0 is the first thread that has pushed.

@@ -256,7 +256,11 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   // Bytes are each push's own.
   if (how.stop.stop_possible()) function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
   FunctionBody{function}.move_to(*op);
-  auto declared = std::make_shared<DeclaredState>(number, op, std::vector(accesses.begin(), accesses.end()), how);
+  auto declared = std::make_shared<DeclaredState>();
+  declared->engine = number;
+  declared->op = op;
+  declared->accesses.assign(accesses.begin(), accesses.end());
+  declared->how = how;
   declared->how.stop = {};
   declared->pushes = new PushPlan(*this, {op});
   return declared;

@@ -1,8 +1,9 @@
 // Launches that push a graph's ops, where running them as nodes behind gates would cost more; and pushes of declared
 // ops, which are graphs of one op.
 //
-// Each op gets a record of its own in the chains of its variables, as if it had been pushed; what a push finds out first
-// is known from the capture. All enter at one instant. Their functions stay with the plan, and run where they are.
+// Each op gets a record of its own in the chains of its variables, as if it had been pushed; what a push finds out
+// first is known from the capture. All enter at one instant. Their functions stay with the plan, and run where they
+// are.
 #include "core/core.h"
 #include "core/entry.h"
 

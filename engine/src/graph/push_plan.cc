@@ -30,12 +30,13 @@ PushPlan::PushPlan(Core& core, CapturedOps captured)
 void PushPlan::let_go(PushPlan* plan) noexcept {
   if (plan == nullptr || plan->unused()) return delete plan;
   const std::shared_ptr<CoreLink> link = plan->link_;
+  // An engine that has ended has run all its ops.
   if (link->begin_use()) {
     EndingPlans& ending = link->of().ending_plans_;
     ending.add(*plan);
     AsymmetricFence::heavy();
     plan = ending.take_if_unused(plan);
-  }  // else the engine has run all its ops
+  }
   link->end_use();  // before captures go, which may own the engine
   delete plan;
 }

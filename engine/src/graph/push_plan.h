@@ -120,8 +120,8 @@ class EndingPlans {
 
   bool any() const { return any_.load(std::memory_order_relaxed); }
   void add(PushPlan& plan) noexcept WINDROW_EXCLUDES(mutex_);
-  /// The plan if it is here and unused, then it is the caller's; else null. It may be gone: only its address counts, and
-  /// a later plan at this address is as good.
+  /// The plan if it is here and unused, then it is the caller's; else null. It may be gone: only its address counts,
+  /// and a later plan at this address is as good.
   PushPlan* take_if_unused(const PushPlan* plan) noexcept WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
@@ -134,15 +134,15 @@ class EndingPlans {
 
 /// Behind DeclaredOp: pushed as a graph of this op alone.
 struct DeclaredState {
-  DeclaredState(std::uint32_t number, std::shared_ptr<CapturedOp> declared, std::vector<Access> listed, PushOptions with)
-      : engine(number), op(std::move(declared)), accesses(std::move(listed)), how(std::move(with)) {}
+  DeclaredState() = default;
   ~DeclaredState() { PushPlan::let_go(pushes); }
   DeclaredState(const DeclaredState&) = delete;
   DeclaredState& operator=(const DeclaredState&) = delete;
 
-  const std::uint32_t engine;  ///< its number
-  const std::shared_ptr<CapturedOp> op;
-  const std::vector<Access> accesses;
+  // Fixed by Core::declare:
+  std::uint32_t engine = 0;  ///< its number
+  std::shared_ptr<CapturedOp> op;
+  std::vector<Access> accesses;
   PushOptions how;  ///< without the stop token, which the function knows
   std::atomic<PushPlan*> pushes{nullptr};
 };

@@ -20,9 +20,9 @@
 //   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
 //            which may not be called from inside one.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
-//            state may have changed when the wait returns. If none is ready, a spare thread takes the worker's place. So
-//            recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at most,
-//            however many ops it has. A wait for variables, without a time limit, that could never end throws
+//            state may have changed when the wait returns. If none is ready, a spare thread takes the worker's place.
+//            So recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at
+//            most, however many ops it has. A wait for variables, without a time limit, that could never end throws
 //            WaitCycleError, also where the ring runs through several engines. A wait inside an op of an ordered lane
 //            is refused, since it would stop the device's queue. The engine sees only its own waits: ops that wait for
 //            each other by other means need as many workers as wait at once.
@@ -241,7 +241,9 @@ class Engine {
   void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same
-  /// time if all its accesses are reads; its function must allow that.
+  /// time if all its accesses are reads; its function must allow that. Errors and reports name the place where it was
+  /// declared, and the error of a push that is refused names the place of the push. The handle may outlive the engine,
+  /// but only to be dropped.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 

@@ -1,5 +1,5 @@
-// Captured ops, to be launched again and again: recorded once, with their dependencies worked out, replayed at a
-// fraction of the price of pushing.
+// Captured ops, to be launched again and again: recorded once, with their dependencies worked out. A launch costs no
+// more than pushing its ops, at any size and shape; one of many ops that depend on each other costs a fraction.
 //
 //   windrow::Graph step = engine.capture([&] {
 //     engine.push([&] { y = f(x); }, {read(a), mutate(b)});
