@@ -1,4 +1,4 @@
-// The Tree-LSTM of tree_lstm.cc as lazy expressions: the network of a formula is recorded while the formula is drawn.
+// The Tree-LSTM of tree_lstm.cc as lazy expressions: generating a random formula records its network.
 #include "windrow/batching/lazy.h"
 
 #include <cstdio>

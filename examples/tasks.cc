@@ -1,4 +1,4 @@
-// A network learns to spell the names of digits. The next step of a coroutine depends on the letter that it read last.
+// A network learns to spell the names of digits. Each step of a coroutine depends on the letter that it read last.
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -57,7 +57,7 @@ int main() {
       formulas.emplace_back(cell, std::move(graph));
     }
     for (const auto& formula : formulas) minibatch.push_back(&formula);
-    const auto result = runner.differentiate(minibatch);  // pushed, and computed in batches while we go on
+    const auto result = runner.differentiate(minibatch);  // pushed; computed in batches while this thread continues
     const auto vertices = static_cast<double>(result.vertices());
     parameters.sgd(1 / vertices);
     if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, result.loss() / vertices);

@@ -31,17 +31,19 @@ struct Launch {
   Tensor::View out;
   Attributes attributes;
   Write write;
+  bool on_host;  // only there calls may be cut
 
   void operator()() const {
     std::vector<Matrix<const float>> inputs;
     std::vector<Matrix<const std::int32_t>> index_inputs;
     for (const auto& view : in) inputs.push_back(view.read());
     for (const auto& view : indices) index_inputs.push_back(view.read());
-    run_in_pieces(*op, kernel, {.in = inputs,
-                                .indices = index_inputs,
-                                .out = write == Write::add ? out.update() : out.write(),
-                                .attributes = attributes,
-                                .write = write});
+    const KernelCall<float> call{.in = inputs,
+                                 .indices = index_inputs,
+                                 .out = write == Write::add ? out.update() : out.write(),
+                                 .attributes = attributes,
+                                 .write = write};
+    on_host ? run_in_pieces(*op, kernel, call) : kernel(call);
   }
 };
 
@@ -73,7 +75,8 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
 }
 
 Launch launch_of(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
-  Launch made{&op, device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write};
+  Launch made{&op, device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write,
+              device.memory == nullptr || device.memory->on_host()};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
   return made;

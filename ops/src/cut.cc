@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "host.h"
+#include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
 #include "windrow/ops/operators.h"
 
@@ -41,8 +42,12 @@ Cut cut_of(const Operator& op, const Call& call) {
   return op.columnwise ? columns : Cut{Cut::Along::summands, call.in[0].rows};
 }
 
+template <class T>
+Index elements(const Matrix<T>& matrix) {
+  return matrix.rows * matrix.width;
+}
+
 Index units_of(const Operator& op, const Call& call) {
-  const auto elements = [](const auto& matrix) { return matrix.rows * matrix.width; };
   Index units = elements(call.out), products = 0;
   for (std::size_t k = 0; k < call.in.size(); ++k) {
     if (!is_whole(op, k)) {
@@ -55,9 +60,21 @@ Index units_of(const Operator& op, const Call& call) {
   return units + products / products_a_unit;
 }
 
+/// How many pieces a call of so much work may have.
+Index pieces_of(const Cut& cut, const Call& call, Index units, Index smallest) {
+  Index pieces = std::min(units / smallest, most_pieces);
+  if (cut.along == Cut::Along::summands) {
+    // Each piece has a sum of its own: together at most half as large as what they sum.
+    Index summed = 0;
+    for (const In& x : call.in) summed += elements(x);
+    pieces = std::min(pieces, summed / (2 * std::max<Index>(elements(call.out), 1)));
+  }
+  return pieces < fewest_pieces ? 1 : pieces;
+}
+
 /// How much of the side a piece has; all of it where the call is to stay whole.
 Index grain_of(const Cut& cut, Index pieces) {
-  if (pieces < fewest_pieces) return cut.length;
+  if (pieces == 1) return cut.length;
   const auto rounded_up = [&](Index n) { return (n + cut.finest - 1) / cut.finest * cut.finest; };
   Index grain = rounded_up((cut.length + pieces - 1) / pieces);
   while (cut.finest > 1 && grain < cut.length && cut.length % grain == 1) grain += cut.finest;
@@ -136,14 +153,19 @@ struct CutCall {
 
 void run_in_pieces(const Operator& op, Kernel<float> kernel, const Call& call, Index smallest) {
   const Cut cut = cut_of(op, call);
-  const Index grain = grain_of(cut, std::min(units_of(op, call) / smallest, most_pieces));
+  const Index grain = grain_of(cut, pieces_of(cut, call, units_of(op, call), smallest));
   if (grain >= cut.length) return kernel(call);
   const CutCall cut_call{op, kernel, call, cut.along};
-  if (cut.along == Cut::Along::summands) return cut_call.run_sum(cut.length, grain);
-  parallel_for(static_cast<std::size_t>(cut.length), static_cast<std::size_t>(grain),
-               [&](std::size_t begin, std::size_t end) {
-                 cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
-               });
+  try {
+    if (cut.along == Cut::Along::summands) return cut_call.run_sum(cut.length, grain);
+    parallel_for(static_cast<std::size_t>(cut.length), static_cast<std::size_t>(grain),
+                 [&](std::size_t begin, std::size_t end) {
+                   cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
+                 });
+  } catch (const MisuseError&) {
+    kernel(call);  // throws too, and names the rows of the whole, not of the piece
+    throw;
+  }
 }
 
 }  // namespace windrow

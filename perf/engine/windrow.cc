@@ -1,5 +1,7 @@
-// Windrow's own engine, policy pool; pushed to as it is, and in bulk scopes. Replayed patterns are captured as graphs.
+// Windrow's own engine: policy pool, in bulk scopes too; policy per_device; ops that a thread outside the engine
+// completes. Replayed patterns are captured as graphs.
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -35,10 +37,46 @@ struct Captured {
   }
 };
 
+/// A thread that completes asynchronous ops, all that there are at a time, like the thread of a device's callbacks.
+class Completer {
+ public:
+  ~Completer() {
+    stopping_ = true;
+    thread_.join();
+  }
+
+  void complete(OnComplete done) {
+    const std::lock_guard lock(mutex_);
+    given_.push_back(std::move(done));
+  }
+
+ private:
+  void serve() {
+    std::vector<OnComplete> taken;
+    while (!stopping_) {
+      {
+        const std::lock_guard lock(mutex_);
+        taken.swap(given_);
+      }
+      if (taken.empty()) std::this_thread::yield();
+      for (OnComplete& done : taken) done();
+      taken.clear();
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<OnComplete> given_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_{[this] { serve(); }};
+};
+
 class WindrowSystem : public System {
  public:
-  WindrowSystem(const Pattern& pattern, const SystemOptions& options, bool in_bulk = false)
-      : engine_(engine_options(options)), in_bulk_(in_bulk), replayed_(pattern) {
+  enum class Way { plain, in_bulk, per_device, completed_outside };
+
+  WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
+      : way_(way), engine_(engine_options(options)), replayed_(pattern) {
+    if (way == Way::completed_outside) completer_.emplace();
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
     for (const Task& task : pattern.tasks) {
@@ -64,7 +102,15 @@ class WindrowSystem : public System {
     }
     if (!job.pattern.replayed) {
       const auto push = [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); };
-      return in_bulk_ ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
+      const auto push_async = [&](std::size_t number, const Task& task) {
+        const auto begin = [this, work = job.work(task)](OnComplete done) {
+          work();
+          completer_->complete(std::move(done));
+        };
+        engine_.push_async(begin, accesses_[number]);
+      };
+      if (way_ == Way::completed_outside) return time_pushes(job, push_async, finish);
+      return way_ == Way::in_bulk ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
     }
     return replayed_.run(
         job, [&](std::int64_t length) { return capture(length); },
@@ -75,8 +121,9 @@ class WindrowSystem : public System {
   }
 
  private:
-  static EngineOptions engine_options(const SystemOptions& options) {
-    EngineOptions result{.policy = Policy::pool, .workers = options.workers};
+  EngineOptions engine_options(const SystemOptions& options) const {
+    EngineOptions result{.policy = way_ == Way::per_device ? Policy::per_device : Policy::pool,
+                         .workers = options.workers};
     if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
     return result;
   }
@@ -129,25 +176,35 @@ class WindrowSystem : public System {
     engine_.push(pass, all, {.name = "gate"});
   }
 
+  const Way way_;
+  std::optional<Completer> completer_;
   Engine engine_;
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
   std::vector<Work> work_of_declared_;         // by task
   std::vector<DeclaredOp> declared_;           // likewise
-  const bool in_bulk_;
-  Replayed<Captured> replayed_;  // its graphs go before the engine
+  Replayed<Captured> replayed_;                // its graphs go before the engine
 };
+
+template <WindrowSystem::Way way>
+std::unique_ptr<System> make_in(const Pattern& pattern, const SystemOptions& options) {
+  return std::make_unique<WindrowSystem>(pattern, options, way);
+}
 
 }  // namespace
 
 const SystemKind windrow_system = {
     .name = "windrow", .make = make<WindrowSystem>, .holds = SystemKind::Holds::a_backlog};
-const SystemKind windrow_bulk_system = {
-    .name = "windrow-bulk",
-    .make = [](const Pattern& pattern, const SystemOptions& options) -> std::unique_ptr<System> {
-      return std::make_unique<WindrowSystem>(pattern, options, true);
-    },
-    .takes = SystemKind::Takes::pushed_patterns,
-    .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_bulk_system = {.name = "windrow-bulk",
+                                        .make = make_in<WindrowSystem::Way::in_bulk>,
+                                        .takes = SystemKind::Takes::pushed_patterns,
+                                        .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_per_device_system = {.name = "windrow-per-device",
+                                              .make = make_in<WindrowSystem::Way::per_device>,
+                                              .takes = SystemKind::Takes::pushed_patterns,
+                                              .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_async_system = {.name = "windrow-async",
+                                         .make = make_in<WindrowSystem::Way::completed_outside>,
+                                         .takes = SystemKind::Takes::pushed_patterns};
 
 }  // namespace windrow::perf

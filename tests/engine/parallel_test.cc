@@ -132,11 +132,15 @@ TEST(ParallelOutside, LoopsRunOnTheCallingThread) {
   EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
 }
 
-TEST(ParallelHelp, ComesFromAWorkerWithoutOps) {
+class ParallelHelp : public ::testing::TestWithParam<Policy> {};
+INSTANTIATE_TEST_SUITE_P(PoliciesWhoseThreadsHelp, ParallelHelp, ::testing::Values(Policy::pool, Policy::per_device),
+                         [](const auto& about) { return std::string(to_string(about.param)); });
+
+TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "loops run alone under ThreadSanitizer";
 #endif
-  Engine engine({.policy = Policy::pool, .workers = 2});
+  Engine engine({.policy = GetParam(), .workers = 2});
   // Two pieces that wait for each other end only where two threads run them.
   std::atomic<int> begun{0};
   std::atomic<bool> met{false};
@@ -154,11 +158,11 @@ TEST(ParallelHelp, ComesFromAWorkerWithoutOps) {
   EXPECT_TRUE(met);
 }
 
-TEST(ParallelHelp, LeavesForAnOpThatIsReady) {
+TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "loops run alone under ThreadSanitizer";
 #endif
-  Engine engine({.policy = Policy::pool, .workers = 2});
+  Engine engine({.policy = GetParam(), .workers = 2});
   // The loop goes on until the op has run, which only the helper can run.
   std::atomic<int> pieces{0};
   std::atomic<bool> ran{false};
@@ -173,6 +177,31 @@ TEST(ParallelHelp, LeavesForAnOpThatIsReady) {
       {});
   EXPECT_THROW(engine.wait_all(), OpError);
   EXPECT_TRUE(ran);
+}
+
+TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+#endif
+  // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
+  Engine engine({.policy = GetParam(), .workers = 2});
+  std::atomic<int> pieces{0};
+  std::atomic<bool> ran{false}, give_up{false};
+  engine.push(
+      [&] {
+        parallel_for(1'000'000'000, 1'000, [&](std::size_t, std::size_t) {
+          if (ran || give_up) throw std::runtime_error("done");
+          ++pieces;
+        });
+      },
+      {});
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (pieces < 1000 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  engine.push([&] { ran = true; }, {});
+  while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_TRUE(ran);
+  give_up = true;
+  EXPECT_THROW(engine.wait_all(), OpError);
 }
 
 }  // namespace

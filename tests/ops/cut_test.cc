@@ -90,6 +90,41 @@ TEST(Cut, SumsWideRowsByColumns) {
   EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
 }
 
+TEST(Cut, KeepsSumsOfPiecesSmall) {
+  // Four sums of pieces would be nearly as large as the 130 rows that are summed.
+  std::mt19937 random(first_seed());
+  const Signature signature{
+      .in = {{Rows::count(130), 60}, {Rows::count(130), 60}}, .indices = {}, .attributes = {}};
+  const Application c{.signature = signature,
+                      .in = {testing::random_values(signature.in[0], random), testing::random_values(signature.in[1], random)},
+                      .indices = {}};
+  const Values before = testing::random_values(infer(op::matmul_tn, signature), random);
+  calls = 0;
+  counted = host_kernels().find(op::matmul_tn);
+  testing::run_kernel(op::matmul_tn, c, before, Write::add, 1,
+                      [](const KernelCall<float>& call) { run_in_pieces(op::matmul_tn, count_and_run, call, 1); });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Cut, NamesRowsOfTheWholeInErrors) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device host = host_device(engine);
+  constexpr Index rows = 5000, width = 256;
+  const Tensor table(host, 10, width, "table"), out(host, rows, width, "out");
+  table.set(std::vector<float>(10 * width, 1.0f));
+  std::vector<std::int32_t> words(rows, 3);
+  words[rows - 2] = 17;
+  const IntTensor indices(host, rows, 1, "words");
+  indices.set(words);
+  apply(host, op::gather_rows, {.in = {table}, .indices = {indices}}, out);
+  try {
+    out.get();
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("index 17 at row " + std::to_string(rows - 2)), std::string::npos) << e.what();
+  }
+}
+
 /// Some of a training step, large enough to be cut.
 std::vector<float> trained(int workers) {
   Engine engine({.policy = Policy::pool, .workers = workers});

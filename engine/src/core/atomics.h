@@ -1,5 +1,5 @@
-// What dependency.h is a template on, so that an interleaving checker may put its own in the place; and the lock bit
-// made of it.
+// The atomics on which dependency.h is a template, and the lock bit. An interleaving checker can substitute its own
+// atomics.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,17 @@
 
 namespace windrow {
 
-/// The atomics the engine ships with. A checker supplies a class of the same shape.
+/// The atomics that the engine uses. A checker supplies a class with the same members.
 struct StdAtomics {
   template <class T>
   using Atomic = std::atomic<T>;
-  /// Data that the protocol hands from thread to thread.
+  /// Data without synchronisation of its own: the protocol passes it from thread to thread.
   template <class T>
   using Plain = T;
 
-  /// The line will be written, and another core may have written it last. What compilers have for this asks for a copy
-  /// to read on processors that they do not know, and the write would have to ask for the line again.
+  /// Fetches the cache line for writing. On x86-64 `prefetchw` is issued directly: for processors that the compiler
+  /// does not know, __builtin_prefetch requests the line for reading only, and the write would have to request it
+  /// again.
   static void prefetch_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -26,8 +27,8 @@ struct StdAtomics {
 #endif
   }
 
-  /// Called while a lock bit is found taken, the `round`-th time in a row. Holders only link, so a long wait means that
-  /// the holder lost its core: give ours away, then sleep.
+  /// Called after the `round`-th failed attempt in a row to take a lock bit. Holders only link records, so a long wait
+  /// means that the holder was descheduled: yield the core first, then sleep.
   static void pause(int round) {
     if (round < 64) {
 #if defined(__x86_64__)
@@ -41,7 +42,7 @@ struct StdAtomics {
   }
 };
 
-/// One bit that guards one thing. Unlocking is a plain store, which is why waiters poll instead of queueing.
+/// A spin lock of one bit. Unlocking is a plain store and wakes nobody, so waiters poll.
 template <class Atomics>
 class LockBit {
  public:
@@ -60,7 +61,7 @@ class LockBit {
   typename Atomics::template Atomic<bool> held_{false};
 };
 
-/// Holds the bit, if there is one, as long as it lives.
+/// Holds the lock bit for its lifetime; does nothing for a null pointer.
 template <class Atomics>
 class BitHeld {
  public:

@@ -18,6 +18,8 @@
 
 namespace windrow {
 
+class LaneCrew;
+
 /// One lane. On an ordered lane one op is issued at a time: the running policy holds at most one of its ops, and the
 /// others that are ready wait here.
 class LaneState {
@@ -31,6 +33,7 @@ class LaneState {
   const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
 
   std::atomic<bool> started{false};  ///< the running policy knows the lane
+  LaneCrew* crew = nullptr;          ///< with policy per_device; written before `started`
 
   /// Whether the ready op may go to the policy now; else it is kept until release() returns it.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);

@@ -10,8 +10,6 @@ namespace {
 
 /// The crew whose thread this is.
 thread_local Crew* own_crew = nullptr;
-/// Whether this thread's op takes an urgent slot of that crew.
-thread_local bool in_urgent_slot = false;
 
 /// So long a queue may hold back its ops for one that is not ready: while nothing runs, and while something does that
 /// may make it ready.
@@ -60,17 +58,13 @@ void Crew::help(Patience patience) {
 void Crew::block() {
   MutexLock lock(mutex_);
   const bool own = own_crew == this;
-  const bool urgent = own && std::exchange(in_urgent_slot, false);  // after its wait the op goes on as any other
   --active_;
   active_own_ -= own;
-  urgent_ -= urgent;
   blocked_own_ += own;
   const bool nobody_left = own_threads() == blocked_own_;
   if (nobody_left && (own || !options_.callers_run || !queue_->empty()) && !spawn()) {
     ++active_;
     active_own_ += own;
-    urgent_ += urgent;
-    in_urgent_slot |= urgent;
     blocked_own_ -= own;
     throw Error("a wait inside an op would leave crew '" + options_.name +
                 "' without a thread: " + std::to_string(own_threads()) +
@@ -114,7 +108,7 @@ void Crew::unblock_other() {
 
 OpRecord* Crew::take_wanted(const Wanted& wanted) {
   MutexLock lock(mutex_);
-  if (torn_ || (own_crew == this && in_urgent_slot)) return nullptr;
+  if (torn_) return nullptr;
   // Where order is drawn, a spare thread may as well take what the wait does not depend on.
   const bool few_wait = blocked_own_ < few_spares;
   return taken(queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near));
@@ -149,7 +143,7 @@ void Crew::stop() {
 void Crew::forget_threads(Copied copied) noexcept {
   forget(threads_);
   changed_.forget_waiters();
-  active_ = active_own_ = urgent_ = idle_ = blocked_own_ = callers_ = 0;
+  active_ = active_own_ = idle_ = blocked_own_ = callers_ = 0;
   torn_ = copied == Copied::torn;
   if (torn_) stopping_ = true;
 }
@@ -162,10 +156,6 @@ int Crew::spares() const {
 std::size_t Crew::ready() const {
   MutexLock lock(mutex_);
   return queue_->size();
-}
-
-bool Crew::slot_free() const {
-  return !torn_ && (common_slot_free() || (urgent_ < options_.urgent_slots && queue_->has_urgent()));
 }
 
 bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
@@ -193,18 +183,15 @@ void Crew::serve() {
 
 void Crew::take_and_run() {
   const bool own = own_crew == this;
-  const bool urgent = !common_slot_free();
   ++active_;
   active_own_ += own;
-  urgent_ += urgent;
   if (const auto pause = queue_->pause(); pause.count() > 0) {
     mutex_.unlock();
     std::this_thread::sleep_for(pause);
     mutex_.lock();
   }
   if (queue_->has_next()) {  // another thread may have been quicker
-    OpRecord& op = urgent ? queue_->take_urgent() : queue_->take();
-    if (urgent) in_urgent_slot = true;
+    OpRecord& op = queue_->take();
     if (holds_back_) last_event_ = std::chrono::steady_clock::now();
     rouse();
     mutex_.unlock();
@@ -214,7 +201,6 @@ void Crew::take_and_run() {
   }
   --active_;
   active_own_ -= own;
-  if (urgent) urgent_ -= std::exchange(in_urgent_slot, false);
   if (options_.callers_run) changed_.notify_all();
 }
 
@@ -244,7 +230,7 @@ void Crew::rouse() {
   const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to see this
   if (looking > 0) return;
   if (idle_ == 0) {
-    if (own_threads() - blocked_own_ < options_.slots + options_.urgent_slots) spawn();
+    if (own_threads() - blocked_own_ < options_.slots) spawn();
   } else if (options_.callers_run) {
     changed_.notify_all();  // callers sleep on it too
   } else {

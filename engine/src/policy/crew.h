@@ -1,6 +1,6 @@
 // A crew: threads that run the ready ops of one queue, at most `slots` at a time.
 //
-// Each running policy is made of crews. A crew knows nothing of dependencies: it is handed ready ops and runs them.
+// The policies `serial` and `chaos` have one crew each. A crew knows nothing of dependencies: it is handed ready ops and runs them.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,6 @@ namespace windrow {
 struct CrewOptions {
   std::string name;
   int slots = 1;
-  /// More slots, for ops of positive priority only.
-  int urgent_slots = 0;
   /// Threads that may be added while ops of this crew wait inside.
   int max_spares = 0;
   /// Ops run on the threads that push; the crew's own serve only what becomes ready when none of those is there.
@@ -34,8 +32,7 @@ struct CrewOptions {
 /// Invariants, under mutex_:
 ///   1. active_ counts ops that run and do not wait inside. It exceeds the slots only by ops whose wait has ended.
 ///   2. If an op may be taken up, a thread is awake to do so, or will look again before it sleeps.
-///   3. urgent_ of these take an urgent slot; all others a common one.
-///   4. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
+///   3. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
 class Crew final : public Slots {
  public:
   Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run);
@@ -78,8 +75,7 @@ class Crew final : public Slots {
   }
 
  private:
-  bool common_slot_free() const WINDROW_REQUIRES(mutex_) { return active_ - urgent_ < options_.slots; }
-  bool slot_free() const WINDROW_REQUIRES(mutex_);
+  bool slot_free() const WINDROW_REQUIRES(mutex_) { return !torn_ && active_ < options_.slots; }
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
   void take_and_run() WINDROW_REQUIRES(mutex_);
@@ -93,7 +89,7 @@ class Crew final : public Slots {
   /// False if the limit is reached or the system refuses.
   bool spawn() WINDROW_REQUIRES(mutex_);
   int own_threads() const WINDROW_REQUIRES(mutex_) { return static_cast<int>(threads_.size()); }
-  int regular_threads() const { return options_.callers_run ? 0 : options_.slots + options_.urgent_slots; }
+  int regular_threads() const { return options_.callers_run ? 0 : options_.slots; }
 
   const CrewOptions options_;
   const RunOp run_;
@@ -105,7 +101,6 @@ class Crew final : public Slots {
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int active_ WINDROW_GUARDED_BY(mutex_) = 0;
   int active_own_ WINDROW_GUARDED_BY(mutex_) = 0;   // of these, on own threads
-  int urgent_ WINDROW_GUARDED_BY(mutex_) = 0;       // of these, in urgent slots; only on own threads
   int idle_ WINDROW_GUARDED_BY(mutex_) = 0;         // own threads asleep
   int blocked_own_ WINDROW_GUARDED_BY(mutex_) = 0;  // own threads whose op waits inside
   int callers_ WINDROW_GUARDED_BY(mutex_) =

@@ -22,10 +22,6 @@ class ReadyQueue {
   /// Whether take() has one to give; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() noexcept = 0;
-  /// Whether there is one of positive priority.
-  virtual bool has_urgent() const { return false; }
-  /// Takes such a one.
-  virtual OpRecord& take_urgent() noexcept { return take(); }
   /// Takes one that is wanted. `in_order`: as near; but where order is drawn, null if the draw falls on another.
   /// `near`: null if that needs a long search, or others have higher priority.
   enum class Search { in_order, near, all };
@@ -50,9 +46,7 @@ class PriorityQueue final : public ReadyQueue {
   bool empty() const override { return first() == nullptr; }
   std::size_t size() const override { return count_; }
   bool has_next() const override { return first() != nullptr; }
-  bool has_urgent() const override { return has_next() && first()->priority > 0; }
   OpRecord& take() noexcept override;
-  OpRecord& take_urgent() noexcept override { return take_best(); }
   OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
 
  private:

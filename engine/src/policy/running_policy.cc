@@ -1,10 +1,10 @@
 #include "policy/running_policy.h"
 
 #include <atomic>
-#include <map>
 #include <utility>
 
 #include "policy/crew.h"
+#include "policy/lane_workers.h"
 #include "policy/worker_pool.h"
 
 namespace windrow {
@@ -77,73 +77,6 @@ class Chaos final : public RunningPolicy {
 
  private:
   Crew crew_;
-};
-
-class PerDevice final : public RunningPolicy {
- public:
-  explicit PerDevice(PolicyContext of) : context_(std::move(of)) {}
-
-  void start(LaneState& lane) override {
-    CrewOptions crew = crew_options(context_, lane.host.name, lane.host.threads);
-    crew.urgent_slots = lane.id == host_lane ? 1 : 0;
-    MutexLock lock(mutex_);
-    crews_.try_emplace(lane.id.index, std::move(crew), std::make_unique<PriorityQueue>(), context_.run)
-        .first->second.start();
-  }
-
-  void add(OpRecord& op) noexcept override { crew_of(*op.info().lane).add(op); }
-
-  void stop() override {
-    for (std::uint32_t lane = 0; Crew* crew = crew_from(lane); ++lane) crew->stop();  // joins: not under a lock
-  }
-
-  OpRecord* take_wanted_anywhere(const Wanted& wanted) override {
-    for (std::uint32_t lane = 0; Crew* crew = crew_from(lane); ++lane) {
-      if (OpRecord* const op = crew->take_wanted_anywhere(wanted)) return op;
-    }
-    return nullptr;
-  }
-
-  int spares() const override {
-    MutexLock lock(mutex_);
-    int sum = 0;
-    for (const auto& [lane, crew] : crews_) sum += crew.spares();
-    return sum;
-  }
-
-  std::uint64_t ready() const override {
-    MutexLock lock(mutex_);
-    std::uint64_t sum = 0;
-    for (const auto& [lane, crew] : crews_) sum += crew.ready();
-    return sum;
-  }
-
-  void each_mutex(EachMutex f) override WINDROW_UNCHECKED_LOCKING {
-    f(mutex_, [&]() WINDROW_UNCHECKED_LOCKING {
-      for (auto& [lane, crew] : crews_) crew.each_mutex(f);
-    });
-  }
-  void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING {
-    for (auto& [lane, crew] : crews_) crew.forget_threads(copied);
-  }
-
- private:
-  Crew& crew_of(const LaneState& lane) {
-    MutexLock lock(mutex_);
-    return crews_.at(lane.id.index);
-  }
-  /// The first one from this lane on, whose number it writes; null if there is none.
-  Crew* crew_from(std::uint32_t& lane) {
-    MutexLock lock(mutex_);
-    const auto found = crews_.lower_bound(lane);
-    if (found == crews_.end()) return nullptr;
-    lane = found->first;
-    return &found->second;
-  }
-
-  const PolicyContext context_;
-  mutable Mutex mutex_;
-  std::map<std::uint32_t, Crew> crews_ WINDROW_GUARDED_BY(mutex_);  // by lane; never shrinks
 };
 
 }  // namespace

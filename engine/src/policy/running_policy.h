@@ -10,6 +10,17 @@
 
 namespace windrow {
 
+/// What the engine looks at with each op that has finished.
+struct PolicyCounts {
+  std::atomic<int> urgent{0};  ///< ready ops of positive priority
+  std::atomic<int> awake{0};   ///< threads that run ops
+  int most_awake = 0;          ///< how many should; fixed before the first op
+
+  bool want_thread_back() const {
+    return urgent.load(std::memory_order_relaxed) > 0 || awake.load(std::memory_order_relaxed) > most_awake;
+  }
+};
+
 /// Decides where and when ready ops run. Members may be called by any thread, add() also by threads that run ops.
 class RunningPolicy {
  public:
@@ -33,9 +44,7 @@ class RunningPolicy {
 
   /// Whether a thread that goes on by itself has to give up its core: for ops of positive priority, or since more run
   /// than may.
-  bool wants_thread_back() const {
-    return urgent_count_.load(std::memory_order_relaxed) > 0 || awake_.load(std::memory_order_relaxed) > most_awake_;
-  }
+  bool wants_thread_back() const { return policy_counts_.want_thread_back(); }
 
   /// Whether there may be ready ops that no thread has taken up.
   virtual bool work_in_sight() const { return true; }
@@ -59,11 +68,7 @@ class RunningPolicy {
   virtual void end_row() {}
 
  protected:
-  /// Ready ops of positive priority, for a policy on whose threads others go on by themselves.
-  std::atomic<int> urgent_count_{0};
-  /// Threads that run ops, and how many should.
-  std::atomic<int> awake_{0};
-  int most_awake_ = 0;  // fixed before the first op
+  PolicyCounts policy_counts_;  ///< of a policy on whose threads ops go on by themselves
 };
 
 /// What a policy needs of its engine.

@@ -1,7 +1,8 @@
-// Expressions of one vertex: what the body of a vertex function computes with.
+// Expressions, with which the body of a vertex function computes.
 //
-// An expression stands for a value that each vertex of a batch has, or each edge from it to its children, of the width
-// that its type says; nothing is computed while a vertex function is traced. Parameters enter expressions as they are.
+// An expression stands for a value that every vertex of a batch has, or every edge from a vertex to its children; its
+// type says which, and how wide it is. Nothing is computed while a vertex function is traced. Parameters can be
+// operands directly.
 #pragma once
 
 #include <concepts>
@@ -18,7 +19,7 @@ namespace ir {
 class Trace;
 }
 
-/// A handle to a value of the function that is being traced. To use it after the trace, or in another one, throws
+/// A handle to a value of the function that is being traced. Use after the trace, or in another trace, throws
 /// MisuseError.
 class Expr {
  public:
@@ -69,16 +70,17 @@ class Operand {
   Type type_;
 };
 
-/// Any operator, also one's own. It must compute a vertex from that vertex alone: elementwise or rowwise, with whole
-/// operands that are parameters. Where some operands are of edges, those of the vertex are handed to each of its edges.
-/// Throws MisuseError, naming the vertex function, the operator and the shapes, if that is not so or if they do not
-/// fit.
+/// Applies any operator, built-in or user-defined. It must compute each vertex from that vertex alone: elementwise, or
+/// rowwise with parameters as its `whole` operands. If some operands are values of edges, operands of the vertex are
+/// handed to each of its edges. Throws MisuseError, naming the vertex function, the operator and the shapes, if the
+/// operator or the shapes do not fit, and if no operand is an expression or index.
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
            const Attributes& attributes = {});
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
-// The operators of operators.h by their names. `+` of a vertex's value and a parameter of one row is add_bias.
+// The operators of operators.h, by name. `+` of a vertex's value and a parameter of one row is add_bias. All throw as
+// apply() does.
 Expr operator+(const Operand& x, const Operand& y);
 Expr operator-(const Operand& x, const Operand& y);
 Expr operator*(const Operand& x, const Operand& y);
@@ -104,10 +106,10 @@ Expr slice(const Expr& x, Index begin, Index end);
 Expr row_sum(const Expr& x);
 Expr softmax(const Expr& x);
 Expr softmax_cross_entropy(const Expr& logits, const IndexExpr& label);
-/// Of each element, with targets within [0, 1]; a loss is its row_sum or mean.
+/// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
 Expr binary_cross_entropy(const Expr& logits, const Expr& targets);
 Expr embedding(const Operand& table, const IndexExpr& row);
-/// The mask is drawn from three keys a vertex; see op::dropout.
+/// The mask is drawn from three keys per vertex; see op::dropout.
 Expr dropout(const Expr& x, const IndexExpr& keys, double rate, std::uint64_t seed, std::uint32_t site);
 
 Expr minimum(const Operand& x, const Operand& y);
@@ -117,27 +119,27 @@ Expr softplus(const Expr& x);
 Expr log_sigmoid(const Expr& x);
 Expr log_softmax(const Expr& x);
 Expr pick(const Expr& x, const IndexExpr& column);
-/// Of the columns, of which there must be some.
+/// The mean over the columns. Throws MisuseError for width 0.
 Expr mean(const Expr& x);
 Expr row_max(const Expr& x);
 Expr row_dot(const Expr& x, const Expr& y);
 Expr squared_distance(const Expr& x, const Expr& y);
 Expr mul_columns(const Expr& x, const Expr& factor);
-/// The matrices in x have so many rows; the other sizes follow from the widths.
+/// `rows` is the number of rows of the matrices in x; the other sizes follow from the widths.
 Expr matmul_each(const Expr& x, const Expr& y, Index rows);
 Expr matmul_each_nt(const Expr& x, const Expr& y, Index rows);
 Expr conv2d(const Expr& images, const Operand& filters, const op::Window2d& window);
 Expr max_pool2d(const Expr& images, const op::Window2d& window);
 Expr add_channel_bias(const Expr& images, const Operand& bias);
 
-// Between a vertex and the edges to its children; see Vertex::each.
-/// The sum over all children, first to last; zero for a vertex without.
+// Between a vertex and the edges to its children; see Vertex::each. All throw MisuseError in a function of fixed arity.
+/// The sum over all children, first to last; zero for a vertex without children.
 Expr sum_children(const Expr& x);
 Expr mean_children(const Expr& x);
-/// Of each column the maximum over all children, NaN if one is; zero for a vertex without. Its gradient goes to the
-/// first child that has it.
+/// The maximum of each column over all children, NaN if one is NaN; zero for a vertex without children. Its gradient
+/// goes to the first child that has the maximum.
 Expr max_children(const Expr& x);
-/// The vertex's value for each of its edges; the same that apply() does by itself.
+/// Hands the vertex's value to each of its edges; apply() does so implicitly.
 Expr to_children(const Expr& x);
 
 }  // namespace windrow

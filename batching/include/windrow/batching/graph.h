@@ -1,4 +1,4 @@
-// Input graphs: which vertex consumes which, and what each vertex is given.
+// Input graphs: the children of each vertex, and the inputs that each vertex pulls.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,41 @@
 
 namespace windrow {
 
-/// No child at this place.
+/// Marks a missing child.
 inline constexpr std::int32_t no_child = -1;
 
-/// A graph as its reader delivers it. Vertices are numbered from 0, in any order.
+/// A graph as a data reader delivers it. Vertices are numbered from 0, in any order.
 struct GraphData {
-  /// Children in CSR: those of vertex v are children[child_begin[v]] ... children[child_begin[v + 1] - 1], the first
-  /// being child 0. One more than there are vertices; {0} for none.
+  /// Children in compressed sparse row format: those of vertex v are children[child_begin[v]] ...
+  /// children[child_begin[v + 1] - 1]; the first is child 0. One element more than there are vertices; {0} for an empty
+  /// graph.
   std::vector<std::int32_t> child_begin = {0};
   std::vector<std::int32_t> children = {};  ///< vertices, or no_child
-  /// Of each vertex, which of the functions computes it that the graph's is put together of; empty where all are 0.
+  /// For each vertex, the index of the function that computes it, if the vertex function consists of several; empty if
+  /// all are 0.
   std::vector<std::int32_t> kinds = {};
-  /// Of each name that the vertex function pulls: the rows of all vertices, one behind the other. Those of vertices
-  /// whose kind does not pull it are not looked at.
+  /// Inputs, by the name by which the vertex function pulls them: the rows of all vertices, contiguous. Rows of
+  /// vertices whose kind does not pull the input are ignored.
   std::map<std::string, std::vector<std::int32_t>> indices = {};
   std::map<std::string, std::vector<float>> values = {};
-  /// The same for edges, with a row for each of `children`.
+  /// Inputs of edges, with a row for each element of `children`.
   std::map<std::string, std::vector<std::int32_t>> edge_indices = {};
   std::map<std::string, std::vector<float>> edge_values = {};
 };
 
-/// A checked graph with its levels: a vertex is one level above its highest child, a vertex without children on level
-/// 0. Immutable; for the vertex function it was made for.
+/// A validated graph with its levels: a vertex without children is on level 0, any other one is one level above its
+/// highest child. Immutable; can be used with the vertex function for which it was made.
 class InputGraph {
  public:
-  /// Throws MisuseError naming the vertex: for offsets that do not fit, an unknown child, a cycle, more children than
-  /// the function's arity, an unknown kind, or a child of a kind that does not scatter what is gathered; and for a
-  /// missing input or one of the wrong length. `name` is said in errors, also of minibatches.
+  /// Throws MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
+  /// unknown kind, or a child whose kind does not scatter a state that is gathered from it, naming the vertex; for an
+  /// input that is missing or has the wrong length; and if the function has a state that is never scattered. Errors,
+  /// also those of minibatches, mention `name`.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }
-  /// `vertex` is less than vertices().
+  /// Precondition: `vertex` is less than vertices().
   std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
   std::int64_t edges() const { return edges_; }
 
@@ -53,15 +56,15 @@ class InputGraph {
   friend struct Layout;
   friend class Runner;
   friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
-  /// Neighbours in the order of types and levels: all of one type and level.
+  /// Consecutive vertices of one type and level, in the order of types and levels.
   struct Run {
-    std::int32_t type;  // place among the graph's types
+    std::int32_t type;  // index into the graph's types
     std::int32_t level;
     std::int32_t begin, end;  // places
   };
   class Loading;
 
-  /// Vertices by place, of types that have these numbers.
+  /// Appends the vertices in the order of their places; `type_numbers` maps the graph's types to those of `graph`.
   void append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const;
   std::string name() const { return name_ ? *name_ : "graph"; }
 
@@ -76,7 +79,8 @@ class InputGraph {
   const std::int32_t* child_begin() const { return block_.data() + columns_ + 2 * types_ + 4 * runs_; }  // by place
   const std::int32_t* children() const { return child_begin() + vertices() + 1; }                        // places
   const std::int32_t* vertex() const { return children() + edges_; }                                     // by place
-  /// Index inputs by the number of their pull, then the others' bits; of places, or of children(). Null for none.
+  /// Index inputs by number, then the bits of float inputs; one row for each place, or for each element of children().
+  /// Null if the graph lacks the input.
   const std::int32_t* column(std::size_t number) const {
     const std::int32_t begin = block_[number];
     return begin < 0 ? nullptr : block_.data() + begin;
@@ -86,15 +90,15 @@ class InputGraph {
   std::shared_ptr<const ir::Function> function_;
   std::int32_t levels_ = 0;
   std::vector<std::int32_t> level_;  // of each vertex
-  // What layouts read lies in one block, so that a graph that was not looked at for long is fetched at once: where
-  // columns begin; the distinct types, ascending; runs; children in CSR; vertices; columns. All by place: vertices
-  // sorted by type, then level, then number.
+  // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
+  // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
+  // All are in the order of places: vertices sorted by type, then level, then number.
   std::int32_t columns_ = 0, types_ = 0, runs_ = 0, edges_ = 0;
   std::vector<std::int32_t> block_;
 };
 
-/// Graphs of one function in minibatches of so many, one or more, as schedules see them: of the types that a runner
-/// tells apart once it has seen all of them.
+/// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
+/// The types are all vertex types that occur in the graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
 }  // namespace windrow

@@ -1,5 +1,5 @@
-// Lazy expressions: operations of single instances are recorded as they are written, and computed in batches when a
-// value is asked for. Start here for programs that make their graphs as they go.
+// Lazy expressions: operations on single instances are recorded as they are written, and computed in batches when a
+// value is requested. Start here for programs that build their graphs as they run.
 //
 //   windrow::LazyGraph graph(host, parameters);
 //   std::vector<windrow::LazyExpr> losses;
@@ -12,36 +12,36 @@
 //   parameters.sgd(0.1);
 //   graph.clear();
 //
-// After DyNet (Neubig et al. 2017). An operation waits for a batch of such that have the same key: operator, constants,
-// parameters and widths. But operations that programs write together are computed together: what is recorded in the
-// same way again and again, such as a cell, becomes a vertex function, so that all that vertex functions have is theirs
-// too. There is no other executor behind lazy expressions.
+// After DyNet (Neubig et al. 2017), which batches operations with the same key: operator, constants, parameters and
+// widths. Here, operations that the program repeatedly records one after the other, such as a cell, become a vertex
+// function and are computed together. So all optimisations for vertex functions apply; lazy expressions have no
+// executor of their own.
+//
+// A *flush* computes everything that was recorded since the last one.
 //
 // Contract
-//   Order    Expressions are computed when a value is asked for, or at backward(); all that are recorded then, at once.
-//            More can be recorded after a value, but not between backward() and clear().
-//   Numbers  As for Runner. How operations are batched may change the order of sums.
-//            Gradients are those for the values that parameters have at backward(). A parameter must not change between
-//            a flush that computes with it what a loss depends on and backward(), which throws MisuseError otherwise. A
-//            loss that is not finite poisons the gradients. After backward(), its value() throws OpError, which names
-//            the line that recorded it and the input, parameter or operator that it comes from; other values are
-//            returned.
+//   Order    The first request for a recorded value, backward(), and flush() compute everything recorded so far. More
+//            can be recorded after that, but not between backward() and clear().
+//   Numbers  As for Runner. How operations are batched may change the order of sums. Gradients are those at the values
+//            that parameters have at backward(). If a loss depends on a value of an earlier flush that was computed
+//            with a parameter, that parameter must not change between that flush and backward(), which throws
+//            MisuseError otherwise. A loss that is not finite poisons the gradients. After backward(), its value()
+//            throws OpError, naming the line that recorded it and the input, parameter or operator that it comes from;
+//            other values are returned.
 //   Waiting  backward() after a flush blocks until earlier ops that write the parameters have finished.
-//   Errors   Operands that do not fit, indices out of range, empty expressions and those from before clear(), and
-//            recording between backward() and clear() throw MisuseError at the call. An operator that throws fails the
-//            values that are computed with it; value() of one of them throws OpError, which names the line that
-//            recorded the operator. The other values of that flush are computed again without it when the first of them
-//            is asked for, unless a parameter was written or a later flush was pushed in the meantime: then all of the
-//            flush fail. If nobody asks for a value that failed, a later flush throws its error and can then be called
-//            again.
-//   Memory   A value stays available only if at least one handle has existed continuously since before its flush. It
-//            exists once, with the other values of that flush that have its width and its place in the program; their
-//            memory is freed at the first flush after the last of their handles is gone. For training they are kept
-//            until backward() if later flushes computed with them. A flush of recompute_below or more keeps its whole
-//            minibatch until backward(). Use LazyOptions::For::inference where no gradient is needed: nothing is kept
-//            for gradients. Until clear() the graph also holds some 40 bytes of host memory for each expression, and
-//            its inputs.
-//   Threads  One at a time for a graph and its expressions.
+//   Errors   These throw MisuseError at the call: operands that do not fit, indices outside the operator's index_range,
+//            empty expressions, expressions from before clear(), and recording between backward() and clear(). If an
+//            operator throws, the values that depend on it fail; their value() throws OpError, naming the line that
+//            recorded the operator. The first request for any value of that flush computes the other values again,
+//            unless a parameter was written or a later flush was pushed meanwhile: then all of them fail. If no value
+//            of that flush is requested, a later flush throws its error, and can then be called again.
+//   Memory   A value stays available only if at least one handle has existed continuously since before its flush.
+//            Values of one flush with the same width and the same place in the program share one tensor, which is freed
+//            at the first flush after the last of their handles ends. For training, it is kept until backward() if
+//            later flushes computed with it. A flush of at least recompute_below keeps its whole minibatch until
+//            backward(). Use LazyOptions::For::inference if no gradient is needed: nothing is kept for gradients. Until
+//            clear(), the graph also holds about 40 bytes of host memory for each expression, and its inputs.
+//   Threads  One at a time, for a graph and its expressions.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ class LazyGraph;
 namespace lazy {
 class Record;
 
-/// What a handle holds of its graph, which may end before it.
+/// A handle's reference to its graph's record, which outlives the graph.
 class RecordRef {
  public:
   explicit RecordRef(Record& record);
@@ -84,8 +84,8 @@ class RecordRef {
   Record* record_;
 };
 
-/// An operand, and the line that the call stands in: operators take no default argument that would tell it. It refers
-/// to the operand, and so cannot be stored.
+/// An operand, and the source line of the call: operators cannot have a default argument for it. It refers to the
+/// operand, so it must not be stored.
 template <class T>
 class Located {
  public:
@@ -108,8 +108,8 @@ std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 using LazyHere = lazy::Located<LazyExpr>;
 
-/// A handle to a value, a row of numbers, of an instance. It may outlive its graph, and is of no use then. Using an
-/// empty one, which was made by default or moved from, throws MisuseError.
+/// A handle to a value of one instance: a row of numbers. It may outlive its graph, but is of no use then. Using an
+/// empty handle (default-constructed or moved from) throws MisuseError.
 class LazyExpr {
  public:
   LazyExpr() = default;
@@ -118,11 +118,12 @@ class LazyExpr {
   LazyExpr& operator=(LazyExpr other) noexcept;
   ~LazyExpr();
 
+  /// Throws MisuseError for an empty handle.
   Index width() const;
-  /// Waits for it. Throws OpError if what it is computed from failed, or for a loss that is not finite after
-  /// backward().
+  /// Returns the value: flushes the graph if necessary, and waits. Throws OpError if an operator failed that it depends
+  /// on, and, after backward(), for a loss that is not finite.
   std::vector<float> value(std::source_location from = std::source_location::current()) const;
-  /// The same of width 1.
+  /// The value of an expression of width 1. Throws MisuseError for another width.
   float scalar(std::source_location from = std::source_location::current()) const;
 
  private:
@@ -131,18 +132,17 @@ class LazyExpr {
   friend class LazyOperand;
   friend class LazyValue;
   LazyExpr(lazy::Record* record, std::int32_t node);
-  /// Its value is there, or under way.
+  /// Whether the expression has been flushed.
   bool computed() const;
-  /// Throws MisuseError for an empty one.
+  /// Throws MisuseError for an empty handle.
   lazy::Record& record(std::string_view what) const;
 
-  lazy::Record* record_ = nullptr;  // null for an empty one
-  std::int32_t node_ = -1;          // also after a move; -1 if it never was another
-  std::uint32_t minibatch_ = 0;     // how often the graph had been cleared
+  lazy::Record* record_ = nullptr;  // null if empty
+  std::int32_t node_ = -1;          // kept after a move; -1 if the handle was never set
+  std::uint32_t minibatch_ = 0;     // the number of clear() calls before it was recorded
 };
 
-/// Numbers that operators look something up by: a row of a table, a label. It may outlive its graph, and is of no use
-/// then.
+/// Index operands, such as a row of a table or a label. It may outlive its graph, but is of no use then.
 class LazyIndex {
  public:
   static constexpr std::size_t widest = 4;
@@ -154,7 +154,7 @@ class LazyIndex {
 
   std::array<std::int32_t, widest> values_{};
   std::uint32_t width_ = 0;
-  lazy::RecordRef record_;  // for embedding(), which has no other operand to know its graph by
+  lazy::RecordRef record_;  // embedding() has no other operand that names the graph
 };
 
 /// An expression or a parameter. A handle.
@@ -171,7 +171,7 @@ class LazyOperand {
   std::optional<Parameter> parameter_;
 };
 
-/// The same for as long as a call lasts; it refers to what it was made of, and so cannot be stored.
+/// The same for the duration of a call: refers to the expression or parameter, so it must not be stored.
 class lazy::OperandRef {
  public:
   OperandRef(const LazyExpr& expr) : expr_(&expr) {}
@@ -192,28 +192,29 @@ class lazy::OperandRef {
 struct LazyOptions {
   /// Training keeps what backward() needs; inference does not, and is faster.
   enum class For : std::uint8_t { training, inference } use = For::training;
-  /// Each flush is a minibatch of a runner with these options; `ahead` counts flushes. Policy serial computes one
-  /// vertex after the other, by the same kernels.
+  /// Each flush is a minibatch of a runner with these options; `ahead` counts flushes. Schedule policy serial computes
+  /// one vertex at a time, with the same kernels.
   RunnerOptions runner = {.schedule = SchedulePolicy::agenda};
-  /// A flush of fewer floating point operations in products with parameters keeps its values only. What gradients need
-  /// of it is computed again at backward(), for all such flushes that follow each other at once, so that what they have
-  /// in common is batches again; operators must give the same again for the same operands. 0: never.
+  /// A flush with fewer floating point operations (in products with parameters) than this keeps only its values.
+  /// backward() recomputes what gradients need, for consecutive such flushes at once, so that they share batches.
+  /// Operators must give the same results for the same operands. 0 disables recomputation.
   std::int64_t recompute_below = 20'000'000;
 };
 
-/// Counted since the graph was made.
+/// Counted since the graph was constructed.
 struct LazyStats {
   std::int64_t expressions = 0;  ///< recorded and computed
-  std::int64_t vertices = 0;     ///< what they were put together to, and again if they were computed again
-  std::int64_t kinds = 0;        ///< ways of putting together that are known; those that nobody uses are forgotten
+  std::int64_t vertices = 0;     ///< into which expressions were grouped; recomputed ones count again
+  std::int64_t kinds = 0;        ///< kinds of vertices currently known; unused ones are forgotten
   std::int64_t flushes = 0;
   std::int64_t lower_ns = 0;  ///< host time to find vertices, without recording and scheduling
-  RunnerStats runner =
-      {};  ///< without moves from flush to flush; its times may lack ends of minibatches with new kinds
+  /// Excludes moving values between flushes. `times` may lack steps that ran after clear() on a runner that new kinds
+  /// had replaced.
+  RunnerStats runner = {};
 };
 
-/// An owner. It may outlive its parameters, whose values it keeps, and the engine of its device; then what needs the
-/// engine throws MisuseError.
+/// An owner. It may outlive its Parameters object, whose values it keeps alive, and the engine of its device; then
+/// members that need the engine throw MisuseError.
 class LazyGraph {
  public:
   /// Throws MisuseError as Runner does.
@@ -222,26 +223,32 @@ class LazyGraph {
   LazyGraph(const LazyGraph&) = delete;
   LazyGraph& operator=(const LazyGraph&) = delete;
 
+  /// Records a row of numbers. Throws MisuseError between backward() and clear().
   LazyExpr input(std::span<const float> values, std::source_location from = std::source_location::current());
   LazyExpr input(std::initializer_list<float> values, std::source_location from = std::source_location::current()) {
     return input(std::span(values.begin(), values.size()), from);
   }
-  /// The only row of a parameter, such as a state to begin with. Throws MisuseError for one of more rows or none.
+  /// The row of a parameter that has exactly one, such as an initial state. Throws MisuseError for another number of
+  /// rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
+  /// Makes an index operand.
   LazyIndex index(std::int32_t value);
   /// Throws MisuseError for more than LazyIndex::widest values.
   LazyIndex index(std::span<const std::int32_t> values);
 
-  /// Computes all that is recorded. Returns when it is pushed.
+  /// Computes everything recorded since the last flush. Returns when the ops are pushed. Throws OpError for an earlier
+  /// flush that failed unnoticed.
   void flush(std::source_location from = std::source_location::current());
-  /// Pushes the gradients, for all parameters, of the sum of the losses, which have width 1. Throws MisuseError without
-  /// a loss, for a second time before clear(), and if made for inference.
+  /// Pushes the gradients of the sum of the losses, which have width 1, with respect to all parameters. Throws
+  /// MisuseError without losses, for a loss of another width, for a second call before clear(), for a graph made for
+  /// inference, and if a parameter changed (see Numbers). Throws OpError if a loss depends on a value that is known to
+  /// have failed.
   void backward(std::span<const LazyExpr> losses, std::source_location from = std::source_location::current());
-  /// Forgets all expressions, but not what was learned about batching them, unless most of it was not used for long.
+  /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
   void clear();
 
   LazyStats stats() const;
-  /// What kinds of vertices were found, and what is computed for them. For people.
+  /// The kinds of vertices that were found, and the plans that compute them. For people.
   std::string describe() const;
 
  private:
@@ -251,17 +258,18 @@ class LazyGraph {
   lazy::Record* record_;
 };
 
-/// Any operator, also one's own: elementwise or rowwise, with whole operands that are parameters, and an expression or
-/// an index among its operands; 31 expressions at most. Throws MisuseError, naming the operator and the shapes, if they
-/// do not fit. Attributes are constants, and what is computed with others is no batch with it; but for the factor of
-/// op::scale and the seed of op::dropout, which are inputs like any other. Errors name the line `from`.
+/// Applies any operator, built-in or user-defined: elementwise, or rowwise with parameters as its `whole` operands. At
+/// least one operand must be an expression or index; at most 31 may be expressions. Throws MisuseError, naming the
+/// operator and the shapes, if they do not fit. Attributes are constants, so operations with different attributes are
+/// not batched together; the exceptions are the factor of op::scale and the seed of op::dropout, which are treated as
+/// inputs. Errors name the line `from`.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {}, std::source_location from = std::source_location::current());
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
                std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {},
                std::source_location from = std::source_location::current());
 
-// The operators of operators.h by their names, as in expr.h. LazyHere is a LazyExpr and the line of the call.
+// The operators of operators.h, by name, as in expr.h. LazyHere is a LazyExpr with the line of the call.
 LazyExpr operator+(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y);
 LazyExpr operator-(const LazyExpr& x, const LazyHere& y);
@@ -290,8 +298,9 @@ LazyExpr concat(const LazyHere& first, const Others&... others) {
 LazyExpr slice(const LazyHere& x, Index begin, Index end);
 LazyExpr row_sum(const LazyHere& x);
 LazyExpr softmax(const LazyHere& x);
+/// One value per instance; 0 where the label is -1.
 LazyExpr softmax_cross_entropy(const LazyHere& logits, const LazyIndex& label);
-/// Of each element, with targets within [0, 1]; a loss is its row_sum or mean.
+/// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
 LazyExpr binary_cross_entropy(const LazyHere& logits, const LazyExpr& targets);
 LazyExpr embedding(const Parameter& table, const LazyIndex& row,
                    std::source_location from = std::source_location::current());
@@ -303,21 +312,21 @@ LazyExpr softplus(const LazyHere& x);
 LazyExpr log_sigmoid(const LazyHere& x);
 LazyExpr log_softmax(const LazyHere& x);
 LazyExpr pick(const LazyHere& x, const LazyIndex& column);
-/// Of the columns, of which there must be some.
+/// The mean over the columns. Throws MisuseError for width 0.
 LazyExpr mean(const LazyHere& x);
 LazyExpr row_max(const LazyHere& x);
 LazyExpr row_dot(const LazyHere& x, const LazyExpr& y);
 LazyExpr squared_distance(const LazyHere& x, const LazyExpr& y);
 LazyExpr mul_columns(const LazyHere& x, const LazyExpr& factor);
-/// A product whose operands are both expressions: of the matrices in x and y, row by row, those in x with so many rows;
-/// the other sizes follow from the widths.
+/// Products of two expressions: each row of x and of y contains a matrix. `rows` is the number of rows of the matrices
+/// in x; the other sizes follow from the widths.
 LazyExpr matmul_each(const LazyHere& x, const LazyExpr& y, Index rows);
 LazyExpr matmul_each_nt(const LazyHere& x, const LazyExpr& y, Index rows);
 LazyExpr conv2d(const LazyHere& images, const Parameter& filters, const op::Window2d& window);
 LazyExpr max_pool2d(const LazyHere& images, const op::Window2d& window);
 LazyExpr add_channel_bias(const LazyHere& images, const Parameter& bias);
 
-/// Of one width, one or more.
+/// Sum and mean of expressions of one width. Throw MisuseError if there are none.
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 

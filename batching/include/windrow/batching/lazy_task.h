@@ -1,5 +1,5 @@
-// Instances that look at their own values: coroutines over a lazy graph, which go on together. Start here for programs
-// such as parsers, whose next step depends on a score.
+// Lazy tasks: coroutines over a lazy graph that read their own values. Start here for programs such as parsers, whose
+// next step depends on a score.
 //
 //   windrow::LazyTask<double> parse(const Model& model, windrow::LazyGraph& graph, Sentence sentence) {
 //     ...
@@ -11,18 +11,18 @@
 //   for (const Sentence& sentence : minibatch) tasks.push_back(parse(model, graph, sentence));
 //   std::vector<double> scores = windrow::run(graph, std::move(tasks));
 //
-// Each instance is written as if it were alone. It runs until it waits for a value; when all wait, what they recorded
-// is computed at once, in batches across them, and all go on.
+// Each instance is written as if it were alone. It runs until it waits for a value. When all instances wait, everything
+// that they recorded is computed in batches across instances, and all continue.
 //
-// A coroutine's parameters are copied into it, references as references: what they name must outlive the task. So take
-// by value what a caller may not keep, and do not make a task of a lambda that captures: its captures end with it.
-// (g++ 12 refuses braces for an initializer list in an expression that awaits: name what they make before.)
+// A coroutine copies its parameters; references are copied as references, so what they refer to must outlive the task.
+// Pass by value what the caller may not keep. Do not make a task of a lambda with captures, since the captures end with
+// the lambda. (g++ 12 rejects braced initialiser lists in an expression that awaits; name them first.)
 //
 // Contract
-//   Errors   An exception that leaves a task, such as OpError from a failed value, ends that task only: the others get
-//            their values and go on. When all have ended, run() throws the first exception in the order of the tasks.
-//            MisuseError for a task that waits for a value of another graph, that was moved from, or whose graph was
-//            cleared while it waited.
+//   Errors   An exception that leaves a task, such as OpError from a failed value, ends that task only; the others get
+//            their values and continue. When all have ended, run() throws the first exception in the order of the
+//            tasks. MisuseError is thrown for a task that waits for a value of another graph, that was moved from, or
+//            whose graph was cleared while it waited.
 //   Threads  One at a time, as for the graph.
 #pragma once
 
@@ -38,7 +38,7 @@
 
 namespace windrow {
 
-/// For co_await in a LazyTask: gives std::vector<float>.
+/// The awaitable of value(); co_await in a LazyTask returns std::vector<float>, and throws as LazyExpr::value does.
 class LazyValue {
  public:
   LazyValue(LazyExpr expr, std::source_location from) : expr_(std::move(expr)), from_(from) {}
@@ -50,7 +50,7 @@ class LazyValue {
   std::vector<float> await_resume() const { return expr_.value(from_); }
 
  private:
-  /// `next` tells which graph the task runs with.
+  /// `next` identifies the graph that the task runs with.
   void suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next);
 
   LazyExpr expr_;
@@ -62,7 +62,7 @@ inline LazyValue value(LazyExpr expr, std::source_location from = std::source_lo
 
 template <class T>
 class LazyTask;
-/// Of several tasks.
+/// The results of several tasks: a vector, or void.
 template <class T>
 using LazyResults = std::conditional_t<std::is_void_v<T>, void, std::vector<T>>;
 template <class T>
@@ -71,10 +71,11 @@ LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks,
 
 namespace lazy {
 
-/// What promises of all types share: who goes on behind the task, and what it threw.
+/// The part of a promise that does not depend on the result type: the task to resume next, and the exception.
 ///
-/// A task that ends or begins another one does not resume it, but leaves it to the loop that resumed the task itself:
-/// compilers that do not optimise would keep a frame of the stack for each of them (symmetric transfer is no promise).
+/// A task that ends or starts another task does not resume it but leaves that to the loop that resumed the task itself.
+/// Compilers that do not optimise do not implement symmetric transfer as a tail call, and would keep a stack frame for
+/// each resumption.
 struct Promise {
   struct Final {
     bool await_ready() const noexcept { return false; }
@@ -92,7 +93,7 @@ struct Promise {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   Final final_suspend() const noexcept { return {}; }
   void unhandled_exception() { error = std::current_exception(); }
-  /// A task waits for values and for other tasks, and for nothing else: nobody would make it go on.
+  /// A task can await values and other tasks only: nothing would resume it from another wait.
   LazyValue await_transform(LazyValue value) const { return value; }
   template <class T>
   LazyTask<T> await_transform(LazyTask<T> task) const {
@@ -115,12 +116,13 @@ struct PromiseOf<void> : Promise {
 };
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
-/// Where its tasks leave whom to resume behind them.
+/// Where a task stores the coroutine that is to be resumed after it.
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 }  // namespace lazy
 
-/// A coroutine that has not begun, or waits. An owner: it can be moved, and ends what it has not finished.
+/// A coroutine that has not started, or waits. An owner: it can be moved, and its destructor destroys an unfinished
+/// coroutine.
 template <class T = void>
 class [[nodiscard]] LazyTask {
  public:
@@ -136,7 +138,7 @@ class [[nodiscard]] LazyTask {
     if (task_) task_.destroy();
   }
 
-  // A task may wait for another one: it begins, and its result is what co_await gives.
+  // A task can await another task: that starts it, and co_await returns its result.
   bool await_ready() const noexcept { return false; }
   template <class P>
   void await_suspend(std::coroutine_handle<P> behind) {
@@ -166,7 +168,8 @@ inline LazyTask<void> lazy::PromiseOf<void>::get_return_object() {
   return LazyTask<void>(std::coroutine_handle<PromiseOf>::from_promise(*this));
 }
 
-/// Runs the tasks to their ends, side by side. Returns their results, if they have some, in the order of the tasks.
+/// Runs the tasks concurrently until all have ended. Returns their results, if they have any, in the order of the
+/// tasks. Throws as the contract says.
 template <class T>
 LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks, std::source_location from) {
   std::vector<std::coroutine_handle<>> handles;

@@ -7,25 +7,26 @@
 //     v.loss(softmax_cross_entropy(matmul(own, w), v.pull_index("label")));
 //   });
 //
-// The four primitives are those of Cavs (Xu et al. 2018): gather the states of the children, scatter one's own state to
-// the consumers, pull what the input holds for the vertex, push what the world shall see. The body is run once, when
-// the function is made, and only records; a runner then computes all vertices of a minibatch that can be computed
-// together as one batch.
+// The four primitives are those of Cavs (Xu et al. 2018): gather the states of the children, scatter a state to the
+// consumers, pull inputs of the vertex, push outputs. The body runs once, when the function is made, and only records.
+// A runner then computes, as one batch, all vertices of a minibatch that can be computed together.
 //
-// A function of any arity looks at its children all at once: `each` gives a value of each edge, and what is computed
-// from it is one of each edge too, until it is reduced over the children:
+// A function of any arity accesses all its children at once. `each` gives a value for each edge; values computed from
+// it are values of edges too, until they are reduced over the children:
 //
 //   v.scatter(total, own + sum_children(tanh(matmul(v.each(total), w))));
 //
-// Several functions can meet in a graph, such as those of an encoder and a decoder: one is put together of them, and
-// GraphData::kinds says which one computes which vertex. They know each other's states by name.
+// A graph can use several functions, such as an encoder and a decoder. They are combined into one function with several
+// kinds; GraphData::kinds says which kind computes each vertex. States are matched by name.
 //
 // Contract
-//   Types    What a vertex has no child for, or no index, is zero; and since which vertices those are is known before
-//            anything runs, what is zero for that is not computed. So a leaf does no product of states.
-//   Errors   Shapes that do not fit, a gather beyond the arity, a state that is scattered twice: MisuseError at the
-//            trace, naming the function. A state that no kind scatters: the same when it is given to a graph or runner.
-//   Threads  A vertex function is immutable. Traces of several functions are independent.
+//   Types    Values from missing children and missing indices are zero. Since it is known before the run which vertices
+//            lack them, values that are zero for that reason are not computed. So a leaf computes no product with
+//            states.
+//   Errors   Shapes that do not fit, a gather beyond the arity, and a state that is scattered twice throw MisuseError
+//            during the trace, naming the function. A state that no kind scatters throws MisuseError when a graph or
+//            runner is made for the function.
+//   Threads  A vertex function is immutable. Several functions may be traced concurrently.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +46,10 @@ struct Function;
 /// The arity of a function whose vertices may have any number of children.
 inline constexpr std::size_t any_arity = static_cast<std::size_t>(-1);
 
-/// Whether all vertices have an index, or some have -1 for none.
+/// Whether all vertices have an index, or some have -1 instead.
 enum class Presence { always, sometimes };
 
-/// Names a part of what a vertex hands to its consumers. A value, for the trace that made it.
+/// Names a part of the state that a vertex hands to its consumers. A value, valid within the trace that made it.
 class State {
  public:
   Index width() const { return width_; }
@@ -63,41 +64,41 @@ class State {
   Index width_;
 };
 
-/// The vertex that the body of a vertex function is written for.
+/// The argument of the body of a vertex function. All members throw MisuseError, naming the function, for misuse.
 class Vertex {
  public:
-  Vertex(const Vertex&) = delete;  // it ends with the trace
+  Vertex(const Vertex&) = delete;  // valid within the trace only
   Vertex& operator=(const Vertex&) = delete;
 
-  /// Declares a part of the state.
+  /// Declares a part of the state. Each name once.
   State state(const std::string& name, Index width);
-  /// What child k scattered; zero if the vertex has no such child.
+  /// The state that child k scattered; zero if the vertex has no such child. For functions of fixed arity.
   Expr gather(std::size_t k, const State& state);
-  /// What each child scattered: a value of each edge. For functions of any arity.
+  /// The state that each child scattered: a value of edges. For functions of any arity.
   Expr each(const State& state);
-  /// Hands the value to all consumers. Once for each state; none where only other kinds of vertices have it.
+  /// Hands the value to all consumers. Call it once for each state; not for states that only other kinds scatter.
   void scatter(const State& state, const Expr& value);
 
-  /// The vertex's row of the graph's input of that name.
+  /// The vertex's row of the graph's input of that name (GraphData::values). Each name once.
   Expr pull(const std::string& name, Index width);
-  /// The same for int32. Operators refuse -1 as they refuse other indices out of range, but for those that give it a
-  /// meaning; where presence is `sometimes`, it means that the vertex has none, and what an operator would compute from
-  /// it is zero.
+  /// The vertex's int32 row of GraphData::indices. Operators reject -1 as any index out of range, unless they define a
+  /// meaning for it. With Presence::sometimes, which needs width 1, -1 means that the vertex has no index; values that
+  /// operators compute from it are zero.
   IndexExpr pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
-  /// The vertex's row of a tensor that each call of the runner is given by that name, such as the output of another
-  /// network; see Given. It has a gradient: Minibatch::gradient.
+  /// The vertex's row of a tensor that is passed to each call of the runner, such as the output of another network; see
+  /// Given. Its gradient is Minibatch::gradient.
   Expr pull_row(const std::string& tensor, Index width);
-  /// What the graph's edge inputs hold for each edge. For functions of any arity.
+  /// The row of an edge input, for each edge. For functions of any arity.
   Expr pull_edge(const std::string& name, Index width);
   IndexExpr pull_edge_index(const std::string& name, Index width = 1);
 
-  /// The parameter as an expression, where something is computed from parameters alone: once for all vertices.
+  /// The parameter as an expression, to compute with parameters alone: once for all vertices.
   Expr parameter(const Parameter& parameter);
 
-  /// Makes the value an output of the minibatch.
+  /// Makes the value an output of the minibatch. Each name once.
   void push(const std::string& name, const Expr& value);
-  /// Adds a term, of width 1, to what is minimised: the sum over all vertices.
+  /// Adds a term of width 1 to the loss, which is the sum over all vertices.
   void loss(const Expr& value);
 
  private:
@@ -111,17 +112,19 @@ class Vertex {
   std::shared_ptr<ir::Trace> trace_;
 };
 
-/// A handle to what was traced.
+/// A handle to a traced function.
 class VertexFunction {
  public:
   struct Shape {
     /// The most children a vertex may have, or any_arity.
     std::size_t arity = 0;
   };
+  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, or if the arity (1 for any_arity) plus
+  /// the number of optional indices exceeds 31.
   VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
-  /// Of several kinds, each as one of those given computes it. What has one name in several of them, a state, an input
-  /// or an output, is one. Throws MisuseError if there are none, one is of several kinds itself, or such a name has two
-  /// widths.
+  /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
+  /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, if they use
+  /// different parameter sets, or if one name has two shapes.
   VertexFunction(std::string name, const std::vector<VertexFunction>& kinds);
 
   const std::string& name() const;

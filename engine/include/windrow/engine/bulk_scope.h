@@ -1,16 +1,17 @@
-// Many pushes in a row.
+// A scope for many pushes in a row.
 #pragma once
 
 #include "windrow/engine/engine.h"
 
 namespace windrow {
 
-/// As long as it lives, workers that have other work see what its thread pushes up to 64 ops at a time, instead of
-/// eight, so that a push seldom meets one. Nothing else changes: order, errors and waits are as without it; a worker
-/// that has nothing else to do sees each op at once, and all do at the end of the scope and when this thread waits. So
-/// inside a scope a thread may block for whatever its ops do.
+/// While a BulkScope exists, its thread publishes pushed ops to busy workers in groups of up to 64 instead of 8, so a
+/// push seldom contends with a worker. Order, errors and waits do not change. Idle workers still see each op at once;
+/// all workers see all ops at the end of the scope, and when this thread waits. So a thread may block inside a scope on
+/// whatever its ops do.
 ///
-/// Made and ended by the thread that pushes; the engine outlives it. Scopes nest. Makes a difference with policy pool.
+/// The thread that pushes must create and destroy the scope; the engine must outlive it. Scopes nest. They make a
+/// difference with policy `pool` only.
 class BulkScope {
  public:
   /// Throws std::bad_alloc.

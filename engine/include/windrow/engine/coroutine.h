@@ -1,6 +1,6 @@
 // Waiting for variables without blocking a thread: co_await engine.ready(var).
 //
-// It knows no type of coroutine: any may await. Built on the public interface alone.
+// Any coroutine type can await. Uses the public interface of the engine alone.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,22 @@
 
 namespace windrow {
 
-/// What Engine::ready returns, to be awaited once. It copies neither the engine nor the coroutine: both must live until
-/// the coroutine goes on, which may then end both, the last owner of the engine too.
+/// The awaitable that Engine::ready returns; await it once. It refers to the engine and to the coroutine: both must
+/// live until the coroutine is resumed. The resumed coroutine may end both, even if it holds the last owner of the
+/// engine.
 ///
-/// Order    The coroutine goes on when Engine::wait would return: all that was pushed before, and conflicts with the
-///          accesses, is done. What is pushed later may run beside it.
-/// Where    It goes on inside an op of the engine that has no accesses: on a worker, or with policy serial on a thread
-///          that pushes. So it may push and wait as ops may, and until it suspends again or ends it takes the place of
-///          an op.
-/// Errors   Throws OpError inside the coroutine if one of the variables is poisoned, and MisuseError where a push with
-///          these accesses would. If there is no memory for the op in which it would go on, it throws std::bad_alloc,
-///          and holds the accesses until it suspends again. What the coroutine lets pass is its promise's affair; if
-///          that throws, an op fails.
-/// Threads  A coroutine may be destroyed while it awaits, as long as the access has not been granted: by whoever holds
-///          up the variable, for instance. It is then not resumed. From the grant on it may be about to be resumed.
+/// Order    The coroutine is resumed when Engine::wait would return, that is when all earlier ops that conflict with
+///          the accesses have finished. Later ops may run concurrently with it.
+/// Where    The coroutine is resumed inside an engine op without accesses: on a worker or, with policy serial, on a
+///          thread that pushes. So it may push and wait as ops may. It occupies a worker until it suspends again or
+///          ends.
+/// Errors   co_await throws OpError if one of the variables is poisoned, and MisuseError where a push with these
+///          accesses would. If there is no memory for the op that is to resume the coroutine, co_await throws
+///          std::bad_alloc, and the coroutine holds the accesses until it suspends again. An exception that leaves the
+///          coroutine is handled by its promise; if the promise throws, the op that resumed it fails.
+/// Threads  A suspended coroutine may be destroyed as long as its accesses have not been granted (for example because
+///          an op that the destroying thread controls still holds the variable). It is not resumed then. Once they are
+///          granted, it may be resumed at any moment.
 class Ready {
  public:
   Ready(Engine& engine, std::vector<Access> accesses, std::source_location from)
@@ -44,7 +46,7 @@ class Ready {
   void await_suspend(std::coroutine_handle<> coroutine) {
     turn_ = std::make_shared<Turn>();
     turn_->coroutine = coroutine;
-    // The coroutine may have ended, this and all owners of the engine with it, before push returns.
+    // Before push returns, the coroutine may have ended, and with it this object and all owners of the engine.
     const std::vector<Access> accesses = std::move(accesses_);
     const EngineUse use(engine_);
     engine_.push(
@@ -57,10 +59,10 @@ class Ready {
   }
 
  private:
-  /// Shared by the coroutine that awaits and the op it awaits, either of which may be gone first.
+  /// Shared by the awaiting coroutine and the op that it awaits; either may end first.
   struct Turn {
     std::coroutine_handle<> coroutine;
-    std::exception_ptr error;  ///< written before the coroutine goes on
+    std::exception_ptr error;  ///< written before the coroutine is resumed
     std::atomic<bool> waits{true};
   };
 
@@ -71,7 +73,7 @@ class Ready {
     } catch (...) {
       turn->error = std::current_exception();
     }
-    // An op of its own, so that the coroutine holds up nobody at the variables.
+    // The coroutine runs in a separate op without accesses, so it blocks no other op at the variables.
     const auto resume = [turn] {
       if (turn->waits.exchange(false)) turn->coroutine.resume();
     };

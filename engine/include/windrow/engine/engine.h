@@ -6,28 +6,30 @@
 //   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   engine.wait(b);
 //
-// coroutine.h has the wait that blocks no thread, sender.h the push that tells a receiver.
+// coroutine.h waits without blocking a thread; sender.h pushes an op that reports to a receiver.
 //
-// It knows no tensor, no device type and no allocator: an op is a function and the variables it touches.
+// The engine knows no tensors, no device types and no allocators: an op is a function and the variables that it
+// accesses.
 //
 // Contract
-//   Order    The result equals running the ops one at a time in the order they were pushed. Two ops overlap only if
-//            neither has mutate or overwrite access to what the other touches. Pushes of several threads are in some
-//            order that keeps each thread's own.
-//   Errors   An op that throws poisons what it mutates. Ops that read or mutate a poisoned variable are skipped and
-//            pass the poison on, unless marked run_always. Waits on a poisoned variable throw OpError, every time,
-//            until it is healed or overwritten. A wrong call throws MisuseError and changes nothing. Nothing aborts.
-//   Threads  Every member may be called from any thread, also from inside an op, but for shutdown and the destructor,
-//            which may not be called from inside one.
+//   Order    The result equals that of running the ops one at a time in the order of their pushes. Two ops overlap only
+//            if neither has mutate or overwrite access to a variable that the other accesses. Pushes of several threads
+//            are in some order that keeps each thread's own.
+//   Errors   An op that throws poisons the variables that it mutates. Ops that read or mutate a poisoned variable are
+//            skipped and pass the poison on, unless they are marked run_always. Each wait for a poisoned variable
+//            throws OpError, until the variable is healed or overwritten. Misuse throws MisuseError and changes
+//            nothing. Nothing aborts.
+//   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
+//            MisuseError inside an op of the same engine.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
-//            state may have changed when the wait returns. If none is ready, a spare thread takes the worker's place.
-//            So recursion that forks, waits inside ops and is d levels deep needs about d times `workers` threads at
-//            most, however many ops it has. A wait for variables, without a time limit, that could never end throws
-//            WaitCycleError, also where the ring runs through several engines. A wait inside an op of an ordered lane
-//            is refused, since it would stop the device's queue. The engine sees only its own waits: ops that wait for
-//            each other by other means need as many workers as wait at once.
-//   Fork     A child has the variables as the last finished op left them, and starts threads of its own when it pushes.
-//            See EngineOptions::fork_patience.
+//            state may have changed when the wait returns. If no such op is ready, a spare thread takes the worker's
+//            place. So recursion of depth d with waits inside ops needs about d times `workers` threads at most,
+//            however many ops it has. A wait for variables without a time limit that could never end throws
+//            WaitCycleError, also if the cycle passes through several engines. A wait inside an op of an ordered lane
+//            throws MisuseError, since it would stop the device's queue. The engine sees its own waits only: ops that
+//            wait for each other by other means need as many workers as there are such ops.
+//   Fork     A forked child has the variables as the last finished op left them, and starts its own threads when it
+//            pushes. See EngineOptions::fork_patience.
 #pragma once
 
 #include <chrono>
@@ -55,107 +57,119 @@ namespace windrow {
 
 /// Where and when ready ops run.
 enum class Policy {
-  serial,      ///< on the pushing thread, inside push, one at a time; pushed from inside an op: once that op returned,
-               ///< or while it waits. What becomes ready by an OnComplete or a lane's point runs on a thread of the
-               ///< engine. An op of an ordered lane ends when its point is reached: push blocks until then
-  pool,        ///< on a pool of worker threads, whatever their lane
-  per_device,  ///< each lane has threads of its own, and the host one more that only takes ops of positive priority
-  chaos,       ///< on a pool, in an order drawn at random among the ready ops, whatever their priority: shows
-               ///< undeclared accesses
+  /// Ready ops run on the pushing thread, inside push, one at a time. An op that is pushed from inside an op runs when
+  /// that op has returned, or while it waits. Ops that become ready through an OnComplete or a lane's point run on a
+  /// thread of the engine. An op of an ordered lane ends when its point is reached; push blocks until then.
+  serial,
+  pool,  ///< on a pool of worker threads, whatever their lane
+  /// On threads of the op's lane. The host lane has one thread more, which takes only ops of positive priority.
+  per_device,
+  chaos,  ///< on a pool, in a random order among the ready ops, regardless of priority: exposes undeclared accesses
 };
 
-/// "serial", "pool", "per_device" or "chaos"; anything else throws MisuseError.
+/// Parses "serial", "pool", "per_device" or "chaos". Throws MisuseError for any other name.
 Policy parse_policy(std::string_view name);
 std::string_view to_string(Policy policy);
 
-/// The number of an op. Each thread's pushes are counted from 1; the upper 16 bits tell the threads apart, and are 0
-/// for the one that pushed first. Beyond 65,535 threads that push, several share these bits.
+/// The number of an op. The lower 48 bits count the pushes of a thread, from 1. The upper 16 bits tell threads apart,
+/// and are 0 for the thread that pushed first; beyond 65,535 pushing threads, several share these bits.
 using OpId = std::uint64_t;
 
-/// One worker for each core this process may use.
+/// The number of cores that this process may use.
 int default_workers();
 
-/// What the environment variables WINDROW_POLICY and WINDROW_WORKERS say; where they are not set or empty, pool and
-/// default_workers(). Throw MisuseError for a wrong value. Any thread, while none changes the environment.
+/// The values of the environment variables WINDROW_POLICY and WINDROW_WORKERS; pool and default_workers() if they are
+/// unset or empty. Throw MisuseError for an invalid value. May be called from any thread while no thread changes the
+/// environment.
 Policy chosen_policy();
 int chosen_workers();
 namespace environment {
-/// The same; but for a wrong value they return one that the constructor of Engine refuses with that MisuseError.
+/// The same without exceptions: for an invalid value they return one for which the constructor of Engine throws that
+/// MisuseError.
 Policy policy() noexcept;
 int workers() noexcept;
 }  // namespace environment
 
-/// Making options reads the environment for `policy` and `workers` where they are left out, and for nothing else. It
-/// throws nothing: the constructor of Engine refuses a wrong value in the environment, if the engine depends on it.
+/// Default values of `policy` and `workers` are read from the environment when the options are constructed. This throws
+/// nothing: the constructor of Engine throws MisuseError for an invalid value in the environment, unless the program
+/// has set that option.
 struct EngineOptions {
   Policy policy = environment::policy();
-  /// Host ops that run at the same time, 1 or more; serial ignores it.
+  /// The number of host ops that run concurrently, at least 1; policy serial ignores it.
   int workers = environment::workers();
-  /// Threads that may be added while ops wait inside. If all threads wait, the last one to do so runs the ready ops
-  /// that its wait depends on, and no others; but a wait for all ops of another engine throws Error then, and so does
-  /// one that is nested so deeply that its stack has no room for them.
+  /// The most threads that may be added while ops wait inside. If all threads wait, the last one to wait runs ready ops
+  /// that its wait depends on, and no others. Two waits throw Error in that state: a wait for all ops of another
+  /// engine, and a wait that is nested too deeply for its stack.
   int max_spare_threads = 256;
-  /// A thread that pushes or retires from outside the engine's ops is held back while about so many ops are pending,
-  /// until half of them have finished. Threads that are held back go on in the order they came.
+  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until half of
+  /// them have finished. Held threads continue in the order in which they came. At least 1.
   std::uint64_t max_pending_ops = 8192;
-  /// The same for the bytes that pending ops hold on to, by PushOptions::bytes; 0 is no limit. A push that would exceed
-  /// it is held back until half of it is free. An op above the limit is admitted only when no bytes are pending.
+  /// The same limit for the bytes that pending ops hold, as given by PushOptions::bytes; 0 means no limit. A push that
+  /// would exceed the limit is held back until half of it is free. An op above the limit is admitted only when no bytes
+  /// are pending.
   std::uint64_t max_pending_bytes = 0;
-  /// A thread that is held back may be the one that the pending ops wait for, by means the engine does not see. If no
-  /// op finishes for so long, the thread is let go: for as many ops as the limit, or one push where bytes are the
-  /// limit. A warning says so. It is let go after 20 ms if nothing is under way (no op runs, is ready, awaits its
-  /// OnComplete or a lane's point), or if the thread itself completes ops: calls an OnComplete, or is a lane's.
+  /// Pending ops may depend on the held thread in a way that the engine does not see. If no op finishes for this long,
+  /// the engine releases the thread (the first time it logs a warning): for as many pushes as `max_pending_ops`, or for
+  /// one push if bytes are the limit. It releases the thread after 20 ms if nothing is under way (no op runs, is ready,
+  /// or awaits its OnComplete or a lane's point), or if the thread itself completes ops (it calls an OnComplete, or
+  /// belongs to a lane).
   std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
-  /// Checks that ops keep to their accesses, by what Engine::watch was told. Ops run as with policy serial, whatever
-  /// `policy` says, and each reads all watched bytes twice.
+  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
+  /// `policy` is, and each op reads all watched bytes twice.
   bool check = false;
-  /// Policy chaos: the seed of its choices, and an earlier run's schedule_log() to follow instead of choosing. A log
-  /// fits a program that pushes from one thread, since it names ops by the order of their pushes. Where it does not
-  /// fit, or an op in it does not become ready for seconds, the choice is by seed again; see
+  /// For policy chaos: the seed of its choices, and optionally the schedule_log() of an earlier run to replay. A log
+  /// identifies ops by the order of their pushes, so it fits programs that push from one thread. Where the log does not
+  /// fit, or one of its ops does not become ready for seconds, the engine chooses by seed again; see
   /// EngineStats::replay_diverged.
   std::uint64_t chaos_seed = 1;
   std::vector<OpId> chaos_replay = {};
-  /// Run first on each thread the engine starts; must not wait for the engine. What it throws goes to the log.
+  /// Called first on each thread that the engine starts; must not wait for the engine. Exceptions go to the log.
   std::function<void()> on_thread_start = {};
-  /// While ops are pending and none finishes for so long, the log is told once what they wait for, and so is
-  /// on_silence; then again only after an op has finished. 0 is never. A thread of its own looks after that.
+  /// If ops or lanes' points are pending, and no op finishes and no point is reached for this long, a separate thread
+  /// logs what the ops wait for and calls `on_silence`; it reports again only after further progress. 0 disables the
+  /// watchdog.
   std::chrono::nanoseconds watchdog{0};
-  /// Called on that thread. Must neither wait for the engine nor end it. What it throws goes to the log.
+  /// Called on the watchdog's thread with the text that it logs. Must neither wait for the engine nor end it.
+  /// Exceptions go to the log.
   std::function<void(std::string)> on_silence = {};
-  /// fork() waits so long for what is pending, while pushes from outside are held, so that the child has an engine that
-  /// works. If ops are pending after that, or the fork comes from inside an op, these never run in the child: there,
-  /// all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and an op in which
-  /// the child began must not return. In the parent nothing changes. Ops on a lane that was added before the fork throw
-  /// MisuseError in the child. system() and posix_spawn() do not wait. A fork in a signal handler may hang.
+  /// How long fork() waits for pending ops to finish, so that the child has a working engine; pushes from outside ops
+  /// are held meanwhile. If ops are still pending then, or fork() was called inside an op, they never run in the child.
+  /// In that child all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and, if
+  /// fork() was called inside an op, the child must not return from that op's function. In the parent nothing changes.
+  /// In the child, pushes to a lane that was added before the fork throw MisuseError. system() and posix_spawn() do not
+  /// wait. A fork in a signal handler may hang.
   std::chrono::nanoseconds fork_patience = std::chrono::seconds(5);
 };
 
 struct PushOptions {
   OpName name = {};
-  /// Among ready ops the highest runs first; equal ones in the order they were pushed, or with policy pool about in the
-  /// order they became ready. Some of lower priority are let through now and then, so that none waits for ever.
+  /// Ready ops of higher priority run first; those of equal priority run in the order of their pushes or, with policy
+  /// pool, about in the order in which they became ready. Ops of lower priority are let through now and then, so none
+  /// starves.
   int priority = 0;
   LaneId lane = host_lane;
-  /// Runs although an input is poisoned, told so by its OpContext. For frees and for ops that peers wait for.
+  /// The op runs even if its variables are poisoned; OpContext::failure() tells. For frees, and for ops that peers wait
+  /// for.
   bool run_always = false;
-  /// An op whose stop has been requested when it is about to run does not run: it fails with Cancelled. One that runs
-  /// already goes on, and may look at the token itself. Ignored for ops marked run_always, retires and heals.
+  /// If stop has been requested when the op is about to run, the op does not run and fails with Cancelled. A running op
+  /// continues, and may check the token itself. Ignored for retires, heals and ops marked run_always.
   std::stop_token stop = {};
-  /// How many bytes the op's captures and results hold on to, until it has finished: see
-  /// EngineOptions::max_pending_bytes. Ignored for retires, heals and captured ops.
+  /// Bytes that the op's captures and results hold until it has finished; see EngineOptions::max_pending_bytes. Ignored
+  /// for retires, heals and captured ops.
   std::uint64_t bytes = 0;
-  /// Where errors, traces and reports say that the op was pushed. A function that pushes for others passes on the place
-  /// of its own caller, or all its ops are reported as pushed inside it: it takes a parameter
-  /// `std::source_location from = std::source_location::current()` and sets `.pushed_at = from`.
+  /// The source location that errors, traces and reports give for the op. A function that pushes on behalf of its
+  /// caller should pass on the caller's location, or all its ops are reported as pushed inside it: take a parameter
+  /// `std::source_location from = std::source_location::current()`, and set `.pushed_at = from`.
   std::source_location pushed_at = std::source_location::current();
 };
 
-/// What an op may ask while it runs.
+/// Passed to an op's function while it runs.
 class OpContext {
  public:
-  /// What poisoned the op's variables, for an op marked run_always; else empty.
+  /// For an op marked run_always: the failure that poisons its variables; otherwise null.
   const FailurePtr& failure() const { return failure_; }
-  /// Throws OpError with that failure, if there is one; it then counts as told. What the op lets pass fails it.
+  /// Throws OpError if failure() is not null; the failure then counts as reported. If the op does not catch it, the op
+  /// fails.
   void throw_if_poisoned() const;
 
  private:
@@ -163,14 +177,14 @@ class OpContext {
   FailurePtr failure_;
 };
 
-/// Callable with nothing, or with the context.
+/// A function that takes an OpContext&, or nothing.
 using OpFunction = Function<void(OpContext&)>;
 using AsyncFunction = Function<void(OnComplete)>;
 
 struct DeclaredState;
 class Ready;
 
-/// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty when default-made.
+/// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty if default-constructed.
 class DeclaredOp {
  public:
   DeclaredOp() = default;
@@ -181,29 +195,29 @@ class DeclaredOp {
   std::shared_ptr<DeclaredState> state_;
 };
 
-/// Counters since the engine was made.
+/// Counters since the engine was constructed.
 struct EngineStats {
   std::uint64_t pushed = 0;
-  std::uint64_t pending = 0;        ///< pushed and not finished
-  std::uint64_t pending_bytes = 0;  ///< that these hold on to, as far as PushOptions::bytes says
-  std::uint64_t failed = 0;         ///< threw, or dropped their OnComplete
-  std::uint64_t skipped = 0;        ///< not run for poison
-  std::uint64_t cancelled = 0;      ///< not run since they were called off, or threw Cancelled; not among the failed
-  std::uint64_t waits = 0;          ///< calls of wait, wait_for and wait_all from outside the engine's ops
-  std::uint64_t waits_in_ops = 0;   ///< the same, from inside
+  std::uint64_t pending = 0;        ///< pushed and not yet finished
+  std::uint64_t pending_bytes = 0;  ///< held by pending ops, as given by PushOptions::bytes
+  std::uint64_t failed = 0;         ///< ops that threw, or dropped their OnComplete
+  std::uint64_t skipped = 0;        ///< ops that did not run because of poison
+  std::uint64_t cancelled = 0;      ///< cancelled before they ran, or threw Cancelled; not counted in `failed`
+  std::uint64_t waits = 0;          ///< calls of wait and wait_all, also timed ones, outside its ops
+  std::uint64_t waits_in_ops = 0;   ///< calls of wait and wait_for inside its ops
   std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
   bool replay_diverged = false;     ///< policy chaos could not follow chaos_replay
 };
 
-/// Tells an engine of bytes that ops take as they run; see Engine::watch. A value. Ops may use it as long as they run,
-/// also if the Engine object is gone by then.
+/// Registers bytes that an op allocates while it runs; see Engine::watch. A value. Ops may use it as long as they run,
+/// even if the Engine object is gone by then.
 class Watcher {
  public:
-  /// Without an engine.
+  /// Names no engine.
   Watcher() = default;
-  /// Whether the engine was made with EngineOptions::check; else there is nothing to tell.
+  /// True if the engine was constructed with EngineOptions::check; otherwise watch() does nothing.
   explicit operator bool() const { return core_ != nullptr; }
-  /// As Engine::watch; for a retired variable it returns false, and nothing is watched.
+  /// As Engine::watch, but returns false and watches nothing if the variable is retired, or if there is no engine.
   bool watch(Var var, std::span<std::byte> bytes) const;
 
  private:
@@ -213,118 +227,137 @@ class Watcher {
   Core* core_ = nullptr;
 };
 
-/// An owner: it does not copy, and its end drains it. What holds an EngineRef to it may outlive it.
+/// An owner: it does not copy, and its destructor waits for all pending ops. Holders of an EngineRef may outlive it.
 class Engine {
  public:
-  /// Throws MisuseError for options out of range, the environment's too. Starts no thread before the first push.
+  /// Throws MisuseError for options out of range, also if they come from the environment. Starts no thread before the
+  /// first push.
   explicit Engine(EngineOptions options = {});
-  /// shutdown(), and a warning in the log for each failure nobody was told of. If an op holds the last owner of its own
-  /// engine, another thread does this.
+  /// Calls shutdown(), and logs a warning for each failure that was never reported. If an op holds the last owner of
+  /// its own engine, the destructor returns at once and another thread ends the engine.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  /// Makes a variable; errors and traces show its name. Inside a capture, see capture().
   Var new_var(OpName name = {});
 
-  /// Ends the variable's life after all ops that were pushed with it; `last`, if given, runs then, poisoned or not.
-  /// Further use of the variable throws. During and after shutdown this still works. After it, `last` runs at once on
-  /// this thread; on an ordered lane that is busy with another such call, it runs behind that one, on its thread. In a
-  /// capture, see there. If retire throws, `last` is as it was.
+  /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
+  /// variable is poisoned or not. Any later use of the variable throws MisuseError.
+  ///
+  /// retire still works during and after shutdown. After shutdown, `last` runs immediately on the calling thread; if
+  /// its ordered lane is busy with another such call, it runs after that one, on that one's thread. For a retire inside
+  /// a capture see capture(). If retire throws, `last` is unchanged.
   void retire(Var var, OpFunction&& last = nullptr, const PushOptions& options = {.name = "retire"});
 
-  /// Runs `function` once its accesses are granted. Its captures are destroyed before any successor runs. Its move
-  /// constructor must not push.
+  /// Pushes an op that runs `function` once its accesses are granted. The captures of `function` are destroyed before
+  /// any successor runs. Its move constructor must not push.
+  ///
+  /// Throws MisuseError if there is no function, if a variable is empty, retired or of another engine, if the lane is
+  /// one of another engine, and after shutdown (except inside ops, while the shutdown waits for them).
   void push(OpFunction function, AccessList accesses, const PushOptions& options = {});
 
-  /// The same for an op that is done when its OnComplete is called. An exception thrown by `function` fails the op,
-  /// which even so is not finished before the token has been called or destroyed.
+  /// Pushes an asynchronous op, which finishes when its OnComplete is called. If `function` throws, the op fails; it
+  /// still finishes only when its OnComplete has been called or destroyed. Throws as push() does.
   void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
-  /// An op to be pushed again and again, its accesses sorted and checked once. Two pushes of it may run at the same
-  /// time if all its accesses are reads; its function must allow that. Errors and reports name the place where it was
-  /// declared, and the error of a push that is refused names the place of the push. The handle may outlive the engine,
-  /// but only to be dropped.
+  /// Declares an op that is to be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
+  /// only reads may run concurrently, which its function must allow. Throws as push() does. Errors and reports of the
+  /// op name the place of the declaration; the error of a push that throws names the place of that push. A handle may
+  /// outlive its engine, but only to be destroyed.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
-  /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. Waits in it,
-  /// and a capture in it, throw MisuseError. What `body` throws is passed on, and nothing is kept.
+  /// Records what this thread pushes, retires and launches in `body` instead of running it; see graph.h. Waits and
+  /// captures inside `body` throw MisuseError. If `body` throws, nothing is kept, and the exception is passed on.
   ///
-  /// A retire in `body` gives the variable to the graph. One that was made in `body` lives anew in each launch, in
-  /// which `last` is called once; its handle is of no use elsewhere. One from outside ends with the first launch, and
-  /// no other launch is possible; or if the graph ends before a launch, or `body` throws, it is retired at that moment.
-  /// So `last` should end what one launch made, and own by its captures what lasts as long as the graph.
+  /// A retire in `body` gives the variable to the graph. A variable that was created in `body` begins a new life in
+  /// each launch; `last` is called once in each, and the variable's handle is of no use outside the graph. A variable
+  /// from outside ends with the first launch, and no further launch is possible. If there is no launch before the graph
+  /// ends, or `body` throws, it is retired then. So `last` should free what one launch allocated, and its captures
+  /// should own what lasts as long as the graph.
   Graph capture(const std::function<void()>& body, OpName name = {});
 
   /// Blocks until all earlier ops that conflict with the accesses have finished; the caller may then access the
   /// variables as listed, until it pushes an op that conflicts. wait(v) is wait({read(v)}): it waits for earlier ops
-  /// that write v, not for earlier ones that only read it. To change or free what v stands for, wait({mutate(v)}),
-  /// which waits for both. Throws OpError if a variable that is read or mutated is poisoned.
+  /// that write v, not for earlier ops that only read it. Before the caller changes or frees what v stands for, it must
+  /// use wait({mutate(v)}), which waits for both.
+  ///
+  /// Throws OpError if a variable that is read or mutated is poisoned; MisuseError if a variable is empty, retired or
+  /// of another engine, inside a capture, inside an op of an ordered lane, and inside a piece of a parallel loop;
+  /// WaitCycleError inside an op if the wait could never end.
   void wait(Var var, std::source_location from = std::source_location::current());
   void wait(AccessList accesses, std::source_location from = std::source_location::current());
-  /// False if that takes longer than `patience`.
+  /// The same with a time limit: returns false after `patience`. Never throws WaitCycleError.
   bool wait_for(AccessList accesses, std::chrono::nanoseconds patience,
                 std::source_location from = std::source_location::current());
 
-  /// Returns when no op is pending. Throws OpError naming each root failure that still poisons a variable, and once
-  /// each that no longer does but of which nobody was told. Throws MisuseError inside an op, which would wait for
-  /// itself.
+  /// Blocks until no op is pending. Throws OpError naming each root failure that still poisons a variable and, once,
+  /// each root failure that no longer does but was never reported. Throws MisuseError inside an op of this engine,
+  /// which would wait for itself, and where wait() does.
   void wait_all();
+  /// The same with a time limit: returns false after `patience`.
   bool wait_all_for(std::chrono::nanoseconds patience);
 
-  /// To be awaited by a coroutine, with coroutine.h: that the variable may be read, or that the caller may do to the
-  /// variables what the accesses say. Unlike a wait this is an op with these accesses: each mutate or overwrite counts
-  /// in version(), and an overwrite heals. (GCC 12 takes no list in braces inside co_await; give the list a name
-  /// there.)
+  /// Returns an awaitable for a coroutine (see coroutine.h); once resumed, the coroutine may access the variables as
+  /// listed. Unlike a wait, this is an op with these accesses: each mutate or overwrite counts in version(), and an
+  /// overwrite heals. (GCC 12 accepts no braced list inside co_await; name the list first.)
   Ready ready(Var var, std::source_location from = std::source_location::current());
   Ready ready(Access access, std::source_location from = std::source_location::current());
   Ready ready(AccessList accesses, std::source_location from = std::source_location::current());
 
-  /// Tells that the variable stands for these bytes, among others maybe, which live until it is retired. With
-  /// EngineOptions::check an op fails with MisuseError, which names the op and the variable, if watched bytes have
-  /// changed while it ran that it did not declare, or declared only to read. If the bytes are whole pages it also fails
-  /// if it only reads them undeclared (on Linux). Without check this does nothing. While an op runs, threads outside
-  /// must not write to watched bytes. What an op does before a wait inside it, what it reads after one, and what is
-  /// done after its function has returned may be missed. Throws MisuseError for a retired variable, but inside an op
-  /// that has access to it. The bytes of buffers are watched from the first write on.
+  /// Declares that the variable stands for these bytes, which must live until the variable is retired; a variable may
+  /// have several ranges. Without EngineOptions::check this does nothing. With it, an op fails with MisuseError, naming
+  /// the op and the variable, if it changed watched bytes that it did not declare, or declared as read only. If the
+  /// range consists of whole pages, the op also fails if it reads the bytes undeclared (Linux only).
+  ///
+  /// Threads outside ops must not write watched bytes while an op runs. The check may miss what an op does before a
+  /// wait inside it, what it reads after such a wait, and what it does after its function has returned. Throws
+  /// MisuseError for a retired variable, except inside an op that accesses it. The bytes of a Buffer are watched from
+  /// their first write on.
   void watch(Var var, std::span<std::byte> bytes, std::source_location from = std::source_location::current());
+  /// A handle for ops that allocate watched bytes while they run.
   Watcher watcher();
 
-  /// Clears the variable's poison, once all earlier ops on it have finished. Counts in version(), since the program
-  /// says with it that the value is good again: it is another value than the one before the failure.
+  /// Pushes an op that clears the variable's poison once all earlier ops on it have finished. It counts in version():
+  /// by healing, the program declares the value good again, which makes it a different value.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
 
-  /// How many ops with mutate, overwrite or commute access have run so far, heals and those that failed included;
-  /// skipped and cancelled ones do not count.
+  /// The number of ops with mutate, overwrite or commute access that have run so far, including heals and failed ops,
+  /// excluding skipped and cancelled ops. Throws MisuseError for a variable that is empty, retired or of another
+  /// engine.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
-  /// Makes the lane known to the engine, which keeps it alive. Throws MisuseError if it was known.
+  /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, one that was added before, or a
+  /// HostLane with less than one thread.
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
 
-  /// Refuses further pushes but those of ops, lets all pending ops finish, and joins the threads. Twice is fine.
+  /// Refuses further pushes from outside ops, lets all pending ops finish, and joins the threads. A second call does
+  /// nothing. Throws MisuseError inside an op of this engine.
   void shutdown();
 
+  /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;
   int workers() const;
 
-  /// The timeline of what the engine does; see trace.h.
+  /// The engine's trace; see trace.h.
   Trace trace();
 
-  /// What is pending now, of several lines for people: each op, whether it runs, and what it waits for and who holds
-  /// that; of many the first ten. Then the ordered lanes that have points to reach, and the op whose point is next.
-  /// Pushes of other threads are held up for the moment of the look.
+  /// A multi-line report for people: each pending op (the first ten if there are many), whether it runs, what it waits
+  /// for and which op holds that; then the ordered lanes that have points to reach, and the op whose point is next.
+  /// Holds up pushes of other threads while it collects the data.
   std::string describe_pending();
 
-  /// Policy chaos: the order in which the ops were started so far, to be given to chaos_replay; else empty. It ends
-  /// early where there was no memory for it.
+  /// With policy chaos: the order in which ops were started so far, for EngineOptions::chaos_replay; it ends early if
+  /// there was no memory to log more. Empty with other policies.
   std::vector<OpId> schedule_log() const;
 
  private:
   friend class BulkScope;
   friend class EngineUse;
   friend class EngineRef;
-  /// The heir of one that ended inside its own op.
+  /// Takes over the core of an engine that was destroyed inside one of its own ops.
   Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life);
 
   std::unique_ptr<Core> core_;

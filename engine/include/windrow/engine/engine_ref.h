@@ -1,4 +1,4 @@
-// References to an engine that know when it is gone: for what uses an engine and may be dropped, or used, after it.
+// References to an engine that become null when the engine ends, for objects that may outlive it.
 #pragma once
 
 #include <atomic>
@@ -8,24 +8,24 @@ namespace windrow {
 
 class Engine;
 
-/// What an engine and the references to it share. Outlives the engine.
+/// Shared by an engine and its references. Outlives the engine.
 struct EngineLife {
-  // Null once it is gone. Written by the thread that makes or ends the engine, with release; read by any, with acquire:
-  // who sees that it is gone sees what its ops did, and `leaked`.
+  // Null once the engine is gone. Written with release by the thread that constructs or ends the engine; read with
+  // acquire by any thread, so a thread that reads null sees what the engine's ops did, and `leaked`.
   std::atomic<Engine*> engine{nullptr};
-  bool leaked = false;  // it could not end, so its ops may still run; written before `engine` becomes null
+  bool leaked = false;  // the engine could not end, so its ops may still run; written before `engine` becomes null
 };
 
-/// A handle. Threads: all members from any thread, but not while another thread ends the engine.
+/// A handle. Threads: any thread may call any member, but not while another thread ends the engine.
 class EngineRef {
  public:
   /// Names no engine.
   EngineRef() = default;
   EngineRef(Engine& engine);
 
-  /// Null if the engine is gone, or there is none.
+  /// Null if the engine is gone or the reference names none.
   Engine* get() const noexcept { return life_ == nullptr ? nullptr : life_->engine.load(std::memory_order_acquire); }
-  /// Throws MisuseError if the engine is gone, or there is none.
+  /// Throws MisuseError if the engine is gone or the reference names none.
   Engine& operator*() const {
     Engine* const engine = get();
     if (engine == nullptr) [[unlikely]]
@@ -33,9 +33,9 @@ class EngineRef {
     return *engine;
   }
   Engine* operator->() const { return &**this; }
-  /// The engine is gone, and none of its ops will ever run.
+  /// True if the engine is gone and none of its ops will ever run.
   bool drained() const noexcept { return life_ != nullptr && get() == nullptr && !life_->leaked; }
-  /// Both name the same engine, or none.
+  /// True if both name the same engine, or both name none.
   friend bool operator==(const EngineRef&, const EngineRef&) = default;
 
  private:

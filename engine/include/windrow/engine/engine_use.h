@@ -1,15 +1,15 @@
-// A push whose op may end the engine.
+// Keeps an engine alive during a push whose op may end it.
 #pragma once
 
 #include "windrow/engine/engine.h"
 
 namespace windrow {
 
-/// While it lives, the end of the engine waits for its thread. A push hands its op to another thread before it returns;
-/// if what the op does may end the last owner of the engine, the thread that pushes holds one of these around the push.
-/// The engine must be alive when it is made.
+/// While an EngineUse exists, the end of the engine waits for it. A push hands its op to another thread before it
+/// returns. If that op may drop the last owner of the engine, the pushing thread must hold an EngineUse around the
+/// push. The engine must be alive when it is constructed.
 ///
-/// Its thread must not end or shut down the engine meanwhile, except inside an op.
+/// The holding thread must not end or shut down the engine meanwhile, except inside an op.
 class EngineUse {
  public:
   explicit EngineUse(Engine& engine);

@@ -1,4 +1,4 @@
-// What goes wrong and how it is told: misuse at the call, failure of an op through the variables it poisoned.
+// Errors: misuse throws at the call; a failing op poisons variables.
 #pragma once
 
 #include <cstdint>
@@ -14,67 +14,70 @@ namespace windrow {
 class Core;
 class OpContext;
 
+/// Base class of the exception types that Windrow defines.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A call that breaks a rule of the interface. Thrown by that call, which then has changed nothing.
+/// Thrown by a call that breaks a rule of the interface; the call has changed nothing.
 class MisuseError : public Error {
  public:
   using Error::Error;
 };
 
-/// A wait inside an op that could never end, since what it waits for waits for that op. The text names the ring.
+/// Thrown by a wait inside an op that could never end, because what it waits for waits for that op. The text lists the
+/// cycle.
 class WaitCycleError : public MisuseError {
  public:
   using MisuseError::MisuseError;
 };
 
-/// The op was called off before it ran, or its function saw that itself and stopped: see PushOptions::stop. It fails
-/// the op like any other exception, and is told as a cancellation.
+/// The error of an op that was cancelled before it ran (see PushOptions::stop). An op's function may also throw it. It
+/// fails the op like any other exception, and is reported as a cancellation.
 class Cancelled : public Error {
  public:
   Cancelled() : Error("cancelled") {}
 };
 
-/// Why one op, or one lane, failed. A value, shared and never changed.
+/// Why an op or a lane failed. An immutable value, shared by all that report it.
 ///
-/// `cause` is the failure it comes from, and empty at the root: an op that threw, or a lane. Of a long chain the
-/// failures next to the root are kept, and the last one; `elided` counts those left out between that one and its cause.
+/// `cause` is the failure that caused this one; it is null at the root, which is an op that threw, or a lane. Of a long
+/// chain only the failures nearest the root and the last one are kept; `elided` counts those left out between the last
+/// one and its cause.
 struct Failure {
   enum class Kind {
-    threw,      ///< the op's function threw, or its OnComplete brought an error or was dropped
-    waited,     ///< the op's function let the error of a wait inside it pass
-    skipped,    ///< the op did not run, since something it touches was poisoned
-    lost,       ///< the op was issued on a lane that failed before it was done
+    threw,      ///< the op's function threw, or its OnComplete reported an error or was dropped
+    waited,     ///< the op's function did not catch the error of a wait inside it
+    skipped,    ///< the op did not run, since one of its variables was poisoned
+    lost,       ///< the op was issued on a lane that failed before the work was done
     lane,       ///< not an op: the lane itself failed
-    cancelled,  ///< the op was called off before it ran, or threw Cancelled
+    cancelled,  ///< the op was cancelled before it ran, or threw Cancelled
   };
   static constexpr std::uint32_t chain_limit = 16;
 
   Kind kind = Kind::threw;
-  std::string name = {};                ///< of the op, "op" if it had none, or of the lane
+  std::string name = {};                ///< of the op ("op" if it had none) or of the lane
   std::source_location pushed_at = {};  ///< where the program pushed the op
-  std::exception_ptr error = {};        ///< at the root: what was thrown
+  std::exception_ptr error = {};        ///< at the root: the exception
   std::shared_ptr<const Failure> cause = {};
-  std::uint32_t depth = 0;  ///< failures between this one and its root
+  std::uint32_t depth = 0;  ///< number of causes in the chain; 0 at the root
   std::uint64_t elided = 0;
 
-  /// Where it all came from.
+  /// The root of the chain; this failure itself if it has no cause.
   const Failure& root() const;
-  /// One line: the op, where it was pushed, and the chain down to the root's message.
+  /// One line: the op, where it was pushed, and the chain of causes down to the root's message.
   std::string describe() const;
 };
 
 using FailurePtr = std::shared_ptr<const Failure>;
 
-/// Thrown by waits on poisoned variables: every time, until these are healed or overwritten.
+/// Thrown by each wait for poisoned variables, until they are healed or overwritten.
 class OpError : public Error {
  public:
-  /// At least one; each with its chain of causes. The text names the first ten.
+  /// The failures, at least one, each with its chain of causes. what() names the first ten.
   const std::vector<FailurePtr>& failures() const { return *failures_; }
-  /// Throws what the first root threw, as it was.
+  /// Rethrows the original exception of the first failure's root.
   [[noreturn]] void rethrow_root() const;
 
  private:

@@ -1,7 +1,7 @@
-// A move-only callable that holds small functions without touching the heap.
+// A move-only callable that stores small functions without heap allocation.
 //
-// std::function demands copies and std::move_only_function is C++23; the engine needs neither, but it needs to know
-// that a lambda with a few captured handles costs no allocation.
+// std::function requires copyable targets, and std::move_only_function is C++23. The engine must also rely on a lambda
+// with a few captured handles costing no allocation.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,10 @@ namespace windrow {
 template <class Signature>
 class Function;
 
-/// An owner of one callable, or of none. Callables of up to 64 bytes whose move does not throw live inside; larger ones
-/// on the heap. Accepts anything callable with `Args...` or, to spare the reader an unused parameter, with nothing.
-/// From a null pointer or an empty std::function it becomes empty itself.
+/// Owns one callable, or none. Callables of up to `inline_bytes` bytes whose move constructor does not throw are stored
+/// inside, larger ones on the heap. Accepts anything callable with `Args...`; also anything callable with no arguments,
+/// so that a function need not declare parameters that it does not use. Empty if constructed from a null pointer or an
+/// empty std::function. Construction throws std::bad_alloc if there is no memory for a callable on the heap.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:
@@ -37,7 +38,7 @@ class Function<Result(Args...)> {
       if (f == nullptr) return;
     }
     if constexpr (fits<Target>) {
-      // What moves copies all 16 bytes, of which a callable without captures writes none; compilers would warn of that.
+      // A move copies 16 bytes; a callable without captures initialises none of them, which compilers would warn about.
       if constexpr (std::is_empty_v<Target>) std::memset(storage_, 0, 16);
       ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
       table_ = &table_of<Inline<Target>>;
@@ -60,28 +61,28 @@ class Function<Result(Args...)> {
   explicit operator bool() const { return table_ != nullptr; }
   Result operator()(Args... args) { return table_->call(storage_, std::forward<Args>(args)...); }
 
-  /// What is known of a callable whose bytes lie somewhere.
+  /// The operations on a stored callable.
   struct Table {
     Result (*call)(void*, Args&&...);
-    void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null: its bytes may be copied
-    void (*destroy)(void*) noexcept;              ///< null: there is nothing to do
+    void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null if the bytes may be copied
+    void (*destroy)(void*) noexcept;              ///< null if there is nothing to destroy
     std::size_t bytes;                            ///< a multiple of 16
   };
 
-  /// Null without a callable.
+  /// Null if empty.
   const Table* table() const { return table_; }
-  /// Moves the callable to `place`, which has room for its bytes, aligned as any type may ask for; from then on it is
-  /// the caller's, to be used through its table. There is one.
+  /// Moves the callable to `place`, which must have table()->bytes bytes with the alignment of std::max_align_t. The
+  /// caller then owns the callable and uses it through that table. Must not be empty.
   void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
 
-  /// What is known of a callable of type T, which fits inside, wherever it lies.
+  /// The table of a callable of type T, which must fit inside a Function.
   template <class T>
   static const Table& table_for() {
     static_assert(fits<T>);
     return table_of<Inline<T>>;
   }
 
-  /// Becomes empty, and the callable never ends: what it holds is leaked.
+  /// Becomes empty without destroying the callable: what it holds is leaked.
   void abandon() noexcept { table_ = nullptr; }
 
   template <class T>
@@ -140,7 +141,7 @@ class Function<Result(Args...)> {
     if (table.move != nullptr) {
       table.move(from, to);
     } else {
-      // Piece by piece: callables are small, and a call of memcpy costs more.
+      // In steps of 16 bytes: callables are small, and a call of memcpy costs more.
       std::memcpy(to, from, 16);
       for (std::size_t at = 16; at < table.bytes; at += 16)
         std::memcpy(static_cast<std::byte*>(to) + at, from + at, 16);

@@ -1,5 +1,5 @@
-// Captured ops, to be launched again and again: recorded once, with their dependencies worked out. A launch costs no
-// more than pushing its ops, at any size and shape; one of many ops that depend on each other costs a fraction.
+// Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch costs no more than
+// pushing the ops, at any size and shape; a launch of many ops that depend on each other costs a fraction of that.
 //
 //   windrow::Graph step = engine.capture([&] {
 //     engine.push([&] { y = f(x); }, {read(a), mutate(b)});
@@ -8,14 +8,14 @@
 //   for (int i = 0; i < 1000; ++i) step.launch();
 //
 // Contract
-//   Order    A launch means what pushing its ops, in the order they were captured, would mean at that place. An op
-//            starts when what it itself depends on is done, inside of the graph or outside, and lets go of each
-//            variable when the graph's last op on it is done; so launches overlap where their variables allow it.
-//   Errors   As with ops that are pushed, op by op. A launch of which a variable was retired throws MisuseError and
-//            runs nothing.
-//   Threads  Every member may be called from any thread, also from inside an op. Two launches may run one op of reads
-//            only at the same time; its function must allow that.
-//   Life     Functions and their captures live as long as a handle or a launch. After its engine is gone, launch(),
+//   Order    A launch is equivalent to pushing its ops at that place in the order in which they were captured. Each op
+//            starts when the ops that it depends on, inside and outside the graph, have finished; each variable is
+//            released when the graph's last op on it has finished. So launches overlap where their variables permit.
+//   Errors   As for pushed ops, op by op. A launch throws MisuseError and runs nothing if one of its variables was
+//            retired.
+//   Threads  Every member may be called from any thread, also inside an op. An op that only reads may run in two
+//            launches concurrently, which its function must allow.
+//   Life     Functions and their captures live as long as a handle or a launch. After the engine is gone, launch(),
 //            append() and dot() throw MisuseError.
 #pragma once
 
@@ -29,23 +29,25 @@ namespace windrow {
 
 struct GraphState;
 
-/// A handle: copies name the same graph, and a default-made one names none. Made by Engine::capture.
+/// A handle: copies name the same graph, and a default-constructed one names none. Created by Engine::capture.
 class Graph {
  public:
   Graph() = default;
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Inside of a capture the ops become part of what is captured. Throws MisuseError for an empty handle, a variable
-  /// that was retired, or an engine that was shut down.
+  /// Launches the ops. Inside a capture, adds them to what is being captured instead. Throws MisuseError for an empty
+  /// handle, a retired variable, or an engine that has shut down.
   void launch(std::source_location from = std::source_location::current()) const;
 
-  /// Captures more ops behind those there are, which later launches run too. If `body` throws, nothing is added.
+  /// Captures more ops behind the existing ones; later launches run them too. If `body` throws, nothing is added.
+  /// Throws MisuseError as Engine::capture does.
   void append(const std::function<void()>& body) const;
 
-  /// Of ops.
+  /// The number of ops. Throws MisuseError for an empty handle.
   std::size_t size() const;
 
-  /// In the language of Graphviz: ops, the dependencies among them, and the variables they meet the outside at.
+  /// The graph in the language of Graphviz: ops, dependencies among them, and the variables through which they depend
+  /// on ops outside.
   std::string dot() const;
 
  private:

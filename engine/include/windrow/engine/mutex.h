@@ -1,4 +1,4 @@
-// std::mutex and std::condition_variable with the annotations clang's thread-safety analysis needs.
+// std::mutex and std::condition_variable with the annotations that clang's thread-safety analysis needs.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 #define WINDROW_SCOPED WINDROW_ANNOTATE(scoped_lockable)
 #define WINDROW_GUARDED_BY(m) WINDROW_ANNOTATE(guarded_by(m))
 #define WINDROW_REQUIRES(...) WINDROW_ANNOTATE(requires_capability(__VA_ARGS__))
-/// Of a function whose locks are taken or let go by another one.
+/// For a function whose locks are acquired or released by another function.
 #define WINDROW_UNCHECKED_LOCKING WINDROW_ANNOTATE(no_thread_safety_analysis)
 #define WINDROW_EXCLUDES(...) WINDROW_ANNOTATE(locks_excluded(__VA_ARGS__))
 #define WINDROW_ACQUIRE(...) WINDROW_ANNOTATE(acquire_capability(__VA_ARGS__))
@@ -27,7 +27,7 @@ class WINDROW_CAPABILITY("mutex") Mutex {
  public:
   void lock() WINDROW_ACQUIRE() { mutex_.lock(); }
   void unlock() WINDROW_RELEASE() { mutex_.unlock(); }
-  /// In a forked child: whoever held it does not exist.
+  /// Resets the mutex in a forked child, where the thread that held it does not exist.
   void forget_holder() { ::new (&mutex_) std::mutex; }
 
  private:
@@ -35,7 +35,7 @@ class WINDROW_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-/// Holds the mutex for its scope, but for the spans between unlock() and lock().
+/// Holds the mutex for its scope, except between unlock() and lock().
 class WINDROW_SCOPED MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) WINDROW_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -66,7 +66,7 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  /// False once the deadline has passed.
+  /// Returns false if the deadline has passed.
   bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point deadline) WINDROW_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool woken = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
@@ -75,7 +75,8 @@ class CondVar {
   }
   void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }
-  /// In a forked child: those who wait do not exist, and its end must not wait for them.
+  /// Resets the condition in a forked child, where the waiting threads do not exist; its destructor would wait for
+  /// them.
   void forget_waiters() { ::new (&condition_) std::condition_variable; }
 
  private:

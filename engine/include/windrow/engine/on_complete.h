@@ -1,4 +1,4 @@
-// The token by which an asynchronous op says that it is done.
+// The token with which an asynchronous op reports its completion.
 #pragma once
 
 #include <exception>
@@ -11,9 +11,9 @@ namespace windrow {
 class Core;
 class OpRecord;
 
-/// Owner of the duty to complete one op. Call it once, from any thread: successors wait until then, and until the op's
-/// function has returned. The call runs no other op. A token that is destroyed uncalled fails the op, so a forgotten
-/// completion is an error and never a hang. The engine outlives the token, since its shutdown waits for the op.
+/// Owns the duty to complete one op. Call it once, from any thread: successors wait for that call and for the return of
+/// the op's function. The call runs no other op. Destroying an uncalled token fails the op, so a forgotten completion
+/// is an error instead of a hang. The engine outlives the token, since its shutdown waits for the op.
 class OnComplete {
  public:
   OnComplete(OnComplete&& other) noexcept
@@ -21,10 +21,11 @@ class OnComplete {
   OnComplete& operator=(OnComplete&& other) noexcept;
   ~OnComplete();
 
-  /// The op is done, or has failed with `error`. Throws MisuseError if this token has been called or moved from.
+  /// Completes the op: successfully, or with the failure `error`. Throws MisuseError if this token has been called or
+  /// moved from.
   void operator()(std::exception_ptr error = nullptr);
 
-  /// What poisoned the op's variables, for an op marked run_always; else empty.
+  /// For an op marked run_always: the failure that poisons its variables; otherwise null.
   FailurePtr failure() const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace windrow {
 
-/// A value, as cheap as a pointer. From a string literal it costs nothing. Any other string is looked up in a table of
-/// the process, which keeps each distinct one for ever: names should tell kinds of ops, not count instances.
+/// A value that is as cheap to copy as a pointer. Construction from a string literal costs nothing. Any other string is
+/// interned in a table of the process that is never freed, so names should denote kinds of ops and not instances.
 class OpName {
  public:
   constexpr OpName() = default;
@@ -18,7 +18,7 @@ class OpName {
   OpName(std::string_view text) : text_(keep(text)) {}
 
   constexpr std::string_view text() const { return text_; }
-  /// The same; ends with a null character.
+  /// The same, null-terminated.
   constexpr const char* c_str() const { return text_.empty() ? "" : text_.data(); }
 
  private:

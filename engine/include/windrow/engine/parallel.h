@@ -7,13 +7,14 @@
 //   Cuts     A loop over [0, count) is cut into pieces of `grain` indices, the last one smaller. The cuts depend on
 //            nothing else, so that results do not depend on the number of workers.
 //   Order    Pieces run at the same time and in any order. The call returns after the last one.
-//   Threads  Pieces run on the calling thread and on workers that have no op to run; a worker leaves the loop after its
-//            piece when an op is ready for it. So no more threads run than the engine has workers. Outside an op, and
-//            with policies serial and chaos, the pieces run one after the other on the calling thread.
+//   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
+//            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
+//            run than the engine, or the lane, has workers. Outside an op, and with policies `serial` and `chaos`, the
+//            pieces run one after the other on the calling thread.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
-//   Cost     Some microseconds a loop, and less than one a piece; a worker that sleeps takes 50 us to come. Loops below
-//            0.1 ms of work are better left whole.
+//   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/src/cut.h) give
+//            each piece work of some tens of microseconds, and do not cut what has less than four pieces.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Sums, maxima and the like, to which many ops add side by side.
+// Sums, maxima and similar values to which many ops add concurrently.
 #pragma once
 
 #include <algorithm>
@@ -17,23 +17,25 @@ namespace windrow {
 
 struct ReductionOptions {
   OpName name = "reduction";
-  /// Partial values, 1 or more; as many ops may add at a time.
+  /// The number of partial values, at least 1; so many ops can add concurrently.
   int ways = 8;
 };
 
-/// A value that ops add to, and that others read or change when all that was added before is in it.
+/// A value to which ops add concurrently. Ops that access the value itself come after all earlier adds.
 ///
-/// Each add is to one of some partial values, which take turns; before anybody looks, an op combines them, in a fixed
-/// order. So the bits of a sum depend on the order of the pushes, and neither on who ran when nor on how many workers
-/// there are. An add that fails poisons its partial value, and so what is combined later; reset() heals.
+/// Each add goes to one of several partial values, in turn. Before an access to the value, an op combines the partial
+/// values in a fixed order. So the bits of a sum depend on the order of the pushes only, and not on timing or on the
+/// number of workers. An add that fails poisons its partial value, and hence the combined value; reset() heals both.
 ///
-/// An owner. Its end retires its variables; ops that were pushed before still run. Members may be called by any thread,
-/// value() as it says. They throw as Engine::push does, and MisuseError if the engine is gone. In a capture, an add and
-/// the access that comes after it belong into the same graph: a later launch of the add alone is not noticed.
+/// An owner: its destructor retires its variables; ops that were pushed before still run. Members may be called from
+/// any thread, except value(). They throw as Engine::push does, and MisuseError if the engine is gone. In a capture, an
+/// add and the next access must belong to the same graph: the reduction does not notice if a later launch repeats the
+/// add alone.
 template <class T, class Combine = std::plus<T>>
 class Reduction {
  public:
-  /// `combine(x, neutral)` is x for any x; the value is `neutral` in the beginning. Throws MisuseError for no ways.
+  /// `combine(x, neutral)` must equal x for any x. The initial value is `neutral`. Throws MisuseError if `ways` is less
+  /// than 1.
   Reduction(Engine& engine, T neutral, Combine combine = {}, ReductionOptions options = {})
       : engine_(engine), name_(options.name) {
     if (options.ways < 1)
@@ -52,7 +54,7 @@ class Reduction {
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
 
-  /// Pushes an op that calls `function(part)`, a T& to which no other op adds meanwhile.
+  /// Pushes an op that calls `function(part)`, where `part` is a T& that no other op accesses at that time.
   template <class F>
   void add(F function, AccessList accesses = {}, PushOptions options = {}) {
     std::vector<Access> all(accesses.begin(), accesses.end());
@@ -64,14 +66,15 @@ class Reduction {
     added_ = std::min(added_ + 1, parts_.size());
   }
 
-  /// The access of an op, or of a wait, that comes after all that was added so far.
+  /// The access with which an op or a wait comes after all adds so far. Pushes the op that combines the partial values,
+  /// if there are new ones.
   Access read() { return windrow::read(combined()); }
   Access mutate() { return windrow::mutate(combined()); }
 
-  /// For who has been granted such an access, until it ends.
+  /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
   T& value() { return state_->whole; }
 
-  /// From here on the value is this one again, whatever was added, and whatever failed.
+  /// Pushes an op that sets the value, drops all adds so far, and heals.
   void reset(T value) {
     std::vector<Access> all{overwrite(whole_)};
     std::lock_guard lock(mutex_);
@@ -86,7 +89,7 @@ class Reduction {
   }
 
  private:
-  /// On lines of its own, since others add beside it.
+  /// Occupies its own cache lines, since ops on other cores write the neighbouring parts.
   struct alignas(64) Part {
     T value;
   };
@@ -104,7 +107,7 @@ class Reduction {
     std::lock_guard lock(mutex_);
     if (added_ == 0) return whole_;
     std::vector<Access> all{windrow::mutate(whole_)};
-    // The last ones that were added to, the oldest first.
+    // The parts that received adds, the oldest first.
     std::vector<std::size_t> parts;
     for (std::size_t k = added_; k > 0; --k) parts.push_back((next_ + parts_.size() - k) % parts_.size());
     for (const std::size_t i : parts) all.push_back(windrow::mutate(parts_[i]));
@@ -127,7 +130,7 @@ class Reduction {
       for (const Var part : parts_) engine->retire(part);
       engine->retire(whole_);
     } catch (const std::exception&) {
-      // For want of memory: they stay until the engine ends.
+      // No memory for the retires: the variables stay until the engine ends.
     }
   }
 
@@ -137,9 +140,9 @@ class Reduction {
   Var whole_;
   std::vector<Var> parts_;
 
-  std::mutex mutex_;       // guards what follows, and keeps its order and that of the pushes the same
-  std::size_t next_ = 0;   // the part that is added to next
-  std::size_t added_ = 0;  // parts that may have been added to since they were combined
+  std::mutex mutex_;       // guards the fields below; their order of changes is that of the pushes
+  std::size_t next_ = 0;   // the part that receives the next add
+  std::size_t added_ = 0;  // parts that may have received adds since they were combined
 };
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// An op as a sender, in the shape of P2300 ("std::execution"), of which it needs no library.
+// An op as a sender with the interface of P2300 ("std::execution"); needs no library for it.
 //
 //   auto sender = windrow::push_sender(engine, [&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   auto operation = std::move(sender).connect(receiver);
@@ -14,16 +14,16 @@
 
 namespace windrow {
 
-/// An owner of an op that is not pushed yet; made by PushSender::connect.
+/// Owns an op that start() pushes; created by PushSender::connect. Not movable.
 ///
-/// Completion  Once start() has been called, exactly one of `set_value()`, `set_error(std::exception_ptr)` and
-///             `set_stopped()` is called on the receiver, when the op has finished and its captures are gone: with an
-///             OpError if the op failed or was skipped, stopped if what failed was Cancelled, this op or one that it
-///             comes after. A push that is refused is an error too, which start() itself tells.
-/// Where       Inside an op of the engine that has no accesses to the op's variables, so they hold up nobody; with
-///             policy serial this may be inside start().
-/// Lifetime    The state and the engine must live until the receiver has been called, which may end both: the
-///             last owner of the engine too, since the engine's end waits until start() has left it. Not to be moved.
+/// Completion  After start(), exactly one of `set_value()`, `set_error(std::exception_ptr)` and `set_stopped()` is
+///             called on the receiver, when the op has finished and its captures are destroyed. set_error receives an
+///             OpError if the op failed or was skipped. set_stopped is called instead if the root failure is Cancelled,
+///             of this op or of one that it depends on. If the push is refused, start() itself calls set_error.
+/// Where       The receiver is called inside an engine op without accesses to the op's variables, so it blocks no other
+///             op; with policy serial this may be inside start().
+/// Lifetime    This object and the engine must live until the receiver has been called. The receiver may end both, even
+///             if it holds the last owner of the engine, since the engine's end waits until start() has left it.
 template <class Receiver>
 class PushOperation {
  public:
@@ -38,7 +38,7 @@ class PushOperation {
   PushOperation(const PushOperation&) = delete;
   PushOperation& operator=(const PushOperation&) = delete;
 
-  /// Pushes the op; once. Any thread.
+  /// Pushes the op. Call it once, from any thread.
   void start() noexcept {
     try {
       push();
@@ -49,7 +49,7 @@ class PushOperation {
   }
 
  private:
-  /// What is pushed: runs the function, and is destroyed when the op has finished or is not to run.
+  /// The function that is pushed. It is destroyed when the op has finished or will not run.
   class Run {
    public:
     explicit Run(PushOperation& of) : of_(&of) {}
@@ -63,12 +63,13 @@ class PushOperation {
     PushOperation* of_;
   };
 
-  /// Pushes the op and what completes it. Once both are pushed, this and all owners of the engine may be gone.
+  /// Pushes the op, and a second op that completes it. Once both are pushed, this object and all owners of the engine
+  /// may be gone.
   void push() {
     Op op = std::move(op_);
     function_ = std::move(op.function);
     const EngineUse use(op.engine);
-    // The op's own outcome lies on a variable of its own: others may heal or poison the rest.
+    // A separate variable carries the op's outcome, since other ops may heal or poison its other variables meanwhile.
     const Var outcome = op.engine.new_var("outcome");
     try {
       op.accesses.push_back(mutate(outcome));
@@ -82,7 +83,7 @@ class PushOperation {
     }
   }
 
-  /// The op is over. Should the push of what completes it have been refused, the later of the two tells.
+  /// Called when the op is over. If the second push was refused, the later of the two events calls the receiver.
   void end() noexcept {
     function_ = nullptr;
     if (half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
@@ -92,7 +93,7 @@ class PushOperation {
     try {
       engine.retire(outcome);
     } catch (...) {
-      // For want of memory the variable is lost; the receiver is told all the same.
+      // No memory: the variable is lost, but the receiver is still called.
     }
   }
 
@@ -111,12 +112,12 @@ class PushOperation {
   Op op_;
   OpFunction function_;  ///< from start() until the op is over
   Receiver receiver_;
-  bool pushed_ = false;            ///< the op is; only start() looks
+  bool pushed_ = false;            ///< the op has been pushed; read by start() only
   std::exception_ptr error_;       ///< of the second push
   std::atomic<bool> half_{false};  ///< the op is over, or the second push was refused
 };
 
-/// A value that may be connected once.
+/// A value that can be connected once.
 class PushSender {
  public:
   PushSender(Engine& engine, OpFunction function, AccessList accesses, PushOptions options)
@@ -125,7 +126,7 @@ class PushSender {
         accesses_(accesses.begin(), accesses.end()),
         options_(std::move(options)) {}
 
-  /// The receiver is moved, and has `set_value`, `set_error` and `set_stopped`, none of which throws.
+  /// Moves the receiver into the operation. Its `set_value`, `set_error` and `set_stopped` must not throw.
   template <class Receiver>
   PushOperation<Receiver> connect(Receiver receiver) && {
     return PushOperation<Receiver>({engine_, std::move(function_), std::move(accesses_), std::move(options_)},
@@ -139,8 +140,8 @@ class PushSender {
   PushOptions options_;
 };
 
-/// A sender of the op that Engine::push with these arguments pushes; it is pushed by start(). The engine must live
-/// until the operation has completed.
+/// A sender of the op that Engine::push would push with these arguments; start() pushes it. The engine must live until
+/// the operation has completed.
 inline PushSender push_sender(Engine& engine, OpFunction function, AccessList accesses,
                               const PushOptions& options = {}) {
   return PushSender(engine, std::move(function), accesses, options);

@@ -1,4 +1,4 @@
-// What an engine has done and when: a timeline for ui.perfetto.dev or chrome://tracing, and a summary of it.
+// Traces: a timeline of an engine's ops for ui.perfetto.dev or chrome://tracing, and a summary.
 //
 //   engine.trace().start();
 //   ...
@@ -7,10 +7,10 @@
 //   engine.trace().save("run.json");
 //   std::cout << engine.trace().summary();
 //
-// It records ops that begin and end between start and stop. What it costs then is a reading of the clock and a record
-// an op; where nothing is traced it costs nothing. With WINDROW_TRACE=path in the environment each engine is traced
-// from its making, and saves the trace at its end: the first one of the process there, the second one to "path.2" with
-// the number before the extension, and so on.
+// A trace records ops that begin and end between start and stop. While it is on, each op costs one reading of the clock
+// and one record; while it is off, it costs nothing. If the environment variable WINDROW_TRACE=path is set, each engine
+// is traced from its construction and saves its trace when it ends: the first engine of the process to "path", the
+// second one to "path.2" with the number before the extension, and so on.
 #pragma once
 
 #include <chrono>
@@ -24,64 +24,65 @@ namespace windrow {
 class Core;
 
 struct TraceOptions {
-  /// What a thread runs beyond that is left out; waits count as ops. An op takes 40 bytes, and 16 for each access.
+  /// The most ops, waits included, that are recorded per thread; further ops are left out. An op takes 40 bytes, and 16
+  /// for each access.
   std::uint64_t max_ops_per_thread = std::uint64_t{1} << 20;
 };
 
-/// A value: what a trace says in short.
+/// The summary of a trace. A value.
 struct TraceSummary {
   /// All ops of one name.
   struct Row {
     std::string name = {};
     std::uint64_t count = 0;
-    /// From begin to end, waits inside included. Percentiles are times that some op took: half of the ops took no
-    /// longer than p50.
+    /// Durations from begin to end, including waits inside. p50 and p99 are durations that occurred: half of the ops
+    /// took no longer than p50.
     std::chrono::nanoseconds total{}, mean{}, p50{}, p99{};
   };
   /// One thread that ran ops, or one ordered lane.
   struct Track {
     std::string name = {};
     std::uint64_t ops = 0;
-    std::chrono::nanoseconds busy{};  ///< inside functions of ops, without their waits
-    double utilisation = 0;           ///< busy as a share of the trace's length
+    std::chrono::nanoseconds busy{};  ///< inside functions of ops, excluding their waits
+    double utilisation = 0;           ///< busy as a fraction of the trace's length
   };
 
   std::chrono::nanoseconds length{};  ///< from the first begin to the last end
   std::uint64_t failed = 0, cancelled = 0, skipped = 0;
   std::uint64_t left_out = 0;  ///< ops beyond TraceOptions::max_ops_per_thread
-  std::vector<Row> ops = {};   ///< the longest total first
+  std::vector<Row> ops = {};   ///< in order of descending total
   std::vector<Track> tracks = {};
-  /// The chain of dependent ops whose times have the greatest sum: with any number of workers it takes no less.
+  /// Duration of the longest chain of dependent ops: a lower bound on the run time with any number of workers.
   std::chrono::nanoseconds critical_path{};
-  std::vector<Row> critical_ops = {};  ///< those on it, the longest total first
+  std::vector<Row> critical_ops = {};  ///< the ops of that chain, in order of descending total
 };
 
 /// An aligned table of several lines.
 std::string to_string(const TraceSummary& summary);
 std::ostream& operator<<(std::ostream& out, const TraceSummary& summary);
 
-/// A handle to the one trace of an engine; copies name the same one. It must not be used after its engine is gone.
+/// A handle to the trace of an engine, of which there is one; copies name the same one. It must not be used after its
+/// engine is gone.
 ///
-/// Threads: every member may be called from any thread, also while ops run and from inside an op.
+/// Threads: every member may be called from any thread, also while ops run and inside an op.
 class Trace {
  public:
-  /// Begins a new trace and forgets the last one. Ops that run already are not part of it.
+  /// Discards the last trace and begins a new one. Ops that are already running are not part of it.
   void start(TraceOptions options = {});
-  /// Ops that still run are not part of the trace. Nothing happens if it is not on.
+  /// Ends the trace; does nothing if none is on. Ops that are still running are not part of it.
   void stop();
   bool on() const;
 
-  /// Writes the trace as JSON, in the format of Chrome's trace events. Where ops still run, it holds those that had
-  /// finished at some moment of the call. Each ordered lane is a track, and each thread that ran ops of others;
-  /// asynchronous ops have tracks of their own, on which they last until their OnComplete was called. Arrows lead to an
-  /// op from those it directly waits for: to the readers of a variable from its last writer, and to the next writer
-  /// from these readers, or from the last writer if there are none.
+  /// Writes the trace as JSON in the format of Chrome's trace events. While the trace is on, it writes the ops that had
+  /// finished at some moment during the call. Each ordered lane is a track, and so is each thread that ran ops of other
+  /// lanes; asynchronous ops have separate tracks, on which they last until their OnComplete is called. Arrows lead to
+  /// an op from the ops that it directly depends on: from the last writer of a variable to its readers, and from these
+  /// readers (or, without readers, from the last writer) to the next writer.
   ///
-  /// The file appears at once and whole, in the place of one of that name. Throws Error, naming the path, if it cannot
-  /// be written.
+  /// The file replaces an existing regular file atomically. Throws Error, naming the path, if it cannot be written.
   void save(const std::string& path) const;
 
-  /// Of the same ops as save().
+  /// The summary of the ops that save() would write.
   TraceSummary summary() const;
 
  private:

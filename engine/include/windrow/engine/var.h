@@ -1,7 +1,7 @@
-// Variables, and the ways an op may touch one.
+// Variables, and the ways in which an op may access one.
 //
-// A variable is a tag: it stands for whatever the program says it stands for (a buffer, a file, a random generator).
-// This header knows nothing of what is behind it, nor of how the engine orders the ops that name it.
+// A variable is a tag that stands for whatever the program chooses: a buffer, a file, a random generator. This header
+// knows neither what that is nor how the engine orders ops.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace windrow {
 class Core;
 struct VarState;
 
-/// A handle: copies name the same variable, and a default-made one names none.
+/// A handle: copies name the same variable, and a default-constructed one names none.
 ///
-/// Made by Engine::new_var, ended by Engine::retire. A handle kept after the retire is recognised, not trusted: using
-/// it throws MisuseError. It must not be used after its engine is gone.
+/// Created by Engine::new_var, ended by Engine::retire. Use after the retire is detected and throws MisuseError. A Var
+/// must not be used after its engine is gone.
 class Var {
  public:
   Var() = default;
@@ -33,14 +33,15 @@ class Var {
   std::uint32_t generation_ = 0;
 };
 
-/// How an op touches a variable.
+/// How an op accesses a variable.
 enum class AccessKind : std::uint8_t {
-  read,       ///< shares the variable with other readers
-  overwrite,  ///< alone, and does not look at the old value: clears poison when it has run. One that fails leaves the
-              ///< value as far as it got, poisoned by its own failure, until the next overwrite or a heal
-  mutate,     ///< alone, and may look at the old value
-  /// As mutate; but such ops with no others between them may run in any order. One that commutes at several variables
-  /// may be passed for as long as others at one of them keep coming.
+  read,  ///< shares the variable with other readers
+  /// Exclusive, and does not use the old value: clears poison when it has run. If the op fails, the variable is
+  /// poisoned by that failure until the next overwrite or heal, and its value is as far as the op got.
+  overwrite,
+  mutate,  ///< exclusive, and may use the old value
+  /// Exclusive like mutate, but commuting ops with no other ops between them may run in any order. An op that commutes
+  /// on several variables can starve while others keep arriving on one of them.
   commute,
 };
 
@@ -54,9 +55,9 @@ inline Access mutate(Var var) { return {var, AccessKind::mutate}; }
 inline Access overwrite(Var var) { return {var, AccessKind::overwrite}; }
 inline Access commute(Var var) { return {var, AccessKind::commute}; }
 
-/// A view of accesses, for parameters only: it must not outlive the call it is passed to.
+/// A view of accesses, for function parameters only: it must not outlive the call.
 ///
-/// A variable named twice counts once; two different kinds together make mutate.
+/// A variable that is listed twice counts once; two different kinds of access to it count as mutate.
 class AccessList {
  public:
   AccessList() = default;

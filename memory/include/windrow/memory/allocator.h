@@ -1,6 +1,7 @@
-// Where bytes come from.
+// Allocators.
 //
-// A device room implements Allocator for its memory; the host's is here. Allocators know nothing of variables or ops.
+// The host's allocator is here; a device room implements Allocator for its own memory. Allocators know nothing of
+// variables and ops.
 #pragma once
 
 #include <cstddef>
@@ -12,36 +13,37 @@
 
 namespace windrow {
 
-/// Every allocation starts at a multiple of this many bytes: a cache line, and the widest vector register.
+/// Alignment of every allocation, in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t memory_alignment = 64;
 
-/// `bytes` rounded up to the next multiple of memory_alignment. Throws OutOfMemory where that exceeds any size.
+/// `bytes` rounded up to a multiple of memory_alignment. Throws OutOfMemory if that is not representable.
 std::size_t aligned_size(std::size_t bytes);
 
-/// The bytes are not to be had. The text names the allocator, the bytes asked for, and what is in use where known.
+/// Thrown if memory cannot be allocated. The text names the allocator, the bytes requested and, where known, the bytes
+/// in use.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-/// Threads: all members from any thread.
+/// Interface of all allocators. Threads: every member may be called from any thread.
 class Allocator {
  public:
   virtual ~Allocator() = default;
   virtual std::string_view name() const = 0;
-  /// Whether the host may read and write the bytes.
+  /// Whether the host can read and write the memory.
   virtual bool on_host() const { return true; }
-  /// At least one byte's place, even for 0. Throws OutOfMemory.
+  /// Allocates `bytes` bytes, aligned to memory_alignment; a valid place even for 0 bytes. Throws OutOfMemory.
   virtual std::byte* allocate(std::size_t bytes) = 0;
-  /// `bytes` as it was given to allocate().
+  /// Frees an allocation; `bytes` must be the value that was passed to allocate().
   virtual void deallocate(std::byte* start, std::size_t bytes) noexcept = 0;
 };
 
-/// The host's memory, from the C++ runtime.
+/// The host's memory, from the C++ runtime's heap.
 std::shared_ptr<Allocator> host_allocator();
 
-/// Returns pages of the C++ runtime's heap that hold nothing any more to the system, where that is known how: behind
-/// much that was needed once, such as a corpus while it was read. Threads: any.
+/// Returns free pages of the C++ runtime's heap to the system, where supported: after a phase that needed much memory
+/// once, such as reading a corpus. May be called from any thread.
 void trim_heap() noexcept;
 
 }  // namespace windrow

@@ -1,21 +1,23 @@
-// Buffers: bytes with a variable. Start here.
+// Buffers: memory with a variable. Start here.
 //
 //   windrow::Buffer squares(engine, host_allocator(), 1000 * sizeof(int), "squares");
 //   engine.push([bytes = squares.bytes()] { fill(reinterpret_cast<int*>(bytes.write())); },
 //               {overwrite(squares.var())});
 //
-// The end of a buffer is an op like any other: the bytes go when all that was pushed with the variable is done, and
-// nobody waits for that. They come as late as possible too, with the first op that writes them.
+// A buffer's memory is freed by an engine op, which runs when all ops that were pushed with its variable have finished,
+// so nobody waits for a free. Memory is allocated as late as possible: by the first op that writes it.
 //
 // Contract
-//   Order    What an op does to the bytes it declares on the variable; that is all that orders them.
-//   Graphs   A buffer that is made and ended inside a capture belongs to the graph: each launch takes its bytes with
-//            the first write and frees them where the buffer ended. One that was made outside and ends inside a
-//            capture is freed by the graph's only launch, or with the graph if that is never launched.
-//   Errors   A write that finds no memory throws OutOfMemory inside the op, and so poisons the variable. With
-//            EngineOptions::check buffers are watched: an op fails that changes bytes and did not declare that.
-//   Threads  Buffers are made, moved and ended from any thread, one thread at a time for each; their bytes are touched
-//            by ops, or between waits.
+//   Order    The engine orders ops by the accesses that they declare on the buffer's variable; nothing else orders
+//            them.
+//   Graphs   A buffer that is created and destroyed inside a capture belongs to the graph: each launch allocates its
+//            memory at the first write, and frees it where the buffer was destroyed. A buffer from outside that is
+//            destroyed inside a capture is freed by the graph's only launch or, if the graph is never launched, with
+//            the graph.
+//   Errors   If a write finds no memory, OutOfMemory is thrown inside the op, so the variable is poisoned. With
+//            EngineOptions::check, buffers are watched: an op that changes bytes without declaring it fails.
+//   Threads  A buffer may be created, moved and destroyed from any thread, by one thread at a time. Its bytes may be
+//            accessed by ops that declare it, or between a wait and the next push that conflicts.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +31,21 @@ namespace windrow {
 class Arena;
 class Block;
 
-/// A handle for ops to capture: the buffer's bytes, from the time of the call until the buffer's free has run.
+/// A handle to a buffer's bytes, for ops to capture. Valid from Buffer::bytes() until the op that frees the buffer has
+/// run.
 class Bytes {
  public:
-  /// For ops that overwrite or mutate. Takes the memory at the first call; it holds anything then. Throws OutOfMemory.
+  /// For ops that overwrite or mutate. The first call allocates the memory, whose contents are undefined. Throws
+  /// OutOfMemory.
   std::byte* write() const;
-  /// As write(). If it is the first, EngineOptions::check leaves these bytes alone: for ops that share them out among
-  /// themselves, and so write some while others do, with no more than read access to the buffer.
+  /// As write(), but if this is the first call, EngineOptions::check does not watch these bytes: for ops that divide
+  /// the buffer among themselves, and so write parts of it concurrently with read access only.
   std::byte* write_unwatched() const;
-  /// For ops that read. Throws MisuseError if nothing was written.
+  /// For ops that read. Throws MisuseError if no op has written the buffer.
   const std::byte* read() const;
-  /// For ops that mutate and look at what is there. Throws MisuseError if nothing was written.
+  /// For ops that mutate and need the old contents. Throws MisuseError if no op has written the buffer.
   std::byte* update() const;
-  /// Whether write() was called.
+  /// Whether write() or write_unwatched() has been called.
   bool written() const;
 
  private:
@@ -52,12 +56,12 @@ class Bytes {
   State* state_;
 };
 
-/// An owner: it does not copy, and its end retires its variable and frees its bytes, as an op. After the engine's
-/// shutdown the bytes go at once, and so they do after the engine's end, which the buffer may outlive. Nobody else may
-/// retire its variable: the bytes would be kept for ever.
+/// An owner: it does not copy, and its destructor pushes an op that retires the variable and frees the memory. After
+/// the engine's shutdown, and after the engine's end, which a buffer may outlive, the destructor frees the memory at
+/// once. Nobody else may retire the variable: the memory would never be freed.
 class Buffer {
  public:
-  /// Takes no memory yet.
+  /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator.
   Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer");
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -65,10 +69,11 @@ class Buffer {
 
   /// Throws MisuseError if the engine is gone.
   Engine& engine() const { return *engine_; }
-  /// Names no variable when moved from.
+  /// Empty if the buffer was moved from.
   Var var() const { return var_; }
+  /// In bytes.
   std::size_t size() const { return size_; }
-  /// Throws MisuseError when moved from.
+  /// Throws MisuseError if the buffer was moved from.
   Bytes bytes() const;
 
  private:
@@ -79,25 +84,27 @@ class Buffer {
   EngineRef engine_;
   Var var_;
   std::size_t size_;
-  Bytes::State* state_;  // null when moved from; owned by the op that frees, once that is pushed
+  Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
 
-/// Cuts buffers from one block of memory: it comes with the first write to any of them, and goes with the last of them
-/// and the arena. (In a graph's second and later launches, a buffer that ends in the graph counts from its first
-/// write.)
+/// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
+/// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that ends in the graph
+/// counts from its first write on.)
 ///
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
  public:
-  /// Room for `bytes`, rounded up by aligned_size().
+  /// An arena of aligned_size(bytes) bytes. Throws MisuseError if there is no allocator, OutOfMemory if the size is not
+  /// representable.
   Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// The next `bytes`, rounded up by aligned_size(), at least one place. Throws MisuseError if that is more than is
-  /// left.
+  /// A buffer of the next `bytes` bytes; it takes aligned_size(bytes), at least memory_alignment. Throws MisuseError if
+  /// less is left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
+  /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }
 
  private:

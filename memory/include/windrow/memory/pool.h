@@ -1,9 +1,10 @@
-// A pool: memory that was given back is kept, by size, for who asks next.
+// A pool: an allocator that keeps freed memory for reuse, by size.
 //
-// Sizes are rounded up to multiples of memory_alignment and then to classes, four to each power of two, so that at most
-// a fifth of a piece more stands empty. Large pieces, of a mebibyte or more, also serve requests for down to a quarter
-// of them, and go where one of up to twice as much must be taken: so minibatches of any sizes soon share a few pieces,
-// each as large as the largest needs, and the last of an epoch or one that asks for no gradients is served by them too.
+// Sizes are rounded up to multiples of memory_alignment and then to size classes, four per power of two, so at most a
+// fifth of a piece is unused. A large piece (1 MiB or more) also serves requests down to a quarter of its size. When a
+// large piece must be allocated, a kept piece of at least half its size is returned to the allocator below. So
+// minibatches of varying sizes soon share a few pieces, each as large as the largest minibatch needs; smaller
+// minibatches, such as the last of an epoch or one without gradients, are served from them too.
 #pragma once
 
 #include <array>
@@ -18,27 +19,29 @@
 namespace windrow {
 
 struct PoolOptions {
-  /// Bytes that may be taken from the allocator below, kept ones included.
+  /// The most bytes taken from the allocator below, including those kept for reuse.
   std::size_t limit = std::numeric_limits<std::size_t>::max();
 };
 
-/// Bytes are those of pieces: as rounded, or more where a large piece was reused.
+/// Bytes count whole pieces: the rounded size, or more if a larger piece was reused.
 struct PoolStats {
   std::size_t in_use = 0;
   std::size_t peak_in_use = 0;
-  std::size_t kept = 0;  ///< given back, and held for reuse
+  std::size_t kept = 0;  ///< freed, and held for reuse
   std::uint64_t allocations = 0;
-  std::uint64_t reused = 0;  ///< allocations served from what was kept
+  std::uint64_t reused = 0;  ///< allocations served from kept pieces
 };
 
-/// An owner of what it keeps. Everything allocated from it must be given back before it ends.
+/// Owns the memory that it keeps. Everything allocated from it must be freed before it ends.
 ///
-/// When the limit or the memory below is reached it returns all it keeps, tries once more, and then throws OutOfMemory
-/// with the bytes asked for, in use, and allowed.
-/// Threads: all members from any thread.
+/// If kept memory would make a request exceed the limit, or if the allocator below fails, the pool first returns all
+/// kept memory. If the request still fails, it throws OutOfMemory with the bytes requested, the bytes in use, and the
+/// limit or the error of the allocator below.
+///
+/// Threads: every member may be called from any thread.
 class Pool final : public Allocator {
  public:
-  /// Throws MisuseError for no allocator.
+  /// Throws MisuseError if there is no allocator.
   explicit Pool(std::shared_ptr<Allocator> below, PoolOptions options = {});
   ~Pool() override;
   Pool(const Pool&) = delete;
@@ -49,23 +52,23 @@ class Pool final : public Allocator {
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
 
-  /// Returns all that is kept to the allocator below.
+  /// Returns all kept memory to the allocator below.
   void trim() noexcept;
   PoolStats stats() const;
 
-  /// The bytes that a request for `bytes` takes, unless a larger piece is there.
+  /// The size of the piece that a request for `bytes` takes, unless a larger piece is reused.
   static std::size_t rounded(std::size_t bytes);
 
  private:
   struct Piece {
-    std::byte* start;  ///< null for none
+    std::byte* start;  ///< null for no piece
     std::size_t size_class;
   };
   using Kept = std::array<std::vector<std::byte*>, 256>;  // by size class
 
   std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
   Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
-  /// A kept piece of half the size or more, but less.
+  /// A kept piece smaller than this class, of at least about half its size.
   Piece take_outgrown(std::size_t size_class) WINDROW_REQUIRES(mutex_);
   void give_back(Piece piece) WINDROW_EXCLUDES(mutex_);
   std::byte* take_from_below(std::size_t bytes);
@@ -77,15 +80,17 @@ class Pool final : public Allocator {
   const std::size_t limit_;
   const std::string name_;
 
-  // Held while pieces go back to the allocator below: who waits for it may count on them being gone.
+  // Held while pieces go back to the allocator below: a thread that has acquired it knows that earlier trims are
+  // complete.
   Mutex trimming_;
 
-  // The allocator below is never called under mutex_. Bytes count as in use before they are taken from below, and as
-  // kept until they are back there; they are taken only once in_use + kept was within the limit with them.
+  // The allocator below is never called under mutex_. Bytes are counted as in use before they are taken from below, and
+  // as kept until they have been returned there. They are taken only after in_use + kept, including them, was within
+  // the limit.
   mutable Mutex mutex_;
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
   Kept kept_ WINDROW_GUARDED_BY(mutex_);
-  /// Size classes of pieces in use that are larger than what was asked for.
+  /// Size classes of pieces in use that are larger than requested.
   std::unordered_map<std::byte*, std::size_t> larger_ WINDROW_GUARDED_BY(mutex_);
 };
 

@@ -1,5 +1,5 @@
-// The child-sum Tree-LSTM of Tai, Socher and Manning 2015: gates see the sum of the children, and each child has a
-// forget gate of its own. For trees and graphs of any arity.
+// The child-sum Tree-LSTM of Tai, Socher and Manning 2015: gates depend on the sum of the children's states, and each
+// child has its own forget gate. For trees and graphs of any arity.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace windrow {
 
-/// A handle to its parameters. Graphs, outputs and loss as of TreeLstm, for any number of children; vertices with
-/// children may have words too.
+/// A handle to its parameters. Graphs, outputs and loss are those of TreeLstm, for any number of children; vertices
+/// with children may have words too.
 class ChildSumTreeLstm {
  public:
   static constexpr std::size_t arity = any_arity;
@@ -36,8 +36,8 @@ class ChildSumTreeLstm {
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
 
-  /// Floating point operations of the products that a tree needs, forward, if its words are at its leaves: 6 h e a
-  /// leaf, 6 h^2 an inner vertex, 2 h^2 an edge, 2 h classes each.
+  /// Floating point operations of the forward products of a tree whose words are at its leaves: 6 h e per leaf, 6 h^2
+  /// per inner vertex, 2 h^2 per edge, 2 h classes per vertex (h: hidden size, e: embedding size).
   double flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const;
 
  private:

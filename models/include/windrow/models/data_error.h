@@ -1,12 +1,12 @@
-// What readers of data throw.
+// The exception that data readers throw.
 #pragma once
 
 #include "windrow/engine/error.h"
 
 namespace windrow {
 
-/// Data that is not what it should be. One line: the file, where it has them line and column (in bytes, from 1), what
-/// is wrong, what was expected.
+/// Thrown for malformed or missing data. The text is one line: the file, the line and column where known (in bytes,
+/// from 1), what is wrong, and what was expected.
 class DataError : public Error {
  public:
   using Error::Error;

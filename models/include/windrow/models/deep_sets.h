@@ -1,5 +1,5 @@
-// Values of nested lists, by a network over sets at each list (Deep Sets, Zaheer et al. 2017): what is made of each
-// argument is added up, whatever their number, and the sum tells the value.
+// Deep Sets (Zaheer et al. 2017) for nested lists: each list transforms its arguments, adds them up, whatever their
+// number, and computes its value from the sum.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct DeepSetsSizes {
   Index symbols, hidden, classes;
 };
 
-/// A handle to its parameters. Graphs have, as indices, "symbol" and "label"; lists have an output "logits" and a loss.
+/// A handle to its parameters. Graphs have the indices "symbol" and "label"; lists have an output "logits" and a loss.
 class DeepSets {
  public:
   enum Kind : std::int32_t { digit, list };
@@ -22,13 +22,14 @@ class DeepSets {
   /// Adds its parameters to the set. Throws MisuseError if their names are taken.
   DeepSets(Parameters& parameters, DeepSetsSizes sizes);
 
+  /// A function of the two kinds in Kind.
   VertexFunction function() const;
 
   void operator()(auto& v, std::size_t kind) const {
     const auto value = v.state("value", sizes_.hidden);
     const auto symbol = v.pull_index("symbol");
     if (kind == digit) return v.scatter(value, embedding(digits_, symbol));
-    const auto operation = embedding(operations_, symbol);  // what it asks of arguments, and of their sum
+    const auto operation = embedding(operations_, symbol);  // one half biases the arguments, the other half their sum
     const auto asked = slice(operation, 0, sizes_.hidden), asked_of_sum = slice(operation, sizes_.hidden, width());
     const auto set = sum_children(relu(matmul(v.each(value), argument_) + asked));
     const auto own = tanh(matmul(relu(matmul(set, set_) + asked_of_sum), out_));
@@ -38,7 +39,8 @@ class DeepSets {
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
 
-  /// Floating point operations of products, forward: 2 h^2 an argument, 4 h^2 and 2 h classes a list.
+  /// Floating point operations of the forward products: 2 h^2 per argument, 4 h^2 + 2 h classes per list (h: hidden
+  /// size).
   double flops(std::int64_t lists, std::int64_t arguments) const;
 
  private:

@@ -1,14 +1,16 @@
-// A parser of dependency treebanks: a transition parser, with numbers for what it reads and names for what it finds.
+// A parser for dependency treebanks: the transition parser of parser.h, with vocabularies for words, tags and
+// relations.
 //
 //   windrow::Parameters parameters(host, 1);
 //   windrow::DependencyParser parser(parameters, windrow::read_conllu("train.conllu"));
 //   windrow::LazyGraph graph(host, parameters, {.use = windrow::LazyOptions::For::inference});
 //   std::vector<windrow::DependencyTree> trees = parser.parse(graph, windrow::read_conllu("dev.conllu"));
 //
-// Each sentence is a coroutine that goes its own way, by its own scores; what they compute meets in batches. Training
-// is by a dynamic oracle (Goldberg and Nivre 2013): where an action that loses no more arcs does not score higher by a
-// margin of 1 than all others, the difference is minimised; and the sentence goes on with what scores highest, right or
-// wrong, as it will have to when there is nobody to ask.
+// Each sentence is a coroutine that follows its own scores; what the coroutines compute is batched across sentences.
+// Training uses a dynamic oracle (Goldberg and Nivre 2013). An action is right if it loses no arc that could still be
+// reached, and gives the right relation. If the best right action does not score higher than the best wrong one by a
+// margin of 1, the difference of their scores is minimised. The sentence then continues with the one that scores
+// higher, as it must at test time, or sometimes with the wrong one (DependencyParserOptions::explore).
 #pragma once
 
 #include <cstdint>
@@ -26,48 +28,54 @@ namespace windrow {
 struct DependencyParserOptions {
   Index word = 100, tag = 25, hidden = 200, scorer = 100;  ///< widths; see ParserSizes
   Index layers = 1;
-  /// A word that is there n times is taken for an unknown one with probability `forget` / (`forget` + n).
+  /// Word dropout: in training, a word that occurs n times in the treebank is replaced by the unknown word with
+  /// probability `forget` / (`forget` + n).
   double forget = 0.25;
-  /// How often a wrong action is followed although a right one scores higher, if not by the margin.
+  /// The probability of following a wrong action that scores lower than the best right one by less than the margin.
   double explore = 0.1;
 };
 
-/// A sentence's tree, as DependencySentence has it.
+/// The tree of a sentence, as in DependencySentence.
 struct DependencyTree {
   std::vector<std::int32_t> heads = {};
   std::vector<std::string> relations = {};
 };
 
-/// A handle to its parameters, with the numbers and names. Coroutines refer to it. Const members from any thread.
+/// A handle to its parameters, with its vocabularies. Coroutines refer to it, so it must outlive them. Const members
+/// may be called from any thread.
 ///
-/// Errors: a score that is not finite throws Error.
+/// Errors: learn() and parse() throw Error if a score is not finite.
 class DependencyParser {
  public:
-  /// Adds parameters for the words, tags and relations of this treebank; all others are unknown.
+  /// Adds parameters for the words, tags and relations of this treebank; all others are unknown. Throws MisuseError as
+  /// Parser does.
   DependencyParser(Parameters& parameters, const std::vector<DependencySentence>& treebank,
                    DependencyParserOptions options = {});
 
-  /// By numbers; relations that are unknown are -1.
+  /// A sentence as numbers; unknown relations are -1.
   struct Sentence {
     std::vector<std::int32_t> words = {}, tags = {}, heads = {}, relations = {};
   };
+  /// The words of a sentence as numbers, without empty nodes.
   Sentence numbered(const DependencySentence& sentence) const;
 
-  /// What the loss of a sentence is made of, and how much it is. No losses where all was right by the margin.
+  /// The losses of a sentence: a difference of scores for each step at which the margin was not reached. `loss` is
+  /// their sum plus 1 for each of them.
   struct Learned {
     std::vector<LazyExpr> losses = {};
     double loss;
   };
-  /// Of a sentence that is projective and has a word; it must outlive the task. What is drawn goes by the seed.
+  /// Records the losses of a sentence, which must be projective, have at least one word, and outlive the task. The seed
+  /// determines random choices.
   LazyTask<Learned> learn(LazyGraph& graph, const Sentence& sentence, std::uint64_t seed) const;
-  /// Heads and relations are not looked at.
+  /// Parses a sentence; its heads and relations are ignored.
   LazyTask<DependencyTree> parse(LazyGraph& graph, Sentence sentence) const;
-  /// One minibatch; clears the graph.
+  /// Parses sentences as one minibatch, and clears the graph.
   std::vector<DependencyTree> parse(LazyGraph& graph, const std::vector<DependencySentence>& sentences) const;
 
-  /// Of products, forward, for a sentence of so many words.
+  /// Floating point operations of the forward products for a sentence of `words` words.
   double flops(std::int64_t words) const;
-  /// Of LSTMs and of the parser, one behind the other or side by side.
+  /// The number of steps of all LSTMs and of the parser for a sentence of `words` words.
   std::int64_t steps(std::int64_t words) const;
 
  private:
@@ -75,8 +83,8 @@ class DependencyParser {
 
   const DependencyParserOptions options_;
   const Vocabulary words_, tags_, relations_;
-  std::vector<std::int64_t> seen_;           // how often each word is there
-  std::vector<std::string> relation_names_;  // by number, less one
+  std::vector<std::int64_t> seen_;           // number of occurrences of each word in the treebank
+  std::vector<std::string> relation_names_;  // by number of the relation in the vocabulary, minus 1
   const Parser parser_;
 };
 

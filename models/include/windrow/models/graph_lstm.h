@@ -1,5 +1,6 @@
-// A graph LSTM (Peng et al. 2017): a child-sum LSTM over graphs without circles, in which a vertex may have any number
-// of children and of consumers, and each edge a relation, that says what is taken from the child and how much is kept.
+// A graph LSTM (Peng et al. 2017): a child-sum LSTM over acyclic graphs, in which a vertex may have any number of
+// children and of consumers. Each edge has a relation, which biases the input taken from the child and the child's
+// forget gate.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct GraphLstmSizes {
 
 /// A handle to its parameters.
 ///
-/// Graphs for it have, as indices, "word" and "label", -1 for a vertex that is not to be learned; and as edge index
-/// "relation". Its minibatches have an output "logits", and as loss the cross entropy over all vertices.
+/// Graphs have the indices "word" and "label" (-1 for a vertex without a loss), and the edge index "relation".
+/// Minibatches have an output "logits"; the loss is the sum of the cross entropies of all vertices.
 class GraphLstm {
  public:
   static constexpr std::size_t arity = any_arity;
@@ -45,8 +46,8 @@ class GraphLstm {
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
 
-  /// Floating point operations of the products that a graph needs, forward: 6 h e and 2 h classes a vertex, 2 h e + 6
-  /// h^2 more each that has children, 4 h^2 an edge.
+  /// Floating point operations of the forward products of a graph: 6 h e + 2 h classes per vertex, 2 h e + 6 h^2 more
+  /// per vertex with children, 4 h^2 per edge (h: hidden size, e: embedding size).
   double flops(std::int64_t vertices, std::int64_t with_children, std::int64_t edges) const;
 
  private:

@@ -1,4 +1,4 @@
-// Networks of workloads that are vertex functions over graphs which are there from the beginning.
+// Networks that are vertex functions over graphs which are known in advance.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace windrow {
 
-/// A value.
+/// A sample: its graph and labels. A value.
 struct LabelledGraph {
   InputGraph graph;
   std::vector<std::int32_t> labels = {};  ///< of its vertices; -1 for none
 };
 
-/// Adds up how well a vertex function does on graphs.
+/// Accumulates a score over minibatches.
 class GraphScore {
  public:
   virtual ~GraphScore() = default;
-  /// Of a minibatch that was run over these graphs; waits for it.
+  /// Adds a minibatch that was run over these graphs; waits for it.
   virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) = 0;
   virtual std::vector<Figure> figures() const = 0;
 };
@@ -29,7 +29,7 @@ class GraphScore {
 class GraphNetwork final : public Network {
  public:
   using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
-  /// The function has a loss.
+  /// `function` must have a loss.
   GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
       : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
 
@@ -37,12 +37,13 @@ class GraphNetwork final : public Network {
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
 
   const VertexFunction& function() const { return function_; }
-  /// A sample of this graph, whose index "label" are its labels; `name` is said in errors.
+  /// Makes a sample; its labels are the graph's index "label". Errors mention `name`. Throws MisuseError as InputGraph
+  /// does.
   LabelledGraph labelled(const GraphData& graph, const std::string& name) const {
     return {InputGraph(function_, graph, name), graph.indices.at("label")};
   }
 
-  std::vector<LabelledGraph> training, unseen;  ///< by number of the sample
+  std::vector<LabelledGraph> training, unseen;  ///< training set and validation set, by sample number
 
  private:
   class GraphLearner;

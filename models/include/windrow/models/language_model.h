@@ -1,4 +1,4 @@
-// A language model: an LSTM that tells each word of a text from those before it.
+// A language model: an LSTM that predicts each word of a text from those before it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct LanguageModelSizes {
   Index vocabulary, embedding, hidden;
 };
 
-/// A handle to its parameters. Its loss is the cross entropy of each word, natural.
+/// A handle to its parameters. The loss is the sum of the cross entropies (natural logarithm) of all predicted words.
 class LanguageModel {
  public:
   static constexpr std::size_t arity = 1;
@@ -22,7 +22,7 @@ class LanguageModel {
   LanguageModel(Parameters& parameters, LanguageModelSizes sizes);
 
   VertexFunction function() const { return VertexFunction("language_model", {.arity = arity}, *this); }
-  /// A vertex for each word but the last, which is to tell the next.
+  /// A vertex for each word but the last; its label is the next word.
   static GraphData graph(const std::vector<std::int32_t>& words);
 
   void operator()(auto& v) const {
@@ -31,8 +31,8 @@ class LanguageModel {
     v.loss(softmax_cross_entropy(matmul(own, head_) + head_bias_, v.pull_index("label")));
   }
 
-  /// Floating point operations of the products that a sequence of so many steps needs, forward: 8 h e a step, 8 h^2
-  /// each but the first, 2 h vocabulary each.
+  /// Floating point operations of the forward products of a sequence: 8 h e per step, 8 h^2 per step but the first, 2 h
+  /// vocabulary per step (h: hidden size, e: embedding size).
   double flops(std::int64_t steps) const;
 
  private:

@@ -1,4 +1,5 @@
-// ListOps (Nangia and Bowman 2018): nested operations on digits, each list worth a digit. Read from text or generated.
+// ListOps (Nangia and Bowman 2018): nested operations on digits; the value of each list is a digit. Read from text or
+// generated.
 //
 //   6<tab>( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )      as published
 //   6<tab>[MAX 2 1 [MIN 6 8 ] ]                                  the same without round brackets
@@ -18,41 +19,44 @@
 
 namespace windrow {
 
-/// The largest, the smallest, the median (of an even number of arguments, the mean of the two in the middle, rounded
-/// down), and the sum modulo 10.
+/// Maximum, minimum, median (of an even number of arguments: the mean of the middle two, rounded down), and sum modulo
+/// 10.
 inline constexpr std::array<std::string_view, 4> listops_operators = {"MAX", "MIN", "MED", "SM"};
-/// A digit's symbol is the digit, an operator's 10 and its place in listops_operators.
+/// The number of symbols: a digit's symbol is the digit, an operator's is 10 plus its position in listops_operators.
 inline constexpr std::int32_t listops_symbols = 14;
-/// Labels are values, 0 to 9.
+/// Labels are the values 0 to 9.
 inline constexpr std::int32_t listops_labels = 10;
 
-/// What an operator makes of its arguments, of which there are one or more. `symbol` is that of an operator.
+/// Applies an operator to its arguments. Preconditions: `symbol` is that of an operator, and there is at least one
+/// argument.
 std::int32_t listops_value(std::int32_t symbol, std::span<const std::int32_t> arguments);
 
-/// A vertex for each digit and each list, children before their consumers, so that the root is the last; a list's
-/// children are its arguments, in their order.
+/// A tree with a vertex for each digit and each list. Children precede their consumers, so the root is the last vertex;
+/// the children of a list are its arguments, in order.
 struct ListOpsTree {
-  GraphData graph = {};    ///< the children and, as indices, "symbol" and "label"
+  GraphData graph = {};    ///< children, and the indices "symbol" and "label"
   std::int32_t value = 0;  ///< the label of the root
 };
 
-/// Reads a tree a line, behind its value and a tab, which may both be missing. Round brackets, which the published data
-/// put around a list's beginnings, say nothing new; they must pair. Blank lines are passed over, and so is a byte order
-/// mark. Throws DataError if there is no tree, or one that is malformed or has another value; `name` is said in errors.
+/// Reads one tree per line, preceded by its value and a tab, which may both be missing. Round brackets, which the
+/// published data put around the beginnings of lists, are ignored, but must match. Blank lines and a byte order mark
+/// are ignored. Throws DataError if the stream cannot be read, if there is no tree, or if a tree is malformed or does
+/// not have the stated value. Errors mention `name`.
 std::vector<ListOpsTree> read_listops(std::istream& in, const std::string& name);
-/// Throws DataError also if it is no file, or one that cannot be read.
+/// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
 std::vector<ListOpsTree> read_listops(const std::filesystem::path& file);
 
-/// As published.
+/// The shape of generated trees. The defaults are as published.
 struct ListOpsShape {
-  int max_arguments = 5;  ///< of a list, which has 2 or more; 2 to 10
-  int max_depth = 20;     ///< of vertices from the root to a digit; 2 to 20
+  int max_arguments = 5;  ///< of a list, which has at least 2; 2 to 10
+  int max_depth = 20;     ///< vertices on the path from the root to a digit; 2 to 20
 };
 
-/// The text of trees as the authors' program draws them: an argument is a list with probability 1/4, of any number of
-/// arguments and with any operator alike; and no tree comes twice, except where there are hardly any others left. The
-/// fewer there are, the fewer the small trees: of 100,000, 34 vertices in the mean, up to some hundreds. Unlike that
-/// program's, no tree is a digit alone. The same seed gives the same text. Throws MisuseError for a shape out of range.
+/// Generates the text of trees, drawn as by the authors' program: an argument is a list with probability 1/4; numbers
+/// of arguments and operators are uniformly distributed; no tree occurs twice, unless hardly any others are left. Since
+/// there are few small trees, they are rarer in larger data sets: 100,000 trees have 34 vertices on average, up to some
+/// hundreds. Unlike with that program, no tree is a single digit. The same seed gives the same text. Throws MisuseError
+/// for a shape out of range.
 std::string generate_listops(std::size_t trees, std::uint64_t seed, const ListOpsShape& shape = {});
 
 }  // namespace windrow

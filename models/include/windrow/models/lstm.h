@@ -1,5 +1,5 @@
 // One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000), for vertex
-// functions whose first child is the step before.
+// functions whose first child is the previous step.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@ namespace windrow {
 
 /// A handle to its parameters.
 ///
-/// The input's product stands for itself, since it often depends on no child: then it is computed for all steps at
-/// once.
+/// The product with the input is separate from that with the state, since the input often depends on no child: then it
+/// is computed for all steps at once.
 class Lstm {
  public:
   struct Sizes {
     Index from, hidden;  ///< widths of inputs and states
   };
 
-  /// Adds its parameters, by names that begin with `name`.
+  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken. Forget gates start
+  /// with bias 1 (Jozefowicz et al. 2015).
   Lstm(Parameters& parameters, const std::string& name, Sizes sizes);
 
   Index hidden() const { return sizes_.hidden; }
-  /// What a step makes of its input.
+  /// The product of an input with the input weights, for step().
   auto project(const auto& x) const { return matmul(x, in_); }
-  /// Declares its states, `name` and `name` + " cell".
+  /// Declares its states: `name` (hidden) and `name` + " cell".
   auto states(auto& v, const std::string& name) const {
     return std::pair(v.state(name, sizes_.hidden), v.state(name + " cell", sizes_.hidden));
   }
-  /// Gathers what child 0 scattered as these, zero if there is none, and scatters the same; gives what it has as the
-  /// first.
+  /// Computes a step from the states of child 0 (zero without child 0) and a projected input. Scatters the new states,
+  /// and returns the hidden one.
   auto step(auto& v, const auto& states, const auto& projected) const {
     const Index h = sizes_.hidden;
     const auto& [h_of, c_of] = states;
@@ -46,8 +47,8 @@ class Lstm {
     return own;
   }
 
-  /// Floating point operations of products, forward: 8 h from a step, and 8 h^2 each that has one before it, which the
-  /// first of a sequence has not.
+  /// Floating point operations of the forward products: 8 h `from` per step, and 8 h^2 per step except the first one of
+  /// each sequence (h: hidden size).
   double flops(std::int64_t steps, std::int64_t sequences = 1) const;
 
  private:

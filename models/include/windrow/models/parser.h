@@ -4,9 +4,9 @@
 //   windrow::ArcHybrid state(words.size());
 //   while (!state.final()) state.apply(best(co_await value(parser.scores(sentence, state))));
 //
-// The LSTM reads the sentence once. After that a step's scores are computed from four words: the three on top of the
-// stack, and the next one. The layer that sees them is applied to each word at each of the four places beforehand,
-// since it is linear: a step adds up four rows, which is the same function for a fraction of the work.
+// The LSTM reads the sentence once. The scores of a step depend on four words: the three on top of the stack, and the
+// next one in the buffer. Since the scorer's first layer is linear, it is applied in advance to each word at each of
+// these four places. A step adds four rows, which gives the same function for a fraction of the work.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 namespace windrow {
 
 struct ParserSizes {
-  Index words, tags, relations;                            ///< how many there are
+  Index words, tags, relations;                            ///< numbers of words, tags and relations
   Index word = 100, tag = 25, hidden = 200, scorer = 100;  ///< widths; `hidden` is that of each direction
-  int layers = 1;                                          ///< of LSTMs
+  int layers = 1;                                          ///< of LSTMs, at least 1
 };
 
-/// A transition, and the relation of the arc that it makes; 0 for shift.
+/// A transition and the relation of the arc that it makes; 0 for shift.
 struct ParserAction {
   Transition transition;
   std::int32_t relation;
@@ -34,25 +34,26 @@ struct ParserAction {
 /// A handle to its parameters.
 class Parser {
  public:
-  /// Adds its parameters to the set. Throws MisuseError if their names are taken, as by another Parser, and without a
-  /// layer.
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken, as by another Parser, or without
+  /// layers.
   Parser(Parameters& parameters, ParserSizes sizes);
 
-  /// How many actions there are: each transition but shift with each relation.
+  /// The number of actions: shift, and each other transition with each relation.
   Index actions() const { return 1 + 2 * sizes_.relations; }
+  /// Actions and their numbers: 0 is shift, then left and right alternate, by relation.
   static ParserAction action(std::size_t number);
   static std::size_t number(const ParserAction& action);
 
-  /// What the scorer sees of a word at each of its places.
+  /// The first layer of the scorer, applied to a word at each of its places.
   static constexpr std::size_t places = 4;
   using Seen = std::array<LazyExpr, places>;
   struct Sentence {
     std::vector<Seen> words = {};  ///< the root, then the words
-    Seen nothing;                  ///< where there is no word
+    Seen nothing;                  ///< for places without a word
   };
-  /// Of numbers below `words` and `tags`, one each a word.
+  /// Reads a sentence. `words` and `tags` have one element per word, below the sizes of the same name.
   Sentence read(LazyGraph& graph, std::span<const std::int32_t> words, std::span<const std::int32_t> tags) const;
-  /// Of all actions, by number.
+  /// The scores of all actions, by number.
   LazyExpr scores(const Sentence& sentence, const ArcHybrid& state) const;
 
  private:
@@ -68,7 +69,7 @@ class Parser {
 
   const ParserSizes sizes_;
   std::vector<Layer> layers_;
-  Parameter words_, tags_;  // that of the root behind the others
+  Parameter words_, tags_;  // the root's row follows the others
   Parameter seen_, nothing_, scorer_bias_, out_, out_bias_;
 };
 

@@ -1,6 +1,6 @@
-// Sentences: words one behind the other, plain or each with a tag, read from text or generated.
+// Sentences: plain, or with a tag for each word; read from text or generated.
 //
-//   no it was n't black monday                     plain: a line of words, as in Mikolov's Penn Treebank
+//   no it was n't black monday                     plain: words of a line, as in Mikolov's Penn Treebank
 //   Founding|O member|O Kojima|I-PER Minoru|I-PER  tagged: as in WikiNER (Nothman et al. 2012)
 #pragma once
 
@@ -16,10 +16,11 @@ namespace windrow {
 
 using Sentence = std::vector<std::string>;
 
-/// Reads a sentence a line, of words between blanks, which are taken as they are: "<unk>" and "N" too. Blank lines are
-/// passed over, and so is a byte order mark. Throws DataError if there is no sentence; `name` is said in errors.
+/// Reads one sentence per line, of words separated by blanks. Words are not interpreted, not even "<unk>" and "N".
+/// Blank lines and a byte order mark are ignored. Throws DataError if the stream cannot be read or has no sentence.
+/// Errors mention `name`.
 std::vector<Sentence> read_sentences(std::istream& in, const std::string& name);
-/// Throws DataError also if it is no file, or one that cannot be read.
+/// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
 std::vector<Sentence> read_sentences(const std::filesystem::path& file);
 
 struct TaggedSentence {
@@ -27,24 +28,25 @@ struct TaggedSentence {
   std::vector<std::string> tags = {};  ///< one for each word
 };
 
-/// The same of word|TAG. The tag is what follows the last bar, and the word what is before the first that it does not
-/// begin with; a part of speech between them, as in word|POS|TAG, is passed over. Throws DataError too for a word
-/// without a tag.
+/// As read_sentences, for words of the form word|TAG. The tag follows the last bar; the word precedes the first bar
+/// that is not its first character; a part of speech between them, as in word|POS|TAG, is ignored. Throws DataError
+/// also for a word without a tag.
 std::vector<TaggedSentence> read_tagged_sentences(std::istream& in, const std::string& name);
 std::vector<TaggedSentence> read_tagged_sentences(const std::filesystem::path& file);
 
-/// The text of sentences of a made-up language, as long as those of the Penn Treebank: 21 words in the mean, up to 75.
-/// Of its 10,000 words, "<unk>" and "N" among them, the r-th is about 1/(r + 1.8) as frequent as all (Zipf). What can
-/// be learned: half of the words are one of four that like to follow the one before. The same seed gives the same text,
-/// and all seeds speak one language.
+/// Generates the text of sentences of an artificial language, as long as those of the Penn Treebank: 21 words on
+/// average, at most 75. It has 10,000 words, including "<unk>" and "N"; the frequency of the r-th is about proportional
+/// to 1/(r + 1.8) (Zipf). It can be learned: half of the words are one of four preferred successors of the word before.
+/// The same seed gives the same text; the language is the same for all seeds.
 std::string generate_sentences(std::size_t sentences, std::uint64_t seed);
 
-/// The text of tagged sentences, as long as those of WikiNER, 23 words in the mean, in which as many words belong to
-/// names: 16 %, of four kinds. Other words end with a vowel, or are a full stop; the first of a sentence has a capital
-/// letter like a name. Names are rare, most of them seen once, and end with a consonant; what tags them can be learned:
+/// Generates the text of tagged sentences, as long as those of WikiNER (23 words on average), with the same share of
+/// words in names (16 %), of four kinds. Other words end with a vowel or are a full stop; the first word of a sentence
+/// is capitalised, as names are. Names are rare, most of them occur once, and they end with a consonant. Their tags can
+/// be learned:
 ///
-///   -son, -mir    I-PER     -en    I-LOC behind "bu", else I-PER
-///   -ton, -land   I-LOC     and whatever is before "Group", "Union" or "Corp" is I-ORG with it
+///   -son, -mir    I-PER     -en    I-LOC after "bu", otherwise I-PER
+///   -ton, -land   I-LOC     "Group", "Union" and "Corp", and the name before them, are I-ORG
 ///   -ish, -ot     I-MISC
 std::string generate_tagged_sentences(std::size_t sentences, std::uint64_t seed);
 

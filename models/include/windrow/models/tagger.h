@@ -1,10 +1,10 @@
-// A tagger: LSTMs over a sentence in both directions, whose states tell the tag of each word; after Neubig et al. 2017.
-// Words that are rare may be read by their characters, by LSTMs in both directions too. All of them are kinds of
-// vertices in one graph.
+// A tagger: bidirectional LSTMs over a sentence, whose states predict the tag of each word (after Neubig et al. 2017).
+// Rare words may be read by their characters, with a bidirectional LSTM too. All of these are kinds of vertices in one
+// graph.
 //
-//   forward  o -> o -> o        of each layer; below the first, words
+//   forward  o -> o -> o        of each layer; the first layer reads words
 //   backward o <- o <- o
-//   tag      o    o    o        looks at both of its word, in the uppermost layer
+//   tag      o    o    o        reads both directions of the last layer at its word
 //
 //   character forward o -> o -> o --.
 //                                    > both directions of the first layer, at a rare word
@@ -24,24 +24,25 @@ namespace windrow {
 struct TaggerSizes {
   Index vocabulary, tags, embedding, hidden;
   Index layers = 1;
-  Index characters = 0;  ///< 0: rare words are all one, and have a number like others
+  Index characters = 0;  ///< 0: words are not read by characters; rare words share one number
   Index character_embedding = 64, character_hidden = 128;
 };
 
-/// Words as the tagger sees them. A value.
+/// A sentence as numbers. A value.
 struct TaggerInput {
-  std::vector<std::int32_t> words = {};                    ///< -1 for those that are read by their characters
-  std::vector<std::vector<std::int32_t>> characters = {};  ///< of each word; empty for others than these
+  std::vector<std::int32_t> words = {};                    ///< -1 for words that are read by their characters
+  std::vector<std::vector<std::int32_t>> characters = {};  ///< for each word; empty if `words` has its number
   std::vector<std::int32_t> tags = {};
 };
 
-/// A handle to its parameters. Vertices of tags have an output "logits" and a loss.
+/// A handle to its parameters. Tag vertices have an output "logits" and a loss.
 class Tagger {
  public:
   /// Adds its parameters to the set. Throws MisuseError if their names are taken.
   Tagger(Parameters& parameters, TaggerSizes sizes);
 
   VertexFunction function() const;
+  /// The graph of a sentence, for function().
   GraphData graph(const TaggerInput& input) const;
 
   void operator()(auto& v, std::size_t kind) const {
@@ -52,11 +53,12 @@ class Tagger {
     lstm.step(v, lstm.states(v, "character"), lstm.project(character));
   }
 
-  /// Floating point operations of the products that a sentence needs, forward: those of its LSTMs, and 4 h tags a word.
+  /// Floating point operations of the forward products of a sentence: those of its LSTMs, and 4 h tags per word (h:
+  /// hidden size).
   double flops(const TaggerInput& input) const;
 
  private:
-  // Kinds: forward and backward of each layer, tags, forward and backward of characters.
+  // Kinds, in order: forward and backward of each layer, tag, forward and backward of characters.
   std::size_t tag() const { return words_.size(); }
 
   void first_layer(auto& v, std::size_t kind) const {
@@ -87,8 +89,8 @@ class Tagger {
   std::vector<Lstm> words_;  // by kind
   Parameter head_, head_bias_;
   std::optional<Parameter> character_table_;
-  std::vector<Lstm> characters_;    // forward and backward; none if words are not read by them
-  std::vector<Parameter> spelled_;  // what the first layer makes of their last states, by kind
+  std::vector<Lstm> characters_;    // forward and backward; empty if words are not read by characters
+  std::vector<Parameter> spelled_;  // by kind: maps the final character states to the first layer's gates
 };
 
 }  // namespace windrow

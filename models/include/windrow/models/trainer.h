@@ -1,4 +1,4 @@
-// Trains a workload, and asks it about what it has not seen.
+// Trains a workload, and evaluates it on its validation set.
 //
 //   windrow::Trainer trainer(host, workload, {.batch = 64, .rate = workload.kind->rate});
 //   windrow::Trainer::Pass pass = trainer.train();
@@ -16,48 +16,50 @@
 namespace windrow {
 
 struct TrainerOptions {
-  std::size_t batch = 64;  ///< samples a minibatch
-  /// Of gradient descent on the sum of the losses, divided by the samples of the minibatch.
-  double rate = 0.1;       ///< 0 or more
+  std::size_t batch = 64;  ///< samples per minibatch, 1 to 2^24
+  /// Learning rate, applied to the sum of the losses divided by the number of samples of the minibatch; at least 0.
+  double rate = 0.1;
   std::uint64_t seed = 1;  ///< of the order of samples
   RunnerOptions runner = {};
 };
 
 /// An owner; must end before the workload.
 ///
-/// The same seeds and the same calls give the same bits, whatever the policy and the number of workers.
-/// Errors: as for Runner; wrong options, and nothing to learn from, throw MisuseError.
+/// The same seeds and the same calls give the same bits, with every policy and number of workers.
+/// Errors: as for Runner. The constructor throws MisuseError for options out of range, and without training samples.
 /// Threads: one at a time.
 class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
 
-  /// How samples are computed: in batches, or for comparison one vertex at a time by the same kernels.
+  /// How samples are computed: in batches or, for comparison, one vertex at a time with the same kernels.
   enum class Batching { batched, unbatched };
-  /// What was trained, and how it went. A value.
+  /// What was trained, and the results. A value.
   struct Pass {
     std::size_t samples = 0;
     std::int64_t units = 0, vertices = 0, labels = 0;
     double flops = 0;  ///< forward, by the workload's formula
-    double loss = 0;   ///< a label, before the step of its minibatch; 0 of none
+    double loss = 0;   ///< mean per label, before the step of its minibatch; 0 without labels
     double seconds = 0;
 
     double units_a_second() const { return static_cast<double>(units) / seconds; }
   };
-  /// Trains on the next samples in an order that is drawn for each time through all of them. Returns when all is done;
-  /// throws OpError if a loss is not finite; then the parameters are poisoned, and the workload is of no more use.
+  /// Trains on the next `samples` samples, in an order that is drawn anew for each epoch. Returns when everything has
+  /// finished. Throws OpError if a loss is not finite; the parameters are poisoned then, and the workload cannot be
+  /// used any more.
   Pass train(std::size_t samples, Batching batching = Batching::batched);
-  /// On each sample once, in a new order.
+  /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
-  /// Unbatched, on as many samples as that takes a second or some of, for comparison; one or more.
+  /// Trains unbatched, for comparison: on samples with about 10,000 vertices or 2e10 floating point operations,
+  /// whichever is less, but at least one sample.
   Pass train_some_unbatched();
 
-  /// The score of the unseen samples.
+  /// The score on the validation set.
   std::vector<Figure> evaluate();
-  /// Of the figures that make it, in their order.
+  /// The names of the figures of the score, in order.
   std::vector<std::string> figure_names();
 
-  /// Of training of that kind; of evaluation too if batched.
+  /// Statistics of that kind of training; for batched training, evaluation is included.
   RunnerStats stats(Batching batching = Batching::batched) const;
 
  private:
@@ -67,10 +69,10 @@ class Trainer {
   Workload& workload_;
   const TrainerOptions options_;
   const std::unique_ptr<Learner> learner_;
-  std::unique_ptr<Learner> unbatched_;  // made when first asked for
+  std::unique_ptr<Learner> unbatched_;  // made when first needed
   std::mt19937_64 random_;
   std::vector<std::size_t> order_;  // of training samples
-  std::size_t next_ = 0;            // in order_
+  std::size_t next_ = 0;            // position in order_
 };
 
 }  // namespace windrow

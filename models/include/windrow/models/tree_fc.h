@@ -1,5 +1,5 @@
-// Tree-FC: a tanh layer over both children at each inner vertex, after Looks et al. 2017 (TensorFlow Fold), whose
-// benchmark it is: complete binary trees, in which all that costs time is products.
+// Tree-FC: a tanh layer over both children at each inner vertex, on complete binary trees. A benchmark of Looks et al.
+// 2017 (TensorFlow Fold) in which matrix products take almost all the time.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@ class TreeFc {
   /// Adds its parameters to the set. Throws MisuseError if their names are taken.
   TreeFc(Parameters& parameters, TreeFcSizes sizes);
 
+  /// A function of the three kinds in Kind.
   VertexFunction function() const;
-  /// A complete tree of so many leaves, two or more, with these words; the class of the root is its label.
+  /// A complete binary tree with a leaf for each word, at least two; `label` is the class of the root.
   static GraphData graph(const std::vector<std::int32_t>& words, std::int32_t label);
 
   void operator()(auto& v, std::size_t kind) const {
@@ -37,8 +38,8 @@ class TreeFc {
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
 
-  /// Floating point operations of the products that a tree of so many leaves needs, forward: 4 h^2 an inner vertex, and
-  /// at the root 2 h classes.
+  /// Floating point operations of the forward products of a tree: 4 h^2 per inner vertex, and 2 h classes at the root
+  /// (h: hidden size).
   double flops(std::int64_t leaves) const;
 
  private:

@@ -1,8 +1,8 @@
-// The binary Tree-LSTM as a vertex function, which is where to see how a model is written.
+// The binary Tree-LSTM as a vertex function. Read it to see how a model is written.
 //
-// A leaf's gates see its word, an inner vertex's gates see both children, and each forget gate its own child; a
-// classifier at every vertex. After Tai, Socher and Manning 2015, whose forget gates see both children; so built it is
-// the cell that benchmarks of dynamic batching train.
+// The gates of a leaf depend on its word, the gates of an inner vertex on both children, and each forget gate on its
+// own child. Every vertex has a classifier. After Tai, Socher and Manning 2015, whose forget gates depend on both
+// children; this variant is the one that benchmarks of dynamic batching train.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct TreeLstmSizes {
 
 /// A handle to its parameters.
 ///
-/// Graphs for it have, as indices, "word", -1 for none, and "label", -1 for a vertex that is not to be learned. Its
-/// minibatches have an output "logits" of width `classes`, and as loss the cross entropy over all vertices.
+/// Graphs have the indices "word" (-1 for none) and "label" (-1 for a vertex without a loss). Minibatches have an
+/// output "logits" of width `classes`; the loss is the sum of the cross entropies of all vertices.
 class TreeLstm {
  public:
   static constexpr std::size_t arity = 2;
@@ -38,7 +38,7 @@ class TreeLstm {
 
   VertexFunction function() const { return VertexFunction("tree_lstm", {.arity = arity}, *this); }
 
-  /// What one vertex computes. A template so that other evaluators can run it, such as the oracle of the tests.
+  /// The computation of one vertex. A template, so that other evaluators can run it, such as the oracle of the tests.
   void operator()(auto& v) const {
     const Index h = sizes_.hidden;
     const auto h_of = v.state("h", h), c_of = v.state("c", h);
@@ -58,8 +58,8 @@ class TreeLstm {
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
 
-  /// Floating point operations of the products that a tree needs, forward: 6 h e a leaf, 16 h^2 an inner vertex, 2 h
-  /// classes each. Training needs three times that.
+  /// Floating point operations of the forward products of a tree: 6 h e per leaf, 16 h^2 per inner vertex, 2 h classes
+  /// per vertex (h: hidden size, e: embedding size). Training takes three times as many.
   double flops(std::int64_t leaves, std::int64_t inner) const;
 
  private:

@@ -1,4 +1,4 @@
-// Vocabularies: numbers for words, tags or characters. They know nothing of where these come from.
+// Vocabularies: numbers for words, tags or characters.
 //
 //   windrow::Vocabulary words(sentences | std::views::join, 5);
 //   std::int32_t number = words.number("cat");
@@ -15,7 +15,7 @@
 
 namespace windrow {
 
-/// How often words were seen, in the order in which they were first. An empty word counts as none. A value.
+/// Counts of words, in the order of their first occurrences. Empty words are not counted. A value.
 class WordCounts {
  public:
   void add(std::string_view word);
@@ -28,18 +28,18 @@ class WordCounts {
   };
   using Numbers = std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>>;
 
-  Numbers place_;                                             // in counts_
-  std::vector<std::pair<std::string, std::int64_t>> counts_;  // each with its word
+  Numbers place_;                                             // index into counts_
+  std::vector<std::pair<std::string, std::int64_t>> counts_;  // each word with its count
 };
 
-/// Numbers words. A value; const members from any thread.
+/// Maps words to numbers. A value; const members may be called from any thread.
 class Vocabulary {
  public:
-  /// Of all words that it does not know. They share one number, so that something is learned about them.
+  /// The number of all unknown words; they share one, so that something can be learned about them.
   static constexpr std::int32_t unknown = 0;
 
-  /// The words that are seen `at_least` times, which counts as 1 if it is less. They have the numbers from 1, in the
-  /// order in which they were first seen; so the same text gives the same numbers.
+  /// A vocabulary of the words that occur at least `at_least` times (values below 1 count as 1). They are numbered from
+  /// 1 in the order of their first occurrences, so the same text gives the same numbers.
   Vocabulary(const WordCounts& counts, std::int64_t at_least);
   /// The same from any range of strings.
   template <std::ranges::input_range Words>
@@ -47,8 +47,9 @@ class Vocabulary {
       Words&& words, std::int64_t at_least)
       : Vocabulary(counts_of(std::forward<Words>(words)), at_least) {}
 
-  /// How many numbers there are, that of unknown words among them.
+  /// The numbers are 0 to size() - 1, including that of unknown words.
   std::int32_t size() const { return static_cast<std::int32_t>(numbers_.size()) + 1; }
+  /// The word's number, or `unknown`.
   std::int32_t number(std::string_view word) const;
 
  private:
@@ -62,9 +63,9 @@ class Vocabulary {
   WordCounts::Numbers numbers_;
 };
 
-/// The characters of a word, as parts of it: the code points of UTF-8, since a letter with an accent is one letter to
-/// who reads a name, however many bytes it takes. A byte that is part of no code point is a character by itself, so
-/// that any text has characters.
+/// Divides a word into its characters, that is, UTF-8 code points, so that an accented letter is one character however
+/// many bytes it takes. A byte that is not part of a valid code point is a character by itself, so any text can be
+/// divided.
 std::vector<std::string_view> characters(std::string_view word);
 
 }  // namespace windrow

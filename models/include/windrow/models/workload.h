@@ -1,10 +1,11 @@
-// Workloads: what there is to train, each a network with its data, its units of work and its score. Start here.
+// Workloads: networks with their data, units of work and scores. Start here.
 //
-//   windrow::Workload workload = windrow::make_workload("tree-lstm", host, {.data = "sst", .sizes = {{"hidden",
-//   128}}}); windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
+//   const windrow::WorkloadOptions options = {.data = "sst", .sizes = {{"hidden", 128}}};
+//   windrow::Workload workload = windrow::make_workload("tree-lstm", host, options);
+//   windrow::Trainer trainer(host, workload, {.rate = workload.kind->rate});
 //
-// A new one is a header with what it computes, a source that makes its samples, and its name in the list of
-// workload.cc.
+// To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
+// list in workload.cc.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +23,17 @@ namespace windrow {
 
 struct Workload;
 
-/// What is counted of something to learn from, or to be asked about; what it holds, its network knows. A value.
+/// What is counted for a sample; the network holds the sample itself. A value.
 struct Sample {
-  std::int64_t units;     ///< trees, sentences or words, as its workload counts them
-  std::int64_t vertices;  ///< of its graph; where that is made on the way, how many steps it takes
-  std::int64_t labels;    ///< what losses are told as means of
-  double flops;           ///< see Workload::formula
+  std::int64_t units;     ///< trees, sentences or words, as the workload counts them
+  std::int64_t vertices;  ///< of its graph; if the graph is built as the program runs, the number of steps
+  std::int64_t labels;    ///< losses are reported as means over labels
+  double flops;           ///< forward; see Workload::formula
 };
-/// Places in Workload::training, or in Workload::unseen.
+/// Indices into Workload::training or Workload::unseen.
 using SampleNumbers = std::span<const std::size_t>;
 
-/// What a score comes to. A value.
+/// A result of evaluation. A value.
 struct Figure {
   enum class Is { share, number };
   std::string name = {};
@@ -40,13 +41,13 @@ struct Figure {
   Is is = Is::share;
 };
 
-/// Adds up how well a network does on unseen samples, minibatch by minibatch.
+/// Accumulates the score of a network on validation samples, minibatch by minibatch.
 class Score {
  public:
   virtual ~Score() = default;
-  /// May return before the network has answered. Throws OpError if it could not, also of what was added before.
+  /// Evaluates a minibatch; may return before it is computed. Throws OpError if this or an earlier minibatch failed.
   virtual void add(SampleNumbers unseen) = 0;
-  /// Of all that was added. Waits for the answers; throws OpError if there are none.
+  /// The figures over all samples added. Waits; throws OpError if a minibatch failed.
   virtual std::vector<Figure> figures() = 0;
 };
 
@@ -56,84 +57,87 @@ class Score {
 class Learner {
  public:
   virtual ~Learner() = default;
-  /// Waits for the sum of the losses of a minibatch, before its step. Throws OpError if the minibatch failed.
+  /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Pushes a step of gradient descent on that sum, over a minibatch of training samples.
+  /// Pushes a step of gradient descent on that sum for a minibatch of training samples. `rate` is the learning rate.
   virtual Loss descend(SampleNumbers training, double rate) = 0;
-  /// A new score, which asks this learner and must end before it.
+  /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
 };
 
-/// What computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program
-/// that makes its graphs on the way. An owner.
+/// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
+/// builds its graphs as it runs. An owner.
 class Network {
  public:
   virtual ~Network() = default;
-  /// Throws MisuseError for options that it cannot be computed by.
+  /// Throws MisuseError for options that the network cannot be computed with.
   virtual std::unique_ptr<Learner> learner(const RunnerOptions& options) = 0;
-  /// The graphs to learn from, in minibatches, as schedules see them. Throws MisuseError where there are none yet.
+  /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
+  /// program runs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
 };
 
 struct WorkloadOptions {
-  std::string data = {};   ///< the folder that has the kind's files; generated if empty
+  std::string data = {};   ///< folder with the kind's files; if empty, data are generated
   std::uint64_t seed = 1;  ///< of initial values and of generated data
-  /// How many are generated to learn from, and an eighth as many others to be asked about; 0 for the kind's own number.
+  /// The number of generated training samples; an eighth as many validation samples are generated. 0: the kind's
+  /// default.
   std::size_t samples = 0;
-  std::string cell = {};                    ///< one of the kind's; empty for the first
-  std::map<std::string, Index> sizes = {};  ///< by name; those that are missing are the kind's own
+  std::string cell = {};                    ///< one of the kind's cells; empty for the first
+  std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
 
-  /// Of options that have all of the kind's.
+  /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
 };
 
-/// A size of a network or of its data that may be chosen. A value.
+/// A selectable size of a network or of its data. A value.
 struct WorkloadSize {
   std::string name = {}, about = {};
-  Index preset;          ///< unless another is given: as published, where it was
-  Index most = 1 << 24;  ///< that may be given
+  Index preset;          ///< the default: the published value, where there is one
+  Index most = 1 << 24;  ///< the largest value allowed
 };
 
-/// What there is to know about a workload before its data are loaded. A value; the list of them is constant.
+/// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
 struct WorkloadKind {
   std::string name = {};
-  std::string about = {};   ///< in a line
-  std::string sample = {};  ///< what a graph is, in the singular
-  std::string unit = {};    ///< what training is counted in, in the plural
-  /// Of a folder with data: the first that is there is learned from, and the one behind it asked about; so parts that
-  /// are missing move up. Of a single one, each tenth sample is asked about.
+  std::string about = {};   ///< one line
+  std::string sample = {};  ///< what a sample is, in the singular
+  std::string unit = {};    ///< the unit of throughput, in the plural
+  /// The files of a data set. The first one that exists is the training set, and the next one the validation set. Of a
+  /// single file, every tenth sample is in the validation set.
   std::vector<std::string> files = {};
   std::vector<WorkloadSize> sizes = {};
-  std::vector<std::string> cells = {};  ///< that may be chosen; empty where there is one
-  std::size_t samples;                  ///< generated to learn from
-  double rate;                          ///< of descent that suits it, for minibatches of 64
-  /// Of options that have all of the kind's; for make_workload().
+  std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
+  std::size_t samples;                  ///< default number of generated training samples
+  double rate;                          ///< suitable learning rate for minibatches of 64
+  /// For make_workload(); the options must have all sizes of the kind.
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
 
-/// All of them.
+/// All kinds.
 std::span<const WorkloadKind> workload_kinds();
-/// Throws MisuseError, which lists the names, if there is none of that name.
+/// The kind of that name. Throws MisuseError, which lists the names, if there is none.
 const WorkloadKind& workload_kind(std::string_view name);
 
 /// An owner; must end before the engine of its device.
 struct Workload {
   const WorkloadKind* kind;
-  std::string formula = {};  ///< which products `flops` of samples counts, forward; training needs three times that
+  std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
-  std::vector<Sample> training = {}, unseen = {};
+  std::vector<Sample> training = {}, unseen = {};  ///< training set and validation set
 };
 
-/// Throws MisuseError for a name and options that make_workload() throws it for, but reads and generates nothing: so
-/// who makes one workload after the other knows of them all before the first. What a kind looks at with its data, such
-/// as how few words it can tell apart, is not among that.
+/// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
+/// program that makes several workloads can check all of them first. Does not check what depends on the data, or limits
+/// that only one kind has.
 void check_workload(std::string_view name, const WorkloadOptions& options);
 
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
-/// data that are not what they should be; MisuseError for an unknown name, a size or a cell that the kind does not
-/// have, and a size out of range; OutOfMemory for parameters beyond any memory.
+/// malformed or missing data; MisuseError for an unknown name, for a size or cell that the kind does not have, for a
+/// size out of range, and for a data folder if the kind only generates data; OutOfMemory if parameters exceed any
+/// memory.
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
 
 }  // namespace windrow

@@ -9,11 +9,11 @@
 //   y.get();  // waits: -2, -2
 //
 // Contract
-//   Order    An application reads its operands and overwrites its result; where it adds, or where the result is a part
-//            of a buffer, it mutates it. The engine orders the rest.
-//   Errors   Operands that do not fit throw MisuseError at the call. An index out of range, no memory, or an operand
-//            that nobody wrote fail the op, and poison the result.
-//   Threads  Any.
+//   Order    An application reads its operands and overwrites its result. It mutates the result if it adds to it, or if
+//            the result is only a part of its buffer. The engine orders applications accordingly.
+//   Errors   Operands that do not fit throw MisuseError at the call. An index out of range, lack of memory, or an
+//            operand that no op has written fails the op, which poisons the result.
+//   Threads  Every function may be called from any thread.
 #pragma once
 
 #include <functional>
@@ -32,17 +32,18 @@ struct Operands {
   Write write = Write::overwrite;
 };
 
-/// Pushes op's kernel of that device. Throws MisuseError, naming the operator and the shapes, if the operands do not
-/// fit, if `out` has not the shape of the result, or if it overlaps an operand: elementwise operators may be applied in
-/// place, with the very same view.
+/// Pushes an op that runs the device's kernel for `op`. Throws MisuseError, naming the operator and the shapes, if the
+/// operands do not fit, if `out` does not have the shape of the result, or if `out` overlaps an operand; `out` may be
+/// an operand of an elementwise operator if it is the same view. Throws MisuseError too if the device has no kernel for
+/// `op`.
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at = std::source_location::current());
 
-/// The same into a new tensor.
+/// The same, into a new tensor, which it returns.
 Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
 
-/// What apply() pushes, for an op that does more than that: what it touches, and what computes it when these are
+/// What apply() pushes, for ops that do more than one application: the accesses, and the function to call once they are
 /// granted.
 struct Prepared {
   std::vector<Access> accesses;

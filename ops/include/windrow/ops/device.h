@@ -1,4 +1,4 @@
-// A device: where ops of tensors run, what memory they use, and by which kernels.
+// A device: the lane, memory and kernels of tensor ops.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace windrow {
 
-/// A value that is cheap to copy. It may outlive the engine, and is of no use then. Add kernels of your own before the
+/// A value that is cheap to copy. It may outlive the engine, but is of no use then. Add your own kernels before the
 /// device is used.
 struct Device {
   std::string name = {};
@@ -20,7 +20,7 @@ struct Device {
   KernelTable<float> kernels;
 };
 
-/// The host, with its kernels and a pool of its own memory.
+/// The host: its lane, its kernels, and a new pool of host memory.
 Device host_device(Engine& engine);
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Kernels: what computes an operator on one kind of device, and the table in which they are found.
+// Kernels, which compute operators on one kind of device, and the table in which they are found.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace windrow {
 
-/// What becomes of the elements that were in the result before.
+/// What a kernel does with the old elements of the result.
 enum class Write {
-  overwrite,  ///< they are not looked at
-  add,        ///< the result is added to them
+  overwrite,  ///< replaces them without reading them
+  add,        ///< adds the result to them
 };
 
-/// One application of an operator. Shapes fit the operator's rule. The result overlaps no operand, except that of an
-/// elementwise operator, which may be one of them.
+/// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand; but the
+/// result of an elementwise operator may be one of its operands.
 template <class Real>
 struct KernelCall {
   std::span<const Matrix<const Real>> in = {};
@@ -26,18 +26,18 @@ struct KernelCall {
   Write write = Write::overwrite;
 };
 
-/// Runs on the calling thread. Throws MisuseError for an index out of range, having written anything or nothing.
+/// A kernel runs on the calling thread. It throws MisuseError for an index out of range; the result is then undefined.
 template <class Real>
 using Kernel = void (*)(const KernelCall<Real>& call);
 
-/// Which kernel computes which operator, by the operator's name. A value; a copy costs no more than a shared pointer.
-/// Threads: find() from any thread while nobody adds.
+/// Maps operators, by name, to kernels. A value; a copy costs no more than a shared pointer. Threads: find() may be
+/// called from any thread while no thread calls add().
 template <class Real>
 class KernelTable {
  public:
-  /// Replaces the kernel that was there. Throws MisuseError for a null kernel.
+  /// Adds or replaces the operator's kernel. Throws MisuseError for a null kernel.
   void add(const Operator& op, Kernel<Real> kernel);
-  /// Throws MisuseError if there is none, or one for another number of operands.
+  /// Throws MisuseError if there is no kernel, or if it was added for a different number of operands.
   Kernel<Real> find(const Operator& op) const;
 
  private:
@@ -49,16 +49,17 @@ class KernelTable {
   using Entries = std::vector<Entry>;  // ascending by name
   static typename Entries::const_iterator place_of(const Entries& entries, OpName op);
 
-  std::shared_ptr<const Entries> kernels_;  // null for none; shared by copies, so that add() makes another one
+  std::shared_ptr<const Entries> kernels_;  // null if there are none; shared by copies, so add() replaces it
 };
 
 extern template class KernelTable<float>;
 extern template class KernelTable<double>;
 
-/// For the host: every operator of operators.h, by oneDNN, Highway and plain loops. Each kernel uses one thread.
+/// The host's kernels for all operators of operators.h, with oneDNN, Highway and plain loops. Each kernel uses one
+/// thread.
 const KernelTable<float>& host_kernels();
 
-/// The slow and obvious oracle of every kernel, in double precision, without any library.
+/// The reference kernels: simple, slow oracles of all kernels, in double precision, without any library.
 const KernelTable<double>& reference_kernels();
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// A view of rows of equal width: what kernels read and write.
+// A view of rows of equal width, which kernels read and write.
 #pragma once
 
 #include <cassert>
@@ -7,11 +7,10 @@
 
 namespace windrow {
 
-/// Counts of rows and elements, and places among them.
+/// Numbers and positions of rows and elements.
 using Index = std::int64_t;
 
-/// A handle without ownership: `rows` rows of `width` elements each, row-major, whose starts are `stride` elements
-/// apart.
+/// A non-owning view of `rows` rows of `width` elements. Row i begins at data + i * stride.
 template <class T>
 struct Matrix {
   T* data = nullptr;
@@ -23,15 +22,15 @@ struct Matrix {
     assert(0 <= i && i < rows);
     return data + i * stride;
   }
-  /// The rows lie one behind the other.
+  /// True if the rows are contiguous.
   bool dense() const { return stride == width || rows <= 1; }
 
   operator Matrix<const T>() const requires(!std::is_const_v<T>) { return {data, rows, width, stride}; }
 };
 
-/// How far apart the rows of that width are placed where nothing else decides it. Rows a large power of two of bytes
-/// apart would all fall on the same few places of the caches, which costs products up to half their speed; a line more
-/// spreads them. Without it `windrow-perf train --model tree-lstm --data DIR` loses about a sixth.
+/// The default stride, in elements, of rows of this width. Rows at a distance of a large power of two bytes would map
+/// to the same few cache sets, which slows products by up to half; one more cache line per row spreads them. Without
+/// it, `windrow-perf train --model tree-lstm --data DIR` loses about a sixth of its throughput.
 constexpr Index row_stride(Index width) {
   constexpr Index line = 16;  // elements
   return width > 0 && width % 64 == 0 ? width + line : width;

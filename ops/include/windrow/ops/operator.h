@@ -1,7 +1,7 @@
-// What an operator is: a name, a rule for shapes, and a rule for gradients.
+// Operators: a name, a rule for shapes, and a rule for gradients.
 //
-// An operator maps matrices to one matrix. Nothing here computes: kernels do, and each device has its own (kernel.h).
-// docs/own_operator.md shows how to add one.
+// An operator maps matrices to one matrix. Kernels compute it; each device has its own (kernel.h). docs/own_operator.md
+// shows how to add an operator.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@
 
 namespace windrow {
 
-/// How many rows a value has: a number, or as many as a batch will have vertices or edges. A value.
+/// The number of rows of a value: a fixed number, or the number of vertices or edges of a batch, which is known at run
+/// time. A value.
 class Rows {
  public:
   /// Throws MisuseError for a negative number.
@@ -26,7 +27,7 @@ class Rows {
   static Rows edges() { return Rows(Of::edges, 0); }
 
   bool counted() const { return of_ == Of::number; }
-  /// Throws MisuseError unless counted.
+  /// Throws MisuseError unless counted().
   Index number() const;
   friend bool operator==(const Rows&, const Rows&) = default;
 
@@ -38,7 +39,7 @@ class Rows {
   Index number_;  // 0 unless of_ is number
 };
 
-/// The shape of a value. Its elements are float, or int32 for indices.
+/// The shape of a value. Elements are float, or int32 for indices.
 struct Type {
   Rows rows;
   Index width;
@@ -48,17 +49,17 @@ struct Type {
 /// "3 x 4", "vertices x 256".
 std::string to_string(const Type& type);
 
-/// The constants of one application of an operator. Made by the function that the operator names, so that they cannot
-/// be forgotten. A value.
+/// The constants of one application of an operator. The function that the operator names makes them; infer() throws if
+/// they were made by another one. A value.
 struct Attributes {
-  std::string_view made_by = {};  ///< a literal; empty for none
-  Rows rows = Rows::vertices();   ///< of the result, where the operands do not tell
+  std::string_view made_by = {};  ///< name of the function, a string literal; empty for no attributes
+  Rows rows = Rows::vertices();   ///< of the result, if the operands do not determine it
   std::array<Index, 8> sizes{};
   std::array<double, 2> values{};
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 
-/// What an operator is applied to.
+/// The types that an operator is applied to.
 struct Signature {
   std::vector<Type> in = {};
   std::vector<Type> indices = {};  ///< int32 operands, which have no gradient
@@ -77,8 +78,8 @@ struct Ref {
   static Ref gradient() { return {Of::gradient}; }
 };
 
-/// The gradient of one operand, as one application of another operator to what `in` names and to those of the
-/// operator's own indices that `indices` names. Without an operator it is what `in` names.
+/// The gradient of one operand, as one application of operator `op` to the values that `in` names, and to those index
+/// operands of the original operator that `indices` names. If `op` is null, the gradient is the value that `in` names.
 struct GradientTerm {
   const Operator* op;
   std::vector<Ref> in = {};
@@ -87,52 +88,55 @@ struct GradientTerm {
 };
 using GradientTerms = std::vector<std::optional<GradientTerm>>;
 
-/// `first` to `last`.
+/// The numbers from `first` to `last`, both included.
 struct IndexRange {
   Index first, last;
 };
 
-/// Which parts of the operands a part of the result needs.
+/// Which parts of the operands a part of the result depends on.
 enum class Locality {
-  elementwise,  ///< an element needs the elements at its own place only; may be computed in place of an operand
-  rowwise,      ///< a row needs that row of each operand and index operand, and all of the operands in `whole`
-  sums_rows,    ///< the result is a sum over the rows of its operands: parts may be added one after the other
-  mixed,        ///< anything
+  elementwise,  ///< an element depends on the elements at its own position only; can be computed in place of an operand
+  rowwise,      ///< a row depends on that row of each operand and index operand, and on all of the operands in `whole`
+  sums_rows,    ///< the result is a sum over the rows of the operands, so parts can be added one after the other
+  mixed,        ///< anything else
 };
 
-/// Immutable, and lives as long as anything that uses it: make it a constant of the program.
+/// Immutable. It must outlive everything that uses it, so define it as a constant of the program.
 struct Operator {
   static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
 
-  /// Which kernels implement it: unique among the operators of a kernel table.
+  /// Identifies the operator's kernels: unique within a kernel table.
   OpName name = {};
   std::size_t inputs = 1;
   std::size_t index_inputs = 0;
-  /// The type of the result. Throws shape_error() for operands that do not fit. Counts and attributes are checked
-  /// before.
+  /// Returns the type of the result. Throws shape_error() if the types do not fit. The numbers of operands and the
+  /// attributes' maker have been checked before.
   Type (*infer)(const Operator& self, const Signature& signature) = nullptr;
-  /// One term for each input, empty for one without a gradient. Null: the operator has none.
+  /// Returns one term for each input; the term of an input without a gradient is empty. Null: the operator has no
+  /// gradient.
   GradientTerms (*gradients)(const Signature& signature) = nullptr;
   Locality locality = Locality::mixed;
-  /// For rowwise: bit k is set if each row needs all of operand k, a parameter or the rows to be gathered from.
+  /// For rowwise: bit k is set if each row depends on all rows of operand k, such as a parameter, or the rows to gather
+  /// from.
   unsigned whole = 0;
-  /// Bit k is set if the result is zero wherever all of operand k is zero; what is known to be zero is not computed.
+  /// Bit k is set if the result is zero wherever all of operand k is zero. Values that are known to be zero are not
+  /// computed.
   unsigned zero = 0;
-  /// For sums_rows: a column of the result needs only that column of each operand, and all indices.
+  /// For sums_rows: a column of the result depends only on that column of each operand, and on all indices.
   bool columnwise = false;
-  /// The function that makes its attributes; empty if it has none.
+  /// The function that makes the attributes; empty if there are none.
   std::string_view attributes = {};
-  /// It changes what its result held: for Write::add only.
+  /// True if the operator updates the old contents of its result; it accepts Write::add only.
   bool updates = false;
-  /// Which numbers an index operand may hold, so that others are refused before a kernel sees them. Null: only the
-  /// kernels know.
+  /// The valid numbers of an index operand, so that others are rejected before a kernel sees them. Null: only the
+  /// kernels check.
   IndexRange (*index_range)(const Signature& signature, std::size_t number) = nullptr;
 };
 
-/// The type of op's result. Throws MisuseError, naming the operator and all shapes, for operands that do not fit.
+/// The type of op's result. Throws MisuseError, naming the operator and all shapes, if the operands do not fit.
 Type infer(const Operator& op, const Signature& signature);
 
-/// "matmul: operands 2 x 3, 4 x 5; " and then what was expected.
+/// An error such as "matmul: operands 2 x 3, 4 x 5; expected ...", with `expected` at the end.
 MisuseError shape_error(const Operator& op, const Signature& signature, const std::string& expected);
 
 }  // namespace windrow

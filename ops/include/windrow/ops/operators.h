@@ -1,9 +1,11 @@
 // The operators that come with Windrow.
 //
-// Operands are called x, y, z in order, index operands i; `n x w` is a shape of n rows and width w. A parameter is a
-// value with a counted number of rows. Those named *_gradient, sgd and sgd_rows cannot be differentiated.
+// Operands are called x, y, z in order, the index operand i, the gradient of the result g. `n x w` is a shape of n rows
+// and width w; index shapes follow a semicolon, and `->` precedes the result's shape. A parameter is a value with a
+// fixed number of rows. The comments of operators that need attributes end with the function that makes them, such as
+// `to_rows`.
 //
-// Attributes are made by the functions below; each operator that has some says by which.
+// Operators named *_gradient, segment_argmax, gather_where, sgd and sgd_rows have no gradient.
 #pragma once
 
 #include <cstdint>
@@ -18,164 +20,175 @@ extern const Operator add;      ///< x + y
 extern const Operator sub;      ///< x - y
 extern const Operator mul;      ///< x * y
 extern const Operator div;      ///< x / y
-extern const Operator maximum;  ///< the larger, or NaN if one is; where equal, the gradient goes to x
-extern const Operator minimum;  ///< the smaller, or NaN if one is; where equal, the gradient goes to x
+extern const Operator maximum;  ///< the larger element, or NaN if one is NaN; the gradient of equal elements goes to x
+extern const Operator minimum;  ///< the smaller element, or NaN if one is NaN; the gradient of equal elements goes to x
 extern const Operator neg;      ///< -x
 extern const Operator scale;    ///< factor * x; scaled_by
 extern const Operator tanh;     ///< error at most 4e-7, within [-1, 1]
 extern const Operator sigmoid;  ///< 1 / (1 + exp(-x)), error at most 4e-7, within [0, 1]
-extern const Operator relu;     ///< max(x, 0); at 0 the gradient is 0
-extern const Operator exp;      ///< error at most 1e-6 of the value, where that is a normal float
-extern const Operator log;      ///< natural; -inf at 0, NaN below
+extern const Operator relu;     ///< max(x, 0); its gradient at 0 is 0
+extern const Operator exp;      ///< relative error at most 1e-6 where the value is a normal float
+extern const Operator log;      ///< natural logarithm; -inf at 0, NaN below 0
 extern const Operator square;   ///< x * x
-extern const Operator sqrt;     ///< NaN below 0
-extern const Operator abs;      ///< at 0 the gradient is 0
-/// log(1 + exp(x)), error at most 1e-6 of the value, where that is a normal float. It is -log(sigmoid(-x)) for all x.
+extern const Operator sqrt;     ///< square root; NaN below 0
+extern const Operator abs;      ///< its gradient at 0 is 0
+/// log(1 + exp(x)) = -log(sigmoid(-x)); relative error at most 1e-6 where the value is a normal float.
 extern const Operator softplus;
-/// log(sigmoid(x)) = -softplus(-x), with the same precision: finite for every finite x.
+/// log(sigmoid(x)) = -softplus(-x), with the same precision; finite for every finite x.
 extern const Operator log_sigmoid;
 
-// Their gradients, where these are no other operator of the list. `g` is the gradient of the result.
+// Gradients of the elementwise operators that are not themselves operators of the list.
 extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
 extern const Operator sigmoid_gradient;         ///< result, g: g * result * (1 - result)
-extern const Operator relu_gradient;            ///< result, g: 0 where the result is 0, else g
+extern const Operator relu_gradient;            ///< result, g: 0 where the result is 0, otherwise g
 extern const Operator square_gradient;          ///< x, g: 2 * x * g
 extern const Operator sqrt_gradient;            ///< result, g: g / (2 * result)
-extern const Operator abs_gradient;             ///< x, g: g above 0, -g below, else 0
+extern const Operator abs_gradient;             ///< x, g: g where x > 0, -g where x < 0, otherwise 0
 extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x)
 extern const Operator log_sigmoid_gradient;     ///< x, g: g * sigmoid(-x)
 extern const Operator div_gradient;             ///< result, y, g: -g * result / y
-extern const Operator maximum_gradient;         ///< x, y, g: g unless x < y, then 0
-extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, else 0
+extern const Operator maximum_gradient;         ///< x, y, g: 0 where x < y, otherwise g
+extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, otherwise 0
 
 // Linear.
-extern const Operator matmul;          ///< n x k, k x m -> n x m; of a parameter y
-extern const Operator matmul_nt;       ///< n x m, k x m -> n x k: x times y transposed; of a parameter y
-extern const Operator matmul_tn;       ///< n x k, n x m -> k x m: x transposed times y, the sum over all rows
-extern const Operator transpose;       ///< k x m -> m x k, of a parameter
-extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: y added to each row
+extern const Operator matmul;          ///< n x k, k x m -> n x m; y is a parameter
+extern const Operator matmul_nt;       ///< n x m, k x m -> n x k: x times y transposed; y is a parameter
+extern const Operator matmul_tn;       ///< n x k, n x m -> k x m: x transposed times y, a sum over all rows
+extern const Operator transpose;       ///< k x m -> m x k; x is a parameter
+extern const Operator add_bias;        ///< n x w, 1 x w -> n x w: adds y to each row
 extern const Operator column_sum;      ///< n x w -> 1 x w
 extern const Operator row_sum;         ///< n x w -> n x 1
 extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; to_rows
 extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
 
-// Products of rows with rows.
-extern const Operator row_dot;      ///< n x w, n x w -> n x 1: the sum of the products of each row
+// Products of corresponding rows.
+extern const Operator row_dot;      ///< n x w, n x w -> n x 1: the dot product of each pair of rows
 extern const Operator mul_columns;  ///< n x w, n x 1 -> n x w: each row times its element of y
-/// n x (r * k), n x (k * m) -> n x (r * m): each row of x and of y holds a matrix, row-major, and the result's row
-/// holds their product; product_of(r, k, m). With _nt the matrix in y is m x k, and transposed before; with _tn that in
-/// x is k x r. They are each other's gradients.
+/// n x (r * k), n x (k * m) -> n x (r * m): each row of x and of y contains a row-major matrix, and the result's row is
+/// their product; product_of(r, k, m). For _nt, the matrix in y is m x k and is transposed first; for _tn, the matrix
+/// in x is k x r and is transposed first. The three are each other's gradients.
 extern const Operator matmul_each, matmul_each_nt, matmul_each_tn;
 
-// Rows and columns moved.
+// Moving rows and columns.
 extern const Operator gather_rows;  ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
-extern const Operator embedding;    ///< the same for a parameter x, a table
-/// m x w, m x w; n x 2 -> n x w: the same of y, but zeros where row i[r][0] of x is not i[r][1]. By segment_argmax,
-/// back from segment_max to a row.
+extern const Operator embedding;    ///< the same, where x is a parameter, a table
+/// m x w, m x w; n x 2 -> n x w: row r of the result is row i[r][0] of y, with zeros where that row of x is not
+/// i[r][1]. With segment_argmax as x, this passes the gradient of segment_max to a row.
 extern const Operator gather_where;
-extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: row r of x added to row i[r] of zeros; to_rows
+extern const Operator scatter_rows;  ///< n x w; n x 1 -> m x w: adds row r of x to row i[r] of a zero matrix; to_rows
 extern const Operator concat;        ///< n x w1, n x w2, ... -> n x (w1 + w2 + ...)
-extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end), a part of a split; columns
-extern const Operator place;         ///< n x w -> n x width: x from column begin on, zeros elsewhere; at_column
+extern const Operator slice;         ///< n x w -> n x (end - begin): columns [begin, end); columns
+extern const Operator place;  ///< n x w -> n x width: x at columns begin and following, zeros elsewhere; at_column
 
-// One of each row.
-/// n x w; n x 1 -> n x 1: element i[r] of row r. 0 where i is -1, as a label of softmax_cross_entropy may be.
+// One element of each row.
+/// n x w; n x 1 -> n x 1: element i[r] of row r, or 0 where i[r] is -1 (a missing label).
 extern const Operator pick;
-extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: zeros, but g at i[r]; to_width
-extern const Operator row_max;           ///< n x w -> n x 1: NaN if a row has it; 0 if it has no element
-extern const Operator row_max_gradient;  ///< x, g of n x 1: to the first that is the maximum
+extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: g at column i[r], zeros elsewhere; to_width
+extern const Operator row_max;           ///< n x w -> n x 1: NaN if the row contains NaN; 0 if the width is 0
+extern const Operator row_max_gradient;  ///< x, g of n x 1 -> n x w: g at the first maximum of the row
 
-// Images: a row holds `channels` planes of height x width, row-major. A Window2d slides over them.
-/// Images, and filters of f x (channels * window) -> n x (f * positions): in each place the sum of products with each
-/// filter, not mirrored, zeros around the image; sliding.
+// Images: a row contains `channels` planes of height x width, row-major. A Window2d slides over them, and takes
+// `positions` positions in each plane.
+/// Images, filters of f x (channels * window) -> n x (f * positions): cross-correlation of each image with each filter,
+/// with zero padding; sliding.
 extern const Operator conv2d;
 extern const Operator conv2d_data_gradient;    ///< g, filters -> images; sliding
-extern const Operator conv2d_filter_gradient;  ///< images, g -> filters, the sum over all rows; sliding
-/// Images -> n x (channels * positions): the maximum of each place of each plane, NaN if one is. What is around the
-/// image does not count; sliding.
+extern const Operator conv2d_filter_gradient;  ///< images, g -> filters, a sum over all rows; sliding
+/// Images -> n x (channels * positions): the maximum within the window, for each position and plane, NaN if the window
+/// contains NaN. Padding does not count; sliding.
 extern const Operator max_pool2d;
-extern const Operator max_pool2d_gradient;  ///< images, g: to the first of each window that is the maximum; sliding
-extern const Operator add_channel_bias;     ///< n x (c * p), 1 x c -> n x (c * p): y[c] added to p columns each
-extern const Operator add_channel_bias_gradient;  ///< g: n x (c * p) -> 1 x c, the sum over rows and columns; to_width
+extern const Operator max_pool2d_gradient;  ///< images, g -> images: g at the first maximum of each window; sliding
+extern const Operator add_channel_bias;  ///< n x (c * p), 1 x c -> n x (c * p): adds y[k] to the p columns of channel k
+extern const Operator add_channel_bias_gradient;  ///< g: n x (c * p) -> 1 x c, a sum over rows and positions; to_width
 
-// Segments: m x w; n x 2 -> n x w. Row r of the result reduces the rows [i[r][0], i[r][1]) of x, first to last. An
-// empty segment gives zeros.
+// Segments: m x w; n x 2 -> n x w. Row r of the result reduces rows [i[r][0], i[r][1]) of x, in this order. An empty
+// segment gives zeros.
 extern const Operator segment_sum;
 extern const Operator segment_mean;
-extern const Operator segment_max;  ///< NaN if a row has it
-/// How many rows of the segment come before the first that has the maximum. Exact up to 2^24.
+extern const Operator segment_max;  ///< NaN if the segment contains NaN
+/// The position, within the segment, of the first row with the maximum. Exact up to 2^24.
 extern const Operator segment_argmax;
 
-// Back from segments to rows: n x w; n x 2 -> m x w.
-extern const Operator segment_spread;        ///< row r of x added to each row of its segment of zeros; to_rows
+// From segments back to rows: n x w; n x 2 -> m x w.
+extern const Operator segment_spread;        ///< adds row r of x to each row of segment r of a zero matrix; to_rows
 extern const Operator segment_spread_mean;   ///< the same, divided by the segment's length; to_rows
-extern const Operator segment_max_gradient;  ///< x of segment_max, g: to the first row that has the maximum
+extern const Operator segment_max_gradient;  ///< x of segment_max, g: g at the first row with the maximum
 
-// Losses and what belongs to them.
+// Losses and related operators.
 extern const Operator softmax;                    ///< n x w -> n x w, over each row
 extern const Operator softmax_gradient;           ///< result, g
-extern const Operator log_softmax;                ///< log(softmax(x)), natural
+extern const Operator log_softmax;                ///< n x w -> n x w: log(softmax(x)), natural logarithm
 extern const Operator log_softmax_gradient;       ///< result, g: g - exp(result) * sum of g
 extern const Operator squared_distance;           ///< n x w, n x w -> n x 1: the sum of (x - y)^2 over each row
 extern const Operator squared_distance_gradient;  ///< x, y, g of n x 1: 2 * (x - y) * g
-/// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural. 0 where the label i is -1, whatever x is there.
+/// n x w; n x 1 -> n x 1: -log(softmax(x)[i]), natural logarithm. 0 where the label i is -1, whatever x is.
 extern const Operator softmax_cross_entropy;
 extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
 
-/// Elementwise, x being a logit and y its target within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)),
-/// error at most 1e-6 of the value, where that is a normal float. Finite for every finite x. A target outside of [0, 1]
-/// fails the op, which names it.
+/// Elementwise, for a logit x and a target y within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)). Relative
+/// error at most 1e-6 where the value is a normal float; finite for every finite x. A target outside [0, 1] fails the
+/// op, whose error names it.
 extern const Operator binary_cross_entropy;
 extern const Operator binary_cross_entropy_gradient;         ///< elementwise x, y, g: g * (sigmoid(x) - y)
 extern const Operator binary_cross_entropy_target_gradient;  ///< elementwise x, g: -x * g
 
-/// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, else divided by 1 - rate; dropout_by. The draw is
-/// fixed by its seed and site, the row's three keys, and the column (see philox.h). Of n x 5 indices, the last two of a
-/// row are its seed, lower half first, and that of dropout_by is not looked at. At most 262144 wide.
+/// n x w; n x 3 -> n x w: an element is 0 with probability `rate`, otherwise x / (1 - rate); dropout_by. The draw is a
+/// function of the seed, the site, the row's three keys and the column (see philox.h). With n x 5 indices, the last two
+/// are the row's seed, lower half first, which replaces that of dropout_by. Width at most 262144.
 extern const Operator dropout;
 
-// Training. These change what their result held: they take Write::add only.
+// Training. These operators update their result; they accept Write::add only.
 extern const Operator sgd;  ///< elementwise: result -= rate * (x + decay * result); at_rate
-/// The same of a table whose gradient is rows that belong to some of its rows, several to one maybe; rows_at_rate. Any
-/// number of n x w, which are one matrix, one below the other; s x 3 and n x 1 -> m x w: bounds and order of
-/// row_segments.h. The rows of a segment are added up first, so each row of the table changes once, by the same bits
-/// wherever the rows come from. With decay all rows of the table decay, also those of no segment.
+/// n x w, any number of times; s x 3, n x 1 -> m x w: sgd for a table whose gradient is given as rows, of which several
+/// may belong to one row of the table; rows_at_rate. The operands are taken as one matrix, one below the other; the
+/// indices are bounds and order of row_segments.h. The rows of a segment are added up first, so each row of the table
+/// changes once, with the same bits for any division of the rows among operands. With decay all rows of the table
+/// decay, also those without gradient.
 extern const Operator sgd_rows;
 
-/// A window and the images that it slides over.
+/// A window and the images that it slides over. Sizes are in elements.
 struct Window2d {
   Index channels, height, width;      ///< of the images
-  Index window_height, window_width;  ///< of the window, which covers all channels of a conv2d, and one of a max_pool2d
+  Index window_height, window_width;  ///< it covers all channels for conv2d, one channel for max_pool2d
   Index stride = 1;                   ///< in both directions
-  Index padding = 0;                  ///< rows and columns on each side of the image that the window reaches into
+  Index padding = 0;                  ///< rows and columns of padding on each side of the image
 
   Index positions_down() const { return (height + 2 * padding - window_height) / stride + 1; }
   Index positions_across() const { return (width + 2 * padding - window_width) / stride + 1; }
   Index positions() const { return positions_down() * positions_across(); }
-  /// Elements.
+  /// Numbers of elements.
   Index image() const { return channels * height * width; }
   Index window() const { return channels * window_height * window_width; }
 };
 
-/// Throws MisuseError unless sizes and stride are 1 to 65536, the padding is smaller than the window, and the window
-/// not larger than the image with its padding.
+/// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
+/// window fits into the padded image.
 Attributes sliding(const Window2d& window);
+/// For scale.
 Attributes scaled_by(double factor);
+/// For operators whose operands do not determine the number of rows of the result.
 Attributes to_rows(Rows rows);
-/// Throws MisuseError for a negative width.
+/// For operators whose operands do not determine the width of the result; for add_channel_bias_gradient, the number of
+/// channels. Throws MisuseError for a negative width.
 Attributes to_width(Index width);
+/// For slice: columns [begin, end). infer() throws if they are not within the operand.
 Attributes columns(Index begin, Index end);
+/// For place: the first column, and the width of the result. infer() throws if the operand does not fit.
 Attributes at_column(Index begin, Index width);
-/// Of rows x inner times inner x columns. Throws MisuseError for a size below 0 or above 2^24.
+/// For products of rows x inner by inner x columns matrices. Throws MisuseError for a size below 0 or above 2^24.
 Attributes product_of(Index rows, Index inner, Index columns);
-/// The same by the widths of x and y of matmul_each or matmul_each_nt, for so many rows of the matrices in x.
+/// The same, from the number of rows of the matrices in x, and the widths of the operands x and y of matmul_each or
+/// matmul_each_nt.
 Attributes product_by_widths(Index rows, Index x, Index y);
-/// Throws MisuseError unless 0 <= rate < 1 and site < 65536.
+/// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
+/// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
+/// For sgd: the learning rate and the weight decay.
 Attributes at_rate(double rate, double decay = 0);
+/// For sgd_rows: the rows of the table, the learning rate and the weight decay.
 Attributes rows_at_rate(Rows rows, double rate, double decay = 0);
 
-/// All of the above.
+/// All operators of this header.
 std::span<const Operator* const> all();
 
 }  // namespace windrow::op

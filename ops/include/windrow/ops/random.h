@@ -1,7 +1,7 @@
-// Random numbers that are the same whoever draws them, and when.
+// Reproducible random numbers.
 //
-// A number is a function of a key and a counter (philox.h). A Generator's key is its seed, and its counter is a state
-// behind a variable: draws are engine ops that mutate it, so that they come in the order in which they were pushed.
+// A number is a function of a key and a counter (philox.h). A Generator's key is its seed; its counter is state behind
+// a variable. Draws are engine ops that mutate this variable, so they happen in the order of their pushes.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace windrow {
 
-/// An owner of the state of one sequence. Streams of one seed are independent, and so are the masks that op::dropout
-/// draws by that seed.
+/// Owns the state of one sequence. Different streams of one seed are independent of each other, and of the masks that
+/// op::dropout draws with the same seed.
 ///
-/// The numbers depend on seed, stream, and the order of the draws alone: not on the policy, the workers or the shape of
-/// what was drawn before. A draw that fails or is skipped poisons the generator: heal its variable to go on.
-/// Threads: any; draws of several threads come in the order of their pushes.
+/// The numbers depend only on the seed, the stream and the order of the draws: not on the policy, the number of
+/// workers, or the shapes of earlier draws. A draw that fails or is skipped poisons the generator; heal its variable to
+/// continue.
+/// Threads: any thread; draws of several threads happen in the order of their pushes.
 class Generator {
  public:
   Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream = 0);
@@ -25,9 +26,10 @@ class Generator {
   Var var() const { return draws_.var(); }
 
   using Site = std::source_location;
-  /// Fills `out` with numbers from [low, high). Throws MisuseError unless low < high, and high - low is finite.
+  /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
-  /// Fills `out` with normal numbers (Box and Muller 1958). Throws MisuseError unless deviation >= 0, both finite.
+  /// Fills `out` with normal numbers (Box and Muller 1958). Throws MisuseError unless deviation >= 0 and both arguments
+  /// are finite.
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
   /// Fills `out`, n x 3, with random keys for op::dropout. Throws MisuseError for another width.
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
@@ -38,7 +40,7 @@ class Generator {
 
   PhiloxKey key_;
   std::uint32_t stream_;
-  Buffer draws_;  // a std::uint64_t: how many are done
+  Buffer draws_;  // a std::uint64_t: the number of draws so far
 };
 
 }  // namespace windrow

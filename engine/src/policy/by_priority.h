@@ -1,0 +1,79 @@
+// Ready ops that have a priority, and when they come in relation to those that have none.
+#pragma once
+
+#include <atomic>
+
+#include "policy/ready_queue.h"
+#include "policy/running_policy.h"
+#include "windrow/engine/mutex.h"
+
+namespace windrow {
+
+/// How often one thread has taken an op. Used by that thread alone.
+struct Takes {
+  unsigned all = 0;
+  unsigned turned = 0;  ///< in turned order, while ops of low priority were ready
+};
+
+/// Urgent ops, of positive priority, come first; background ops, of negative priority, last. Every `aging_takes` takes
+/// the order is turned round, so that no op waits for ever. Members may be called by any thread.
+class ByPriority {
+ public:
+  explicit ByPriority(PolicyCounts& counts) : counts_(counts) {}
+
+  /// By its priority; an op without one counts as urgent.
+  void put(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
+
+  /// The next op, or null. `others(turned)` takes one without priority; if `turned`, from all places in turn.
+  template <class Others>
+  OpRecord* take(Takes& takes, Others&& others) {
+    const bool turned = ++takes.all % aging_takes == 0;
+    if (turned) return take_turned(takes, others);
+    if (counts_.urgent.load(std::memory_order_relaxed) > 0) {
+      if (OpRecord* const op = take_urgent()) return op;
+    }
+    if (OpRecord* const op = others(false)) return op;
+    return take_rest();
+  }
+  /// As take(), but in turned order.
+  template <class Others>
+  OpRecord* take_turned(Takes& takes, Others&& others) {
+    // By turns, since ops of low priority and ops of none may both be without end.
+    if (background_count_.load(std::memory_order_relaxed) > 0 && ++takes.turned % 2 == 0) {
+      if (OpRecord* const op = take_background()) return op;
+    }
+    if (OpRecord* const op = others(true)) return op;
+    return take_rest();
+  }
+  /// The next take of this thread is in turned order.
+  static void turn_next(Takes& takes) { takes.all |= aging_takes - 1; }
+
+  OpRecord* take_urgent() WINDROW_EXCLUDES(mutex_);
+  OpRecord* take_wanted(const Wanted& wanted) WINDROW_EXCLUDES(mutex_);
+
+  bool any_urgent() const { return counts_.urgent.load(std::memory_order_seq_cst) > 0; }
+  bool any() const { return any_urgent() || background_count_.load(std::memory_order_seq_cst) > 0; }
+  std::uint64_t size() const { return static_cast<std::uint64_t>(counts_.urgent + background_count_); }
+
+  void each_mutex(EachMutex f) { f(mutex_); }
+
+ private:
+  static constexpr unsigned aging_takes = 32;
+
+  OpRecord* take_rest() {
+    if (any_urgent()) {
+      if (OpRecord* const op = take_urgent()) return op;
+    }
+    return background_count_.load(std::memory_order_seq_cst) > 0 ? take_background() : nullptr;
+  }
+  OpRecord* take_background() WINDROW_EXCLUDES(mutex_);
+
+  PolicyCounts& counts_;
+  std::atomic<int> background_count_{0};
+
+  alignas(64) Mutex mutex_;
+  PriorityQueue urgent_ WINDROW_GUARDED_BY(mutex_);
+  PriorityQueue background_ WINDROW_GUARDED_BY(mutex_);
+};
+
+}  // namespace windrow
