@@ -44,6 +44,7 @@ class Replayed {
   /// stays in the cache.
   std::int64_t longest() const {
     constexpr std::int64_t about = 2048;
+    if (pattern_.graph_ops > 0) return pattern_.graph_ops;
     const auto turn = static_cast<std::int64_t>(work_.size());
     return std::max<std::int64_t>(about / turn, 1) * turn;
   }

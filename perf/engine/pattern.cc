@@ -1,7 +1,9 @@
 #include "pattern.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
+#include <string_view>
 
 #include "windrow/engine/error.h"
 
@@ -14,8 +16,8 @@ void add_read(Task& task, int cell) { task.reads[static_cast<std::size_t>(task.r
 
 Pattern chain() { return {"A", 1, 1, {mutating(0)}}; }
 
-Pattern independent() {
-  Pattern pattern{"B", 1024, 1024, {}};
+Pattern independent(int cells = 1024) {
+  Pattern pattern{"B", cells, cells, {}};
   for (int i = 0; i < pattern.cells; ++i) pattern.tasks.push_back(mutating(i));
   return pattern;
 }
@@ -82,6 +84,26 @@ Pattern Pattern::named(const std::string& name, int width) {
   if (name == "FA") return as_replayed(chain());
   if (name == "FD") return as_replayed(stencil(width));
   throw MisuseError("pattern '" + name + "'; expected A, B, C, D, E, FA or FD");
+}
+
+Pattern Pattern::counted(const std::string& name) {
+  constexpr std::string_view declared = "-declared";
+  if (name.ends_with(declared)) {
+    Pattern pattern = counted(name.substr(0, name.size() - declared.size()));
+    pattern.name = name;
+    pattern.declared = true;
+    return pattern;
+  }
+  const std::size_t digits = name.find_first_of("0123456789");
+  if (digits == std::string::npos) return named(name);
+  const bool replayed = name.starts_with('F');
+  const std::string base = name.substr(replayed, digits - replayed);
+  const int ops = std::atoi(name.c_str() + digits);
+  Pattern pattern = base == "B" ? independent(ops) : named(base, ops / 2);
+  pattern.name = name;
+  pattern.replayed = replayed;
+  pattern.graph_ops = replayed ? ops : 0;
+  return pattern;
 }
 
 }  // namespace windrow::perf

@@ -23,11 +23,17 @@ struct Pattern {
   std::vector<Task> tasks;
   bool replayed = false;  ///< the same tasks are declared once, or recorded, where a system can
   int width = 0;          ///< of a stencil; of others 0
+  int graph_ops = 0;      ///< of a replayed pattern: ops in one graph; 0 is about 2,048
+  bool declared = false;  ///< ops are declared once and pushed again and again, by Windrow alone
 
   /// "A" chain on one cell, "B" independent ops over 1,024 cells, "C" one writer and 64 readers, "D" a stencil of
   /// that width that reads three neighbours, "E" random ops that read two of 256 cells and mutate one, "FA" and "FD" as
   /// A and D, replayed. Throws MisuseError for another name, and for a width below 2.
   static Pattern named(const std::string& name, int width = 64);
+  /// For scripts/gates: "A8", "B8" and "D8" are A, B and D in pieces of 8 ops (or another number), B and D on as many
+  /// cells as that needs; "FA8" launches each piece as a graph; "A-declared" and so on push declared ops. Also takes
+  /// the names above.
+  static Pattern counted(const std::string& name);
   static const std::vector<std::string>& names();
 };
 

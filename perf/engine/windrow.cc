@@ -1,5 +1,5 @@
-// Windrow's own engine: policy pool, in bulk scopes too; policy per_device; ops that a thread outside the engine completes.
-// Replayed patterns are captured as graphs.
+// Windrow's own engine: policy pool, in bulk scopes too; policy per_device; ops that a thread outside the engine
+// completes. Replayed patterns are captured as graphs.
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -94,6 +94,12 @@ class WindrowSystem : public System {
       if (job.held) gate.open();
       engine_.wait_all();
     };
+    if (job.pattern.declared) {
+      if (declared_.empty()) declare();
+      for (std::size_t i = 0; i < work_of_declared_.size(); ++i) work_of_declared_[i] = job.work(job.pattern.tasks[i]);
+      return time_pushes(
+          job, [&](std::size_t number, const Task&) { engine_.push(declared_[number]); }, finish);
+    }
     if (!job.pattern.replayed) {
       const auto push = [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); };
       const auto push_async = [&](std::size_t number, const Task& task) {
@@ -151,6 +157,13 @@ class WindrowSystem : public System {
     return std::make_unique<Captured>(Captured{engine_.capture(push_all)});
   }
 
+  void declare() {
+    work_of_declared_.resize(accesses_.size());
+    for (std::size_t i = 0; i < accesses_.size(); ++i) {
+      declared_.push_back(engine_.declare([one = &work_of_declared_[i]] { (*one)(); }, accesses_[i]));
+    }
+  }
+
   /// All that is pushed later comes after this op, which ends once the gate is open and the thread that pushed had the
   /// time to fall asleep in its wait: what it does until then would differ from run to run.
   void push_gate(const Gate& gate) {
@@ -168,7 +181,9 @@ class WindrowSystem : public System {
   Engine engine_;
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
-  Replayed<Captured> replayed_;  // its graphs go before the engine
+  std::vector<Work> work_of_declared_;         // by task
+  std::vector<DeclaredOp> declared_;           // likewise
+  Replayed<Captured> replayed_;                // its graphs go before the engine
 };
 
 template <WindrowSystem::Way way>

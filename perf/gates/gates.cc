@@ -114,7 +114,7 @@ int run(std::vector<std::string> arguments) {
     throw MisuseError("expected OPS PATTERN... [--worse malloc|lock|instructions|bytes]");
   }
   std::printf("compiler %s\n", WINDROW_COMPILER);
-  for (std::size_t i = 1; i < arguments.size(); ++i) measure(Pattern::named(arguments[i]), ops, worse);
+  for (std::size_t i = 1; i < arguments.size(); ++i) measure(Pattern::counted(arguments[i]), ops, worse);
   return 0;
 }
 

@@ -52,6 +52,35 @@ TEST_P(FeatureFault, WhileGraphsAreCapturedExtendedAndLaunched) {
   });
 }
 
+/// Small graphs push their ops, which still use what was captured when the graph has grown or gone.
+TEST_P(FeatureFault, WhileGraphsThatPushTheirOpsGrowAndGo) {
+  try_program([](Trial& trial) {
+    const Var x = trial.new_var(), y = trial.new_var(), z = trial.new_var();
+    if (!x || !y || !z) return;
+    for (int i = 0; i < 3; ++i) {
+      Graph graph;
+      int ops = 0;
+      const auto body = [&] {
+        trial.engine.push([&trial, held = Captured()] { ++trial.ran; }, {read(x), mutate(y)});
+        trial.engine.push_async([&trial, held = Captured()](OnComplete done) { ++trial.ran, done(); }, {mutate(z)});
+        for (int k = 0; k < 8; ++k) trial.engine.push([&trial, held = Captured()] { ++trial.ran; }, {read(z)});
+      };
+      ops += attempt([&] { graph = trial.engine.capture(body); }) ? 10 : 0;
+      for (int k = 0; graph && k < 6; ++k) {
+        trial.push({commute(x)});
+        trial.push({commute(z)});
+        trial.accepted += attempt([&] { graph.launch(); }) ? ops : 0;
+        if (k == 2) ops += attempt([&] { graph.append(body); }) ? 10 : 0;
+      }
+      DeclaredOp op;
+      attempt([&] { op = trial.engine.declare([&, held = Captured()] { ++trial.ran; }, {commute(x), mutate(y)}); });
+      for (int k = 0; k < 3; ++k) trial.accepted += attempt([&] { trial.engine.push(op); });
+    }
+    attempt([&] { trial.engine.retire(z); });
+    drain(trial);
+  });
+}
+
 /// Waits and graphs put fences behind ops that commute. All is held back, so that records run out at fences too.
 TEST_P(FeatureFault, WhileOpsCommuteAndAreWaitedFor) {
   try_program([](Trial& trial) {

@@ -12,7 +12,7 @@ class GraphLife : public EveryPolicy {
  protected:
   Engine engine_{options()};
 };
-WINDROW_EVERY_POLICY(GraphLife);
+WINDROW_EVERY_POLICY_BOTH_WAYS(GraphLife);
 
 /// Calls a function when it goes.
 struct AtEnd {
@@ -65,7 +65,7 @@ TEST(GraphTurns, ALongChainLeavesAPlaceToOthers) {
 TEST_P(GraphLife, CapturesMayWaitForWhatComesBehindTheLaunchAsTheyEnd) {
   const Var a = engine_.new_var("a");
   std::atomic<bool> behind{false}, waited{false};
-  Graph graph = engine_.capture([&] {
+  Graph graph = capture(engine_, [&] {
     auto at_end = std::make_shared<AtEnd>([&] { waited = engine_.wait_for({read(a)}, patience) && behind; });
     engine_.push([at_end] {}, {mutate(a)});
   });
@@ -123,7 +123,7 @@ TEST_P(GraphLife, AVariableFromOutsideThatNoLaunchHasRetiredIsRetiredWithTheGrap
   const Var a = engine_.new_var("a");
   const auto captured = std::make_shared<int>(0);
   int value = 0, seen = 0;
-  Graph graph = engine_.capture([&] { engine_.retire(a, [&, captured] { seen = value; }); });
+  Graph graph = capture(engine_, [&] { engine_.retire(a, [&, captured] { seen = value; }); });
   engine_.push([&] { value = 1; }, {mutate(a)});
   graph = {};
   ASSERT_TRUE(engine_.wait_all_for(patience));
@@ -147,7 +147,7 @@ TEST_P(GraphLife, AVariableFromOutsideThatACaptureRetiredBeforeItThrewIsRetired)
 
 TEST_P(GraphLife, WhatARetireOwnsGoesWithTheGraphAndNotWithALaunch) {
   const auto owned = std::make_shared<int>(0);
-  Graph graph = engine_.capture([&] {
+  Graph graph = capture(engine_, [&] {
     const Var own = engine_.new_var("own");
     engine_.push([] {}, {mutate(own)});
     engine_.retire(own, [owned] { ++*owned; });
@@ -181,7 +181,7 @@ TEST_P(GraphLife, NothingIsAppendedBehindARetire) {
 TEST_P(GraphLife, TheNextLifeOfAVariableIsNotTakenForTheLast) {
   int runs = 0;
   const Var first = engine_.new_var("first");
-  const Graph graph = engine_.capture([&] { engine_.push([&] { ++runs; }, {mutate(first)}); });
+  const Graph graph = capture(engine_, [&] { engine_.push([&] { ++runs; }, {mutate(first)}); });
   engine_.retire(first);
   engine_.wait_all();
   const Var second = engine_.new_var("second");  // in the same place
@@ -217,11 +217,56 @@ TEST_P(GraphLife, HandlesMayGoWhileTheirEngineEnds) {
   }
 }
 
+TEST_P(GraphLife, OpsOfADroppedGraphRunToTheEndOfTheirEngine) {
+  std::atomic<int> runs{0};
+  const auto captured = std::make_shared<int>(0);
+  {
+    Engine engine(options());
+    const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+    DeclaredOp declared = engine.declare([&runs, captured] { ++runs; }, {mutate(c)});
+    {
+      const Graph graph = capture(engine, [&] {
+        engine.push([&runs, captured] { ++runs; }, {mutate(a)});
+        engine.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
+      });
+      for (int i = 0; i < 100; ++i) graph.launch(), engine.push(declared);
+    }
+    declared = {};
+    engine.retire(a);
+    engine.retire(c);
+  }
+  EXPECT_EQ(runs, 300);
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
+TEST_P(GraphLife, NothingRunsOfALaunchWithARetiredVariable) {
+  int runs = 0;
+  const Var a = engine_.new_var("a"), b = engine_.new_var("b");
+  const auto captured = std::make_shared<int>(0);
+  Graph graph = capture(engine_, [&] {
+    engine_.push([&runs, captured] { ++runs; }, {mutate(a)});
+    engine_.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
+  });
+  DeclaredOp declared = engine_.declare([&runs, captured] { ++runs; }, {mutate(b)}, {.name = "declared"});
+  graph.launch();
+  engine_.push(declared);
+  engine_.retire(b);
+  const auto names = [](const std::string& error, const char* what) { return error.find(what) != std::string::npos; };
+  EXPECT_TRUE(names(error_of<MisuseError>([&] { graph.launch(); }), "variable 'b', which was retired"));
+  EXPECT_TRUE(names(error_of<MisuseError>([&] { engine_.push(declared); }), "'declared'"));
+  engine_.wait_all();
+  EXPECT_EQ(runs, 3);
+  graph = {};
+  declared = {};
+  EXPECT_EQ(captured.use_count(), 1);
+  EXPECT_EQ(engine_.stats().pending, 0u);
+}
+
 TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   std::stop_source source;
   std::atomic<int> runs{0};
-  const Graph graph = engine_.capture([&] {
+  const Graph graph = capture(engine_, [&] {
     engine_.push([&] { ++runs; }, {mutate(a)}, {.name = "called off", .stop = source.get_token()});
     engine_.push([&] { ++runs; }, {mutate(b)});
   });
@@ -237,7 +282,7 @@ TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
 }
 
 TEST_P(GraphLife, AnEmptyGraphIsNotLaunchedEither) {
-  const Graph graph = engine_.capture([] {});
+  const Graph graph = capture(engine_, [] {});
   engine_.shutdown();
   EXPECT_THROW(graph.launch(), MisuseError);
 }

@@ -42,7 +42,8 @@ class Player {
   /// Waits stand alone, since they cannot be captured.
   std::size_t length_of_piece(Piece steps) {
     if (is_wait(steps[0])) return 1;
-    const std::size_t most = std::min<std::size_t>(steps.size(), 1 + random_() % 20);
+    // Long ones are launched by gates, short ones push their ops.
+    const std::size_t most = std::min<std::size_t>(steps.size(), 1 + random_() % (one_in(4) ? 200 : 20));
     const auto end = std::find_if(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(most), is_wait);
     return static_cast<std::size_t>(end - steps.begin());
   }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/ending.h"
 #include "core/failure.h"
 #include "core/held_back.h"
 #include "core/op.h"
@@ -23,6 +24,7 @@
 #include "diagnosis/access_check.h"
 #include "diagnosis/watchdog.h"
 #include "graph/capture.h"
+#include "graph/push_plan.h"
 #include "lane/lanes.h"
 #include "policy/running_policy.h"
 #include "process/fork.h"
@@ -46,7 +48,6 @@ class Core {
   void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
-  void push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at);
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   void begin_bulk();
@@ -78,6 +79,11 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
+  /// False in a capture.
+  bool launch(const DeclaredState& op, std::source_location from);
+  /// From now on launches push by that, if not null. Returns what they pushed by so far; nobody begins a use of it any
+  /// more. The graph's mutex is held.
+  PushPlan* replace(std::atomic<PushPlan*>& pushes, PushPlan* by);
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
   /// Throws MisuseError if one of the op's variables is retired.
   void refuse_stale(const CapturedOp& op);
@@ -129,19 +135,9 @@ class Core {
 
  private:
   friend class Forks;
+  friend class PushPlan;
   friend class EngineUse;
   enum class Life { running, draining, stopped };
-  /// How an op has ended.
-  struct Ending {
-    Outcome outcome;
-    FailurePtr poison = nullptr;         ///< what kept it from running, or would have
-    std::exception_ptr error = nullptr;  ///< of a failed one
-    std::optional<Mark> mark = std::nullopt;
-    Ticks begun = 0;  ///< where the op is traced
-    Slots* slots = nullptr;
-    TraceRecord::Kind kind = TraceRecord::Kind::op;
-  };
-
   /// What a thread runs one after the other, each made ready by the one before.
   struct Row {
     Slots* slots;
@@ -179,7 +175,6 @@ class Core {
   // What is pushed: its accesses as Dep::place wants them, and a body.
   struct Listed;
   struct Single;
-  struct Canonical;
   struct Entering {
     const OpInfo& about;
     int priority;
@@ -195,6 +190,8 @@ class Core {
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
   template <class Accesses, class Body>
   void capture(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
+  template <class Accesses>
+  static std::shared_ptr<CapturedOp> without_body(const Entering& op, const Accesses& accesses);
   template <class Accesses, class Body>
   void submit(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   /// Makes its record and enters that. Returns it if it is ready, else null.
@@ -226,7 +223,14 @@ class Core {
   static void reach(Point point) noexcept;
 
   // graphs
-  void enter(GraphLaunch& launch, const OpInfo& about, Port& port);
+  /// False, and nothing is done, if launches go by gates.
+  bool launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
+  void launch_by_gates(Port& port, GraphState& graph, std::source_location from);
+  class Pushing;  ///< of a launch's ops; graph/push.cc
+  /// So many ops were pushed: holds the thread back if it is too far ahead.
+  void look_after_pushes(Port& port, std::size_t count) {
+    if ((port.pushes_to_look -= static_cast<int>(count)) <= 0) hold_back(port);
+  }
   void join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
   /// The launch's ops count as pushed from here on.
   void number_nodes(GraphLaunch& launch, Port& port);
@@ -240,7 +244,7 @@ class Core {
   void leave_node(OpRecord& op, ReadyList& ready);
   void end_part(GraphLaunch& launch);
   /// Those that have ended on this thread are free for others, and what nobody keeps any more goes with its captures.
-  void end_launches(Port& port, Slots* slots);
+  void end_parts(Port& port, Slots* slots);
   void append_nodes(std::vector<PendingOp>& ops);
 
   // back: what is granted goes on and what has run is finished, with or without memory
@@ -277,11 +281,6 @@ class Core {
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
   /// Makes room for the op's marks and tells its lane what to wait for; else the op is not issued, for this reason.
   std::exception_ptr begin_issue(OpRecord& op) noexcept;
-  /// On whose slots an op begins, and when if it is traced.
-  struct Begin {
-    Slots* slots;
-    Ticks begun;
-  };
   // Each of these runs the op, and returns one that this thread runs next, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
   /// Where ops may not take the plain way.
@@ -370,6 +369,7 @@ class Core {
   Mutex launches_mutex_;
   GraphLaunch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;       // under way
   const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
+  EndingPlans ending_plans_;
 
   Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
   ForkGate fork_gate_;

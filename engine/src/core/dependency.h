@@ -48,8 +48,7 @@ struct Dependency : Versions<Atomics, Record> {
   using Word = typename Versions::Word;
 
   enum class Join { ready, waiting, refused };
-  /// How many threads may be inside of join at a time.
-  enum class Joiners { one, many };
+  using Joiners = typename Versions::Joiners;
 
   /// Enters the op at all its variables at one instant; `count` is what place() was given. Refused, and entered
   /// nowhere, if one of them is retired; else `prepare()` is called before anybody can reach the op, which does not
@@ -103,6 +102,31 @@ struct Dependency : Versions<Atomics, Record> {
     return !stale;
   }
 
+  /// Enters ops at one instant: `enter_all()` is to join them one after the other, each as if one thread alone joined,
+  /// and needs no fence. `firsts` is canonical, and holds the first access among them to each variable. False, and none
+  /// has entered, if one of the variables is retired. `make_fence` as for join. Of several ops none commutes.
+  template <class EnterAll, class Drop, class MakeFence>
+  static bool join_together(std::span<const Access> firsts, Joiners joiners, EnterAll&& enter_all, Drop&& drop,
+                            MakeFence&& make_fence) {
+    const bool many = joiners == Joiners::many;
+    if (many) lock_all(firsts);
+    bool stale = false, commuting = false;
+    for (const Access& access : firsts) {
+      stale |= is_stale(access);
+      commuting |= access.commutes() || access.var().commuting_;
+    }
+    try {
+      if (commuting && !stale) enter_fences(firsts, drop, make_fence);
+    } catch (...) {
+      if (many) unlock_all(firsts);
+      throw;
+    }
+    // From here on the first accesses are like those that share their versions, and so are all behind them.
+    if (!stale) enter_all();
+    if (many) unlock_all(firsts);
+    return !stale;
+  }
+
   /// Whether nothing has joined the variable after the place with this ticket.
   static bool is_last(Var& var, std::uint32_t ticket, Joiners joiners) {
     const auto held = hold(var, joiners);
@@ -149,13 +173,9 @@ struct Dependency : Versions<Atomics, Record> {
     var.generation_ = var.generation_ + 2;
   }
 
-  /// The op of an access.
-  static Record& op_of(Access& access) {
-    return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
-  }
-
  private:
-  using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting;
+  using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting, Versions::op_of, Versions::in_order;
+  using Versions::is_stale, Versions::lock_all, Versions::unlock_all, Versions::hold;
 
   /// Whether it may not share the last version with those that do, if there are any.
   static bool is_unlike(const Access& access) {
@@ -224,7 +244,7 @@ struct Dependency : Versions<Atomics, Record> {
 
   /// One for each access that is unlike those that share its version, all or none.
   template <class Drop, class MakeFence>
-  [[gnu::noinline]] static void enter_fences(std::span<Access> accesses, Drop& drop, MakeFence& make_fence) {
+  [[gnu::noinline]] static void enter_fences(std::span<const Access> accesses, Drop& drop, MakeFence& make_fence) {
     Op* made = nullptr;
     try {
       for (std::size_t i = accesses.size(); i-- > 0;) {
@@ -245,19 +265,6 @@ struct Dependency : Versions<Atomics, Record> {
     for (const Access& access : accesses) {
       if (!access.exclusive()) access.var().commuting_ = access.commutes();
     }
-  }
-
-  static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
-
-  static BitHeld<Atomics> hold(Var& var, Joiners joiners) {
-    return BitHeld<Atomics>(joiners == Joiners::many ? &var.lock_ : nullptr);
-  }
-
-  static void lock_all(std::span<Access> accesses) {
-    for (Access& access : accesses) access.var().lock_.lock();
-  }
-  static void unlock_all(std::span<Access> accesses) {
-    for (Access& access : accesses) access.var().lock_.unlock();
   }
 
   /// Returns whether the access is granted at once. If not, its op may be gone.
@@ -353,19 +360,6 @@ struct Dependency : Versions<Atomics, Record> {
         return grant_reads(in_order(top).first, access, ready);
       }
     }
-  }
-
-  /// Turns the list round: the read that joined first, and how many there are. Asks for their ops' counters.
-  static std::pair<Access*, std::int64_t> in_order(Access* top) {
-    Access* first = nullptr;
-    std::int64_t count = 0;
-    for (; top != nullptr; ++count) {
-      Atomics::prefetch_to_write(&op_of(*top));
-      Access* const below = top->link_;
-      top->link_ = first;
-      first = std::exchange(top, below);
-    }
-    return {first, count};
   }
 
   template <class Ready>

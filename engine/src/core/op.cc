@@ -18,6 +18,20 @@ std::string site(const OpInfo& info) {
          std::to_string(info.pushed_at.line()) + ")";
 }
 
+const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
+  for (const Dep::Access& access : accesses) {
+    // The name of a later life of the variable would mislead.
+    VarState& var = var_of(access);
+    if (Dep::generation(var, joiners) == access.generation() + 1) return var.name;
+  }
+  return nullptr;
+}
+
+void refuse_retired(const OpInfo& op, const char* name) {
+  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
+  throw MisuseError(site(op) + " names " + what + ", which was retired");
+}
+
 VarPlace place_of(OpRecord& op, std::size_t access) {
   if (op.body() == OpRecord::Body::node) {
     const NodePlace& node = op.node();
@@ -37,9 +51,6 @@ void OpRecord::end_other_body() noexcept {
       return;
     case Body::async:
       std::destroy_at(&at<AsyncBody>());
-      break;
-    case Body::declared:
-      std::destroy_at(&at<std::shared_ptr<DeclaredState>>());
       break;
     case Body::wait:
       std::destroy_at(&at<std::shared_ptr<Waiter>>());

@@ -39,14 +39,6 @@ struct OpInfo {
 /// The op and where it was pushed, as messages name it.
 std::string site(const OpInfo& op);
 
-/// Behind DeclaredOp. Immutable after declare, but for the function's own state.
-struct DeclaredState {
-  std::uint32_t engine;  ///< its number
-  OpFunction function;
-  std::vector<Dep::Access> accesses;  // canonical
-  PushOptions how;
-};
-
 /// A point and the op that left it.
 struct Mark {
   Point point;
@@ -106,7 +98,7 @@ struct GatePlace {
 /// makes it until it has joined, and by the engine from then on.
 class OpRecord : public Dep::Op {
  public:
-  enum class Body : std::uint8_t { none, function, async, declared, wait, node, gate, fence };
+  enum class Body : std::uint8_t { none, function, async, wait, node, gate, fence };
   /// How far an op has come whose accesses are granted.
   enum class Stage : std::int32_t {
     at_points = -4,  ///< waits for points of lanes
@@ -150,9 +142,14 @@ class OpRecord : public Dep::Op {
     function.move_to(place());
     body_ = Body::function;
   }
+  /// A function that is made in its place.
+  template <class T, class... Args>
+  void set_call(Args&&... args) {
+    table_ = &OpFunction::table_for<T>();
+    emplace<T>(Body::function, std::forward<Args>(args)...);
+  }
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
-  void set_declared(std::shared_ptr<DeclaredState> state) { emplace_shared(Body::declared, std::move(state)); }
-  void set_waiter(std::shared_ptr<Waiter> waiter) { emplace_shared(Body::wait, std::move(waiter)); }
+  void set_waiter(std::shared_ptr<Waiter> waiter) { emplace<std::shared_ptr<Waiter>>(Body::wait, std::move(waiter)); }
   void set_fence() { body_ = Body::fence; }
   void set_node(NodePlace place) { emplace<NodePlace>(Body::node, place); }
   void set_gate(GatePlace place) { emplace<GatePlace>(Body::gate, place); }
@@ -160,7 +157,6 @@ class OpRecord : public Dep::Op {
   void call(OpContext& context) { table_->call(place(), context); }
   bool is_async() { return body_ == Body::async || (body_ == Body::node && is_async_node()); }
   AsyncBody& async() { return body_ == Body::async ? at<AsyncBody>() : async_of_node(); }
-  DeclaredState& declared() { return *at<std::shared_ptr<DeclaredState>>(); }
   const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
   /// Nodes have no accesses of their own, so this lies directly behind.
   const NodePlace& node() { return *std::launder(reinterpret_cast<const NodePlace*>(this + 1)); }
@@ -238,10 +234,6 @@ class OpRecord : public Dep::Op {
     ::new (place()) T(std::forward<Args>(args)...);
     body_ = kind;
   }
-  template <class T>
-  void emplace_shared(Body kind, std::shared_ptr<T> state) {
-    emplace<std::shared_ptr<T>>(kind, std::move(state));
-  }
 
   Body body_ = Body::none;
   std::atomic<OpId> id_{0};
@@ -309,6 +301,11 @@ inline Dep::Access in_order(Dep::Access access) {
   if (access.commutes()) access.strengthen(AccessKind::mutate);
   return access;
 }
+
+/// The name of a variable that has ended since the access to it was made; null if its place serves another by now.
+const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners);
+/// Throws a MisuseError.
+[[noreturn]] void refuse_retired(const OpInfo& op, const char* name);
 
 /// The place of a pushed op's access.
 inline VarPlace place_of(const Dep::Access& access) {

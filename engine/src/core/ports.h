@@ -19,7 +19,7 @@
 namespace windrow {
 
 class Capture;
-class GraphLaunch;
+struct EndedPart;
 
 /// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as
 /// long as nothing joins behind it, a further wait takes it up again, so that polling adds no records.
@@ -61,8 +61,9 @@ struct alignas(64) Port {
   /// What its thread is in the middle of. Only that thread looks.
   enum class Busy : std::uint8_t { no, entering, capturing };
   Busy busy = Busy::no;
-  Capture* capture = nullptr;    ///< while it captures
-  GraphLaunch* ended = nullptr;  ///< launches whose last part has ended on its thread
+  Capture* capture = nullptr;  ///< while it captures
+  EndedPart* ended = nullptr;  ///< of graphs, what has ended on its thread and goes once the op there has left
+  std::uint32_t number = 0;    ///< fixed: so many ports were made before it
   /// What the numbers of its ops begin with; 0 is the first thread that has pushed.
   OpId first_id = unnumbered;
   static constexpr OpId unnumbered = ~OpId{0};
@@ -114,7 +115,12 @@ class Ports {
     const Last& last = last_;
     return last.engine == engine_ ? *last.port : find();
   }
-  /// The same; null where it would have to be made and there is no memory.
+  /// The same if the thread has used it last; else null.
+  const Port* mine_if_last() const {
+    const Last& last = last_;
+    return last.engine == engine_ ? last.port : nullptr;
+  }
+  /// As mine(); null where it would have to be made and there is no memory.
   Port* mine_if_any() noexcept {
     const Last& last = last_;
     return last.engine == engine_ ? last.port : find_if_any();
@@ -136,6 +142,8 @@ class Ports {
     }
   }
 
+  /// How many there are.
+  std::uint32_t count() const { return count_.load(std::memory_order_relaxed); }
   /// The first of all, which lead to each other by `next`.
   Port* first() const { return first_.load(std::memory_order_acquire); }
 
@@ -184,6 +192,7 @@ class Ports {
 
   const std::uint32_t engine_;
   std::atomic<Port*> first_{nullptr};
+  std::atomic<std::uint32_t> count_{0};
   Mutex mutex_;
   std::deque<Port> all_ WINDROW_GUARDED_BY(mutex_);
 };

@@ -31,17 +31,6 @@ struct AsyncFunctionBody {
   }
 };
 
-struct DeclaredBody {
-  const std::shared_ptr<DeclaredState>& declared;
-
-  std::size_t bytes() const { return sizeof declared; }
-  void move_to(OpRecord& op) const { op.set_declared(declared); }
-  void move_to(CapturedOp& op) const {
-    op.kind = OpRecord::Body::declared;
-    op.declared = declared;
-  }
-};
-
 /// Whether a push is of more than a function to run, or of none.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
@@ -77,14 +66,6 @@ struct Core::Single {
   static constexpr std::integral_constant<std::size_t, 1> count{};
 
   const Dep::Access& operator()(std::size_t) const { return access; }
-};
-
-/// Those that were checked when the op was declared.
-struct Core::Canonical {
-  const Dep::Access* first;
-  std::size_t count;
-
-  const Dep::Access& operator()(std::size_t i) const { return first[i]; }
 };
 
 template <class Body>
@@ -153,13 +134,19 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
 
 template <class Accesses, class Body>
 [[gnu::noinline]] void Core::capture(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  const auto op = std::make_shared<CapturedOp>();
-  op->info = &entering.about;
-  op->priority = entering.priority;
-  for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(in_order(accesses(i)));
-  if (entering.retires) op->retires = CapturedOp::Retires::foreign;
+  const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
   port.capture->add(op);
   body.move_to(*op);  // not before: if the capture throws, the function still is the caller's
+}
+
+template <class Accesses>
+std::shared_ptr<CapturedOp> Core::without_body(const Entering& entering, const Accesses& accesses) {
+  auto op = std::make_shared<CapturedOp>();
+  op->info = &entering.about;
+  op->priority = entering.priority;
+  if (entering.retires) op->retires = CapturedOp::Retires::foreign;
+  for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(accesses(i));
+  return op;
 }
 
 void Core::check_life(Life life, const OpInfo& about) const {
@@ -178,15 +165,10 @@ void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refus
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
   const char* name = nullptr;
   for (OpRecord* op : ops) {
-    for (const Dep::Access& access : op->accesses()) {
-      // The name of a later life of the variable would mislead.
-      VarState& var = var_of(access);
-      if (Dep::generation(var, entry.joiners()) == access.generation() + 1) name = var.name;
-    }
+    if (const char* const retired = name_of_retired(op->accesses(), entry.joiners())) name = retired;
     records_.free(entry.port().records, op);
   }
-  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
-  throw MisuseError(site(about) + " names " + what + ", which was retired");
+  refuse_retired(about, name);
 }
 
 void Core::join_others(Port& port) {
@@ -268,18 +250,20 @@ void Core::end_bulk() noexcept {
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
-  const Listed listed{*this, info(ports_.mine(), how), accesses.begin(), accesses.size()};
-  std::vector<Dep::Access> canonical;
-  canonical.reserve(accesses.size());
-  for (std::size_t i = 0; i < accesses.size(); ++i) canonical.push_back(listed(i));
-  canonical.resize(Dep::canonicalise(canonical));
-  PushOptions kept = how;
-  if (how.stop.stop_possible()) {
-    // Bytes are each push's own.
-    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
-    kept.stop = {};
-  }
-  return std::make_shared<DeclaredState>(DeclaredState{number, std::move(function), std::move(canonical), kept});
+  const Entering entering{info(ports_.mine(), how), how.priority};
+  const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
+  op->accesses.resize(Dep::canonicalise(op->accesses));
+  // Bytes are each push's own.
+  if (how.stop.stop_possible()) function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
+  FunctionBody{function}.move_to(*op);
+  auto declared = std::make_shared<DeclaredState>();
+  declared->engine = number;
+  declared->op = op;
+  declared->accesses.assign(accesses.begin(), accesses.end());
+  declared->how = how;
+  declared->how.stop = {};
+  declared->pushes = new PushPlan(*this, {op});
+  return declared;
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
@@ -289,23 +273,14 @@ DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushO
   return op;
 }
 
-void Core::push(const std::shared_ptr<DeclaredState>& declared, std::source_location pushed_at) {
-  Port& port = ports_.mine();
-  PushOptions how = declared->how;
-  how.pushed_at = pushed_at;
-  const Entering entering{info(port, how), how.priority};
-  const Canonical accesses{declared->accesses.data(), declared->accesses.size()};
-  if (port.busy == Port::Busy::capturing) [[unlikely]]
-    return capture(port, entering, accesses, DeclaredBody{declared});
-  if (how.bytes == 0) return submit(port, entering, accesses, DeclaredBody{declared});
-  OpFunction run = adorn(OpFunction([declared](OpContext& context) { declared->function(context); }), how);
-  submit(port, entering, accesses, FunctionBody{run});
-}
-
 void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
-  if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  core_->push(declared.state_, pushed_at);
+  const DeclaredState& state = *declared.state_;
+  if (state.engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
+  if (state.how.bytes == 0 && core_->launch(state, pushed_at)) return;
+  PushOptions how = state.how;
+  how.pushed_at = pushed_at;
+  push([op = state.op](OpContext& context) { op->function(context); }, state.accesses, how);
 }
 
 }  // namespace windrow

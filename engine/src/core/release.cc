@@ -32,7 +32,7 @@ OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept 
   Port& port = ports_.mine();
   if (port.ended == nullptr) return next;
   if (next != nullptr) policy_->add(*next);  // what ends with a launch may wait for it
-  end_launches(port, slots);
+  end_parts(port, slots);
   return nullptr;
 }
 

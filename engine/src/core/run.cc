@@ -198,12 +198,6 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
         op.call(context);
         break;
       }
-      case OpRecord::Body::declared: {
-        OpContext context;
-        context.failure_ = poison;
-        op.declared().function(context);
-        break;
-      }
       case OpRecord::Body::async:
         op.async().function(OnComplete(*this, op));
         break;

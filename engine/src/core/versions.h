@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "core/atomics.h"
 #include "windrow/engine/var.h"
@@ -32,6 +33,9 @@ struct Versions {
 
   class Var;
   class Access;
+
+  /// How many threads may be inside of a join at a time.
+  enum class Joiners { one, many };
 
   /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
   using Word = std::uintptr_t;
@@ -229,6 +233,38 @@ struct Versions {
         Atomics::prefetch_to_write(&next->word_);
       }
     }
+  }
+
+  /// The op of an access.
+  static Record& op_of(Access& access) {
+    return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
+  }
+
+ protected:
+  /// Whether the variable has ended, or begun another life, since the access was made; where nobody else joins.
+  static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
+  static BitHeld<Atomics> hold(Var& var, Joiners joiners) {
+    return BitHeld<Atomics>(joiners == Joiners::many ? &var.lock_ : nullptr);
+  }
+  /// Of canonical accesses.
+  static void lock_all(std::span<const Access> accesses) {
+    for (const Access& access : accesses) access.var().lock_.lock();
+  }
+  static void unlock_all(std::span<const Access> accesses) {
+    for (const Access& access : accesses) access.var().lock_.unlock();
+  }
+
+  /// Turns a list of reads round: the one that joined first, and how many there are. Asks for their ops' counters.
+  static std::pair<Access*, std::int64_t> in_order(Access* top) {
+    Access* first = nullptr;
+    std::int64_t count = 0;
+    for (; top != nullptr; ++count) {
+      Atomics::prefetch_to_write(&op_of(*top));
+      Access* const below = top->link_;
+      top->link_ = first;
+      first = std::exchange(top, below);
+    }
+    return {first, count};
   }
 
  private:

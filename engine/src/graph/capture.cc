@@ -64,6 +64,7 @@ void Capture::refuse_retired(const CapturedOp& op) const {
 }
 
 void Capture::add(std::shared_ptr<CapturedOp> op) {
+  for (Dep::Access& access : op->accesses) access = in_order(access);
   op->accesses.resize(Dep::canonicalise(op->accesses));
   refuse_retired(*op);
   core_.refuse_stale(*op);
@@ -121,17 +122,20 @@ void Capture::take_over_variables() {
 void Capture::finish() {
   GraphState& graph = graph_;
   take_over_variables();
-  std::shared_ptr<GraphPlan> before;  // goes without the lock: captures are user code
+  std::shared_ptr<GraphPlan> before;  // goes without the lock, as what it pushed by: captures are user code
   MutexLock lock(graph.mutex);
   CapturedOps all = graph.plan ? graph.plan->ops() : CapturedOps();
   all.insert(all.end(), ops_.begin(), ops_.end());
   std::vector<std::shared_ptr<const void>> owned = graph.owned;
   owned.insert(owned.end(), owned_.begin(), owned_.end());
   auto plan = std::make_shared<GraphPlan>(std::move(all), owned);
+  auto pushes = plan->pushing_is_cheaper() ? std::make_unique<PushPlan>(core_, plan->ops()) : nullptr;
   graph.owned.swap(owned);
   before = std::exchange(graph.plan, std::move(plan));
+  PushPlan* const pushed_by = core_.replace(graph.pushes, pushes.release());
   finished_ = true;
   lock.unlock();
+  PushPlan::let_go(pushed_by);
 }
 
 }  // namespace windrow

@@ -13,6 +13,7 @@
 
 #include "core/ports.h"
 #include "graph/plan.h"
+#include "graph/push_plan.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/mutex.h"
@@ -48,15 +49,19 @@ class CoreLink {
 
 /// Behind Graph.
 struct GraphState {
-  GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, std::string_view called)
+  GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, OpName called)
       : core(engine), link(std::move(to_it)), name(called) {}
+  ~GraphState() { PushPlan::let_go(pushes); }
+  GraphState(const GraphState&) = delete;
+  GraphState& operator=(const GraphState&) = delete;
 
   /// Throws MisuseError if the engine is gone.
   Core& core_there() const {
-    if (link->ended())
-      throw MisuseError("graph '" + std::string(name) + "': its engine is gone; expected one that is there");
+    if (link->ended()) [[unlikely]]
+      refuse();
     return core;
   }
+  [[noreturn]] void refuse() const;
 
   std::shared_ptr<GraphPlan> plan_now() WINDROW_EXCLUDES(mutex) {
     MutexLock lock(mutex);
@@ -65,7 +70,9 @@ struct GraphState {
 
   Core& core;
   const std::shared_ptr<CoreLink> link;
-  const std::string_view name;  ///< lives as long as the process
+  const OpName name;
+  /// What launches push by; null where they go by gates. See Core::replace.
+  std::atomic<PushPlan*> pushes{nullptr};
 
   Mutex mutex;
   /// Null before the first capture has ended. Replaced by each append; launches under way keep theirs.

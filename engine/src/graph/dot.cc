@@ -61,7 +61,7 @@ std::string Graph::dot() const {
   static_cast<void>(state().core_there());  // whose variables it names
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
-  out << "digraph " << in_quotes(state().name) << " {\n  node [shape=box];\n";
+  out << "digraph " << in_quotes(state().name.text()) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";
   return out.str();

@@ -12,7 +12,7 @@ namespace windrow {
 // ---- capture ----
 
 std::shared_ptr<GraphState> Core::capture(const std::function<void()>& body, OpName name) {
-  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? "graph" : name.text());
+  auto graph = std::make_shared<GraphState>(*this, link_, name.text().empty() ? OpName("graph") : name);
   append(*graph, body);
   return graph;
 }
@@ -50,11 +50,19 @@ void Core::retire_own(const Var& var) noexcept {
   port.busy = before;
 }
 
+void GraphState::refuse() const {
+  throw MisuseError("graph '" + std::string(name.text()) + "': its engine is gone; expected one that is there");
+}
+
 // ---- launch ----
 
 void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  if (!launch_by_pushes(port, graph.pushes, {graph.name, from})) launch_by_gates(port, graph, from);
+}
+
+[[gnu::noinline]] void Core::launch_by_gates(Port& port, GraphState& graph, std::source_location from) {
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (const Life life = life_; life != Life::running) check_life(life, about);
@@ -62,57 +70,47 @@ void Core::launch(GraphState& graph, std::source_location from) {
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire)) start(*lane);
   }
-  const auto size = static_cast<std::int64_t>(plan->size());
+  const std::size_t size = plan->size();
   {
     const Push push(*this);
     GraphLaunch& launch = plan->take();
     launch.keeps = std::move(plan);
+    ReadyList ready;
     try {
-      enter(launch, about, port);
+      const Entry entry(*this, port);
+      if (const Life life = life_; life != Life::running) check_life(life, about);
+      join_gates(launch, about, entry, ready);
     } catch (...) {
       const std::shared_ptr<GraphPlan> kept = std::move(launch.keeps);
       kept->give_back(launch);
       throw;
     }
+    release_all(ready);
     begin_roots(launch);
-    end_launches(port, nullptr);
+    end_parts(port, nullptr);
   }
-  port.pushes_to_look = static_cast<int>(std::max<std::int64_t>(0, port.pushes_to_look - size));
-  if (port.pushes_to_look == 0) hold_back(port);
-}
-
-void Core::enter(GraphLaunch& launch, const OpInfo& about, Port& port) {
-  ReadyList ready;
-  {
-    const Entry entry(*this, port);
-    const Life life = life_;
-    if (life != Life::running) check_life(life, about);
-    join_gates(launch, about, entry, ready);
-  }
-  release_all(ready);
+  look_after_pushes(port, size);
 }
 
 void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
   Port& port = entry.port();
   const GraphPlan& plan = launch.plan();
-  std::vector<OpRecord*> records;
-  records.reserve(plan.gates().size());
+  const std::span<OpRecord*> records = launch.gate_records();
+  std::uint32_t made = 0;
   try {
     for (const PlanGate& gate : plan.gates()) {
-      OpRecord* record = records.emplace_back(records_.make(port.records, 1, sizeof(GatePlace)));
+      OpRecord* const record = records_.make(port.records, 1, sizeof(GatePlace));
       Dep::place(
           *record, 1, [&](std::size_t) { return gate.access; }, gate.retires);
       record->begin(about, 0, false);
-      record->set_gate({&launch, static_cast<std::uint32_t>(records.size() - 1)});
+      record->set_gate({&launch, made});
+      records[made++] = record;
     }
   } catch (...) {
-    for (OpRecord* record : records) records_.free(port.records, record);
+    for (OpRecord* record : records.first(made)) records_.free(port.records, record);
     throw;
   }
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    records[i]->set_id(OpRecord::gate_id);
-    launch.gates()[i].record = records[i];
-  }
+  for (OpRecord* record : records) record->set_id(OpRecord::gate_id);
   number_nodes(launch, port);
   auto next = launch.gates().begin();
   const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
@@ -180,10 +178,12 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
 
 void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
   GraphLaunch::Gate& gate = launch.gates()[index];
-  if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const PlanGate& plan = launch.plan().gates()[index];
-  gate.departures.store(plan.departures, std::memory_order_relaxed);
-  OpRecord& record = *gate.record;
+  if (plan.departures > 1) {  // else nobody else counts
+    if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    gate.departures.store(plan.departures, std::memory_order_relaxed);
+  }
+  OpRecord& record = *launch.gate_records()[index];
   VarState* const ended = plan.retires ? &var_of(plan.access) : nullptr;
   record.end_body();
   record.set_id(0);
@@ -195,10 +195,11 @@ void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready
 void Core::leave_node(OpRecord& op, ReadyList& ready) {
   const auto [launch, node] = op.node();
   op.end_node(node->awaits);
-  for (std::uint32_t i = 0; i < node->gate_count; ++i) leave_gate(*launch, node->gates_to_leave[i], ready);
-  // After the last of these the launch may be gone.
+  // After the last of all these the launch may be gone, and its plan.
+  const std::span<const std::uint32_t> gates(node->gates_to_leave, node->gate_count);
   const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
-  if (successors.empty()) return end_part(*launch);
+  if (gates.empty() && successors.empty()) return end_part(*launch);
+  for (const std::uint32_t gate : gates) leave_gate(*launch, gate, ready);
   for (const PlanNode::Successor successor : successors) {
     if (OpRecord* const next = launch->grant(successor)) ready.push(*next);
   }
@@ -208,20 +209,17 @@ void Core::end_part(GraphLaunch& launch) {
   if (launch.to_come.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   unlist(launch);
   Port& port = ports_.mine();
-  launch.next = std::exchange(port.ended, &launch);
+  launch.next_ended = std::exchange(port.ended, &launch);
 }
 
-void Core::end_launches(Port& port, Slots* slots) {
+void Core::end_parts(Port& port, Slots* slots) {
   while (port.ended != nullptr) {
-    GraphLaunch& launch = *port.ended;
-    port.ended = launch.next;
+    EndedPart& part = *std::exchange(port.ended, port.ended->next_ended);
     OpRecord end(0);
     end.begin(end_of_graph_, 0, false);
-    end.set_id(launch.first_id);
-    std::shared_ptr<GraphPlan> plan = std::move(launch.keeps);
-    plan->give_back(launch);
+    end.set_id(part.first_id);
     const Running frame(*this, end, slots);  // captures may go with the plan
-    plan.reset();
+    part.end();
   }
 }
 
@@ -233,10 +231,10 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   if (captured.kind == OpRecord::Body::async) {
     op.async().parts.store(2, std::memory_order_relaxed);
     captured.async(OnComplete(*this, op));
-  } else if (OpFunction& function = *captured.callable()) {
+  } else if (captured.function) {
     OpContext context;
     context.failure_ = poison;
-    function(context);
+    captured.function(context);
   }
 }
 

@@ -12,10 +12,9 @@ namespace windrow {
 
 /// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
 /// so a launch costs its gates and nothing for each op.
-class GraphLaunch {
+class GraphLaunch final : public EndedPart {
  public:
   struct Gate {
-    OpRecord* record = nullptr;  ///< in its variable's chain; made for each launch
     std::uint32_t ticket = 0;
     std::atomic<std::uint32_t> departures{0};
   };
@@ -28,6 +27,8 @@ class GraphLaunch {
 
   OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
   std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
+  /// Those of the gates, in their variables' chains; made for each launch.
+  std::span<OpRecord*> gate_records() { return {gate_records_.get(), plan_.gates().size()}; }
   const GraphPlan& plan() const { return plan_; }
   /// Where the node's access with that number stands.
   VarPlace place(const PlanNode& node, std::size_t access) const;
@@ -49,10 +50,13 @@ class GraphLaunch {
       StdAtomics::prefetch_to_write(&record(node.successors[i].node));
     }
   }
+  /// Gives itself back to its plan, which may go then.
+  void end() noexcept override {
+    const std::shared_ptr<GraphPlan> plan = std::move(keeps);
+    plan->give_back(*this);
+  }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
-  /// Of the op with number 0.
-  OpId first_id = 0;
   /// Keeps the plan while the launch is under way.
   std::shared_ptr<GraphPlan> keeps;
   /// Ends that are still to come, and one for the thread that launches.
@@ -69,6 +73,7 @@ class GraphLaunch {
   const GraphPlan& plan_;
   std::unique_ptr<std::byte, Free> records_;
   std::unique_ptr<Gate[]> gates_;
+  std::unique_ptr<OpRecord*[]> gate_records_;
   std::vector<std::unique_ptr<AsyncBody>> asyncs_;  // by node; empty if there are none
 };
 

@@ -13,9 +13,26 @@ namespace {
 constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
 
 bool runs_by_a_call(const CapturedOp& op) {
-  const bool function = op.kind == OpRecord::Body::function || op.kind == OpRecord::Body::declared;
-  return function && op.retires == CapturedOp::Retires::nothing && op.priority == 0 && op.info->lane->id == host_lane;
+  return op.kind == OpRecord::Body::function && op.retires == CapturedOp::Retires::nothing && op.priority == 0 &&
+         op.info->lane->id == host_lane;
 }
+
+/// What something takes, by the counts of scripts/gates.
+struct Price {
+  double instructions = 0, locked = 0;
+
+  void add(double times, Price each) {
+    instructions += times * each.instructions;
+    locked += times * each.locked;
+  }
+  /// About as much time as so many instructions.
+  double sum() const { return instructions + 20 * locked; }
+};
+
+// The parts of a launch by gates, and of one by pushes. What both pay to hand ready ops to other threads is left out.
+constexpr Price of_launch{1400, 15}, of_gate{560, 2}, of_read_behind_gate{30, 1}, of_node{130, 0};
+constexpr Price of_only_grant{20, 0}, of_grant{40, 0.7};
+constexpr Price of_push{475, 1.1}, of_further_access{150, 3.5}, of_reading_only{100, 2};
 
 /// Pieces of one long vector, whose pointers are taken once it has stopped growing.
 template <class T>
@@ -43,6 +60,7 @@ class GraphPlan::Analysis {
   explicit Analysis(GraphPlan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
     plan.nodes_.resize(plan.ops_.size());
     for (std::uint32_t i = 0; i < plan.nodes_.size(); ++i) add(i);
+    plan.pushing_is_cheaper_ = can_push_ && pushing_is_cheaper();
     make_gates();
     lay_out();
   }
@@ -65,6 +83,8 @@ class GraphPlan::Analysis {
       Use& use = at->second;
       // Of two lives of one variable the earlier counts: it is over, and so no launch can be.
       const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
+      // Pushes would not find that out before some of the ops have entered.
+      can_push_ &= fresh || access.generation() == use.any.generation();
       if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;
       if (access.exclusive()) {
@@ -87,10 +107,33 @@ class GraphPlan::Analysis {
     node.op = &op;
     node.number = i;
     node.awaits = static_cast<std::uint32_t>(predecessors.size());
-    if (runs_by_a_call(op)) node.function = op.callable();
+    if (runs_by_a_call(op)) node.function = &op.function;
+    // What ends with each launch, or makes it the only one, is a matter of gates.
+    can_push_ &= op.retires == CapturedOp::Retires::nothing;
     if (std::find(plan_.lanes_.begin(), plan_.lanes_.end(), op.info->lane) == plan_.lanes_.end()) {
       plan_.lanes_.push_back(op.info->lane);
     }
+  }
+
+  /// Unless gates cost less in both regards.
+  bool pushing_is_cheaper() const {
+    Price by_gates = of_launch, by_pushes;
+    for (const PlanNode& node : plan_.nodes_) {
+      const std::vector<Dep::Access>& accesses = node.op->accesses;
+      by_gates.add(1, of_node);
+      by_gates.add(node.awaits, node.awaits == 1 ? of_only_grant : of_grant);
+      by_pushes.add(1, of_push);
+      if (!accesses.empty()) by_pushes.add(static_cast<double>(accesses.size() - 1), of_further_access);
+      if (std::none_of(accesses.begin(), accesses.end(), [](const Dep::Access& each) { return each.exclusive(); })) {
+        by_pushes.add(1, of_reading_only);
+      }
+    }
+    for (const auto& [var, use] : uses_) {
+      const bool written = use.first_write != none;
+      by_gates.add(!use.first_reads.empty() + written * (1 + !use.reads.empty()), of_gate);
+      by_gates.add(static_cast<double>(use.first_reads.size() + written * use.reads.size()), of_read_behind_gate);
+    }
+    return by_pushes.sum() <= by_gates.sum() || by_pushes.locked <= by_gates.locked;
   }
 
   void make_gates() {
@@ -156,13 +199,14 @@ class GraphPlan::Analysis {
       node.gates_to_leave = gates.piece(i);
       node.gate_count = gates.length(i);
       if (node.awaits == 0) plan_.roots_.push_back(i);
-      plan_.ends_ += node.successor_count == 0;
+      plan_.ends_ += node.successor_count == 0 && node.gate_count == 0;
     }
   }
 
   GraphPlan& plan_;
   std::map<const Dep::Var*, Use> uses_;
   std::vector<std::vector<std::uint32_t>> successors_, gates_to_leave_;
+  bool can_push_ = true;
 };
 
 GraphPlan::GraphPlan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned)
@@ -195,7 +239,8 @@ void GraphPlan::give_back(GraphLaunch& launch) noexcept {
 GraphLaunch::GraphLaunch(const GraphPlan& plan)
     : plan_(plan),
       records_(static_cast<std::byte*>(::operator new(plan.size() * record_bytes, std::align_val_t(64)))),
-      gates_(std::make_unique<Gate[]>(plan.gates().size())) {
+      gates_(std::make_unique<Gate[]>(plan.gates().size())),
+      gate_records_(std::make_unique<OpRecord*[]>(plan.gates().size())) {
   static_assert(sizeof(OpRecord) + sizeof(NodePlace) <= record_bytes);
   for (const PlanNode& node : plan.nodes()) {
     auto* record = ::new (records_.get() + node.number * record_bytes) OpRecord(0);

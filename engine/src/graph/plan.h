@@ -17,6 +17,22 @@ namespace windrow {
 
 class GraphLaunch;
 
+/// What ends on a thread inside an op, and goes once that op has left: its end may run user code, which may wait for
+/// what comes behind the op.
+struct EndedPart {
+  /// It may be gone then.
+  virtual void end() noexcept = 0;
+
+  EndedPart* next_ended = nullptr;  ///< owner: the port of the thread
+  OpId first_id = 0;                ///< of a launch, the op with number 0; of a plan, the op that used it last
+
+ protected:
+  EndedPart() = default;
+  ~EndedPart() = default;
+  EndedPart(const EndedPart&) = delete;
+  EndedPart& operator=(const EndedPart&) = delete;
+};
+
 /// An op as it was captured. Never changed after its capture, but for the function's own state and has_retired.
 struct alignas(64) CapturedOp {
   enum class Retires {
@@ -25,18 +41,14 @@ struct alignas(64) CapturedOp {
     foreign,  ///< one from outside, with the first launch, which is the last, or with the graph
   };
 
-  OpFunction function;  ///< of an op that is pushed; empty for async and declared ones
+  OpFunction function;  ///< empty for async ops, and those that do nothing
   AsyncFunction async;
-  std::shared_ptr<DeclaredState> declared;
   OpRecord::Body kind = OpRecord::Body::none;
   const OpInfo* info = nullptr;
   int priority = 0;
   Retires retires = Retires::nothing;
   bool has_retired = false;  ///< a foreign variable, in the only launch; written by the op, read when no launch is left
   std::vector<Dep::Access> accesses;  ///< canonical
-
-  /// What runs, where that is a function to be called and no more.
-  OpFunction* callable() { return kind == OpRecord::Body::declared ? &declared->function : &function; }
 };
 
 using CapturedOps = std::vector<std::shared_ptr<CapturedOp>>;
@@ -93,7 +105,9 @@ class GraphPlan {
   }
   std::span<const std::uint32_t> roots() const { return roots_; }
   std::span<LaneState* const> lanes() const { return lanes_; }
-  /// Nodes without successors, and gates: with the last of them a launch ends.
+  /// Whether a launch comes cheaper if it pushes the ops; see push_plan.h.
+  bool pushing_is_cheaper() const { return pushing_is_cheaper_; }
+  /// Gates, and nodes with neither gates to leave nor successors: with the last of them a launch ends.
   std::int32_t ends() const { return ends_; }
 
   /// One that is not under way. Throws std::bad_alloc.
@@ -114,6 +128,7 @@ class GraphPlan {
   std::vector<Passage> passages_;  // by node and access
   std::vector<LaneState*> lanes_;
   std::int32_t ends_ = 0;
+  bool pushing_is_cheaper_ = false;
 
   Mutex mutex_;
   std::vector<std::unique_ptr<GraphLaunch>> launches_ WINDROW_GUARDED_BY(mutex_);

@@ -262,7 +262,9 @@ class Engine {
   void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// Declares an op that is to be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
-  /// only reads may run concurrently, which its function must allow. Throws as push() does.
+  /// only reads may run concurrently, which its function must allow. Throws as push() does. Errors and reports of the
+  /// op name the place of the declaration; the error of a push that throws names the place of that push. A handle may
+  /// outlive its engine, but only to be destroyed.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 

@@ -75,6 +75,13 @@ class Function<Result(Args...)> {
   /// caller then owns the callable and uses it through that table. Must not be empty.
   void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
 
+  /// The table of a callable of type T, which must fit inside a Function.
+  template <class T>
+  static const Table& table_for() {
+    static_assert(fits<T>);
+    return table_of<Inline<T>>;
+  }
+
   /// Becomes empty without destroying the callable: what it holds is leaked.
   void abandon() noexcept { table_ = nullptr; }
 

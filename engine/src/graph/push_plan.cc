@@ -1,0 +1,84 @@
+#include "graph/push_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/asymmetric_fence.h"
+#include "core/core.h"
+
+namespace windrow {
+
+// Some more threads than there are may come to launch and to run ops.
+PushPlan::PushPlan(Core& core, CapturedOps captured)
+    : core_(core),
+      link_(core.link()),
+      captured_(std::move(captured)),
+      uses_(core.ports_.count() + static_cast<std::uint32_t>(core.options.workers) + 2, captured_.size() >= 8) {
+  for (const std::shared_ptr<CapturedOp>& op : captured_) {
+    ops.push_back({op.get(), op->info, op->priority, op->kind, static_cast<std::uint32_t>(op->accesses.size())});
+    accesses.insert(accesses.end(), op->accesses.begin(), op->accesses.end());
+    if (std::find(lanes.begin(), lanes.end(), op->info->lane) == lanes.end()) lanes.push_back(op->info->lane);
+    uses_of_launch_ += op->kind != OpRecord::Body::none;
+  }
+  firsts = accesses;
+  const auto by_var = [](const Dep::Access& a, const Dep::Access& b) { return &a.var() < &b.var(); };
+  const auto same_var = [](const Dep::Access& a, const Dep::Access& b) { return &a.var() == &b.var(); };
+  std::stable_sort(firsts.begin(), firsts.end(), by_var);
+  firsts.erase(std::unique(firsts.begin(), firsts.end(), same_var), firsts.end());
+}
+
+void PushPlan::let_go(PushPlan* plan) noexcept {
+  if (plan == nullptr || plan->unused()) return delete plan;
+  const std::shared_ptr<CoreLink> link = plan->link_;
+  // An engine that has ended has run all its ops.
+  if (link->begin_use()) {
+    EndingPlans& ending = link->of().ending_plans_;
+    ending.add(*plan);
+    AsymmetricFence::heavy();
+    plan = ending.take_if_unused(plan);
+  }
+  link->end_use();  // before captures go, which may own the engine
+  delete plan;
+}
+
+void PushPlan::end_use() noexcept {
+  Core& core = core_;  // it does not end before the op does
+  uses_.end(core.ports_.mine_if_last());
+  AsymmetricFence::light();
+  if (core.ending_plans_.any()) [[unlikely]]
+    end_after_op(core, this);
+}
+
+void PushPlan::end_after_op(Core& core, const PushPlan* maybe_gone) noexcept {
+  Port* const port = core.ports_.mine_if_any();
+  PushPlan* const unused = port != nullptr ? core.ending_plans_.take_if_unused(maybe_gone) : nullptr;
+  if (unused == nullptr) return;
+  const Running* const frame = core.frame_of_mine();
+  unused->first_id = frame != nullptr ? frame->op->id() : 0;
+  unused->next_ended = std::exchange(port->ended, unused);
+}
+
+EndingPlans::~EndingPlans() {
+  while (first_ != nullptr) delete std::exchange(first_, first_->next_ending);
+}
+
+void EndingPlans::add(PushPlan& plan) noexcept {
+  MutexLock lock(mutex_);
+  plan.next_ending = std::exchange(first_, &plan);
+  any_.store(true, std::memory_order_relaxed);
+}
+
+PushPlan* EndingPlans::take_if_unused(const PushPlan* plan) noexcept {
+  MutexLock lock(mutex_);
+  for (PushPlan** at = &first_; *at != nullptr; at = &(*at)->next_ending) {
+    PushPlan* const found = *at;
+    if (found != plan) continue;
+    if (!found->unused()) return nullptr;
+    *at = found->next_ending;
+    any_.store(first_ != nullptr, std::memory_order_relaxed);
+    return found;
+  }
+  return nullptr;
+}
+
+}  // namespace windrow
