@@ -178,6 +178,44 @@ TEST(House, WhatTheDocumentsShowIsWhatIsCompiled) {
   }
 }
 
+std::vector<fs::path> documents() {
+  std::vector<fs::path> result;
+  for (const char* folder : {".", "docs", "perf/results"}) {
+    for (const auto& entry : fs::directory_iterator(root / folder)) {
+      if (entry.path().extension() == ".md") result.push_back(entry.path());
+    }
+  }
+  return result;
+}
+
+TEST(House, TheMapIsShort) {
+  const std::string map = read_file(root / "docs/design.md");
+  EXPECT_LE(std::count(map.begin(), map.end(), '\n'), 250) << "newcomers read docs/design.md in ten minutes";
+}
+
+TEST(House, LinksInDocumentsResolve) {
+  static const std::regex link(R"(\]\(([^)#:\s]+)(#[^)\s]*)?\))");
+  int seen = 0;
+  for (const fs::path& document : documents()) {
+    const std::string text = read_file(document);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it, ++seen) {
+      EXPECT_TRUE(fs::exists(document.parent_path() / (*it)[1].str())) << document << " links to " << (*it)[1];
+    }
+  }
+  EXPECT_GT(seen, 0);
+}
+
+/// The pages of rooms list the files of those whose sources lie in folders.
+TEST(House, PagesOfRoomsNameEveryFolder) {
+  for (const char* room : {"engine", "batching"}) {
+    const std::string page = read_file(root / "docs" / (std::string(room) + ".md"));
+    for (const auto& entry : fs::directory_iterator(root / room / "src")) {
+      const std::string folder = "`" + entry.path().filename().string() + "/`";
+      EXPECT_TRUE(!entry.is_directory() || page.find(folder) != std::string::npos) << page.substr(0, 20) << folder;
+    }
+  }
+}
+
 TEST(House, TheReferenceUsesNoLibrary) {
   const std::set<std::string> own = {"checks.h", "images.h", "products.h", "reference.h"};
   for (const fs::path& file : sources_of("ops")) {

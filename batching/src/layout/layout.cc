@@ -247,26 +247,26 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
 /// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
 void Layout::Maker::place_by_level(std::size_t graph) {
   const InputGraph& of = *graphs_[graph];
-  const std::uint32_t* const types = scratch_.type_numbers.data() + scratch_.type_begin[graph];
+  const std::uint32_t* const type_numbers = scratch_.type_numbers.data() + scratch_.type_begin[graph];
   const auto type_count = static_cast<Index>(layout_.types.size());
   std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
   std::int32_t* const row_of = scratch_.row_of.data();  // of this graph alone
   for (std::int32_t r = 0; r < of.type_runs_; ++r) {
     const InputGraph::TypeRun run = of.type_run(r);
-    std::int32_t& next = cells[run.level * type_count + types[run.type]];
+    std::int32_t& next = cells[run.level * type_count + type_numbers[run.type]];
     const std::int32_t first = next - run.begin;
     for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
     next = first + run.end;
   }
-  const std::int32_t first_vertex = layout_.first_vertex[graph], *const vertex = of.vertex();
+  const std::int32_t before = layout_.first_vertex[graph], *const vertex = of.vertex();
   const std::int32_t *child = of.children(), *const columns = of.block_.data();
-  Slot* const slots = layout_.slots.data();
+  Slot* const all_slots = layout_.slots.data();
   for (std::int32_t r = 0; r < of.type_runs_; ++r) {
     const InputGraph::TypeRun run = of.type_run(r);
-    const std::uint32_t t = types[run.type];
+    const std::uint32_t t = type_numbers[run.type];
     const TypeView& view = views_[t];
     const std::int32_t row = row_of[run.begin] - view.first, count = run.end - run.begin;
-    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = first_vertex + vertex[run.begin + i];
+    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = before + vertex[run.begin + i];
     for (const Active& column : view.of_vertices) {
       std::int32_t* const to = column.elements + row * column.width;
       const std::int32_t begin = columns[column.number];
@@ -283,8 +283,8 @@ void Layout::Maker::place_by_level(std::size_t graph) {
       for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
         slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
         const std::int32_t producer = row_of[*child];
-        if (slots[producer].row < 0) {
-          slots[producer] = slot;
+        if (all_slots[producer].row < 0) {
+          all_slots[producer] = slot;
         } else {
           add_further(producer, slot);
         }
