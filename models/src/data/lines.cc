@@ -27,8 +27,18 @@ bool Lines::next_with_text() {
   return false;
 }
 
-void Lines::refuse(TextPlace place, const std::string& why) const {
-  throw DataError(name_ + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) + ": " + why);
+namespace {
+
+[[noreturn]] void refuse_at(const std::string& name, TextPlace place, const std::string& why) {
+  throw DataError(name + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) + ": " + why);
+}
+
+}  // namespace
+
+void Lines::refuse(TextPlace place, const std::string& why) const { refuse_at(name_, place, why); }
+
+void Line::refuse(std::size_t at, const std::string& why) const {
+  refuse_at(name_, {begin_.line, begin_.column + at}, why);
 }
 
 std::vector<Token> tokens(std::string_view line) {

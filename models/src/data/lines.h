@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/parallel_map.h"
 #include "windrow/models/data_error.h"
 
 namespace windrow {
@@ -47,6 +48,43 @@ class Lines {
   std::size_t number_ = 0;
   std::size_t skipped_ = 0;  // bytes of text_ before line_
 };
+
+/// One line of a text. Refers to the text and to its name.
+class Line {
+ public:
+  Line(const std::string& name, std::string_view text, TextPlace begin) : name_(name), text_(text), begin_(begin) {}
+
+  std::string_view text() const { return text_; }
+  /// Throws DataError, which names byte `at` of text(), from 0.
+  [[noreturn]] void refuse(std::size_t at, const std::string& why) const;
+
+ private:
+  const std::string& name_;
+  const std::string_view text_;
+  const TextPlace begin_;
+};
+
+/// Returns parse(line) of each line that is not blank; idle workers parse too if this runs inside an op. Throws the
+/// DataError that comes first in the text, and a DataError that says `none` if all lines are blank.
+template <class Parse>
+auto parse_lines(std::istream& in, const std::string& name, const std::string& none, Parse parse) {
+  struct Part {
+    std::size_t begin, size;
+    TextPlace place;
+  };
+  Lines lines(in, name);
+  std::string text;
+  std::vector<Part> parts;
+  while (lines.next_with_text()) {
+    parts.push_back({text.size(), lines.line().size(), lines.place(0)});
+    text += lines.line();
+  }
+  if (parts.empty()) lines.refuse(TextPlace{}, none);
+  return parallel_map(parts.size(), [&](std::size_t i) {
+    const Part& part = parts[i];
+    return parse(Line(name, std::string_view(text).substr(part.begin, part.size), part.place));
+  });
+}
 
 /// A part of a line, and its begin in the line.
 struct Token {

@@ -28,7 +28,7 @@ bool is_digit(std::string_view text) { return text.size() == 1 && text[0] >= '0'
 /// Reads one line. Open lists and brackets are kept in vectors, so deep trees do not overflow the stack.
 class ListReader {
  public:
-  explicit ListReader(const Lines& lines) : lines_(lines), line_(lines.line()) {
+  explicit ListReader(const Line& line) : whole_line_(line), line_(line.text()) {
     symbols_ = &tree_.graph.indices["symbol"];
     labels_ = &tree_.graph.indices["label"];
   }
@@ -37,9 +37,9 @@ class ListReader {
     const std::size_t tab = line_.find('\t');
     if (tab != std::string_view::npos) at_ = tab + 1;
     for (skip_blanks(); at_ < line_.size(); skip_blanks()) step(next());
-    if (!lists_.empty()) lines_.refuse(at_, "the line ends inside a list; expected ']'");
-    if (finished_.empty()) lines_.refuse(at_, "no tree; expected a list such as [MAX 2 9 ], or a digit");
-    if (!round_.empty()) lines_.refuse(at_, "the line ends inside parentheses; expected ')'");
+    if (!lists_.empty()) whole_line_.refuse(at_, "the line ends inside a list; expected ']'");
+    if (finished_.empty()) whole_line_.refuse(at_, "no tree; expected a list such as [MAX 2 9 ], or a digit");
+    if (!round_.empty()) whole_line_.refuse(at_, "the line ends inside parentheses; expected ')'");
     tree_.value = labels_->back();
     if (tab != std::string_view::npos) check_value(line_.substr(0, tab));
     return std::move(tree_);
@@ -58,29 +58,29 @@ class ListReader {
     if (c == ')') return close_round(token);
     if (c == ']') return close(token);
     if (lists_.empty() && !finished_.empty()) {
-      lines_.refuse(token.at, shown(token.text) + " after the tree; expected the end of the line");
+      whole_line_.refuse(token.at, shown(token.text) + " after the tree; expected the end of the line");
     }
     if (c == '[') return open(token);
-    if (!is_digit(token.text)) lines_.refuse(token.at, shown(token.text) + "; expected a digit, a list, or ']'");
+    if (!is_digit(token.text)) whole_line_.refuse(token.at, shown(token.text) + "; expected a digit, a list, or ']'");
     add(c - '0', c - '0');
   }
 
   void close_round(const Token& token) {
-    if (round_.empty()) lines_.refuse(token.at, "')' without '('; expected matching parentheses");
+    if (round_.empty()) whole_line_.refuse(token.at, "')' without '('; expected matching parentheses");
     round_.pop_back();
   }
 
   void open(const Token& token) {
     const std::int32_t symbol = operator_symbol(token.text.substr(1));
-    if (symbol < 0) lines_.refuse(token.at, shown(token.text) + "; expected [MAX, [MIN, [MED or [SM");
+    if (symbol < 0) whole_line_.refuse(token.at, shown(token.text) + "; expected [MAX, [MIN, [MED or [SM");
     lists_.push_back({symbol, token.at, finished_.size()});
   }
 
   void close(const Token& token) {
-    if (lists_.empty()) lines_.refuse(token.at, "']' outside a list; expected a list such as [MAX 2 9 ]");
+    if (lists_.empty()) whole_line_.refuse(token.at, "']' outside a list; expected a list such as [MAX 2 9 ]");
     const List list = lists_.back();
     const auto arguments = std::span<const std::int32_t>(finished_).subspan(list.arguments);
-    if (arguments.empty()) lines_.refuse(list.begin, "a list without arguments; expected digits or lists");
+    if (arguments.empty()) whole_line_.refuse(list.begin, "a list without arguments; expected digits or lists");
     values_.clear();
     for (const std::int32_t argument : arguments) values_.push_back((*labels_)[static_cast<std::size_t>(argument)]);
     tree_.graph.children.insert(tree_.graph.children.end(), arguments.begin(), arguments.end());
@@ -100,10 +100,10 @@ class ListReader {
   void check_value(std::string_view field) const {
     const std::vector<Token> stated = tokens(field);
     if (stated.size() != 1 || !is_digit(stated[0].text)) {
-      lines_.refuse(0, "value " + shown(field) + " before the tab; expected 0 to 9");
+      whole_line_.refuse(0, "value " + shown(field) + " before the tab; expected 0 to 9");
     }
     if (stated[0].text[0] - '0' == tree_.value) return;
-    lines_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " + std::to_string(tree_.value) +
+    whole_line_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " + std::to_string(tree_.value) +
                                     ", the value of the tree");
   }
 
@@ -117,7 +117,7 @@ class ListReader {
     return {line_.substr(begin, at_ - begin), begin};
   }
 
-  const Lines& lines_;
+  const Line& whole_line_;
   const std::string_view line_;
   std::size_t at_ = 0;
   std::vector<std::size_t> round_;      // positions of open round brackets
@@ -145,11 +145,8 @@ std::int32_t listops_value(std::int32_t symbol, std::span<const std::int32_t> ar
 }
 
 std::vector<ListOpsTree> read_listops(std::istream& in, const std::string& name) {
-  Lines lines(in, name);
-  std::vector<ListOpsTree> trees;
-  while (lines.next_with_text()) trees.push_back(ListReader(lines).read());
-  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]");
-  return trees;
+  return parse_lines(in, name, "no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]",
+                     [](const Line& line) { return ListReader(line).read(); });
 }
 
 std::vector<ListOpsTree> read_listops(const std::filesystem::path& file) {

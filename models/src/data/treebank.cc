@@ -11,7 +11,7 @@ namespace {
 /// Reads one line. Open vertices are kept in a vector, so deep trees do not overflow the stack.
 class TreeReader {
  public:
-  explicit TreeReader(const Lines& lines) : lines_(lines), line_(lines.line()) { tree_.graph.indices["label"]; }
+  explicit TreeReader(const Line& line) : whole_line_(line), line_(line.text()) { tree_.graph.indices["label"]; }
 
   LabelledTree read() {
     skip_blanks();
@@ -94,9 +94,9 @@ class TreeReader {
     at_ = end;
     return result;
   }
-  [[noreturn]] void refuse(const std::string& why) const { lines_.refuse(at_, why); }
+  [[noreturn]] void refuse(const std::string& why) const { whole_line_.refuse(at_, why); }
 
-  const Lines& lines_;
+  const Line& whole_line_;
   const std::string_view line_;
   std::size_t at_ = 0;
   std::vector<Open> open_;
@@ -106,11 +106,8 @@ class TreeReader {
 }  // namespace
 
 std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& name) {
-  Lines lines(in, name);
-  std::vector<LabelledTree> trees;
-  while (lines.next_with_text()) trees.push_back(TreeReader(lines).read());
-  if (trees.empty()) lines.refuse(TextPlace{}, "no tree; expected one per line, such as (3 (2 It) (4 works))");
-  return trees;
+  return parse_lines(in, name, "no tree; expected one per line, such as (3 (2 It) (4 works))",
+                     [](const Line& line) { return TreeReader(line).read(); });
 }
 
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {

@@ -46,7 +46,7 @@ GraphData with_kinds(GraphData graph) {
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_listops(from...); };
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
-  Split<ListOpsTree> trees = make_split(kind, options, read, generate);
+  Split<ListOpsTree> trees = make_split(kind, device, options, read, generate);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
   GraphWorkload workload{.kind = kind,

@@ -68,7 +68,7 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Split<DependencySentence> sentences = make_split(kind, options, read, generate_conllu);
+  Split<DependencySentence> sentences = make_split(kind, device, options, read, generate_conllu);
   const Numbering numbering(sentences.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),

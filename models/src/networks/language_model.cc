@@ -100,11 +100,12 @@ std::string generate_pieces(std::size_t pieces, std::size_t steps, std::uint64_t
   }
 }
 
-Split<Sentence> text_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t steps) {
+Split<Sentence> text_of(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options,
+                        std::size_t steps) {
   const auto generate = [&](std::size_t samples, std::uint64_t seed) {
     return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
   };
-  return make_split(kind, options, read_text, generate);
+  return make_split(kind, device, options, read_text, generate);
 }
 
 [[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
@@ -122,7 +123,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   if (vocabulary < 2) {
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
-  const Split<Sentence> text = text_of(kind, options, steps);
+  const Split<Sentence> text = text_of(kind, device, options, steps);
   const Numbering numbering(text.training, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);

@@ -48,7 +48,7 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
 
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_treebank(from...); };
-  Split<LabelledTree> trees = make_split(kind, options, read, generate_treebank);
+  Split<LabelledTree> trees = make_split(kind, device, options, read, generate_treebank);
   const Vocabulary words = vocabulary_of(trees.training);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Cell cell = cell_of(options, *parameters, words.size());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/parallel_map.h"
 #include "windrow/models/graph_network.h"
 
 namespace windrow {
@@ -30,10 +31,16 @@ auto generate_split(const WorkloadOptions& options, Part part) {
   return split;
 }
 
-/// Reads both sets from the files of the kind, or generates them without a data folder. `read` takes a path, or a
-/// stream and its name; `generate` takes a number of samples and a seed.
+/// Reads both sets from the files of the kind, or generates them without a data folder. `read_one` takes a path, or a
+/// stream and its name, and runs in an op of the device's engine; `generate` takes a number of samples and a seed.
 template <class Read, class Generate>
-auto make_split(const WorkloadKind& kind, const WorkloadOptions& options, Read read, Generate generate) {
+auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options, Read read_one,
+                Generate generate) {
+  const auto read = [&](auto&&... from) {
+    decltype(read_one(from...)) result;
+    run_in_op(device.engine, [&] { result = read_one(from...); });
+    return result;
+  };
   const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
     std::istringstream text(generate(samples, seed));
     return read(text, name);
@@ -71,20 +78,30 @@ struct Draft {
 };
 Sample counted(const LabelledGraph& graph, const Draft& draft);
 
-/// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split. The element
-/// is freed as soon as its graph exists, so a corpus is not in memory twice.
+/// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split; several threads
+/// call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   Workload workload{.kind = &made.kind, .formula = std::move(made.formula), .parameters = std::move(made.parameters)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
-    for (T& element : part) {
-      const T one = std::move(element);
+    struct Made {
+      LabelledGraph graph;
+      Sample sample;
+    };
+    const auto make = [&](std::size_t i) {
+      const T one = std::move(part[i]);
       const Draft draft = draft_of(one);
-      const std::string name = made.kind.sample + " " + std::to_string(samples.size() + 1);
-      graphs.push_back(network->labelled(draft.graph, name));
-      samples.push_back(counted(graphs.back(), draft));
-    }
+      LabelledGraph graph = network->labelled(draft.graph, made.kind.sample + " " + std::to_string(i + 1));
+      const Sample sample = counted(graph, draft);
+      return Made{std::move(graph), sample};
+    };
+    run_in_op(made.device.engine, [&] {
+      for (Made& one : parallel_map(part.size(), make)) {
+        graphs.push_back(std::move(one.graph));
+        samples.push_back(one.sample);
+      }
+    });
   };
   add(split.training, network->training, workload.training);
   add(split.validation, network->validation, workload.validation);

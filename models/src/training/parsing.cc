@@ -105,7 +105,7 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
 
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Split<DependencySentence> split = make_split(kind, options, read, generate_conllu);
+  Split<DependencySentence> split = make_split(kind, device, options, read, generate_conllu);
   const auto crossed =
       std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
   if (split.training.empty()) {

@@ -59,7 +59,7 @@ struct Numbering {
 /// Rare words are read by their characters if the kind has sizes for these; otherwise they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
-  Split<TaggedSentence> sentences = make_split(kind, options, read, generate_tagged_sentences);
+  Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
   const Numbering numbering(sentences.training);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
