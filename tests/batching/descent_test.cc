@@ -142,7 +142,8 @@ TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
   ASSERT_EQ(skipped.count, 3u);
   ASSERT_EQ(skipped.last.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(skipped.last[i].step, 2 * i + 1);
-  const std::string nan_of = GetParam() == 0 ? "the loss of vertex 1 of graph 0 is nan" : " is nan, expected a finite number";
+  const std::string nan_of =
+      GetParam() == 0 ? "the loss of vertex 1 of graph 0 is nan" : " is nan, expected a finite number";
   EXPECT_NE(skipped.last[0].why.find(nan_of), std::string::npos) << skipped.last[0].why;
   EXPECT_EQ(without.parameters.skipped_steps().count, 0u);
   with.graph.clear();

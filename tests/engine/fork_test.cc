@@ -2,6 +2,7 @@
 #include "fork_child.h"
 #include "sim_device.h"
 #include "windrow/engine/bulk_scope.h"
+#include "windrow/engine/parallel.h"
 
 #if defined(__SANITIZE_THREAD__)
 /// A child may start threads: ours starts with none of them in the middle of anything.
@@ -261,6 +262,42 @@ TEST_P(ForkTest, BackPressureBeginsAnew) {
   stop = true;
   other.join();
   EXPECT_TRUE(fill());
+}
+
+TEST_P(ForkTest, AnOpMayPushDeclaredOpsWhileAnotherThreadForks) {
+  Engine engine(options());
+  const Var v = engine.new_var();
+  std::atomic<int> runs{0};
+  const DeclaredOp declared = engine.declare([&](OpContext&) { ++runs; }, {mutate(v)});
+  constexpr int pushes = 100;
+  std::atomic<bool> begun{false};
+  std::thread pusher([&] {
+    engine.push(
+        [&] {
+          begun = true;
+          for (int i = 0; i < pushes; ++i, std::this_thread::sleep_for(1ms)) engine.push(declared);
+        },
+        {});
+  });
+  while (!begun) std::this_thread::yield();
+  const Child child([&] { CHILD_EXPECT(works(engine)); });
+  pusher.join();
+  engine.wait_all();
+  EXPECT_EQ(runs, pushes);
+}
+
+TEST_P(ForkTest, LoopsHaveHelpersAgain) {
+  Engine engine(options());
+  const auto sum = [&engine] {
+    std::atomic<int> pieces{0};
+    engine.push([&] { parallel_for(1000, 1, [&](std::size_t, std::size_t) { ++pieces; }); }, {});
+    engine.wait_all();
+    return pieces.load();
+  };
+  EXPECT_EQ(sum(), 1000);
+  const Child child([&] {
+    for (int i = 0; i < 10; ++i) CHILD_EXPECT(sum() == 1000);
+  });
 }
 
 TEST_P(ForkTest, TheWatchdogLooksAgain) {

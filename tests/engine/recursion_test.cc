@@ -81,8 +81,9 @@ class Recursion : public EveryPolicy {
     return count;
   }
   static constexpr int deep = sanitized ? 6 : 12, wide = sanitized ? 2 : 4, joined = sanitized ? 5 : 8;
-  static constexpr Tree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one}, {wide, 8, Join::at_once},
-                                   {wide, 8, Join::one_by_one}, {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
+  static constexpr Tree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one},
+                                   {wide, 8, Join::at_once},    {wide, 8, Join::one_by_one},
+                                   {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
 };
 INSTANTIATE_TEST_SUITE_P(All, Recursion,
                          ::testing::Values(Setup{Policy::serial, 1}, Setup{Policy::pool, 1}, Setup{Policy::pool, 2},

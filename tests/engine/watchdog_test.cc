@@ -98,7 +98,8 @@ TEST_P(WatchdogOfThreadedPolicies, TellsOfAStuckOpItsVariableAndWhoWaitsForIt) {
   const bool runs = report.find("no worker has taken it up") == std::string::npos;
   EXPECT_LINE(report, runs ? "op 'stuck' (pushed at *watchdog_test.cc:*) runs" : "op 'stuck' * is ready*");
   if (report.find("2 ops are pending") != std::string::npos) {
-    EXPECT_LINE(report, "op 'reader' *waits for variable 'weights', held by op 'stuck' *" + std::string(runs ? ", which runs" : ""));
+    EXPECT_LINE(report, "op 'reader' *waits for variable 'weights', held by op 'stuck' *" +
+                            std::string(runs ? ", which runs" : ""));
   }
 }
 

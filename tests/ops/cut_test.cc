@@ -35,8 +35,8 @@ void count_and_run(const KernelCall<float>& call) {
 
 TEST_P(CutOperator, GivesWhatTheWholeGives) {
   // Cut as finely as may be; outside an op the pieces run one after the other.
-  const std::vector<Index> row_counts = testing::sanitized ? std::vector<Index>{7, 129}
-                                                           : std::vector<Index>{1, 2, 7, 64, 129, 300};
+  const std::vector<Index> row_counts =
+      testing::sanitized ? std::vector<Index>{7, 129} : std::vector<Index>{1, 2, 7, 64, 129, 300};
   for (const Index rows : row_counts) {
     for (const Write write : {Write::overwrite, Write::add}) {
       if (op().updates && write == Write::overwrite) continue;
@@ -46,10 +46,9 @@ TEST_P(CutOperator, GivesWhatTheWholeGives) {
       const Application c = testing::random_case(op(), rows, random);
       const Values before = testing::random_values(infer(op(), c.signature), random);
       const Values whole = run_host(op(), c, before, write, seed);
-      const Values cut = testing::run_kernel(
-          op(), c, before, write, seed, [&](const KernelCall<float>& call) {
-            run_in_pieces(op(), host_kernels().find(op()), call, 1);
-          });
+      const Values cut = testing::run_kernel(op(), c, before, write, seed, [&](const KernelCall<float>& call) {
+        run_in_pieces(op(), host_kernels().find(op()), call, 1);
+      });
       const bool same_bits = op().locality != Locality::sums_rows && !op().name.text().starts_with("matmul");
       if (same_bits) {
         EXPECT_EQ(cut, whole);
@@ -83,9 +82,9 @@ TEST(Cut, SumsWideRowsByColumns) {
   const Values before = testing::random_values(infer(op::column_sum, signature), random);
   calls = 0;
   counted = host_kernels().find(op::column_sum);
-  const Values cut = testing::run_kernel(
-      op::column_sum, c, before, Write::add, 1,
-      [](const KernelCall<float>& call) { run_in_pieces(op::column_sum, count_and_run, call, 1); });
+  const Values cut = testing::run_kernel(op::column_sum, c, before, Write::add, 1, [](const KernelCall<float>& call) {
+    run_in_pieces(op::column_sum, count_and_run, call, 1);
+  });
   EXPECT_GT(calls, 1);
   EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
 }
@@ -93,11 +92,11 @@ TEST(Cut, SumsWideRowsByColumns) {
 TEST(Cut, KeepsSumsOfPiecesSmall) {
   // Four sums of pieces would be nearly as large as the 130 rows that are summed.
   std::mt19937 random(first_seed());
-  const Signature signature{
-      .in = {{Rows::count(130), 60}, {Rows::count(130), 60}}, .indices = {}, .attributes = {}};
-  const Application c{.signature = signature,
-                      .in = {testing::random_values(signature.in[0], random), testing::random_values(signature.in[1], random)},
-                      .indices = {}};
+  const Signature signature{.in = {{Rows::count(130), 60}, {Rows::count(130), 60}}, .indices = {}, .attributes = {}};
+  const Application c{
+      .signature = signature,
+      .in = {testing::random_values(signature.in[0], random), testing::random_values(signature.in[1], random)},
+      .indices = {}};
   const Values before = testing::random_values(infer(op::matmul_tn, signature), random);
   calls = 0;
   counted = host_kernels().find(op::matmul_tn);

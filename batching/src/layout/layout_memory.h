@@ -1,6 +1,7 @@
 // Memory of layouts, kept from minibatch to minibatch: new memory would have to be cleared, and fetched to the cache.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,12 @@ class LayoutMemory {
 
   /// What making a layout needs for itself. Used by the thread that calls the runner.
   struct Scratch {
-    std::vector<Index> group_of;               // by graph
-    std::vector<std::uint32_t> type_numbers;   // the plan's numbers of the types of each graph, graph after graph
-    std::vector<std::size_t> type_begin;       // by graph: its first element of type_numbers
-    std::vector<std::int32_t> next;            // the next row of each group, level and type, for policy level
-    std::vector<std::int32_t> row_of;          // by place, counted through all graphs; rows through all types
-    std::vector<Index> next_row;               // by type
+    std::vector<Index> group_of;              // by graph
+    std::vector<std::uint32_t> type_numbers;  // the plan's numbers of the types of each graph, graph after graph
+    std::vector<std::size_t> type_begin;      // by graph: its first element of type_numbers
+    std::vector<std::int32_t> next;           // the next row of each group, level and type, for policy level
+    std::vector<std::int32_t> row_of;         // by place, counted through all graphs; rows through all types
+    std::vector<Index> next_row;              // by type
   } scratch;
 
   /// A layout in any state. Members of this kind may be called by any thread.
@@ -33,6 +34,7 @@ class LayoutMemory {
     return layout;
   }
   void give_back(Layout&& layout) noexcept WINDROW_EXCLUDES(mutex_) {
+    layout.names.clear();  // of graphs that may have ended
     MutexLock lock(mutex_);
     if (spare_.size() < most_spare) spare_.push_back(std::move(layout));
   }
@@ -48,7 +50,7 @@ class LayoutMemory {
 template <class T>
 void size_again(std::vector<T>& kept, std::size_t size) {
   constexpr std::size_t few = 1024, many_times = 8;
-  if (kept.capacity() / many_times > std::max(size, few)) kept = {};
+  if (kept.capacity() / many_times > std::max(size, few)) kept = std::vector<T>();  // `= {}` would keep the memory
   kept.resize(size);
 }
 

@@ -106,12 +106,13 @@ void Layout::Maker::assign_rows(std::size_t graph) {
 void Layout::Maker::schedule_group(Index group) {
   TypedGraph all = nothing_of(plan_);
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    if (scratch_.group_of[g] == group) graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g]);
+    if (scratch_.group_of[g] == group)
+      graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g]);
   }
   const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
   // Groups consist of consecutive graphs.
-  const auto first_graph = std::lower_bound(scratch_.group_of.begin(), scratch_.group_of.end(), group) -
-                           scratch_.group_of.begin();
+  const auto first_graph =
+      std::lower_bound(scratch_.group_of.begin(), scratch_.group_of.end(), group) - scratch_.group_of.begin();
   const std::int32_t first =
       all.vertices() > 0 ? layout_.first_vertex[static_cast<std::size_t>(first_graph)] : std::int32_t{0};
   std::vector<Index> next;  // by type

@@ -150,12 +150,34 @@ bool Core::Pushing::push_all(ReadyList& ready) {
   return Dep::join_together(plan_.firsts, entry_.joiners(), enter_all, drop(), make_fence());
 }
 
+namespace {
+
+/// A launch starts each lane once, as a push does: while another thread forks, lanes are started and yet do not count as
+/// such.
+struct LanesBegun {
+  const PushPlan* of = nullptr;
+  std::size_t count = 0;
+
+  /// The next lane of the plan that has not started; null after the last one.
+  [[gnu::noinline, gnu::cold]] LaneState* next(const PushPlan& plan) {
+    if (of != &plan) *this = {&plan, 0};
+    while (count < plan.lanes.size()) {
+      LaneState* const lane = plan.lanes[count++];
+      if (!lane->started.load(std::memory_order_acquire)) return lane;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace
+
 bool Core::launch(const DeclaredState& op, std::source_location from) {
   Port& port = ports_.mine();
   return port.busy != Port::Busy::capturing && launch_by_pushes(port, op.pushes, {op.how.name, from});
 }
 
 bool Core::launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site) {
+  LanesBegun begun;
   while (plan_now.load(std::memory_order_relaxed) != nullptr) {
     LaneState* to_start = nullptr;
     std::size_t pushed = 0;
@@ -170,8 +192,10 @@ bool Core::launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, 
         if (const Life life = life_; life != Life::running) [[unlikely]]
           check_life(life, info(port, {.name = site.name, .pushed_at = site.from}));
         for (LaneState* lane : plan->lanes) {
-          if (!lane->started.load(std::memory_order_acquire)) [[unlikely]]
-            to_start = lane;
+          if (lane->started.load(std::memory_order_acquire)) [[likely]]
+            continue;
+          to_start = begun.next(*plan);
+          break;
         }
         if (to_start == nullptr) [[likely]] {
           Pushing pushing(*this, *plan, entry);

@@ -59,23 +59,26 @@ void PushPlan::end_after_op(Core& core, const PushPlan* maybe_gone) noexcept {
 }
 
 EndingPlans::~EndingPlans() {
-  while (first_ != nullptr) delete std::exchange(first_, first_->next_ending);
+  for (PushPlan*& first : lists_) {
+    while (first != nullptr) delete std::exchange(first, first->next_ending);
+  }
 }
 
 void EndingPlans::add(PushPlan& plan) noexcept {
   MutexLock lock(mutex_);
-  plan.next_ending = std::exchange(first_, &plan);
+  plan.next_ending = std::exchange(lists_[list_of(&plan)], &plan);
+  ++count_;
   any_.store(true, std::memory_order_relaxed);
 }
 
 PushPlan* EndingPlans::take_if_unused(const PushPlan* plan) noexcept {
   MutexLock lock(mutex_);
-  for (PushPlan** at = &first_; *at != nullptr; at = &(*at)->next_ending) {
+  for (PushPlan** at = &lists_[list_of(plan)]; *at != nullptr; at = &(*at)->next_ending) {
     PushPlan* const found = *at;
     if (found != plan) continue;
     if (!found->unused()) return nullptr;
     *at = found->next_ending;
-    any_.store(first_ != nullptr, std::memory_order_relaxed);
+    any_.store(--count_ > 0, std::memory_order_relaxed);
     return found;
   }
   return nullptr;

@@ -1,6 +1,7 @@
 // What a launch goes by that pushes a graph's ops instead of running them as nodes behind gates, and how long it lives.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -108,8 +109,8 @@ struct LaunchSite {
 
 /// Plans that were let go while ops still used them. Whoever lets go adds the plan, passes the heavy half of an
 /// AsymmetricFence, and then looks at the uses; whoever ends a use counts it, passes the light half, and then looks at
-/// any(). So of the two, the later one sees what the earlier one did, and takes the plan out if it has no more uses; if
-/// both do, the mutex lets one of them find it. An owner. Threads: any.
+/// any(). So of the two, the later one sees what the earlier one did, and takes the plan out if it has no more
+/// uses; if both do, the mutex lets one of them find it. An owner. Threads: any.
 class EndingPlans {
  public:
   EndingPlans() = default;
@@ -127,8 +128,15 @@ class EndingPlans {
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
+  /// Many plans may end while an early op keeps the others' from running: one list would be long.
+  using Lists = std::array<PushPlan*, 256>;
+  static std::size_t list_of(const PushPlan* plan) {
+    return reinterpret_cast<std::uintptr_t>(plan) / 64 % std::tuple_size_v<Lists>;
+  }
+
   Mutex mutex_;
-  PushPlan* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
+  Lists lists_ WINDROW_GUARDED_BY(mutex_){};  // the first plan of each list_of()
+  std::size_t count_ WINDROW_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> any_{false};  // written under mutex_
 };
 

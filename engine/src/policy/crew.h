@@ -1,6 +1,7 @@
 // A crew: threads that run the ready ops of one queue, at most `slots` at a time.
 //
-// The policies `serial` and `chaos` have one crew each. A crew knows nothing of dependencies: it is handed ready ops and runs them.
+// The policies `serial` and `chaos` have one crew each. A crew knows nothing of dependencies: it is handed ready ops
+// and runs them.
 #pragma once
 
 #include <functional>

@@ -71,6 +71,11 @@ void LaneWorkers::each_mutex(EachMutex f) {
   by_priority_.each_mutex(f);
 }
 
+void LaneWorkers::forget_threads(Copied copied) noexcept {
+  Workers::forget_threads(copied);
+  if (copied == Copied::whole) queue_.forget_threads();
+}
+
 LaneCrew::LaneCrew(const RunningPolicy& policy, const PolicyContext& of, const LaneState& lane)
     : workers_(policy, of, counts_, lane.host) {
   if (lane.id == host_lane) urgent_.emplace(policy, of, urgent_counts_, workers_.by_priority_);

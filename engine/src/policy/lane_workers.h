@@ -35,8 +35,10 @@ class LaneWorkers final : public Workers<LaneWorkers, LaneWorker> {
   OpRecord* take_wanted_anywhere(const Wanted& wanted);  ///< see RunningPolicy
 
   void each_mutex(EachMutex f);
+  void forget_threads(Copied copied) noexcept WINDROW_UNCHECKED_LOCKING;
 
   // ---- for Workers ----
+  static constexpr bool all_may_wait = false;
   OpRecord* next(LaneWorker& worker) {
     return by_priority_.take(worker.takes, [&](bool) { return take_plain(worker); });
   }
@@ -83,6 +85,7 @@ class UrgentWorkers final : public Workers<UrgentWorkers, UrgentWorker> {
   OpRecord* take_wanted(const Wanted&) override { return nullptr; }
 
   // ---- for Workers ----
+  static constexpr bool all_may_wait = true;  // the lane's other threads take urgent ops, too
   OpRecord* next(UrgentWorker&) { return from_.any_urgent() ? from_.take_urgent() : nullptr; }
   OpRecord* look_around(UrgentWorker& worker, bool) { return next(worker); }
   bool work_in_sight() const { return from_.any_urgent(); }
@@ -119,9 +122,7 @@ class PerDevice final : public RunningPolicy {
   void start(LaneState& lane) override WINDROW_EXCLUDES(mutex_);
   void add(OpRecord& op) noexcept override { op.info().lane->crew->add(op); }
   void stop() override;
-  bool on_worker() const override {
-    return LaneWorkers::on_thread_of(*this) || UrgentWorkers::on_thread_of(*this);
-  }
+  bool on_worker() const override { return LaneWorkers::on_thread_of(*this) || UrgentWorkers::on_thread_of(*this); }
   OpRecord* take_wanted_anywhere(const Wanted& wanted) override;
   int spares() const override WINDROW_EXCLUDES(mutex_);
   std::uint64_t ready() const override WINDROW_EXCLUDES(mutex_);

@@ -119,6 +119,13 @@ void Loops::help(Leave when) noexcept {
   }
 }
 
+void Loops::forget_threads() noexcept {
+  ::new (&open_) std::vector<Open*>();
+  ::new (&helpers_) std::vector<Helper*>();
+  open_count_ = 0;
+  static_cast<void>(arena_.release());  // its slots belong to threads that do not exist
+}
+
 void parallel_for(std::size_t count, std::size_t grain, LoopBody body) {
   if (count == 0) return;
   grain = std::max<std::size_t>(grain, 1);

@@ -50,12 +50,15 @@ class Loops {
   static void run_alone(const Running& op, const PieceLoop& loop);
 
   /// Whether a loop has pieces that nobody has begun. Threads that fall asleep look at it behind a fence; see
-  /// WorkerPool::rouse.
+  /// Workers::rouse.
   bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
   /// Helps in such a loop, if there still is one. Needs no memory to be correct: without it, nobody helps.
   void help(Leave leave) noexcept;
 
+  // ---- fork; see RunningPolicy ----
   void each_mutex(EachMutex f) { f(mutex_); }
+  /// No op runs; the stacks of threads that helped are gone.
+  void forget_threads() noexcept WINDROW_UNCHECKED_LOCKING;
 
  private:
   struct Helper;

@@ -11,7 +11,8 @@
 
 namespace windrow {
 
-/// Ops that one thread puts are taken in that order; those of several threads in any. No member takes a lock.
+/// Ops that one thread puts are taken in that order; those of several threads in any. Putting takes no lock, except
+/// that threads that put for the first time may wait for each other.
 class OpQueue {
  private:
   struct Traits : moodycamel::ConcurrentQueueDefaultTraits {
@@ -45,6 +46,10 @@ class OpQueue {
   /// While others put and take, about that. A thread that calls it behind AsymmetricFence::heavy() counts all ops whose
   /// puts came before the light half of another thread.
   std::uint64_t size() const { return queue_.size_approx(); }
+
+  /// In a forked child, where the queue is empty: begins anew, since a thread that does not exist here may have been in
+  /// the middle of a take. The old queue's memory is lost.
+  void forget_threads() noexcept { ::new (&queue_) Queue(0); }
 
  private:
   Queue queue_{0};

@@ -46,8 +46,8 @@ class Slots {
   virtual bool may_unblock_other() const = 0;
   virtual void unblock_other() = 0;
 
-  /// Runs a loop of the op, which takes one of these slots and whose frame is the innermost of this thread. Threads that
-  /// have no op to run help, where there are some.
+  /// Runs a loop of the op, which takes one of these slots and whose frame is the innermost of this thread. Threads
+  /// that have no op to run help, where there are some.
   virtual void run_loop(const Running& op, const PieceLoop& loop) { Loops::run_alone(op, loop); }
 };
 

@@ -45,6 +45,7 @@ class WorkerPool final : public RunningPolicy, public Workers<WorkerPool, RingWo
   void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING { Workers::forget_threads(copied); }
 
   // ---- for Workers ----
+  static constexpr bool all_may_wait = false;
   OpRecord* next(RingWorker& worker);
   OpRecord* look_around(RingWorker& worker, bool closely);
   bool work_in_sight() const override;

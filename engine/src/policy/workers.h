@@ -1,8 +1,8 @@
 // Threads that run ready ops, so many at a time.
 //
 // A thread without work looks around for a while, at growing intervals so that the threads that push can get ahead of
-// it; then it yields its core between its looks; then it sleeps. Whoever makes an op ready wakes a thread only if none is
-// looking for work; a thread that finds work, and sees more, wakes the next.
+// it; then it yields its core between its looks; then it sleeps. Whoever makes an op ready wakes a thread only if none
+// is looking for work; a thread that finds work, and sees more, wakes the next.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,16 @@
 
 namespace windrow {
 
-/// A base of the class `Ops`, which knows the ready ops. `Worker` is what each thread keeps for its takes; it is made of
-/// the thread's Port. Ops has these members, which any thread calls at any time but for the thread's own Worker:
+/// A base of the class `Ops`, which knows the ready ops. `Worker` is what each thread keeps for its takes; it is made
+/// of Ops and the thread's Port. Ops has these members, which any thread calls at any time, with its own Worker:
 ///
 ///   OpRecord* next(Worker&)               the next op of a thread that has just run one; null if it finds none soon
 ///   OpRecord* look_around(Worker&, bool)  the same of a thread that searches; true: it looks closely, at all there is
 ///   bool work_in_sight() const            whether there is a ready op. Called behind a fence: see rouse()
+///   bool all_may_wait                     whether others run the ready ops while the ops of all of these threads wait
 ///
-/// Invariant: if an op is ready and a slot is free, a thread is awake to take it up, or will look again before it sleeps.
+/// Invariant: if an op is ready and a slot is free, a thread is awake to take it up, or will look again before it
+/// sleeps.
 template <class Ops, class Worker>
 class Workers : public Slots {
  public:
@@ -322,7 +324,7 @@ void Workers<Ops, Worker>::block() {
   MutexLock lock(mutex_);
   ++blocked_;
   counts_.awake.fetch_sub(1, std::memory_order_seq_cst);
-  if (threads() == blocked_ && !spawn()) {
+  if (!Ops::all_may_wait && threads() == blocked_ && !spawn()) {
     --blocked_;
     ++counts_.awake;
     throw Error("a wait inside an op would leave " + name_ + " without a thread: " + std::to_string(threads()) +
@@ -373,6 +375,7 @@ void Workers<Ops, Worker>::forget_threads(Copied copied) noexcept {
   woken_.forget_waiters();
   asleep_ = wakes_ = blocked_ = 0;
   searching_ = counts_.awake = 0;
+  if (copied == Copied::whole) loops_.forget_threads();
   if (copied == Copied::whole) return;
   // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
   constexpr int too_many = 1 << 30;

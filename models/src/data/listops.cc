@@ -103,8 +103,8 @@ class ListReader {
       whole_line_.refuse(0, "value " + shown(field) + " before the tab; expected 0 to 9");
     }
     if (stated[0].text[0] - '0' == tree_.value) return;
-    whole_line_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " + std::to_string(tree_.value) +
-                                    ", the value of the tree");
+    whole_line_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " +
+                                         std::to_string(tree_.value) + ", the value of the tree");
   }
 
   void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size()); }

@@ -78,8 +78,8 @@ struct Draft {
 };
 Sample counted(const LabelledGraph& graph, const Draft& draft);
 
-/// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split; several threads
-/// call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice.
+/// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split; several
+/// threads call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);

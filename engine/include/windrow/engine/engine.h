@@ -97,9 +97,9 @@ struct EngineOptions {
   Policy policy = environment::policy();
   /// The number of host ops that run concurrently, at least 1; policy serial ignores it.
   int workers = environment::workers();
-  /// The most threads that may be added while ops wait inside. If all threads wait, the last one to wait runs ready ops
-  /// that its wait depends on, and no others. Two waits throw Error in that state: a wait for all ops of another
-  /// engine, and a wait that is nested too deeply for its stack.
+  /// The most threads that may be added while ops wait inside; with policy per_device, for each lane. If all threads
+  /// wait, the last one to wait runs ready ops that its wait depends on, and no others. Two waits throw Error in that
+  /// state: a wait for all ops of another engine, and a wait that is nested too deeply for its stack.
   int max_spare_threads = 256;
   /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until half of
   /// them have finished. Held threads continue in the order in which they came. At least 1.
@@ -143,9 +143,9 @@ struct EngineOptions {
 
 struct PushOptions {
   OpName name = {};
-  /// Ready ops of higher priority run first; those of equal priority run in the order of their pushes or, with policy
-  /// pool, about in the order in which they became ready. Ops of lower priority are let through now and then, so none
-  /// starves.
+  /// Ready ops of higher priority run first; those of equal priority run in the order of their pushes or, with policies
+  /// pool and per_device, about in the order in which they became ready. Ops of lower priority are let through now and
+  /// then, so none starves.
   int priority = 0;
   LaneId lane = host_lane;
   /// The op runs even if its variables are poisoned; OpContext::failure() tells. For frees, and for ops that peers wait
@@ -262,7 +262,8 @@ class Engine {
   void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// Declares an op that is to be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
-  /// only reads may run concurrently, which its function must allow. Throws as push() does. Errors and reports of the
+  /// only reads may run concurrently, which its function must allow. Throws as push() does, except for
+  /// retired variables and after shutdown, where the push of the op throws. Errors and reports of the
   /// op name the place of the declaration; the error of a push that throws names the place of that push. A handle may
   /// outlive its engine, but only to be destroyed.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});

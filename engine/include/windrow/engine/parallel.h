@@ -10,7 +10,8 @@
 //   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
 //            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
 //            run than the engine, or the lane, has workers. Outside an op, and with policies `serial` and `chaos`, the
-//            pieces run one after the other on the calling thread.
+//            pieces run one after the other on the calling thread. The thread that per_device has for urgent ops gets
+//            no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
 //   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/src/cut.h) give
@@ -30,7 +31,8 @@ class LoopBody {
  public:
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, LoopBody>) LoopBody(F&& f)
-      : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* object, std::size_t begin, std::size_t end) {
+      : object_(const_cast<void*>(static_cast<const void*>(&f))),
+        call_([](void* object, std::size_t begin, std::size_t end) {
           (*static_cast<std::remove_reference_t<F>*>(object))(begin, end);
         }) {}
   void operator()(std::size_t begin, std::size_t end) const { call_(object_, begin, end); }
