@@ -152,8 +152,8 @@ bool Core::Pushing::push_all(ReadyList& ready) {
 
 namespace {
 
-/// A launch starts each lane once, as a push does: while another thread forks, lanes are started and yet do not count as
-/// such.
+/// A launch starts each lane once, as a push does: while another thread forks, lanes are started and yet do not count
+/// as such.
 struct LanesBegun {
   const PushPlan* of = nullptr;
   std::size_t count = 0;

@@ -1,0 +1,41 @@
+// The memory of layouts, which is used again from minibatch to minibatch.
+#include "batching/src/layout/layout_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/batching/trainer.h"
+
+namespace windrow {
+namespace {
+
+using testing::Graphs;
+using testing::many_trees;
+using testing::Trainer;
+
+TEST(LayoutMemory, IsReturnedWhereMinibatchesAreMuchSmaller) {
+  std::vector<std::int32_t> kept;
+  size_again(kept, 1'000'000);
+  const std::size_t large = kept.capacity();
+  size_again(kept, 500'000);
+  EXPECT_EQ(kept.capacity(), large);
+  size_again(kept, 10);
+  EXPECT_EQ(kept.size(), 10u);
+  EXPECT_LT(kept.capacity(), large / 100);
+}
+
+TEST(LayoutMemory, HoldsNothingOfEarlierMinibatches) {
+  for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::depth, SchedulePolicy::agenda}) {
+    const RunnerOptions options{.groups = 3, .group_vertices = 40, .schedule = schedule};
+    Trainer s({}, options);
+    unsigned seed = 0;
+    for (const int samples : {40, 3, 60, 1, 25}) {
+      const Graphs graphs(s.function, many_trees(++seed, samples));
+      const double in_old = s.runner.differentiate(graphs.pointers).loss();
+      Runner new_runner(s.host, s.function, s.parameters, options);
+      EXPECT_EQ(new_runner.differentiate(graphs.pointers).loss(), in_old) << samples << " samples";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windrow
