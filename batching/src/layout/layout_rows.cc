@@ -28,7 +28,7 @@ void Layout::Maker::schedule() {
   scratch_.type_numbers.clear();
   size_again(scratch_.row_of, static_cast<std::size_t>(layout_.vertices));
   layout_.batches.resize(static_cast<std::size_t>(layout_.groups));
-  for (auto& batches : layout_.batches) batches.clear();
+  for (auto& of_group : layout_.batches) of_group.clear();
   for (TypeRows& type : layout_.types) type.begin.assign(static_cast<std::size_t>(layout_.groups) + 1, 0);
   if (by_level()) return schedule_by_level();
   count();
