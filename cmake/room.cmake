@@ -18,7 +18,7 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
-# The headers of the standard library take up to half of the time of a compilation. ccache cannot keep objects that use
+# Most sources spend much of their compilation on headers of the standard library. ccache cannot keep objects that use
 # precompiled headers.
 set(precompile ON)
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")

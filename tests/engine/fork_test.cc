@@ -284,7 +284,7 @@ TEST_P(ForkTest, AnOpMayPushDeclaredOpsWhileAnotherThreadForks) {
   EXPECT_EQ(runs, pushes);
 }
 
-TEST_P(ForkTest, LoopsHaveHelpersAgain) {
+TEST_P(ForkTest, LoopsRunInTheChild) {
   Engine engine(options());
   const auto sum = [&engine] {
     std::atomic<int> pieces{0};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "diagnosis/engine_log.h"
+#include "policy/running_policy.h"
 
 namespace windrow {
 namespace {
@@ -162,13 +163,7 @@ bool Crew::may_take() const { return queue_->has_next() && slot_free() && caller
 
 void Crew::serve() {
   own_crew = this;
-  try {
-    if (options_.on_thread_start) options_.on_thread_start();
-  } catch (const std::exception& e) {
-    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
-  } catch (...) {
-    engine_log().error("windrow: on_thread_start threw, the thread goes on");
-  }
+  call_start_hook(options_.on_thread_start);
   MutexLock lock(mutex_);
   while (true) {
     if (may_take()) {

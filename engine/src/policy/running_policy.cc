@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "diagnosis/engine_log.h"
 #include "policy/crew.h"
 #include "policy/lane_workers.h"
 #include "policy/worker_pool.h"
@@ -80,6 +81,16 @@ class Chaos final : public RunningPolicy {
 };
 
 }  // namespace
+
+void call_start_hook(const std::function<void()>& on_thread_start) noexcept {
+  try {
+    if (on_thread_start) on_thread_start();
+  } catch (const std::exception& e) {
+    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
+  } catch (...) {
+    engine_log().error("windrow: on_thread_start threw, the thread goes on");
+  }
+}
 
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
   switch (of.options.policy) {

@@ -80,6 +80,10 @@ struct PolicyContext {
   std::function<void()> out_of_work;
 };
 
+/// For each thread of a policy, before its first op: calls EngineOptions::on_thread_start, if there is one. Logs what
+/// it throws.
+void call_start_hook(const std::function<void()>& on_thread_start) noexcept;
+
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext context);
 
 }  // namespace windrow

@@ -17,7 +17,6 @@
 
 #include "core/asymmetric_fence.h"
 #include "core/ports.h"
-#include "diagnosis/engine_log.h"
 #include "policy/running_policy.h"
 #include "policy/slots.h"
 #include "windrow/engine/mutex.h"
@@ -89,7 +88,6 @@ class Workers : public Slots {
   const Ops& ops() const { return static_cast<const Ops&>(*this); }
 
   void serve();
-  void call_start_hook() const;
   /// Until it finds an op; null when the threads end. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   static void pass_time(int looks);
@@ -195,19 +193,8 @@ bool Workers<Ops, Worker>::spawn() {
 }
 
 template <class Ops, class Worker>
-void Workers<Ops, Worker>::call_start_hook() const {
-  try {
-    if (on_thread_start_) on_thread_start_();
-  } catch (const std::exception& e) {
-    engine_log().error("windrow: on_thread_start threw, the thread goes on: {}", e.what());
-  } catch (...) {
-    engine_log().error("windrow: on_thread_start threw, the thread goes on");
-  }
-}
-
-template <class Ops, class Worker>
 void Workers<Ops, Worker>::serve() {
-  call_start_hook();
+  call_start_hook(on_thread_start_);
   Worker worker(ops(), ports_.mine());
   current_ = {&policy_, &worker};
   for (OpRecord* op = search(worker); op != nullptr;) {
