@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "parameters/skipped_steps.h"
 #include "tests/batching/trainer.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/lazy.h"
@@ -204,6 +205,16 @@ TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
   EXPECT_EQ(skipped.count, 150u);
   EXPECT_EQ(skipped.last.size(), SkippedSteps::most_told);
   EXPECT_EQ(skipped.last.back().step, last);
+}
+
+TEST(SkippingSteps, AreToldInOrderInWhicheverOrderTheirChecksRun) {
+  SkipLog log;
+  const std::uint64_t steps = SkippedSteps::most_told + 2;
+  for (std::uint64_t step = steps; step-- > 0;) log.add({step ^ 1, "no reason"});
+  const SkippedSteps skipped = log.steps();
+  EXPECT_EQ(skipped.count, steps);
+  ASSERT_EQ(skipped.last.size(), SkippedSteps::most_told);
+  for (std::size_t i = 0; i < skipped.last.size(); ++i) EXPECT_EQ(skipped.last[i].step, i + 2);
 }
 
 TEST(References, ToParametersStayValidWhateverIsAdded) {

@@ -1,6 +1,7 @@
 // The decision to skip a step, and the log of skipped steps.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -22,10 +23,12 @@ struct StepCheck {
 /// Written by ops, read by any thread.
 class SkipLog {
  public:
+  /// Steps of one gradient read it only, so their checks may run in any order.
   void add(SkippedStep step) WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     ++steps_.count;
-    steps_.last.push_back(std::move(step));
+    const auto place = std::ranges::upper_bound(steps_.last, step.step, {}, &SkippedStep::step);
+    steps_.last.insert(place, std::move(step));
     if (steps_.last.size() > SkippedSteps::most_told) steps_.last.erase(steps_.last.begin());
   }
   SkippedSteps steps() const WINDROW_EXCLUDES(mutex_) {
