@@ -38,11 +38,20 @@ Index columns_at_once(const Product& p) {
   return (p.out.width / parts / line + 1) * line;
 }
 
+/// Whether multiply_few_rows() is faster. oneDNN takes a single row at the memory bandwidth. Bounds measured on AVX2 for
+/// widths of 32 to 1,280; `windrow-perf train --model tree-lstm --batch 1` is sensitive to them.
+bool has_few_rows(const Product& p) {
+  if (p.y.as != Factor::As::transposed || p.x.as != Factor::As::it_is) return false;
+  if (p.out.rows == 1) return p.x.width() <= 256;
+  return p.out.rows <= std::clamp<Index>(p.x.width() / 16, 8, 32);
+}
+
 }  // namespace
 
 void multiply(const Product& p) {
   const Matrix<float> out = p.out;
   if (out.rows == 0 || out.width == 0) return;
+  if (has_few_rows(p)) return multiply_few_rows(p);
   const bool adds = p.write == Write::add;
   if (p.x.width() == 0) {  // dnnl_sgemm would not write the result
     for (Index r = 0; r < out.rows && !adds; ++r) std::fill_n(out.row(r), out.width, 0.0f);

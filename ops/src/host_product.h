@@ -23,4 +23,7 @@ struct Product {
 /// out = x y, or out += x y, on the calling thread. Shapes fit.
 void multiply(const Product& product);
 
+/// multiply() where y is transposed and x is not, by a kernel of our own. Meant for few rows.
+void multiply_few_rows(const Product& product);
+
 }  // namespace windrow

@@ -130,7 +130,7 @@ class EncoderDecoder : public ::testing::Test {
 };
 
 TEST_F(EncoderDecoder, IsAGraphOfTwoKinds) {
-  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 50});
+  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
   Oracle oracle(parameters, [&](OracleVertex& v) { model(v); });
   check_minibatch(runner, parameters, oracle, function, graphs);
 }

@@ -85,7 +85,7 @@ TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
 /// exp of a sum over the tree, where maximum(log(x), x) hides an infinity.
 struct Growing {
   explicit Growing(const Optimisations& optimisations = {})
-      : runner(host, function, parameters, {.groups = 2, .group_vertices = 1, .optimisations = optimisations}) {
+      : runner(host, function, parameters, {.groups = 2, .group_flops = 1, .optimisations = optimisations}) {
     parameters.value(w).set({1, 1});
   }
   GraphData tree(std::vector<float> x) const {  // 0 and 1 below 2, below 3
@@ -184,8 +184,8 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
             "RunnerOptions: batch_rows is 0; expected 1 or more");
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.groups = 0}); }),
             "RunnerOptions: groups is 0; expected 1 or more");
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.group_vertices = 0}); }),
-            "RunnerOptions: group_vertices is 0; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.group_flops = 0}); }),
+            "RunnerOptions: group_flops is 0; expected 1 or more");
   Engine elsewhere;
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host_of(elsewhere), function, parameters); }),
             "watched_sum: its parameters are on another engine than its runner; expected the same");

@@ -115,7 +115,7 @@ class ImageSequence : public ::testing::Test {
 };
 
 TEST_F(ImageSequence, IsAGraphOfTwoKinds) {
-  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 30});
+  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
   Oracle oracle(parameters, [&](OracleVertex& v) { model(v); });
   check_minibatch(runner, parameters, oracle, function, graphs);
 }

@@ -25,7 +25,7 @@ TEST(LayoutMemory, IsReturnedWhereMinibatchesAreMuchSmaller) {
 
 TEST(LayoutMemory, HoldsNothingOfEarlierMinibatches) {
   for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::depth, SchedulePolicy::agenda}) {
-    const RunnerOptions options{.groups = 3, .group_vertices = 40, .schedule = schedule};
+    const RunnerOptions options{.groups = 3, .group_flops = 1, .schedule = schedule};
     Trainer s({}, options);
     unsigned seed = 0;
     for (const int samples : {40, 3, 60, 1, 25}) {

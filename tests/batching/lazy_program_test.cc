@@ -249,7 +249,7 @@ TEST(LazyPrograms, GiveWhatTheReferenceGivesWhateverRunnersAreTold) {
     check_program(++seed, {.runner = {.optimisations = one}, .recompute_below = 500 * (seed % 2)});
   }
   check_program(++seed, {.runner = {.ahead = 1, .batch_rows = 1}});
-  check_program(++seed, {.runner = {.groups = 3, .group_vertices = 1}});
+  check_program(++seed, {.runner = {.groups = 3, .group_flops = 1}});
   check_program(++seed, {.runner = {.op_flops = 1, .split_rows = 1}, .recompute_below = 0});
 }
 

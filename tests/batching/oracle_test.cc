@@ -113,14 +113,14 @@ TYPED_TEST(EveryCell, ComputesGraphsWithSeveralConsumersAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 3, .group_vertices = 10}, first_seed() + 3);
-  this->check(Form::any_order, {.groups = 2, .group_vertices = 1, .batch_rows = 1}, first_seed() + 4);
+  this->check(Form::dag, {.groups = 3, .group_flops = 1}, first_seed() + 3);
+  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .batch_rows = 1}, first_seed() + 4);
   this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
 }
 
 TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
   this->check(Form::dag, {.op_flops = 1, .split_rows = 1}, first_seed() + 6);
-  this->check(Form::any_order, {.groups = 2, .group_vertices = 10, .op_flops = 500, .split_rows = 2}, first_seed() + 7);
+  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .op_flops = 500, .split_rows = 2}, first_seed() + 7);
   this->check(Form::dag, {.op_flops = 1, .split_rows = 2, .optimisations = {.slots = false, .streaming = false}},
               first_seed() + 8);
   this->check(Form::dag, {.op_flops = 1, .optimisations = {.lazy = false, .splitting = false}}, first_seed() + 9);
@@ -130,21 +130,21 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   for (const SchedulePolicy policy :
        {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
     SCOPED_TRACE(to_string(policy));
-    this->check(Form::dag, {.groups = 2, .group_vertices = 10, .schedule = policy}, first_seed() + 6);
+    this->check(Form::dag, {.groups = 2, .group_flops = 1, .schedule = policy}, first_seed() + 6);
     this->check(Form::any_order, {.schedule = policy}, first_seed() + 7);
   }
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
   this->check(Form::dag,
-              {.groups = 2, .group_vertices = 10, .optimisations = {.specialisation = false, .packing = false}},
+              {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false, .packing = false}},
               first_seed());
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
-  this->check(Form::dag, {.groups = 2, .group_vertices = 10, .optimisations = {.lazy = false}}, first_seed() + 2);
+  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
   this->check(Form::dag, {.optimisations = {.slots = false}}, first_seed() + 4);
   this->check(Form::dag,
-              {.groups = 3, .group_vertices = 10, .optimisations = {.specialisation = false, .slots = false}},
+              {.groups = 3, .group_flops = 1, .optimisations = {.specialisation = false, .slots = false}},
               first_seed() + 5);
   this->check(Form::dag, {.optimisations = {.lazy = false, .slots = false}}, first_seed() + 6);
   this->check(Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}, first_seed() + 7);
@@ -152,7 +152,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
   this->check(Form::dag, {.optimisations = {.sharing = false, .fusion = false}}, first_seed() + 5);
   this->check(Form::any_order,
               {.groups = 2,
-               .group_vertices = 10,
+               .group_flops = 1,
                .schedule = SchedulePolicy::agenda,
                .optimisations = {.specialisation = false,
                                  .packing = false,
@@ -168,7 +168,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
 
 TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
   this->check(Form::dag, {.own_types = 0}, first_seed());
-  this->check(Form::any_order, {.groups = 2, .group_vertices = 10, .own_types = 1}, first_seed() + 1);
+  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}, first_seed() + 1);
   this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
   this->check(Form::dag, {.schedule = SchedulePolicy::learned, .own_types = 0, .optimisations = {.lazy = false}},
               first_seed() + 3);
@@ -193,7 +193,7 @@ TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   for (const Optimisations& other : others) compare({.optimisations = other}, "one other left out");
   for (const SchedulePolicy policy :
        {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
-    compare({.groups = 3, .group_vertices = 10, .schedule = policy}, to_string(policy));
+    compare({.groups = 3, .group_flops = 1, .schedule = policy}, to_string(policy));
   }
 }
 
@@ -204,7 +204,7 @@ TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   Parameters parameters(host, 1);
   const TypeParam cell(parameters);
   const VertexFunction function = function_of(cell);
-  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1, .op_flops = 2000, .split_rows = 3});
+  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1, .op_flops = 2000, .split_rows = 3});
   Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
   std::vector<GraphData> data;
   for (int g = 0; g < 40; ++g) data.push_back(graph_for<TypeParam>(60, Form::dag, random));
@@ -228,7 +228,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     const RandomFunction body(random, parameters);
     const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
     RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3),
-                          .group_vertices = static_cast<Index>(1 + random() % 9)};
+                          .group_flops = Index{1} << random() % 24};
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };

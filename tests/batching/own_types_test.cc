@@ -295,7 +295,7 @@ TEST(ManyTypes, AreComputedAsTypesOfTheirOwnAre) {
 TEST(ManyTypes, GiveTheSameBitsForAnyNumberOfWorkers) {
   const auto bits = [](EngineOptions options) {
     ManyIndices s(10, options);
-    Runner runner(s.host, s.function, s.parameters, {.groups = 3, .group_vertices = 20, .op_flops = 500});
+    Runner runner(s.host, s.function, s.parameters, {.groups = 3, .group_flops = 1, .op_flops = 500});
     std::mt19937 random(1);
     std::vector<ManyIndices::Result> results;
     for (int step = 0; step < 4; ++step) results.push_back(s.differentiate(runner, s.graph(90, random)));

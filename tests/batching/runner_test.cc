@@ -24,7 +24,7 @@ using testing::Watched;
 
 /// All parameters after some steps of training.
 std::vector<std::vector<float>> trained(EngineOptions options) {
-  Trainer s(options, {.groups = 4, .group_vertices = 40, .op_flops = 20'000, .split_rows = 4});
+  Trainer s(options, {.groups = 4, .group_flops = 1, .op_flops = 20'000, .split_rows = 4});
   for (unsigned step = 0; step < 5; ++step) {
     const Graphs graphs(s.function, many_trees(step, 20));
     s.runner.differentiate(graphs.pointers);
@@ -274,7 +274,7 @@ TEST(Training, CountsBatchesOfOneRowEach) {
 
 TEST(Training, ByDepthGivesTheBitsOfByLevel) {
   const auto gradient = [](SchedulePolicy policy) {
-    Trainer s({}, {.groups = 2, .group_vertices = 20, .schedule = policy});
+    Trainer s({}, {.groups = 2, .group_flops = 1, .schedule = policy});
     const Graphs graphs(s.function, many_trees(3, 20));
     s.runner.differentiate(graphs.pointers).loss();
     std::vector<double> all;
@@ -337,7 +337,7 @@ TEST_F(Watched, GroupsOfOneMinibatchOverlap) {
   const Device host = host_of(engine);
   Parameters parameters(host, 1);
   const VertexFunction function = function_of(parameters.add("w", 2, 1, Initial::constant(1)));
-  Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 1});
+  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
   const Graphs graphs(function, many_trees(2, 12));
   std::atomic<int> arrived{0};
   Gate both;

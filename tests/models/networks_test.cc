@@ -29,7 +29,7 @@ struct Checked {
 
   void check(const std::vector<GraphData>& data) {
     const VertexFunction function = network.function();
-    Runner runner(host, function, parameters, {.groups = 2, .group_vertices = 10});
+    Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
     Oracle oracle(parameters, [&](OracleVertex& v) {
       if constexpr (requires { network(v); }) {
         network(v);

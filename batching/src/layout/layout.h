@@ -65,8 +65,8 @@ struct TypeRows {
 
 /// How a minibatch is divided into groups and ordered.
 struct LayoutOptions {
-  /// The most groups; there are fewer if a group would have less than about `group_vertices` vertices.
-  Index groups = 1, group_vertices = 1;
+  /// The most groups; there are fewer if a group would have less than about `group_flops` of work.
+  Index groups = 1, group_flops = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
   const ScheduleTable* table = nullptr;  ///< for policy learned; its types are those of the plan
   /// By tensor that the function is given: Given::row_of. May be empty if there are no such tensors.

@@ -49,7 +49,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   };
   require_option(options.ahead >= 1, given("ahead", options.ahead));
   require_option(options.groups >= 1, given("groups", options.groups));
-  require_option(options.group_vertices >= 1, given("group_vertices", options.group_vertices));
+  require_option(options.group_flops >= 1, given("group_flops", options.group_flops));
   require_option(options.op_flops >= 1, given("op_flops", options.op_flops));
   require_option(options.split_rows >= 1, given("split_rows", options.split_rows));
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
@@ -206,7 +206,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
   LayoutOptions options{
-      .groups = options_.groups, .group_vertices = options_.group_vertices, .schedule = options_.schedule};
+      .groups = options_.groups, .group_flops = options_.group_flops, .schedule = options_.schedule};
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();
