@@ -24,6 +24,8 @@ void Layout::Maker::number_types(std::size_t graph) {
 }
 
 void Layout::Maker::schedule() {
+  scratch_.type_begin.clear();
+  scratch_.type_numbers.clear();
   size_again(scratch_.row_of, static_cast<std::size_t>(layout_.vertices));
   layout_.batches.resize(static_cast<std::size_t>(layout_.groups));
   for (auto& of_group : layout_.batches) of_group.clear();
@@ -45,7 +47,7 @@ void Layout::Maker::begin_types() {
 
 void Layout::Maker::count() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    prefetch(g);
+    number_types(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       layout_.types[t].begin[static_cast<std::size_t>(scratch_.group_of[g]) + 1] += run.end - run.begin;
     });
@@ -59,7 +61,7 @@ void Layout::Maker::schedule_by_level() {
   size_again(scratch_.next, cell(layout_.groups, 0, 0));
   std::fill(scratch_.next.begin(), scratch_.next.end(), 0);  // numbers of rows at first, then next rows
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    prefetch(g);
+    number_types(g);
     std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[g], 0, 0);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       cells[run.level * type_count + t] += run.end - run.begin;

@@ -256,14 +256,12 @@ void InputGraph::Loading::pack() {
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
   graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
-  block.reserve(static_cast<std::size_t>(graph_.columns_) + 3 * distinct_.size() + 4 * type_runs_.size() +
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
                 4 * vertex_.size() + 1 + data_.children.size());
   block.assign(static_cast<std::size_t>(graph_.columns_), -1);
-  std::vector<std::int32_t> vertices_of(distinct_.size(), 0);
-  for (const std::int32_t type : types_) ++vertices_of[static_cast<std::size_t>(type)];
-  for (std::size_t t = 0; t < distinct_.size(); ++t) {
-    block.insert(block.end(), {static_cast<std::int32_t>(distinct_[t]), static_cast<std::int32_t>(distinct_[t] >> 32),
-                               vertices_of[t]});
+  for (const ir::VertexType type : distinct_) {
+    block.push_back(static_cast<std::int32_t>(type));
+    block.push_back(static_cast<std::int32_t>(type >> 32));
   }
   for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
   std::vector<std::int32_t> place(vertex_.size()), children;

@@ -69,16 +69,15 @@ class InputGraph {
   std::string name() const { return name_ ? *name_ : "graph"; }
 
   std::uint64_t type(std::int32_t number) const {  // see ir.h
-    const std::int32_t* of = block_.data() + columns_ + 3 * number;
-    return static_cast<std::uint64_t>(of[1]) << 32 | static_cast<std::uint32_t>(of[0]);
+    const std::int32_t* halves = block_.data() + columns_ + 2 * number;
+    return static_cast<std::uint64_t>(halves[1]) << 32 | static_cast<std::uint32_t>(halves[0]);
   }
-  std::int32_t vertices_of_type(std::int32_t number) const { return block_.data()[columns_ + 3 * number + 2]; }
   TypeRun type_run(std::int32_t number) const {
-    const std::int32_t* of = block_.data() + columns_ + 3 * types_ + 4 * number;
+    const std::int32_t* of = block_.data() + columns_ + 2 * types_ + 4 * number;
     return {of[0], of[1], of[2], of[3]};
   }
   const std::int32_t* child_begin() const {
-    return block_.data() + columns_ + 3 * types_ + 4 * type_runs_;
+    return block_.data() + columns_ + 2 * types_ + 4 * type_runs_;
   }                                                                                // by place
   const std::int32_t* children() const { return child_begin() + vertices() + 1; }  // places
   const std::int32_t* vertex() const { return children() + edges_; }               // by place
@@ -94,7 +93,7 @@ class InputGraph {
   std::int32_t levels_ = 0;
   std::vector<std::int32_t> level_;  // of each vertex
   // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
-  // It contains: where columns begin; the distinct types, ascending, with their numbers of vertices; runs; children in CSR format; vertices; columns.
+  // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
   // All are in the order of places: vertices sorted by type, then level, then number.
   std::int32_t columns_ = 0, types_ = 0, type_runs_ = 0, edges_ = 0;
   std::vector<std::int32_t> block_;
