@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// The dot products of a tile, which stay in registers: `Rows` rows of x with `Columns` rows of y. Each is summed in the
-/// same order whatever the tile, so a result does not depend on how rows and columns are grouped.
+/// The dot products of a tile, which stay in registers: `Rows` rows of x with `Columns` rows of y. Each is summed in
+/// the same order whatever the tile, so a result does not depend on how rows and columns are grouped.
 template <std::size_t Rows, std::size_t Columns>
 HWY_INLINE void multiply_tile(const Product& p, Index row, Index column) {
   const auto lanes = static_cast<Index>(hn::Lanes(d));

@@ -136,15 +136,13 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
-  this->check(Form::dag,
-              {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false, .packing = false}},
+  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false, .packing = false}},
               first_seed());
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
   this->check(Form::dag, {.optimisations = {.slots = false}}, first_seed() + 4);
-  this->check(Form::dag,
-              {.groups = 3, .group_flops = 1, .optimisations = {.specialisation = false, .slots = false}},
+  this->check(Form::dag, {.groups = 3, .group_flops = 1, .optimisations = {.specialisation = false, .slots = false}},
               first_seed() + 5);
   this->check(Form::dag, {.optimisations = {.lazy = false, .slots = false}}, first_seed() + 6);
   this->check(Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}, first_seed() + 7);
@@ -227,8 +225,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     Parameters parameters(host, seed);
     const RandomFunction body(random, parameters);
     const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
-    RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3),
-                          .group_flops = Index{1} << random() % 24};
+    RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3), .group_flops = Index{1} << random() % 24};
     if (random() % 3 == 0) options.batch_rows = static_cast<Index>(1 + random() % 4);
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };

@@ -212,13 +212,14 @@ TEST(ScheduleLessons, AreAlsoOfMinibatchesThatTurnOutHarder) {
 
 TEST(ScheduleLessons, EndWhenTheyHaveTakenEnoughWhateverComes) {
   const TypedGraph graph = mixed_chains();
-  ScheduleLessons lessons;
+  constexpr std::int64_t most_vertices = 2'000'000;
+  ScheduleLessons lessons(most_vertices);
   int looks = 0;
   for (; !lessons.done(); ++looks) {
     lessons.begin_anew();
     EXPECT_EQ(lessons.table(), nullptr);
     lessons.look_at(graph);
-    ASSERT_LT(looks, ScheduleLessons::most_vertices / graph.vertices());
+    ASSERT_LT(looks, most_vertices / graph.vertices());
   }
   EXPECT_GT(looks, 32);
   lessons.begin_anew();

@@ -320,6 +320,7 @@ bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::
 /// Longer than tests should take.
 int check_longest() {
   const bool all =
+      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", rl::sched_full) &&
       holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", rl::sched_full) &&
       holds<Check<Broken::nothing, 2, 1, gates_and_commute>>("a write and a read at one instant, and one that commutes",
                                                              rl::sched_full) &&
@@ -331,7 +332,8 @@ int check_all() {
   const auto full = rl::sched_full, bounded = rl::sched_bound;
   const auto holding = Expect::holds;
   const bool all =
-      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", full) &&
+      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes, 8 switches", bounded, holding,
+                                                   8) &&
       holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
       holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
       holds<Check<Broken::nothing, 2, 1, gates_and_write>>("a read and a write at one instant, and a writer", full) &&

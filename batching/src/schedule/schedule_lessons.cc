@@ -34,7 +34,7 @@ void ScheduleLessons::learn() {
   std::int64_t all = 0;
   for (const TypedGraph& example : examples_) all += example.vertices();
   const std::int64_t mean = std::max<std::int64_t>(1, all / static_cast<std::int64_t>(examples_.size()));
-  const std::int64_t affordable = std::max<std::int64_t>(0, most_vertices - vertices_) / mean;
+  const std::int64_t affordable = std::max<std::int64_t>(0, most_vertices_ - vertices_) / mean;
   options.episodes = static_cast<int>(std::min<std::int64_t>(options.episodes, affordable));
   table_ = ScheduleTable::learn(examples_, options);
   vertices_ += options.episodes * mean;

@@ -12,18 +12,18 @@ namespace windrow {
 
 /// All minibatches have the same number of types. The same minibatches give the same tables.
 ///
-/// Learning makes schedules of the examples repeatedly. The vertices of all these schedules are limited to
-/// most_vertices in total, even if types keep changing; after that, no more tables are learned.
+/// Learning makes schedules of the examples repeatedly. The vertices of all these schedules are limited in total, even
+/// if types keep changing; after that, no more tables are learned.
 class ScheduleLessons {
  public:
-  static constexpr std::int64_t most_vertices = 20'000'000;
+  explicit ScheduleLessons(std::int64_t most_vertices = 20'000'000) : most_vertices_(most_vertices) {}
 
   /// Examines the next minibatch. Learns anew if the table needs clearly more batches for it, relative to the lower
   /// bound, than for its examples. Not to be called when done().
   void look_at(TypedGraph graph);
   /// Whether learning has ended: more of it would cost more than it saves.
   bool done() const {
-    return looked_at_ >= most_looks || examples_.size() >= most_examples || vertices_ >= most_vertices;
+    return looked_at_ >= most_looks || examples_.size() >= most_examples || vertices_ >= most_vertices_;
   }
   /// Drops the examples and the table, since the types changed.
   void begin_anew();
@@ -38,6 +38,7 @@ class ScheduleLessons {
   double excess(const TypedGraph& graph);
   void learn();
 
+  const std::int64_t most_vertices_;
   std::vector<TypedGraph> examples_;
   std::optional<ScheduleTable> table_;
   double usual_ = 0;  // the largest excess of the examples
