@@ -1,8 +1,8 @@
-// The engine's state, and the way of an op through it: submit -> release -> dispatch -> run -> finish.
+// The engine's state, and the path of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; graph/launch.cc what a graph does
-// with both ends; wait.cc and ahead.h the waits; release.cc, run.cc and async.cc the back; seeing.cc what people are
-// told; engine.cc the public interface on top.
+// Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; release.cc, run.cc and async.cc the
+// back; graph/launch.cc launches of graphs, which use both; wait.cc and ahead.h waits; seeing.cc traces and reports;
+// engine.cc the public interface on top.
 #pragma once
 
 #include <atomic>
@@ -34,16 +34,16 @@
 
 namespace windrow {
 
-/// While something waits longer than this to the end of an engine, it says so.
+/// The interval at which a wait during shutdown logs that it still waits.
 inline constexpr std::chrono::seconds shutdown_notice{10};
 
 class Core {
  public:
   explicit Core(EngineOptions options);
-  /// After shutdown.
+  /// The engine must have been shut down.
   ~Core();
 
-  // ---- front (push.cc, core.cc): records are made, checked and entered ----
+  // ---- front (push.cc, core.cc): makes, checks and enters records ----
   Var new_var(OpName name);
   void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
@@ -54,23 +54,22 @@ class Core {
   void end_bulk() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
-  /// False for a variable that was retired, but inside an op that has access to it.
+  /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
   bool watch_unless_retired(Var var, std::span<std::byte> bytes);
   MisuseError without_function(const PushOptions& how);
-  /// The function with what the options ask for beyond running it; holds this thread back where there are too many
-  /// bytes.
+  /// Wraps the function in the rare options of the push (adorned.h). Blocks while too many bytes are pending.
   template <class... Args>
   Function<void(Args...)> adorn(Function<void(Args...)>&& function, const PushOptions& how);
   LaneId add_lane(std::shared_ptr<Lane> lane);
   LaneId add_lane(HostLane lane);
   void shutdown();
-  /// Shuts down, and tells the log of failures nobody was told of. False if ops may still run, or are lost by a fork.
+  /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
   /// Throws MisuseError in a forked child whose copy of the engine is torn.
   void refuse_torn() const { fork_gate_.refuse_torn(); }
   bool torn() const { return fork_gate_.torn(); }
   EngineStats stats() const;
-  /// The ops and waits that have not finished. Nobody pushes meanwhile.
+  /// The ops and waits that have not finished. No thread can push during the call.
   std::vector<PendingOp> pending_ops();
   const RunningPolicy& policy() const { return *policy_; }
   Running* frame_of_mine() const;
@@ -79,17 +78,17 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
-  /// False in a capture.
+  /// Returns false inside a capture.
   bool launch(const DeclaredState& op, std::source_location from);
-  /// From now on launches push by that, if not null. Returns what they pushed by so far; nobody begins a use of it any
-  /// more. The graph's mutex is held.
+  /// Later launches push by the plan `by`, if it is not null. Returns the previous plan; no new use of it can begin.
+  /// The caller holds the graph's mutex.
   PushPlan* replace(std::atomic<PushPlan*>& pushes, PushPlan* by);
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
   /// Throws MisuseError if one of the op's variables is retired.
   void refuse_stale(const CapturedOp& op);
-  /// The only handle of the variable that is of use from now on.
+  /// Invalidates all handles of the variable, and returns a new one.
   Var take_over(const Var& var);
-  /// At a graph's end: retires its own variable, or one from outside, unless a launch has.
+  /// Called when a graph ends: retires a variable of the graph, or one from outside unless a launch has retired it.
   void retire_own(const Var& var) noexcept;
   void retire_captured(CapturedOp& op) noexcept;
   const std::shared_ptr<CoreLink>& link() const { return link_; }
@@ -98,28 +97,28 @@ class Core {
   bool wait(AccessList accesses, Deadline deadline, std::source_location from);
   bool wait_all(Deadline deadline);
 
-  // ---- seeing (seeing.cc): what people are told of what the engine does ----
+  // ---- seeing (seeing.cc): traces and reports ----
   void start_trace(const TraceOptions& options);
   void stop_trace();
   TraceRecorder& trace() { return trace_; }
-  /// What the trace holds now.
+  /// The contents of the trace so far.
   TraceGraph traced();
-  /// Throws Error, naming the path.
+  /// Throws an Error that names the path.
   void save_trace(const std::string& path);
-  /// An op that runs on this thread has waited.
+  /// Records that an op, which runs on this thread, has waited since `begun`.
   void record_wait_inside(OpRecord& op, Ticks begun);
   /// Throws MisuseError inside a push.
   std::string describe_pending();
   std::string describe_lanes();
   Watchdog::Progress progress();
 
-  // ---- back (run.cc): records run and finish ----
-  /// Runs the op, and what it makes ready as long as the policy lets this thread go on by itself. `slots` is null only
-  /// for what runs after shutdown.
+  // ---- back (run.cc): runs and finishes ops ----
+  /// Runs the op, then successors that it makes ready, for as long as the policy lets this thread choose its next op.
+  /// `slots` is null only for an op that runs after shutdown.
   void run(OpRecord& op, Slots* slots) noexcept;
-  /// The OnComplete of an async op was called, or dropped.
+  /// Called when the OnComplete of an async op is called or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
-  /// The outcome of an op whose OnComplete was dropped; made beforehand, since dropping must not fail.
+  /// The outcome of an op whose OnComplete was dropped. Allocated in advance, since dropping must not fail.
   const std::exception_ptr& dropped() const { return dropped_; }
   /// An op that awaits a point, and the op that left the point.
   struct PointAwaited {
@@ -130,7 +129,7 @@ class Core {
   void point_reached(const PointAwaited& awaited, const std::exception_ptr& error) noexcept;
 
   const EngineOptions options;
-  /// Distinguishes this engine from all others of the process, also from those gone.
+  /// Unique among all engines that the process ever had.
   const std::uint32_t number;
 
  private:
@@ -138,21 +137,21 @@ class Core {
   friend class PushPlan;
   friend class EngineUse;
   enum class Life { running, draining, stopped };
-  /// What a thread runs one after the other, each made ready by the one before.
+  /// Ops that a thread runs in a row, each made ready by its predecessor.
   struct Row {
     Slots* slots;
-    bool goes_on;  ///< the policy lets this thread choose what comes next
+    bool goes_on;  ///< whether the policy lets this thread choose its next op
     Port& port;    ///< of this thread
     OpContext context{};
-    Ticks begun = 0;    ///< where the op is traced
-    unsigned runs = 1;  ///< so far, with the op that runs
+    Ticks begun = 0;    ///< when the op began, if it is traced; else 0
+    unsigned runs = 1;  ///< the number of ops so far, including the one that runs
   };
 
   // front
   Var make_var(OpName name);
-  /// Throws MisuseError if the engine, which does not just run, takes no ops of this thread.
+  /// For an engine that is draining or stopped: throws MisuseError if it accepts no ops from this thread.
   void check_life(Life life, const OpInfo& about) const;
-  /// What the numbers of the ops begin with that this thread pushes.
+  /// The upper bits of the ids of the ops that this thread pushes.
   OpId thread_number(Port& port) { return port.first_id != Port::unnumbered ? port.first_id : number_thread(port); }
   OpId number_thread(Port& port);
   [[gnu::always_inline]] const OpInfo& info(Port& port, const PushOptions& how) {
@@ -170,9 +169,9 @@ class Core {
       refuse(var, about);
   }
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
-  /// What is behind the handle; throws MisuseError for an empty, foreign or retired one.
+  /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  // What is pushed: its accesses as Dep::place wants them, and a body.
+  // The parts of a push: accesses in the form that Dep::place takes, the op's properties, and a body.
   struct Listed;
   struct Single;
   struct Entering {
@@ -180,12 +179,12 @@ class Core {
     int priority;
     bool retires = false;
   };
-  /// A span in which this thread may make records and enter them.
+  /// The section in which a thread may make and enter records; entry.h.
   class Entry;
-  /// This thread is not known to be the only one that enters records: sees to it that all know.
+  /// Makes this the lone thread that enters records if there is none; else switches all threads to lock bits.
   void join_others(Port& port);
-  /// Captures or pushes the op. Throws MisuseError if the engine is shut down or a variable empty, foreign or retired,
-  /// Error if no thread can be started.
+  /// Captures or pushes the op. Throws MisuseError if the engine is shut down, or a variable is empty, foreign or
+  /// retired; Error if no thread can be started.
   template <class Body>
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
   template <class Accesses, class Body>
@@ -194,19 +193,19 @@ class Core {
   static std::shared_ptr<CapturedOp> without_body(const Entering& op, const Accesses& accesses);
   template <class Accesses, class Body>
   void submit(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
-  /// Makes its record and enters that. Returns it if it is ready, else null.
+  /// Makes the op's record and enters it. Returns the record if the op is ready, else null.
   template <class Accesses, class Body>
   OpRecord* enter(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   void start(LaneState& lane);
-  /// Takes back the records, which were entered nowhere, and throws.
+  /// Frees the records, none of which was entered, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
   class Patience;
   /// Whether an op runs, is ready, or awaits its OnComplete or a lane's point. Needs no memory.
   bool any_under_way();
-  /// A thread from outside that has pushed too far ahead waits here.
+  /// Back-pressure: blocks a thread that has pushed too far ahead, unless it runs an op.
   void hold_back(Port& port);
-  /// Waits for room, as the contract of EngineOptions::max_pending_bytes says.
+  /// Waits for room as EngineOptions::max_pending_bytes specifies.
   PendingBytes::Share take_bytes(std::uint64_t bytes);
   void set_life(Life life);
   void drain();
@@ -219,117 +218,117 @@ class Core {
   bool wait_until_idle(Deadline deadline);
   bool wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);
-  /// Waits for the point to the end, and needs no memory.
+  /// Waits until the point is reached, without a limit. Needs no memory.
   static void reach(Point point) noexcept;
 
   // graphs
-  /// False, and nothing is done, if launches go by gates.
+  /// Does nothing and returns false if launches of this graph go by gates.
   bool launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
   void launch_by_gates(Port& port, GraphState& graph, std::source_location from);
-  class Pushing;  ///< of a launch's ops; graph/push.cc
-  /// So many ops were pushed: holds the thread back if it is too far ahead.
+  class Pushing;  ///< pushes a launch's ops; graph/push.cc
+  /// To be called after `count` pushes: holds the thread back if it is too far ahead.
   void look_after_pushes(Port& port, std::size_t count) {
     if ((port.pushes_to_look -= static_cast<int>(count)) <= 0) hold_back(port);
   }
   void join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
-  /// The launch's ops count as pushed from here on.
+  /// From this call on the launch's ops count as pushed.
   void number_nodes(GraphLaunch& launch, Port& port);
   void unlist(GraphLaunch& launch);
-  /// Its place at a variable is granted.
+  /// Called when the gate's place at its variable is granted.
   void open_gate(OpRecord& gate, ReadyList& ready);
-  /// One less that the gate waits for before it leaves.
+  /// Counts down the events that the gate awaits; it leaves after the last.
   void leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready);
   void begin_roots(GraphLaunch& launch);
-  /// Takes the op of a launch out of that; its successors that are ready go to `ready`.
+  /// Removes the op from its launch, and puts the successors that become ready into `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
   void end_part(GraphLaunch& launch);
-  /// Those that have ended on this thread are free for others, and what nobody keeps any more goes with its captures.
+  /// Releases the parts of graphs that ended on this thread for reuse. Parts without an owner end with their captures.
   void end_parts(Port& port, Slots* slots);
   void append_nodes(std::vector<PendingOp>& ops);
 
-  // back: what is granted goes on and what has run is finished, with or without memory
-  /// The op's accesses are granted: it waits for points on the host where it must, else goes on.
+  // back: moves granted ops on and finishes ops that have run, even when memory has run out
+  /// Called when the op's accesses are granted: gives the op to the policy, or keeps it until it may run.
   void release(OpRecord& op) noexcept;
   void release(OpRecord& op, ReadyList& ready) noexcept;
   void release_all(ReadyList& ready) noexcept;
-  /// Releases what an op on these slots made ready. Returns one that its thread runs next, or null: `next`, which it
-  /// has chosen already, or another.
+  /// Releases the ops that an op on these slots made ready. Returns the op that this thread runs next, or null. That is
+  /// `next`, if the thread has chosen one already, or one of the others.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
-  /// Whether a thread that ran an op on these slots may go on by itself with one that it made ready.
+  /// Whether a thread that ran an op on these slots may choose one that became ready as its next op.
   bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
-  /// Whether nothing has to be looked at before an op whose accesses are granted may run; false says nothing.
+  /// True if a granted op may run without further checks. False only means that the checks are needed.
   [[gnu::always_inline]] bool is_plainly_ready(const OpRecord& op) const {
     return !has_ordered_ && !op.after_end && !op.commutes() && !op.is_wait();
   }
-  /// Whether the op, whose accesses are granted, is to be given to the policy now.
+  /// Whether to give the op, whose accesses are granted, to the policy now.
   bool may_run(OpRecord& op, ReadyList& ready) noexcept;
   bool points_reached(OpRecord& op);
   FailurePtr lost(const OpInfo& of, const std::exception_ptr& error) noexcept;
-  /// So many of the points the op waits for are reached.
+  /// Counts `points` of the awaited points as reached. Returns whether these were the last.
   static bool were_last_points(OpRecord& op, std::int32_t points);
-  /// Whether it may go to the policy; else its lane keeps it, or it has run since the engine has ended.
+  /// Whether the op may go to the policy. If not, its lane keeps it, or, after the engine's end, it has run already.
   bool admit(OpRecord& op);
   void end_wait(OpRecord& op, ReadyList& ready) noexcept;
   void end_fence(OpRecord& op, ReadyList& ready) noexcept;
-  /// A fence for the variable; throws std::bad_alloc.
+  /// Makes a fence for the variable. Throws std::bad_alloc.
   OpRecord& make_fence(Port& port, Dep::Var& var);
 
-  // turns (turns.cc): of ops that commute at a variable one runs at a time
-  /// Takes the op's turns at all variables where it commutes; or none, then it is kept until that may succeed. To
-  /// `others` go ops that were kept and are to be tried again.
+  // turns (turns.cc): ops that commute on a variable run one at a time
+  /// Takes the op's turns at all variables where it commutes, or takes none and keeps the op until a retry may succeed.
+  /// Ops that were kept, and should retry now, go to `others`.
   static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
-  /// Makes room for the op's marks and tells its lane what to wait for; else the op is not issued, for this reason.
+  /// Reserves memory for the op's marks, and makes its lane wait for other lanes. On an error the op is not issued.
   std::exception_ptr begin_issue(OpRecord& op) noexcept;
-  // Each of these runs the op, and returns one that this thread runs next, or null.
+  // Each of these runs an op, and returns the one that this thread runs next, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
-  /// Where ops may not take the plain way.
+  /// Runs an op that cannot take the fast path.
   OpRecord* run_detoured(OpRecord& op, Row& row);
-  /// A function on a host lane that nothing keeps from running.
+  /// The fast path: an op with a function, on a host lane, that nothing keeps from running.
   OpRecord* run_function(OpRecord& op, Row& row);
-  /// The same of a launch, and its successors of that kind.
+  /// The fast path for an op of a launch, and then for its successors.
   OpRecord* run_nodes(OpRecord& first, Row& row);
-  /// Whether others get their turn before the thread goes on.
+  /// Whether other ready ops get a turn before the thread continues with a successor.
   bool gives_way(const Row& row) const;
-  /// Whether the thread, which has chosen `next` or nothing so far, may choose that op.
+  /// Whether the thread may choose `op` as its next op; `next` is its choice so far, or null.
   bool may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const;
   OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);
-  /// Any op, whatever may keep it from running.
+  /// The slow path, which handles every op.
   OpRecord* run_with_care(OpRecord& op, const Begin& begin);
   void invoke_node(OpRecord& op, const FailurePtr& poison);
-  /// Around the function of an op that is checked.
+  /// To be called before and after the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
   OpRecord* run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
-  /// One part of an async op is done; true if it was the last.
+  /// Counts one part of an async op as done. Returns whether it was the last.
   static bool count_down(AsyncBody& body);
   OpRecord* finish_async(OpRecord& op, Slots* slots);
   Mark leave_point(OpRecord& op);
-  /// Takes the op out of its variables' chains. It may be gone then.
+  /// Takes the op out of its variables' chains. Its record may be freed by then.
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
   OpRecord* finish(OpRecord& op, const Ending& ending) noexcept;
-  /// As finish, of an op whose function throws just now.
+  /// Finishes an op whose function has thrown. To be called from the catch clause.
   OpRecord* fail(OpRecord& op, const Row& row);
-  /// What finishing does to one variable, to which the op still has access.
+  /// Updates poison, version and marks of one variable, to which the op still has access.
   void settle_access(OpRecord& op, Dep::Access& access, const Ending& ending, const FailurePtr& failure);
   void settle_marks(OpRecord& op, Dep::Access& access, const Ending& ending);
   FailurePtr first_poison(OpRecord& op);
-  /// Of an op that is marked as lost.
+  /// The failure of an op that is marked as lost.
   FailurePtr take_lost(OpRecord& op);
-  /// While the engine is traced: when an op begins on this thread, else 0.
+  /// While the engine is traced, the time at which an op begins on this thread; else 0.
   Ticks begin_traced(const Slots* slots);
-  /// An op has run well that has begun so, and has not left its variables.
+  /// Traces an op that began at `row.begun` and ran without error. It must not have left its variables yet.
   void record_plain(OpRecord& op, const Row& row);
   void record(OpRecord& op, const Ending& ending, const FailurePtr& failure);
-  /// Of an async op, that its function has returned.
+  /// Traces that the function of an async op has returned.
   void record_call(OpRecord& op, Ticks begun);
-  /// Records how many ops are pending, if that was not done just now.
+  /// Traces the number of pending ops, unless that was done a moment ago.
   void sample(Port& port, Ticks now);
   void save_trace_for_environment() noexcept;
-  /// A worker has nothing more to do.
+  /// Called when a worker runs out of work while the engine is traced.
   void rest_traced();
   void one_less_pending(Port& port);
   void tell_if_idle();
@@ -345,25 +344,25 @@ class Core {
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};
-  /// The only port that has entered anything so far; null before, and once there are several.
+  /// The first port that entered a record; null before. It is the only one until `several_` is set.
   std::atomic<Port*> lone_{nullptr};
   std::atomic<bool> several_{false};
   std::atomic<int> visitors_{0};
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
-  /// Why ops may not take the plain way, besides what they are themselves.
+  /// Reasons for which no op of the engine may take the fast path.
   enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4 };
   std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};
 
   TraceRecorder trace_;
-  std::string trace_path_;  // where the environment wants it; else empty. Fixed, but for a forked child
+  std::string trace_path_;  // from the environment, or empty. Changes only in a forked child
 
   Mutex idle_mutex_;
-  CondVar idle_;  // nothing may be pending
-  /// Threads that wait for it. Changed and read by read-modify-write only: of a thread that comes to wait and one that
-  /// has finished an op, the later one sees what the earlier one did.
+  CondVar idle_;  // notified when possibly nothing is pending
+  /// The number of threads that wait for `idle_`. Accessed by read-modify-write only: of a thread that begins to wait
+  /// and one that has finished an op, the later one sees what the earlier one did.
   std::atomic<int> idle_waiters_{0};
 
   Mutex launches_mutex_;
@@ -371,7 +370,7 @@ class Core {
   const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
   EndingPlans ending_plans_;
 
-  Mutex shutdown_mutex_;  // one thread shuts down, others wait for it
+  Mutex shutdown_mutex_;  // held by the thread that shuts down; others wait for it
   ForkGate fork_gate_;
 
   Mutex table_mutex_;
@@ -380,21 +379,21 @@ class Core {
   std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
 
   Mutex point_mutex_;
-  /// Of ops marked as lost, the first failed point among those they waited for; none if there was no memory for it.
+  /// For each op marked as lost, the first point it awaited that failed. No entry if there was no memory for one.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
   const bool on_pool_ = options.policy == Policy::pool;
   const bool callers_run_ = options.policy == Policy::serial;  // ops run on the threads that push
-  LaneState* host_ = nullptr;                                  // never changes
+  LaneState* host_ = nullptr;                                  // fixed by the constructor
   OpInfo end_of_graph_{.name = "the end of a graph"};          // fixed by the constructor
   OpInfo fence_{.name = "a fence"};                            // likewise
   const std::unique_ptr<AccessCheck> access_check_;            // null unless options.check
 
-  std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if not wanted
+  std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if switched off
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };
 
-/// Not started.
+/// Makes a watchdog that is not started.
 std::unique_ptr<Watchdog> make_watchdog(Core& core);
 
 }  // namespace windrow

@@ -1,31 +1,32 @@
-// Who may run now: for each variable a chain of versions, for each op a count of the grants it still misses.
+// Decides which ops may run: each variable has a chain of versions, each op a count of the grants it still lacks.
 //
-// This is the heart of the engine and knows nothing else of it: no thread, no callable, no error. It is a template on
-// its atomics so that an interleaving checker compiles this very code, and on the record of an op, which the engine
-// extends.
+// This is the heart of the engine. It knows no threads, no callables and no errors. It is a template on its atomics, so
+// that an interleaving checker compiles the same code, and on the record of an op, which the engine extends.
 //
-// Each exclusive access makes a new version of its variable; versions.h shows what that is made of.
+// Each exclusive access makes a new version of its variable; versions.h shows the data of a version.
 //
 // Protocol
 //   join   takes the lock bits of all the op's variables in address order, enters each access at its variable's last
-//          version, lets go. Two ops pushed by two threads over overlapping variables are therefore in the same order
-//          everywhere, and no cycle can arise. Only joins take lock bits; where one thread alone joins, none is needed.
-//   leave  touches versions and no variable, so that ops which leave do not contend with ops which join: it closes the
-//          versions the op has made, counts its reads, and grants what that sets free.
-//   join_each enters ops of one access each, at one instant, but each leaves as soon as it can: for waits.
-//   Accesses that commute share a version, as reads do; who may run first among them is not decided here. Between
-//   those and reads a fence is entered: an op of one exclusive access that does nothing.
+//          version, and releases the lock bits. Ops that two threads push over overlapping variables are therefore in
+//          the same order at each variable, so no cycle can arise. Only joins take lock bits. While a single thread
+//          joins, no lock bit is needed.
+//   leave  touches versions and no variable, so that ops that leave do not contend with ops that join. It closes the
+//          versions that the op has made, counts the op's reads as left, and grants the accesses that this sets free.
+//   join_each enters several ops of one access each in one atomic step. Each of them leaves as soon as it can. Waits
+//          use this.
+//   Commuting accesses share a version, as reads do; their order is decided elsewhere (turns.cc). A fence separates
+//   them from reads. A fence is an op that does nothing and has one exclusive access.
 //
-// The chain is that of the queue locks of Mellor-Crummey and Scott (1991), with the lists of many variables entered at
-// one instant.
+// The chain is that of the queue locks of Mellor-Crummey and Scott (1991), except that an op enters the lists of many
+// variables in one atomic step.
 //
-// Invariants, for whoever is between two of the steps above:
-//   1. An access is granted if it is exclusive and all accesses joined before it have left, or if it is a read and all
-//      exclusive ones have.
-//   2. An op's pending counter is the number of its accesses that are not granted, and one more while it joins.
-//   3. A version ends when its op and its reads have left and the next exclusive access has joined; that access is
-//      granted then. An op's record lives until the op has left and all versions it made have ended.
-//   4. After a retiring access nothing joins.
+// Invariants, which hold between the steps above:
+//   1. An exclusive access is granted when all accesses that joined before it have left. A read is granted when all
+//      exclusive accesses that joined before it have left.
+//   2. An op's pending counter is the number of its accesses that are not granted, plus one while it joins.
+//   3. A version ends when its op and its reads have left and the next exclusive access has joined. That access is then
+//      granted. An op's record lives until the op has left and all versions that it made have ended.
+//   4. Nothing joins after a retiring access.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@
 
 namespace windrow {
 
-/// As Versions. Members may be called by any thread, as they say.
+/// `Atomics` and `Record` are as in Versions. Members may be called by any thread, under the conditions they state.
 template <class Atomics, class Record>
 struct Dependency : Versions<Atomics, Record> {
   using Versions = windrow::Versions<Atomics, Record>;
@@ -50,13 +51,14 @@ struct Dependency : Versions<Atomics, Record> {
   enum class Join { ready, waiting, refused };
   using Joiners = typename Versions::Joiners;
 
-  /// Enters the op at all its variables at one instant; `count` is what place() was given. Refused, and entered
-  /// nowhere, if one of them is retired; else `prepare()` is called before anybody can reach the op, which does not
-  /// throw. When `waiting` is returned, the op may already be running elsewhere or be gone. `drop(op)` is called for
-  /// each op whose record is free now.
+  /// Enters the op at all its variables in one atomic step; `count` is the one that place() was given. If one of the
+  /// variables is retired, returns `refused` and enters nothing. Otherwise calls `prepare()`, which must not throw,
+  /// before any other thread can reach the op. When `waiting` is returned, the op may already run on another thread, or
+  /// be gone. Calls `drop(op)` for each op whose record became free.
   ///
-  /// `make_fence(var)` gives the record of an op that was placed with mutate access to that variable alone. What it
-  /// throws is passed on, and the op is entered nowhere then. A fence becomes ready as any op, and is to leave at once.
+  /// `make_fence(var)` returns the record of an op that was placed with mutate access to that variable alone. If it
+  /// throws, the op is not entered, and the exception passes to the caller. A fence becomes ready as any op does, and
+  /// must then leave at once.
   template <class Count, class Prepare, class Drop, class MakeFence>
   [[gnu::always_inline]] static Join join(Record& op, Count count, Joiners joiners, Prepare&& prepare, Drop&& drop,
                                           MakeFence&& make_fence) {
@@ -64,10 +66,10 @@ struct Dependency : Versions<Atomics, Record> {
     return join_several(op, joiners, prepare, drop, make_fence);
   }
 
-  /// Enters ops of one access each, by address of their variables, at one instant; those on one variable, in the order
-  /// they are given in. For each, `place(op, ticket)` is called with its place at the variable before anybody can reach
-  /// it, and `ready(op)` after it has entered, if it is granted. False, and none has entered, if one of the variables
-  /// is retired. `make_fence` as for join.
+  /// Enters ops of one access each, sorted by the addresses of their variables, in one atomic step. Ops on one variable
+  /// enter in the order given. For each op, calls `place(op, ticket)` with its place at the variable before any other
+  /// thread can reach it, and `ready(op)` after it has entered, if it is granted. Returns false, and enters none, if
+  /// one of the variables is retired. `drop` and `make_fence` are as for join.
   template <class Place, class Ready, class Drop, class MakeFence>
   static bool join_each(std::span<Record* const> ops, Joiners joiners, Place&& place, Ready&& ready, Drop&& drop,
                         MakeFence&& make_fence) {
@@ -89,22 +91,23 @@ struct Dependency : Versions<Atomics, Record> {
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Var& var = *var_of(i);
-      const bool last = is_last_there(i);  // once it has entered, the op may be gone
+      const bool last = is_last_there(i);  // read now, since the op may be gone once it has entered
       if (!stale) {
         Access& access = ops[i]->accesses().front();
-        if (!access.exclusive()) var.commuting_ = access.commutes();  // also behind one of these that is exclusive
+        if (!access.exclusive()) var.commuting_ = access.commutes();  // needed if it follows an exclusive one of `ops`
         place(*ops[i], static_cast<std::uint32_t>(var.tickets_));
         var.generation_ = var.generation_ + ops[i]->retires();
         if (enter(access, drop)) ready(*ops[i]);
       }
-      if (many && last) var.lock_.unlock();  // all were locked, so nobody gets in between
+      if (many && last) var.lock_.unlock();  // the step stays atomic, since all were locked before the first unlock
     }
     return !stale;
   }
 
-  /// Enters ops at one instant: `enter_all()` is to join them one after the other, each as if one thread alone joined,
-  /// and needs no fence. `firsts` is canonical, and holds the first access among them to each variable. False, and none
-  /// has entered, if one of the variables is retired. `make_fence` as for join. Of several ops none commutes.
+  /// Enters several ops in one atomic step: `enter_all()` must join them one after the other, each with Joiners::one,
+  /// and needs no fences. `firsts` is canonical, and holds the first access of these ops to each variable. Returns
+  /// false, and enters none, if one of the variables is retired. `drop` and `make_fence` are as for join. If there are
+  /// several ops, none of them may commute.
   template <class EnterAll, class Drop, class MakeFence>
   static bool join_together(std::span<const Access> firsts, Joiners joiners, EnterAll&& enter_all, Drop&& drop,
                             MakeFence&& make_fence) {
@@ -121,7 +124,7 @@ struct Dependency : Versions<Atomics, Record> {
       if (many) unlock_all(firsts);
       throw;
     }
-    // From here on the first accesses are like those that share their versions, and so are all behind them.
+    // From here on the first accesses, and all that follow them, agree with the accesses whose versions they share.
     if (!stale) enter_all();
     if (many) unlock_all(firsts);
     return !stale;
@@ -133,8 +136,9 @@ struct Dependency : Versions<Atomics, Record> {
     return var.tickets_ == ticket + 1;
   }
 
-  /// Takes the finished op out. `visit(access)` is called once for each access while it still is granted; `ready(op)`
-  /// once for each op that became ready, `drop(op)` once for each op whose record is free now, which this one may be.
+  /// Removes the finished op from its chains. Calls `visit(access)` once for each access while it is still granted,
+  /// `ready(op)` once for each op that became ready, and `drop(op)` once for each op whose record became free, possibly
+  /// this one.
   template <class Visit, class Ready, class Drop>
   [[gnu::always_inline]] static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
     if (op.count() != 1) return leave_several(op, visit, ready, drop);
@@ -150,16 +154,16 @@ struct Dependency : Versions<Atomics, Record> {
     }
   }
 
-  /// Of the handles that may join the variable; odd once a retiring access has joined.
+  /// The generation of the handles that may join the variable; odd once a retiring access has joined.
   static std::uint32_t generation(Var& var, Joiners joiners) {
     const auto held = hold(var, joiners);
     return var.generation_;
   }
 
-  /// A variable whose retiring op has left begins its next life, with handles of a new generation.
+  /// Begins the next life of a variable whose retiring op has left. Its handles have a new generation.
   static void revive(Var& var, Joiners joiners) {
     const auto held = hold(var, joiners);
-    // relaxed: those who join later do so under the lock bit.
+    // relaxed: later joins read it under the lock bit.
     var.genesis_.word_.store(Versions::closed, std::memory_order_relaxed);
     var.last_ = &var.genesis_;
     var.reads_ = 0;
@@ -167,7 +171,7 @@ struct Dependency : Versions<Atomics, Record> {
     var.generation_ = var.generation_ + 1;
   }
 
-  /// From now on, only handles of a new generation may join the variable.
+  /// Lets only handles of a new generation join the variable from now on.
   static void renew(Var& var, Joiners joiners) {
     const auto held = hold(var, joiners);
     var.generation_ = var.generation_ + 2;
@@ -177,7 +181,7 @@ struct Dependency : Versions<Atomics, Record> {
   using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting, Versions::op_of, Versions::in_order;
   using Versions::is_stale, Versions::lock_all, Versions::unlock_all, Versions::hold;
 
-  /// Whether it may not share the last version with those that do, if there are any.
+  /// Whether the access may not share the last version with the accesses that do, if there are any.
   static bool is_unlike(const Access& access) {
     return access.var().commuting_ != access.commutes() && !access.exclusive();
   }
@@ -208,7 +212,7 @@ struct Dependency : Versions<Atomics, Record> {
     bool commuting = false, beside_commuting = false;
     for (const Access& access : accesses) {
       const Var& var = access.var();
-      Atomics::prefetch_to_write(&var.last_->word_);  // all at once, where one waits for them one by one
+      Atomics::prefetch_to_write(&var.last_->word_);  // so that the loads below overlap
       versions += access.exclusive();
       commuting |= access.commutes();
       beside_commuting |= var.commuting_;
@@ -226,8 +230,8 @@ struct Dependency : Versions<Atomics, Record> {
     }
     op.shape_ |= Op::commuting * commuting | Op::several_versions * (versions > 1);
     prepare();
-    // The counter is one more than there are accesses, so that the op cannot leave, and its accesses cannot vanish,
-    // before the last lock bit is free.
+    // The counter is one more than the number of accesses, so that the op cannot leave, and its accesses stay valid,
+    // until the last lock bit is free.
     const auto count = static_cast<std::int32_t>(accesses.size());
     std::int32_t granted = 0;
     std::uint32_t offset = sizeof(Record);
@@ -242,7 +246,7 @@ struct Dependency : Versions<Atomics, Record> {
     return before == granted + 1 ? Join::ready : Join::waiting;
   }
 
-  /// One for each access that is unlike those that share its version, all or none.
+  /// Enters a fence before each access that is unlike those that share its version: all fences, or none if one throws.
   template <class Drop, class MakeFence>
   [[gnu::noinline]] static void enter_fences(std::span<const Access> accesses, Drop& drop, MakeFence& make_fence) {
     Op* made = nullptr;
@@ -267,7 +271,7 @@ struct Dependency : Versions<Atomics, Record> {
     }
   }
 
-  /// Returns whether the access is granted at once. If not, its op may be gone.
+  /// Returns whether the access is granted at once. If it is not, its op may be gone on return.
   template <class Drop>
   [[gnu::always_inline]] static bool enter(Access& access, Drop& drop, std::uint32_t offset = sizeof(Record)) {
     Var& var = access.var();
@@ -275,7 +279,7 @@ struct Dependency : Versions<Atomics, Record> {
     access.offset_ = offset;
     var.tickets_ = access.ticket_ + 1;
     Access& last = *var.last_;
-    // acquire: what those who left it wrote is visible to an access that is granted at once.
+    // acquire: an access that is granted at once sees the writes of the ops that have left the version.
     Word word = last.word_.load(std::memory_order_acquire);
     const bool exclusive = access.exclusive();
     if (exclusive) var.last_ = &access;
@@ -283,8 +287,8 @@ struct Dependency : Versions<Atomics, Record> {
     var.reads_ = exclusive ? 0 : reads + 1;
     if (is_open(word)) {
       access.link_ = top_of(word);
-      // release: whoever closes the version sees the access. Nobody else enters here, so that this fails only if it has
-      // been closed meanwhile.
+      // release: the thread that closes the version sees the access. No other thread enters here, so this fails only if
+      // the version has been closed meanwhile.
       if (last.word_.compare_exchange_strong(word, word_of(access), std::memory_order_acq_rel,
                                              std::memory_order_acquire)) {
         return false;
@@ -296,7 +300,7 @@ struct Dependency : Versions<Atomics, Record> {
     }
     if (word != counting(static_cast<std::int64_t>(reads))) {
       last.link_ = &access;
-      // acq_rel: the last read to leave finds the link, or we see what all reads did.
+      // acq_rel: either the last read to leave sees the link, or this thread sees the effects of all reads.
       if (last.word_.fetch_sub(2 * reads, std::memory_order_acq_rel) - 2 * reads != Versions::closed) return false;
     }
     end_version(last, var, drop);
@@ -315,7 +319,7 @@ struct Dependency : Versions<Atomics, Record> {
       leave_read(access, ready, drop);
     }
     if (versions == 0) return drop(op);
-    // relaxed: others see the versions only through what closes them.
+    // relaxed: other threads reach the versions only through the operations that close them.
     if (versions > 1) op.pending.store(versions, std::memory_order_relaxed);
     for (Access* access = op.accesses().data(); versions > 0; ++access) {
       if (!access->exclusive()) continue;
@@ -330,7 +334,7 @@ struct Dependency : Versions<Atomics, Record> {
   static void leave_read(Access& access, Ready& ready, Drop& drop) {
     Access& version = *access.link_;
     Var& var = access.var();
-    // acq_rel: whoever is last has seen what all of them did.
+    // acq_rel: the last read to leave sees the effects of all of them.
     if (version.word_.fetch_add(2, std::memory_order_acq_rel) + 2 != Versions::closed) return;
     Access& next = *version.link_;
     end_version(version, var, drop);
@@ -343,7 +347,7 @@ struct Dependency : Versions<Atomics, Record> {
     while (true) {
       Access* const top = top_of(word);
       if (top != nullptr && top->exclusive()) {
-        // The next version has joined: the list is complete, and nobody else touches the word.
+        // The next version has joined: the list is complete, and no other thread touches the word.
         Access* const reads = top->link_;
         if (reads == nullptr) {
           end_version(access, access.var(), drop);
@@ -354,7 +358,8 @@ struct Dependency : Versions<Atomics, Record> {
         access.word_.store(counting(-count), std::memory_order_relaxed);
         return grant_reads(first, access, ready);
       }
-      // acq_rel: the writes of this op are visible to who joins later, and we see who has joined.
+      // acq_rel: accesses that join later see the writes of this op, and this thread sees the accesses that have
+      // joined.
       if (access.word_.compare_exchange_strong(word, Versions::closed, std::memory_order_acq_rel,
                                                std::memory_order_acquire)) {
         return grant_reads(in_order(top).first, access, ready);
@@ -375,16 +380,17 @@ struct Dependency : Versions<Atomics, Record> {
   template <class Ready>
   [[gnu::always_inline]] static void grant(Access& access, Ready& ready) {
     Record& op = op_of(access);
-    // acq_rel: what every predecessor wrote is visible to whoever runs the op. Of one access, none is missing now.
+    // acq_rel: the thread that runs the op sees the writes of every predecessor. An op of one access lacks no grant
+    // now.
     if (op.count() == 1 || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) ready(op);
   }
 
-  /// The version is of no use any more.
+  /// Drops the record of the version's op if this was its last version.
   template <class Drop>
   [[gnu::always_inline]] static void end_version(Access& version, const Var& var, Drop& drop) {
     if (&version == &var.genesis_) return;
     Record& op = op_of(version);
-    // acq_rel: whoever ends the last version has seen the others end.
+    // acq_rel: the thread that ends the last version has seen the others end.
     const bool several = op.shape_ & Op::several_versions;
     if (!several || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) drop(op);
   }

@@ -27,8 +27,8 @@ struct PlanNode;
 
 using Dep = Dependency<StdAtomics, OpRecord>;
 
-/// What errors and schedulers want to know of an op, the same for all ops of one place in the program. A value; that of
-/// a record is kept by the engine (op_sites.h).
+/// The description of an op for errors and schedulers, shared by all ops that are pushed at one place in the program. A
+/// value; the engine keeps the ones that records refer to (op_sites.h).
 struct OpInfo {
   std::string_view name = "op";  ///< lives as long as the process
   std::source_location pushed_at{};
@@ -36,7 +36,7 @@ struct OpInfo {
   bool run_always = false;
 };
 
-/// The op and where it was pushed, as messages name it.
+/// The op's name and where it was pushed, as it appears in messages.
 std::string site(const OpInfo& op);
 
 /// A point and the op that left it.
@@ -46,22 +46,23 @@ struct Mark {
   const OpInfo* info = nullptr;
 };
 
-/// A mark that an access comes after.
+/// A mark whose point an access must wait for.
 struct Awaited {
   Mark mark;
   IfFailed if_failed;
 };
 
-/// Where a thread waits for the moment its access is granted. Shared by that thread and the queued op, either of which
-/// may be gone first.
+/// Connects a thread that waits for an access with the record of that access. Shared by the thread and the queued
+/// record, since either may end first.
 struct Waiter {
   Signal granted;
-  // Written before `granted`, in room made before the wait was entered:
+  // Written before `granted` is set, in memory reserved before the wait was entered:
   FailurePtr failure;
-  std::vector<Awaited> points;  ///< what the thread still has to wait for
+  std::vector<Awaited> points;  ///< the points that the thread still has to wait for
 
-  /// The slots that the thread's op has left to others. Whoever takes them from here takes the slot back: the thread
-  /// that grants, so that it is back before anybody could think that no thread is left, or the one that waits.
+  /// The slots in which the thread's op has freed its slot; null if none. The thread that exchanges this pointer for
+  /// null takes the slot back. That is the waiting thread, or the thread that grants the wait: it takes the slot back
+  /// before any thread can conclude that no thread is left.
   std::atomic<Slots*> left{nullptr};
 };
 
@@ -69,52 +70,52 @@ struct AsyncBody {
   explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
 
   AsyncFunction function;
-  /// What keeps the op from running, or would, were it not to run always.
+  /// The poison that prevents the op from running, or would if the op did not run always.
   FailurePtr poison;
-  std::exception_ptr error;  ///< what the function threw
-  /// What the OnComplete brought. Written by its caller before it counts `parts` down.
+  std::exception_ptr error;  ///< thrown by the function
+  /// The argument of the OnComplete. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
-  Ticks begun = 0;      ///< while the engine is traced
+  Ticks begun = 0;      ///< when the function began, while the engine is traced
   bool issued = false;  ///< on an ordered lane, whether the function was called
-  /// The function's return and the OnComplete's call: the op finishes with the second of them.
+  /// Counts the function's return and the OnComplete's call. The op finishes when both have happened.
   std::atomic<int> parts{2};
-  /// Both have come, on a thread that has no memory for a port: one of the engine's finishes the op.
+  /// Both have happened, but the thread of the second has no memory for a port: a thread of the engine finishes the op.
   bool left_to_engine = false;
 };
 
-/// Which op of which launch a record is.
+/// The launch, and the op in it, that a record stands for.
 struct NodePlace {
   GraphLaunch* launch;
   const PlanNode* node;
 };
 
-/// Which place of a launch at a variable a record is.
+/// The launch, and its gate at one variable, that a record stands for.
 struct GatePlace {
   GraphLaunch* launch;
   std::uint32_t gate;
 };
 
-/// One pushed op, in one piece of memory: the record, its accesses, its body. Made by a RecordPool; owned by whoever
-/// makes it until it has joined, and by the engine from then on.
+/// One pushed op, in one piece of memory: the record, its accesses, its body. Made by a RecordPool. Owned by its maker
+/// until it has joined, and by the engine from then on.
 class OpRecord : public Dep::Op {
  public:
   enum class Body : std::uint8_t { none, function, async, wait, node, gate, fence };
-  /// How far an op has come whose accesses are granted.
+  /// The progress of an op whose accesses are granted.
   enum class Stage : std::int32_t {
     at_points = -4,  ///< waits for points of lanes
     waits_inside,
-    has_returned,  ///< but its OnComplete has not been called
+    has_returned,  ///< its function has returned, but its OnComplete has not been called
     runs,
     queued,  ///< none of these: it waits for its accesses, or is ready
   };
-  /// The upper bits of an op's number name the thread that pushed it, the lower ones count that thread's pushes.
+  /// The upper bits of an op's id identify the thread that pushed it; the lower bits count that thread's pushes.
   static constexpr int thread_bits = 16;
-  /// What the numbers begin with of the ops that a thread pushes, itself the `thread`-th to push. Beyond 65,535 threads
-  /// several share a beginning.
+  /// The base of the ids of one thread's ops; `thread` numbers threads in the order of their first pushes. Beyond
+  /// 65,535 threads, several threads share a base.
   static constexpr OpId first_id(std::uint32_t thread) { return OpId{thread % 0xffff} << (64 - thread_bits); }
-  /// Waits are numbered apart, so that the numbers of ops do not depend on who waits.
+  /// Waits have ids of their own, so that the ids of ops do not depend on who waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
-  /// Of all gates of launches and all fences, which are like waits.
+  /// The id of all gates of launches and all fences, which count as waits.
   static constexpr OpId gate_id = ~OpId{0};
 
   explicit OpRecord(std::uint8_t size_class_of_pool) : size_class(size_class_of_pool) {}
@@ -122,11 +123,11 @@ class OpRecord : public Dep::Op {
   static std::size_t bytes(std::size_t accesses, std::size_t body) {
     return sizeof(OpRecord) + accesses * sizeof(Dep::Access) + body;
   }
-  /// Its number, 0 before the op joins and from when its function has ended.
+  /// The op's number; 0 before the op joins, and once its function has ended.
   OpId id() const { return id_.load(std::memory_order_acquire); }
   void set_id(OpId id) { id_.store(id, std::memory_order_release); }
   const OpInfo& info() const { return *info_; }
-  /// Before it joins; the record may have been another op's.
+  /// Initialises the record before it joins. Another op may have used the record before.
   void begin(const OpInfo& info, int urgency, bool engine_has_ended) {
     info_ = &info;
     priority = urgency;
@@ -134,7 +135,7 @@ class OpRecord : public Dep::Op {
     after_end = engine_has_ended;
   }
 
-  // The body, to be set once.
+  // The body, which is set once.
   Body body() const { return body_; }
   void set_function(OpFunction&& function) {
     table_ = function.table();
@@ -142,7 +143,7 @@ class OpRecord : public Dep::Op {
     function.move_to(place());
     body_ = Body::function;
   }
-  /// A function that is made in its place.
+  /// Constructs a function of type T in place.
   template <class T, class... Args>
   void set_call(Args&&... args) {
     table_ = &OpFunction::table_for<T>();
@@ -158,51 +159,53 @@ class OpRecord : public Dep::Op {
   bool is_async() { return body_ == Body::async || (body_ == Body::node && is_async_node()); }
   AsyncBody& async() { return body_ == Body::async ? at<AsyncBody>() : async_of_node(); }
   const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
-  /// Nodes have no accesses of their own, so this lies directly behind.
+  /// The record of a node has no accesses, so the place lies directly behind the record.
   const NodePlace& node() { return *std::launder(reinterpret_cast<const NodePlace*>(this + 1)); }
   const GatePlace& gate() { return at<GatePlace>(); }
 
-  /// What it touches. That of a node lies with the graph.
+  /// The op's accesses. Those of a node are stored with the graph.
   std::span<Dep::Access> touches() { return body_ == Body::node ? touches_of_node() : accesses(); }
-  /// Whether it ends a variable's life, if only until a graph's next launch.
+  /// Whether the op ends a variable's life, be it only until the graph's next launch.
   bool ends_variable() { return retires() || (body_ == Body::node && node_ends_variable()); }
-  /// Whether it ends that for good.
+  /// Whether the op ends a variable's life for good.
   bool ends_variable_for_good() { return retires() || (body_ == Body::node && node_ends_variable_for_good()); }
 
-  /// Destroys the body, if there still is one; but that of a node, which stays for the next launch.
+  /// Destroys the body, if there still is one. The body of a node stays for the next launch.
   void end_body() noexcept {
     if (body_ == Body::none) return;
     body_ == Body::function ? end_function() : end_other_body();
   }
 
-  /// Whether it is a function, no variable ends with it, and its accesses are as they were granted.
+  /// Whether the body is a function, and the op neither retires a variable nor commutes.
   bool is_plain_function() const { return body_ == Body::function && !retires_or_commutes(); }
-  /// The same as end_body, of a function.
+  /// As end_body, for a body that is a function.
   void end_function() noexcept {
     if (table_->destroy != nullptr) table_->destroy(place());
     body_ = Body::none;
   }
 
-  /// A node of a launch has finished: its number is past, and it awaits its predecessors again, as many as `awaits`.
+  /// Called when a node of a launch has finished. Inverts its id, and makes it await its predecessors again. `awaits`
+  /// is the number of these.
   void end_node(std::uint32_t awaits) {
     lost = false;
     set_id(~id());
     pending.store(static_cast<std::int32_t>(awaits), std::memory_order_relaxed);
   }
-  /// Whether the node has finished in the launch in which that is its number. Any thread.
+  /// Whether the node has finished in the launch that gave it this number. May be called by any thread.
   bool has_finished(OpId number) const { return id() == ~number; }
 
-  /// Of a ready op: when it was put into a queue, as that counts. Not negative.
+  /// The time at which a ready op was put into a queue, on the queue's own clock. Not negative.
   std::int32_t stamp() const { return pending.load(std::memory_order_relaxed); }
   void stamp(std::int32_t when) { pending.store(when, std::memory_order_relaxed); }
-  /// Kept where the grants were counted, which nobody needs any more. Written by whoever the op was given to.
+  /// The stage is stored in the pending counter, which is free once all accesses are granted. Written by whoever the op
+  /// was given to.
   void set_stage(Stage stage) { pending.store(static_cast<std::int32_t>(stage), std::memory_order_relaxed); }
   Stage stage() const {
     const std::int32_t value = pending.load(std::memory_order_relaxed);
     return static_cast<Stage>(
         std::clamp(value, static_cast<std::int32_t>(Stage::at_points), static_cast<std::int32_t>(Stage::queued)));
   }
-  /// What `pending` is while so many points are awaited: below all stages.
+  /// The value of `pending` while that many points are awaited. It lies below all stages.
   static constexpr std::int32_t awaiting(std::int32_t points) {
     return std::numeric_limits<std::int32_t>::min() + points;
   }
@@ -212,9 +215,9 @@ class OpRecord : public Dep::Op {
 
   int priority = 0;
   const std::uint8_t size_class;  ///< of the pool
-  /// One of the points it waited for has failed; which one, the engine knows.
+  /// Whether one of the points that the op awaited has failed. Core::lost_ holds the failure.
   bool lost = false;
-  /// The engine has ended: the op runs on the thread that pushes it.
+  /// Whether the engine had ended when the op was pushed. Such an op runs on the thread that pushes it.
   bool after_end = false;
 
  private:
@@ -241,34 +244,34 @@ class OpRecord : public Dep::Op {
   const OpFunction::Table* table_ = nullptr;
 };
 
-/// What outlives a variable's empty chain: the points of its last writer and of the readers since, one for each lane.
+/// Marks that stay on a variable after the ops that left them: those of its last writer and of the readers since, one
+/// for each lane.
 struct Residue {
   std::optional<Mark> writer;
   std::vector<Mark> readers;
 };
 
-/// One variable. Records are reused, never freed before the engine. What joins touch, and what ops that run and leave
-/// touch, lies on lines of its own.
+/// One variable. Records are reused, and freed only with the engine. Joining ops touch other cache lines than ops that
+/// run and leave.
 ///
-/// `poison` and `version` are written by an op with exclusive access as it leaves; an op that holds access may read
-/// them.
+/// `poison` and `version` are written by an op with exclusive access as it leaves. An op that has access may read them.
 struct alignas(64) VarState : Dep::Var {
   alignas(64) FailurePtr poison;
   std::atomic<std::uint64_t> version{0};
   std::atomic<const char*> name{""};  ///< lives as long as the process
   LockBit<StdAtomics> residue_lock;
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
-  /// Of the ops that commute here one has its turn. Those that wait for it are in a ring of links, of which this is the
-  /// last. Guarded by residue_lock.
+  /// The ops that commute here take turns. Those that wait for their turn form a ring linked by `next_ready`; this is
+  /// the last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
   bool turn_taken = false;
-  std::int32_t writers = 0;  ///< of AccessCheck
+  std::int32_t writers = 0;  ///< belongs to AccessCheck
 };
 
-/// An op's place at one variable, among all places there. A value.
+/// An op's position among all accesses to one variable. A value.
 ///
 /// Tickets number the places in the order of the pushes, modulo 2^32. Ops of one launch share the ticket of the gate
-/// through which they meet the variable: they are told apart by their place within it, from 0 to that of the last.
+/// through which they access the variable; `within` numbers them from 0, and `last` marks the last one.
 struct VarPlace {
   VarState* var = nullptr;
   std::uint32_t ticket = 0;
@@ -277,11 +280,11 @@ struct VarPlace {
   std::uint32_t exclusive : 1 = 0;
   std::uint32_t commutes : 1 = 0;
 
-  /// Of two places at one variable. Those that are looked at together are closer than half of all tickets.
+  /// For two places at one variable. Their tickets must differ by less than half of the range of tickets.
   friend bool operator<(const VarPlace& a, const VarPlace& b) {
     return a.ticket == b.ticket ? a.within < b.within : static_cast<std::int32_t>(a.ticket - b.ticket) < 0;
   }
-  /// Whether nothing can have come between this place and that one, which was before.
+  /// Whether this place directly follows `before`, so that no other place can lie between them.
   bool follows(const VarPlace& before) const {
     if (var != before.var) return false;
     if (ticket == before.ticket) return within == before.within + 1;
@@ -289,20 +292,21 @@ struct VarPlace {
   }
 };
 
-/// One more op has had exclusive access. That op says so.
+/// Counts an op that had exclusive access. That op calls this.
 inline void count_version(VarState& var) {
   var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
-/// The access where order matters: the ops of a graph, and waits, do not commute.
+/// The access, with a commuting one turned into a mutating one: the ops of a graph, and waits, do not commute.
 inline Dep::Access in_order(Dep::Access access) {
   if (access.commutes()) access.strengthen(AccessKind::mutate);
   return access;
 }
 
-/// The name of a variable that has ended since the access to it was made; null if its place serves another by now.
+/// The name of a variable among the accesses that was retired after its access was made. Null if its record already
+/// serves another variable.
 const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners);
 /// Throws a MisuseError.
 [[noreturn]] void refuse_retired(const OpInfo& op, const char* name);
@@ -314,7 +318,7 @@ inline VarPlace place_of(const Dep::Access& access) {
           .exclusive = access.exclusive(),
           .commutes = access.commutes()};
 }
-/// The place of the access with that number, of a launch's op too.
+/// The place of the op's access number `access`. The op may belong to a launch.
 VarPlace place_of(OpRecord& op, std::size_t access);
 
 }  // namespace windrow
