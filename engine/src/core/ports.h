@@ -1,4 +1,4 @@
-// Each thread's own end of an engine: what would be one line that all threads write to is here one for each.
+// Per-thread state of an engine. A port holds what would otherwise be a cache line that all threads write.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ namespace windrow {
 class Capture;
 struct EndedPart;
 
-/// A wait for one variable. When it is given up, its record stays in the variable's chain, where it holds up nobody; as
-/// long as nothing joins behind it, a further wait takes it up again, so that polling adds no records.
+/// A wait for one variable. If it times out, its record stays in the variable's chain and blocks no other op. The next
+/// wait for the variable reuses the record unless something has joined behind it, so that polling adds no records.
 struct VariableWait {
   const VarState* var;
   AccessKind kind;
@@ -31,9 +31,9 @@ struct VariableWait {
   OpId id;
 };
 
-/// By what descriptions of ops are told apart.
+/// The key that distinguishes descriptions of ops.
 struct SiteKey {
-  std::uint64_t pushed_at = 0;  ///< of std::source_location, which is a pointer
+  std::uint64_t pushed_at = 0;  ///< the bits of a std::source_location, which is a pointer
   const char* name = nullptr;
   std::uint64_t lane = 0;
   bool run_always = false;
@@ -46,7 +46,7 @@ struct SiteKey {
         run_always(how.run_always) {}
 
   friend auto operator<=>(const SiteKey&, const SiteKey&) = default;
-  /// Enough to tell those of one program's loop apart.
+  /// Good enough to distinguish the push sites of one loop of a program.
   std::size_t hash() const { return pushed_at >> 3 ^ reinterpret_cast<std::uintptr_t>(name) >> 2; }
 };
 struct CachedSite {
@@ -54,48 +54,49 @@ struct CachedSite {
   const OpInfo* info = nullptr;
 };
 
-/// One thread's. A port outlives its thread, and then serves the next one that comes.
+/// The state of one thread. A port outlives its thread, and then serves the next thread that comes.
 struct alignas(64) Port {
-  /// Its thread is inside while it makes a record and enters it; another thread may keep it from doing so.
+  /// The port's thread is inside while it makes and enters a record. Another thread may close the turnstile.
   Turnstile entry;
-  /// What its thread is in the middle of. Only that thread looks.
+  /// What the port's thread is in the middle of. Only that thread reads it.
   enum class Busy : std::uint8_t { no, entering, capturing };
   Busy busy = Busy::no;
-  Capture* capture = nullptr;  ///< while it captures
-  EndedPart* ended = nullptr;  ///< of graphs, what has ended on its thread and goes once the op there has left
-  std::uint32_t number = 0;    ///< fixed: so many ports were made before it
-  /// What the numbers of its ops begin with; 0 is the first thread that has pushed.
+  Capture* capture = nullptr;  ///< while the thread captures
+  EndedPart* ended = nullptr;  ///< parts of graphs that ended on the thread; released once the op there has left
+  std::uint32_t number = 0;    ///< the number of ports that were made before this one; fixed
+  /// The base of the ids of the thread's ops. It is 0 for the first thread that has pushed.
   OpId first_id = unnumbered;
   static constexpr OpId unnumbered = ~OpId{0};
 
-  // Written by its thread alone.
+  // Written by the port's thread alone.
   std::atomic<std::uint64_t> pushed{0};      ///< ops that have joined
   std::atomic<std::uint64_t> waits{0};       ///< waits that have joined
   std::atomic<std::uint64_t> waits_left{0};  ///< waits that have finished
   std::atomic<std::uint64_t> left{0};        ///< ops and waits that have finished
 
   RecordPool::Cache records;
-  /// The last descriptions of ops that were looked up, by a hash of what they describe.
+  /// The descriptions of ops that were looked up last, indexed by the hash of their keys.
   std::array<CachedSite, 64> sites{};
 
-  Dep::Var* last_var = nullptr;  ///< that an op had for its only one; while no other thread enters records
+  Dep::Var* last_var = nullptr;  ///< of the last op with a single access; kept while no other thread enters records
 
-  int pushes_to_look = 1;       ///< until its thread looks how many ops are pending
-  std::uint64_t allowance = 0;  ///< of pending ops, where it had been held back in vain
-  bool completes_ops = false;   ///< its thread, which is not the engine's, has completed ops that others wait for
+  int pushes_to_look = 1;       ///< the number of pushes until the thread looks how many ops are pending
+  std::uint64_t allowance = 0;  ///< up to this many pending ops the thread is not held back, since that was in vain
+  bool completes_ops = false;   ///< whether this foreign thread has completed ops that others wait for
 
   static constexpr std::size_t most_left_behind = 16;
-  std::vector<VariableWait> left_behind;  ///< has room for so many before a wait is entered
+  std::vector<VariableWait> left_behind;  ///< waits that timed out; their memory is reserved before a wait is entered
 
   ReadyRing ready;
-  int bulk_scopes = 0;  ///< its thread is in
+  int bulk_scopes = 0;  ///< the number of BulkScopes that the thread is in
 
   TracePort trace;
 
   Port* next = nullptr;  ///< fixed
-  bool taken = true;     ///< by a thread; guarded by the mutex of all ports
+  bool taken = true;     ///< whether a thread uses the port; guarded by Ports::mutex_
 
-  /// Its thread, which may have been anywhere outside a push, does not exist in this process.
+  /// To be called in a forked child if the thread does not exist there. At the fork it may have been anywhere outside a
+  /// push.
   void forget_thread() noexcept;
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
@@ -106,28 +107,28 @@ struct alignas(64) Port {
 /// All ports of one engine. Members may be called by any thread.
 class Ports {
  public:
-  /// `engine` is its number.
+  /// `engine` is the engine's number.
   explicit Ports(std::uint32_t engine);
   ~Ports();
 
-  /// The calling thread's.
+  /// The calling thread's port. Makes it if there is none.
   Port& mine() {
     const Last& last = last_;
     return last.engine == engine_ ? *last.port : find();
   }
-  /// The same if the thread has used it last; else null.
+  /// The calling thread's port if the thread has used no other port since; else null.
   const Port* mine_if_last() const {
     const Last& last = last_;
     return last.engine == engine_ ? last.port : nullptr;
   }
-  /// As mine(); null where it would have to be made and there is no memory.
+  /// As mine(), but null if the port would have to be made and there is no memory.
   Port* mine_if_any() noexcept {
     const Last& last = last_;
     return last.engine == engine_ ? last.port : find_if_any();
   }
 
-  /// Starts a thread which has its port before it begins, and so needs no memory to get one. Throws what std::thread
-  /// throws, or std::bad_alloc.
+  /// Starts a thread. Its port is taken before it begins, so that it needs no memory to get one. Throws what
+  /// std::thread throws, or std::bad_alloc.
   template <class Serve>
   std::thread start_thread(Serve serve) {
     Port& port = take_one();
@@ -142,12 +143,12 @@ class Ports {
     }
   }
 
-  /// How many there are.
+  /// The number of ports.
   std::uint32_t count() const { return count_.load(std::memory_order_relaxed); }
-  /// The first of all, which lead to each other by `next`.
+  /// The first port of the list of all ports, which `next` links.
   Port* first() const { return first_.load(std::memory_order_acquire); }
 
-  /// Keeps all threads from making and entering records, as long as it lives.
+  /// Keeps all threads from making and entering records during its lifetime.
   class WINDROW_SCOPED Stopped {
    public:
     explicit Stopped(Ports& ports) WINDROW_ACQUIRE(ports.mutex_);
@@ -162,12 +163,12 @@ class Ports {
   struct Sums {
     std::uint64_t pushed = 0, left = 0, pending = 0, waits = 0;
   };
-  /// A sum of 0 pending was true at some moment of the call.
+  /// If `pending` is 0, nothing was pending at some moment during the call.
   Sums sums() const;
 
   // ---- fork; see fork.h ----
   static void each_mutex_of_process(EachMutex f);
-  /// As Stopped, until go_on(). False, and all go on, if a thread takes long over a push.
+  /// As Stopped, until go_on(). If a thread takes long to leave a push, reopens all ports and returns false.
   bool try_stop();
   void go_on();
   void forget_threads() noexcept;
@@ -186,7 +187,7 @@ class Ports {
   Port& find();
   Port* find_if_any() noexcept;
   Port& take_one() WINDROW_EXCLUDES(mutex_);
-  /// This thread has none yet, of any engine.
+  /// Makes the port the calling thread's, which must not have one of any engine yet.
   void adopt(Port& port) noexcept;
   void give_back(Port& port) WINDROW_EXCLUDES(mutex_);
 

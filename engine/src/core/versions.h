@@ -1,10 +1,11 @@
-// What dependency.h keeps: a variable's chain of versions, and an op's places in such chains.
+// The data of dependency.h: a variable's chain of versions, and an op's places in such chains.
 //
-// A version lives in the exclusive access that made it. Its one word tells all that happens to it:
-//   open    its op has not left yet. The word is a list of those who wait for it: the reads that joined since, and on
-//           top of them the exclusive access that makes the next version, if that has joined.
-//   closed  its op has left. The word counts the reads that have left since. Once the next exclusive access has joined,
-//           as many as had joined before it are taken off, so that the last of them brings the count to nought.
+// A version lives in the exclusive access that made it. A single word holds its state:
+//   open    The version's op has not left. The word is a list of the accesses that wait for it: the reads that have
+//           joined since, and above them the exclusive access that makes the next version, if that has joined.
+//   closed  The version's op has left. The word counts the reads that have left since. When the next exclusive access
+//           joins, the number of reads that joined before it is subtracted, so that the last of these reads to leave
+//           brings the count to zero.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ namespace windrow {
 template <class Atomics, class Record>
 struct Dependency;
 
-/// `Record` is derived from Op, and an op's accesses lie directly behind its record, in one piece of memory. Only
-/// Dependency writes what it declares as its own.
+/// `Record` is derived from Op. An op's accesses lie directly behind its record, in the same piece of memory. Only
+/// Dependency writes the private members of the classes here.
 template <class Atomics, class Record>
 struct Versions {
   template <class T>
@@ -34,16 +35,16 @@ struct Versions {
   class Var;
   class Access;
 
-  /// How many threads may be inside of a join at a time.
+  /// How many threads may be inside a join at a time.
   enum class Joiners { one, many };
 
-  /// The word of a version. As a number it is twice the count and one; as a list the address of the top access.
+  /// The word of a version. A count n is stored as 2n + 1, a list as the address of its top access.
   using Word = std::uintptr_t;
   static constexpr Word closed = 1;
   static bool is_open(Word word) { return (word & 1) == 0; }
   static Access* top_of(Word word) { return reinterpret_cast<Access*>(word); }
   static Word word_of(Access& access) { return reinterpret_cast<Word>(&access); }
-  /// A closed version's word when that many reads have left, or more than that are to.
+  /// A closed version's word when that many reads have left, or, if negative, when that many reads must still leave.
   static Word counting(std::int64_t reads) { return static_cast<Word>(2 * reads + 1); }
 
   /// One op's place at one variable, and the version it makes if it is exclusive.
@@ -62,11 +63,11 @@ struct Versions {
 
     Var& var() const { return *reinterpret_cast<Var*>(var_ & ~kind_mask); }
     AccessKind kind() const { return static_cast<AccessKind>(var_ & kind_mask); }
-    /// The op touches the variable like that, too.
+    /// Merges another access of the op to the same variable into this one.
     void strengthen(AccessKind other) {
       if (kind() != other) var_ = reinterpret_cast<Word>(&var()) | static_cast<Word>(AccessKind::mutate);
     }
-    /// Whether it makes a version. Those that commute do not: they share one as reads do.
+    /// Whether the access makes a version. Commuting accesses do not: they share one, as reads do.
     bool exclusive() const {
       static_assert(AccessKind{1} == AccessKind::overwrite && AccessKind{2} == AccessKind::mutate);
       return (((var_ & kind_mask) + 1) & 2) != 0;
@@ -76,9 +77,9 @@ struct Versions {
       return (((var_ & kind_mask) + 1) & 4) != 0;
     }
     bool writes() const { return kind() != AccessKind::read; }
-    /// Once it has joined: its place at the variable, numbered in the order of the joins, modulo 2^32.
+    /// After the join: the number of the access among the variable's joins, modulo 2^32.
     std::uint32_t ticket() const { return ticket_; }
-    /// Before: of which life of the variable the handle was.
+    /// Before the join: the generation of the handle, which identifies a life of the variable.
     std::uint32_t generation() const { return ticket_; }
 
    private:
@@ -90,12 +91,12 @@ struct Versions {
 
     static constexpr Word kind_mask = 3;
 
-    Word var_ = 0;  // and the kind, in its low bits
-    // Leads from who waits in a list to the next below; from a granted read to the version it reads; from a closed
-    // version to the next one.
+    Word var_ = 0;  // the variable's address, with the kind in the low bits
+    // Points from an access that waits in a list to the next one below; from a granted read to the version that it
+    // reads; from a closed version to the next one.
     Plain<Access*> link_{nullptr};
     Atomic<Word> word_{0};
-    std::uint32_t ticket_ = 0;  // or the generation
+    std::uint32_t ticket_ = 0;  // before the join, the generation
     std::uint32_t offset_ = 0;  // bytes from the op's record
   };
 
@@ -111,31 +112,31 @@ struct Versions {
 
     static constexpr std::ptrdiff_t step() { return sizeof(Var); }
     Var& next() { return *reinterpret_cast<Var*>(reinterpret_cast<std::byte*>(this) + next_ * step()); }
-    /// Forgotten if the variable is too far away, or not a whole number of steps.
+    /// Stores no successor if `var` is too far away, or not at a whole number of steps.
     void set_next(Var& var) {
       const auto distance = reinterpret_cast<std::byte*>(&var) - reinterpret_cast<std::byte*>(this);
       const auto steps = static_cast<std::int16_t>(distance / step());
       next_ = steps * step() == distance ? steps : std::int16_t{0};
     }
 
-    // All belongs to whoever joins.
+    // Owner of all fields: the thread that joins.
     LockBit<Atomics> lock_;
-    Plain<bool> commuting_{false};        // whether those that share the last version commute
-    std::int16_t next_ = 0;               // the variable that came after this one, by its distance; see foresee()
+    Plain<bool> commuting_{false};        // whether the accesses that share the last version commute
+    std::int16_t next_ = 0;               // distance to the variable that was joined after this one; see foresee()
     Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
     Plain<std::uint32_t> tickets_{0};
 
    public:
-    /// Free for the engine.
+    /// For use by the engine.
     std::uint32_t owner = 0;
 
    private:
-    Plain<std::uint64_t> reads_{0};  // joined since the last version
+    Plain<std::uint64_t> reads_{0};  // the number of reads that have joined since the last version
     Plain<Access*> last_{&genesis_};
     Access genesis_{closed};  // the first version, which belongs to no op
   };
 
-  /// Up to so many accesses are put in order by insertion alone, whose steps grow with their square.
+  /// Up to this number of accesses are sorted by insertion alone, whose cost is quadratic.
   static constexpr std::size_t few = 16;
 
   /// Sorts by variable and merges repeats. Returns how many remain.
@@ -148,10 +149,10 @@ struct Versions {
     return kept;
   }
 
-  /// Puts one more access, which may lie among those behind them, into `kept` ones that are canonical. By insertion,
-  /// since mostly they are few.
+  /// Inserts one more access into the `kept` canonical ones that begin at `first`. It may lie in the memory behind
+  /// them. Insertion is fast because accesses are mostly few.
   [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
-    const Access next = more;  // its place may be taken
+    const Access next = more;  // a copy, since the insertion may overwrite `more`
     std::size_t at = kept;
     while (at > 0 && &next.var() < &first[at - 1].var()) --at;
     if (at > 0 && &next.var() == &first[at - 1].var()) return first[at - 1].strengthen(next.kind());
@@ -168,11 +169,11 @@ struct Versions {
     std::span<Access> accesses() { return {reinterpret_cast<Access*>(static_cast<Record*>(this) + 1), count()}; }
     /// Whether this op ends its variable's life.
     bool retires() const { return shape_ & retiring; }
-    /// Whether one of its accesses does.
+    /// Whether one of this op's accesses commutes.
     bool commutes() const { return shape_ & commuting; }
     bool retires_or_commutes() const { return shape_ & (retiring | commuting); }
 
-    /// Grants still missing, where there is more than one access. Free for the engine while the op runs.
+    /// The number of grants still missing, if the op has more than one access. For use by the engine while the op runs.
     Atomic<std::int32_t> pending{0};
 
    private:
@@ -183,12 +184,12 @@ struct Versions {
     std::uint32_t shape_ = 0;
 
    public:
-    /// Owner: whoever the op was given to when it became ready.
+    /// Owner: the thread or queue that the op was given to when it became ready.
     Op* next_ready = nullptr;
   };
 
-  /// Puts accesses behind the record, as canonical ones: `access_of(i)` gives the i-th of `count`. A retiring op has
-  /// one, exclusive.
+  /// Puts the op's accesses behind its record, in canonical form. `access_of(i)` returns the i-th of `count`. A
+  /// retiring op has one access, which is exclusive.
   template <class Count, class AccessOf>
   [[gnu::always_inline]] static void place(Record& op, Count count, AccessOf&& access_of, bool retires = false) {
     auto* const first = reinterpret_cast<Access*>(&op + 1);
@@ -198,7 +199,7 @@ struct Versions {
       const Var* highest = nullptr;
       for (std::size_t i = 0; i < all; ++i) {
         const Access next = access_of(i);
-        if (&next.var() > highest) {  // mostly they come sorted
+        if (&next.var() > highest) {  // the usual case: they come sorted
           highest = &next.var();
           ::new (first + kept++) Access(next);
         } else {
@@ -213,9 +214,9 @@ struct Versions {
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
-  /// Of the only thread that joins, before an op of one access: asks for the lines that its join looks at, and for
-  /// those of the variable that came next the last time. Programs go round in loops, and leaves were on other cores.
-  /// `before` is the variable of the call before, null at first.
+  /// Prefetches the cache lines that the join of an op of one access will touch, and those of the variable that was
+  /// joined after this one the last time: programs run in loops, and other cores have written the lines as ops left.
+  /// To be called by the only thread that joins. `before` is the variable of the previous call, null at first.
   static void foresee(Var& var, Var*& before) {
     prefetch_version(var);
     if (before != nullptr) before->set_next(var);
@@ -223,7 +224,8 @@ struct Versions {
     prefetch_version(var.next());
   }
 
-  /// Of an op that is about to run: asks for the lines that its leave is going to look at, as far as they are known.
+  /// Prefetches the cache lines that the leave of an op will touch, as far as they are known. To be called before the
+  /// op runs.
   [[gnu::always_inline]] static void foresee_leave(Record& op) {
     for (const Access& access : op.accesses()) {
       if (!access.exclusive()) {
@@ -241,12 +243,13 @@ struct Versions {
   }
 
  protected:
-  /// Whether the variable has ended, or begun another life, since the access was made; where nobody else joins.
+  /// Whether the variable has ended, or begun another life, since the access was made. No other thread may join it
+  /// during the call.
   static bool is_stale(const Access& access) { return access.var().generation_ != access.generation(); }
   static BitHeld<Atomics> hold(Var& var, Joiners joiners) {
     return BitHeld<Atomics>(joiners == Joiners::many ? &var.lock_ : nullptr);
   }
-  /// Of canonical accesses.
+  /// The accesses must be canonical.
   static void lock_all(std::span<const Access> accesses) {
     for (const Access& access : accesses) access.var().lock_.lock();
   }
@@ -254,7 +257,8 @@ struct Versions {
     for (const Access& access : accesses) access.var().lock_.unlock();
   }
 
-  /// Turns a list of reads round: the one that joined first, and how many there are. Asks for their ops' counters.
+  /// Reverses a list of reads. Returns the read that joined first, and the number of reads. Prefetches the pending
+  /// counters of their ops.
   static std::pair<Access*, std::int64_t> in_order(Access* top) {
     Access* first = nullptr;
     std::int64_t count = 0;

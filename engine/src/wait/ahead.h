@@ -1,18 +1,20 @@
-// What a thread does whose op waits: it runs ops ahead of the wait, on its own stack, as long as some are ready.
+// A thread whose op waits runs, on the same stack, ready ops that the wait depends on. Such ops are "ahead" of the
+// wait.
 //
-// Why nothing waits for ever that would not without this: an op Y is run above an op X only if X waits for a record W,
-// without a function, that cannot be granted before Y has finished. So X cannot go on before Y has finished, wherever Y
-// runs, and no op comes to wait for another through sharing a stack. The same holds for all ops below on the stack.
-// What makes Y such an op:
-//   - Y has joined a variable before W, and they conflict there (rules R1 and R2 of docs/protocol.md); or
-//   - the wait graph leads from W to Y by edges "cannot finish before" (wait_graph.h).
-// Either is true for as long as Y has not finished, and Y, which was taken from among the ready ops, has not begun.
+// Why this adds no deadlock. Let op X wait through a record W, which has no function. The thread runs an op Y above X
+// only if W cannot be granted before Y has finished. So X cannot continue before Y has finished, on whichever thread Y
+// runs, and sharing a stack makes no op wait for another. The same holds for all ops further down the stack. Y is such
+// an op if
+//   - Y joined a variable before W, and they conflict there (rules R1 and R2 of docs/protocol.md), or
+//   - the wait graph has a path from W to Y of edges "cannot finish before" (wait_graph.h).
+// Both conditions hold until Y has finished. Y was taken from the ready ops, so it has not begun.
 //
-// How many threads wait at once, where ops wait for those alone that they have pushed: a thread leaves its place to a
-// spare thread only when what its innermost op waits for runs on other threads, or is among their ready ops. Ops change
-// threads only to one whose stack is empty. So follow from a thread that waits to that which runs, at the bottom of its
-// stack, what it waits for: no two threads lead to the same one, each is at least a level deeper in the recursion, and
-// the last one runs. There are as many such chains as workers, and none is longer than the recursion is deep.
+// How many threads wait at the same time, if ops wait only for ops that they have pushed. A thread leaves its place to
+// a spare thread only when the ops that its innermost op waits for run on other threads, or are among their ready ops.
+// An op moves only to a thread whose stack is empty. Now go from a waiting thread to the thread that runs, at the
+// bottom of its stack, an op that the first one waits for. No two threads lead to the same thread, each thread is at
+// least one level deeper in the recursion than the one before, and the last thread runs. So there are as many such
+// chains as workers, and no chain is longer than the depth of the recursion.
 #pragma once
 
 #include <optional>
@@ -24,7 +26,7 @@
 
 namespace windrow {
 
-/// The entry in the wait graph of a thread's ops, while they wait.
+/// Enters a thread's ops in the wait graph during its lifetime, while they wait.
 class Waiting {
  public:
   Waiting(const Running* frames, const std::vector<OpKey>& wait) : frames_(frames) {
@@ -38,7 +40,7 @@ class Waiting {
   const Running* const frames_;
 };
 
-/// Of one call of wait, while it awaits one of its records, all of which are in `waits`.
+/// Runs ops ahead of one call of wait, while the call awaits one of its records. `waits` holds all of its records.
 class Core::Ahead {
  public:
   Ahead(Core& core, const std::vector<VariableWait>& waits, const VariableWait& awaited)
@@ -47,25 +49,25 @@ class Core::Ahead {
     for (const VariableWait& wait : waits) keys_.push_back({core.number, wait.id});
   }
 
-  /// The records of the wait, to be left word of.
+  /// The records of the wait, as the wait graph names them.
   const std::vector<OpKey>& keys() const { return keys_; }
 
-  /// Whether this thread may run ops of its innermost op's engine. Not where ops of several engines wait on it, each of
-  /// which has slots of its own.
+  /// Whether this thread may run ops of its innermost op's engine. It may not if ops of several engines wait on this
+  /// thread, since each engine has slots of its own.
   bool is_possible() const {
     return frame_ != nullptr && frame_->slots != nullptr && frame_->outer == Running::floor() && Stack::has_room();
   }
-  /// Whether it costs a thread to leave this one's slot to others, and there are many.
+  /// Whether freeing this thread's slot would require one more thread, and there are many already.
   bool lacks_threads() const { return is_possible() && frame_->slots->lacks_threads(); }
 
-  /// Runs what is easily found: ops that the wait depends on directly, among the newest of this thread. And those on
-  /// the way that have no function, such as retires, which wait for nothing: so that they do not pile up.
+  /// Runs ops that are found cheaply: ops among the newest of this thread that the wait directly depends on. Also runs
+  /// ops without a function that it meets, such as retires: these wait for nothing, and would otherwise pile up.
   void run_near() {
     if (!is_possible()) return;
     const auto is_wanted = [this](OpRecord& op) { return op.body() == OpRecord::Body::none || is_ahead(op); };
     run(is_wanted, [this](const Wanted& wanted) { return frame_->slots->take_wanted(wanted); });
   }
-  /// Runs all that is ready ahead of the wait, wherever it is; for that it looks at all that is pending.
+  /// Runs all ready ops ahead of the wait, in whichever queue they are. To find them, it inspects all pending ops.
   void run_any() {
     while (is_possible() && !awaited_.waiter->granted.is_set()) {
       const std::set<OpId> ahead = WaitGraph::of_process().ahead_of(keys_, *frame_->core);
@@ -76,7 +78,7 @@ class Core::Ahead {
   }
 
  private:
-  /// How much of a thread's stack the ops take that it runs above others. Beyond that they are left to other threads.
+  /// Limits the stack that a thread uses for ops that it runs above others. Beyond the limit, other threads run them.
   class Stack {
    public:
     Stack() {
@@ -101,7 +103,7 @@ class Core::Ahead {
     const bool was_empty_ = bottom_ == nullptr;
   };
 
-  /// While it lives, the thread's ops wait, and what it runs is above them.
+  /// During its lifetime the thread's ops wait, and the ops that the thread runs are above them on the stack.
   class Below {
    public:
     Below(const Running* frames, const std::vector<OpKey>& wait) : waiting_(frames, wait) {}
@@ -109,7 +111,7 @@ class Core::Ahead {
    private:
     const Waiting waiting_;
     const InsideWait inside_;
-    const Running::Floor floor_;  // last: the others speak for the frames above the floor before
+    const Running::Floor floor_;  // after the others, which refer to the frames above the previous floor
     const Stack stack_;
   };
 
@@ -128,7 +130,7 @@ class Core::Ahead {
     return true;
   }
 
-  /// The op, and what it makes ready if that is wanted too.
+  /// Runs the op, and then successors that it makes ready as long as they are wanted, too.
   void run(OpRecord& first, const Wanted& wanted) noexcept {
     Core& core = *frame_->core;
     Row row{.slots = frame_->slots, .goes_on = false, .port = core.ports_.mine()};
@@ -141,13 +143,13 @@ class Core::Ahead {
 
   bool is_granted() const { return awaited_.waiter->granted.is_set(); }
 
-  /// Whether the op, which is ready and this thread's own, is one that the wait directly depends on.
+  /// Whether the wait directly depends on the op, which is ready and belongs to this thread.
   bool is_ahead(OpRecord& op) const {
     for (const Dep::Access& access : op.accesses()) {
       for (const VariableWait& wait : waits_) {
         if (wait.var != &var_of(access) || (wait.kind == AccessKind::read && !access.writes())) continue;
-        // If it has joined in a later life of the variable, its ticket says nothing; but then the wait was granted
-        // before that op joined, and is seen to be.
+        // If the op joined in a later life of the variable, its ticket says nothing. But then the wait was granted
+        // before the op joined, and this thread sees that it was.
         if (static_cast<std::int32_t>(access.ticket() - wait.ticket) < 0 && !wait.waiter->granted.is_set()) return true;
       }
     }

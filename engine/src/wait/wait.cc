@@ -1,4 +1,4 @@
-// Waiting: for variables, for all, for lanes; from outside and from inside an op.
+// Waits for variables, for all ops and for lanes, from outside and from inside an op.
 #include <algorithm>
 
 #include "core/core.h"
@@ -10,20 +10,22 @@
 namespace windrow {
 namespace {
 
-/// A wait inside an op that has lasted so long looks whether it can end, so that short ones need no search.
+/// How long a wait inside an op lasts before it searches for a cycle. So short waits need no search.
 constexpr std::chrono::milliseconds ring_patience{2};
 
-/// A thread that comes to wait looks that often, giving its core away in between, before it sleeps.
+/// How often a waiting thread looks, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
 
-/// A thread that keeps its slot while it waits, since no other is left to run ops, looks that often for ops to run.
+/// The interval at which a waiting thread looks for ops to run if it keeps its slot, since no other thread is left to
+/// run ops.
 constexpr std::chrono::milliseconds looks_of_last_thread{1};
 
 void refuse_where_others_wait() {
   for (const Running* frame = Running::innermost(); frame != nullptr; frame = frame->outer) {
     const OpInfo& info = frame->op->info();
     if (frame->in_piece) {
-      throw MisuseError("wait inside a parallel loop of " + site(info) + " would stop the threads that help in it; "
+      throw MisuseError("wait inside a parallel loop of " + site(info) +
+                        " would stop the threads that help in it; "
                         "wait before the loop, or behind it");
     }
     if (info.lane->ordered) {
@@ -39,9 +41,9 @@ void refuse_in_capture(const Port& port) {
 
 }  // namespace
 
-/// The records of one call of wait: one for each variable, all entered at one instant. Each leaves its queue when it is
-/// granted, since one record in all queues would hold up others in one for what it still awaits in another. One that
-/// has not been granted by the end of the scope is left behind.
+/// The records of one call of wait: one for each variable, all entered in one atomic step. Each leaves its chain as
+/// soon as it is granted: a single record in all chains would block the ops behind it in one chain while it waits in
+/// another. A record that has not been granted at the end of the scope is left behind in its chain.
 class Core::Waits {
  public:
   Waits(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
@@ -55,7 +57,7 @@ class Core::Waits {
     {
       const std::size_t most_points = core.has_ordered_ ? core.lanes() : 0;
       const Entry entry(core);
-      entry.port().left_behind.reserve(Port::most_left_behind);  // so that the end of this needs no memory
+      entry.port().left_behind.reserve(Port::most_left_behind);  // so that the destructor needs no memory
       waits_.reserve(sorted.size());
       for (const Dep::Access& access : sorted) {
         if (take_up(access, entry)) continue;
@@ -81,11 +83,12 @@ class Core::Waits {
   auto begin() { return waits_.begin(); }
   auto end() { return waits_.end(); }
 
-  /// False if the deadline came first.
+  /// Returns false if the deadline came first.
   bool wait_long(const VariableWait& wait, Deadline deadline);
 
  private:
-  /// One that this thread left behind, if it is as good as a new one.
+  /// Reuses a record that this thread left behind, if it is equivalent to a new one. Returns whether there is such a
+  /// record.
   bool take_up(const Dep::Access& access, const Entry& entry) {
     std::vector<VariableWait>& left = entry.port().left_behind;
     std::erase_if(left, [](const VariableWait& wait) { return wait.waiter->granted.is_set(); });
@@ -99,7 +102,7 @@ class Core::Waits {
     return true;
   }
 
-  /// Makes and enters the records of those waits that have none.
+  /// Makes and enters records for the waits that have none.
   void enter(std::span<const Dep::Access> accesses, const OpInfo& about, const Entry& entry, ReadyList& ready) {
     Port& port = entry.port();
     std::vector<OpRecord*> ops;
@@ -131,7 +134,7 @@ class Core::Waits {
     const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.make_fence(port, var); };
     const auto take_back = [&] {
       Port::add(port.waits, -ops.size());
-      core_.tell_if_idle();  // somebody may have seen them
+      core_.tell_if_idle();  // a thread in wait_all may have counted them
     };
     try {
       if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
@@ -170,7 +173,7 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
   }
   if (failures.empty()) return true;
   const OpError error(std::move(failures));
-  if (!inside) FailureLog::mark_reported(error.failures());  // an op that is told may keep it to itself
+  if (!inside) FailureLog::mark_reported(error.failures());  // an op may catch the error and report it to nobody
   throw error;
 }
 
@@ -183,10 +186,10 @@ void refuse_ring(const Running* frames) {
   if (!ring.empty()) throw WaitCycleError(ring);
 }
 
-/// The ops of this thread have left their slots to others.
+/// Waits after the ops of this thread have freed their slots for other threads.
 bool wait_beside_others(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline, const SlotsFree& slots) {
   const Running* frames = Running::innermost();
-  // A wait that has a limit ends, so it closes no ring.
+  // A wait with a time limit ends, so it cannot be part of a cycle.
   if (frames == nullptr || deadline) {
     if (waiter.granted.wait(deadline)) return true;
     slots.let_others_in();
@@ -198,8 +201,8 @@ bool wait_beside_others(Waiter& waiter, const std::vector<OpKey>& keys, Deadline
   return waiter.granted.wait(std::nullopt);
 }
 
-/// No other thread is left to run ops, and nothing that is ready is ahead of the wait. So what it waits for is done by
-/// threads that wait, and that are ahead of it, or by none of the engine's.
+/// Waits for a short time when no other thread is left to run ops, and no ready op is ahead of the wait. So what the
+/// wait depends on is done either by waiting threads whose ops are ahead of it, or by no thread of the engine.
 bool wait_as_last(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline) {
   const Running* frames = Running::innermost();
   const auto next_look = std::chrono::steady_clock::now() + looks_of_last_thread;
@@ -237,7 +240,8 @@ bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
 
 bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
-  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
+  const SlotsFree slots(
+      SlotsFree::IfNobodyIsLeft::keep_them);  // a lane reaches its points without the engine's threads
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
@@ -268,7 +272,7 @@ bool Core::wait_all(Deadline deadline) {
     return true;
   }
   const OpError error(std::move(failures));
-  failures_.reported(error.failures());  // only now nothing can keep the caller from being told
+  failures_.reported(error.failures());  // only now is it certain that the caller gets the error
   throw error;
 }
 
@@ -315,7 +319,7 @@ struct Arrival {
 
 void Core::reach(Point point) noexcept {
   Arrival arrival;
-  // One pointer, which needs no memory.
+  // The callback captures one pointer, for which std::function needs no memory.
   point.lane->when_reached(point, [&arrival](std::exception_ptr e) {
     arrival.error = std::move(e);
     arrival.reached.set();
@@ -326,7 +330,7 @@ void Core::reach(Point point) noexcept {
 }
 
 bool Core::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
-  const auto arrival = std::make_shared<Arrival>();  // the callback may come after we have given up
+  const auto arrival = std::make_shared<Arrival>();  // shared, since the callback may come after the deadline
   point.lane->when_reached(point, [arrival](std::exception_ptr e) {
     arrival->error = std::move(e);
     arrival->reached.set();
