@@ -1,4 +1,4 @@
-// What a push may ask for beyond running a function. It travels inside the op's callable, so that plain ops pay
+// Rare push options: a byte count and a stop token. They travel inside the op's callable, so that plain ops pay
 // nothing.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace windrow {
 
-/// An owner. Callable as the function is.
+/// An owner. Callable like the function that it contains.
 template <class... Args>
 struct Adorned {
-  PendingBytes::Share bytes;  // ends after the function and its captures
+  PendingBytes::Share bytes;  // first, so that it ends after the function and its captures
   std::stop_token stop;
   Function<void(Args...)> function;
 

@@ -11,7 +11,7 @@
 
 namespace windrow {
 
-// Before its turn in the initialisation of the program it is false, and both halves are fences.
+// False before the static initialisation of this file, so that both halves are fences until then.
 std::atomic<bool> AsymmetricFence::is_asymmetric_{AsymmetricFence::set_up()};
 
 bool AsymmetricFence::set_up() noexcept {
@@ -31,8 +31,8 @@ void AsymmetricFence::heavy() noexcept {
 #if defined(__linux__)
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
 #endif
-  // The system has taken the call away from us. What others wrote before that will have arrived then: no processor
-  // keeps a write to itself for so long.
+  // The system no longer permits the call. After this sleep the writes that other threads made before it are visible:
+  // no processor holds back a write for so long.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
 #endif
 }

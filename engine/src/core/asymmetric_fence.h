@@ -1,9 +1,9 @@
-// A fence of two halves: one for what happens with each op and costs nothing, one for what is rare and costs
+// A fence with two halves: a light one for every op, which costs nothing, and a heavy one for rare events, which costs
 // microseconds.
 //
-// Of a thread that writes A, passes the light half and reads B, and one that writes B, passes the heavy half and reads
-// A, at least one sees what the other wrote. On Linux the heavy half makes all threads of the process pass a fence, by
-// the system call membarrier; without it both halves are fences.
+// If one thread writes A, passes the light half and reads B, and another writes B, passes the heavy half and reads A,
+// at least one of them sees what the other wrote. On Linux the heavy half makes all threads of the process pass a
+// fence, by the system call membarrier. Without that call both halves are fences.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ class AsymmetricFence {
  public:
   static void light() {
 #if defined(__SANITIZE_THREAD__)
-    order();  // which knows no fences
+    order();  // ThreadSanitizer does not understand fences
 #else
     if (is_asymmetric_.load(std::memory_order_relaxed)) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -26,7 +26,7 @@ class AsymmetricFence {
   static void heavy() noexcept;
 
  private:
-  /// Of two threads that call this, the later one sees what the earlier one wrote.
+  /// If two threads call this, the later one sees what the earlier one wrote before.
   static void order();
   static bool set_up() noexcept;
 

@@ -1,4 +1,4 @@
-// Ops that are done when their OnComplete is called.
+// Async ops, which finish when their OnComplete is called.
 #include "core/core.h"
 #include "core/entry.h"
 
@@ -15,7 +15,7 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
     body.issued = !body.error;
     if (!body.issued) {
       if (access_check_) end_check(op, body.error);
-      return finish_async(op, slots);  // the function was not called, so nobody has its token
+      return finish_async(op, slots);  // the function was not called, so no OnComplete exists
     }
   }
   {
@@ -24,7 +24,7 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
     if (access_check_) end_check(op, body.error);
     if (begun != 0) record_call(op, begun);
     op.set_stage(OpRecord::Stage::has_returned);
-    if (!count_down(body)) return nullptr;  // its OnComplete finishes it, or has done so
+    if (!count_down(body)) return nullptr;  // the call of its OnComplete finishes the op, or has done so
   }
   return finish_async(op, slots);
 }
@@ -33,7 +33,7 @@ void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
   const Visit visit(*this);
   AsyncBody& body = op.async();
   body.outcome = std::move(outcome);
-  if (!count_down(body)) return;  // its function still runs
+  if (!count_down(body)) return;  // the function still runs
   if (ports_.mine_if_any() != nullptr) {
     finish_async(op, nullptr);
     return;
@@ -52,7 +52,7 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
                 .begun = body.begun,
                 .slots = slots,
                 .kind = TraceRecord::Kind::async_op};
-  // An exception of the function itself tells more than the dropped token it leaves behind.
+  // An exception of the function says more than the dropped OnComplete that results from it.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   if (ending.error) ending.outcome = Outcome::failed;
   const bool issued = body.issued;
@@ -61,7 +61,7 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
     op.end_body();
   }
   if (issued) ending.mark = leave_point(op);
-  // Not even a serial engine waits for the point here: this may be the lane's own thread.
+  // Even a serial engine does not wait for the point here, since this may be the lane's own thread.
   if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
   return finish(op, ending);
 }

@@ -1,4 +1,4 @@
-// What a push asks for beyond running a function, and threads that are held back since they push too far ahead.
+// Back-pressure on threads that push too far ahead, and push options that only some ops use.
 #include <algorithm>
 #include <thread>
 
@@ -11,21 +11,21 @@
 namespace windrow {
 namespace {
 
-/// A thread that has pushed so many ops looks how many are pending; sooner where few may be.
+/// The most pushes of a thread between two looks at the number of pending ops. Fewer if max_pending_ops is small.
 constexpr std::uint64_t pushes_between_looks = 256;
-/// Who is held back is let go if no op finishes for so long and none can.
+/// A thread that is held back is released if no op finishes for this long and none is under way.
 constexpr std::chrono::milliseconds patience_where_none_can{20};
 
 }  // namespace
 
-/// Of a thread that is held back.
+/// Decides how long a thread that is held back sleeps, and when it gives up.
 class Core::Patience {
  public:
   explicit Patience(Core& core) : core_(core), left_(core.ports_.sums().left) {}
 
-  /// While so much is to be done.
+  /// Sleeps once; `to_do` is the amount of work that must still be done.
   void nap(std::uint64_t to_do) { std::this_thread::sleep_for(naps_.next(to_do, Naps::Clock::now())); }
-  /// Whether it is in vain to go on.
+  /// Whether the thread must stop waiting.
   bool is_over() {
     const auto now = Naps::Clock::now();
     const std::uint64_t left = core_.ports_.sums().left;
@@ -50,7 +50,7 @@ class Core::Patience {
   }
 
   Core& core_;
-  std::uint64_t left_;  ///< ops that had finished
+  std::uint64_t left_;  ///< the number of ops that had finished at the last look
   Naps naps_;
   Naps::Clock::time_point last_progress_ = Naps::Clock::now(), next_look_ = last_progress_;
 };

@@ -1,4 +1,4 @@
-// The core's front but for pushes: variables, what is asked of the engine, and its end.
+// The core's front except pushes: variables, queries and the end of the engine.
 #include "core/core.h"
 
 #include <algorithm>
@@ -135,14 +135,14 @@ bool Core::watch_unless_retired(Var var, std::span<std::byte> bytes) {
   const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
   const Running* const frame = frame_of_mine();
   const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
-  // The only handles of a graph's own variable that its ops know are of the life in which it was captured.
+  // Ops of a graph know the graph's own variables only by handles of the generation at the capture.
   const bool owned = held && frame->op->body() == OpRecord::Body::node;
   std::uint32_t generation = 0;
   {
     const Entry entry(*this, ports_.mine());
     generation = Dep::generation(*var.state_, entry.joiners());
   }
-  // The op that has access may have been overtaken by the push of the variable's retire, not by a later life of it.
+  // While the op has access, a retire of the variable may have been pushed, but no later life can have begun.
   const std::uint32_t ahead = generation - var.generation_;
   if (ahead != 0 && !(held && ahead == 1) && !(owned && ahead == 2)) return false;
   if (access_check_) access_check_->watch(*var.state_, bytes);
@@ -161,7 +161,7 @@ void Core::shutdown() {
     set_life(Life::draining);
     drain();
     set_life(Life::stopped);
-  } while (ports_.sums().pending != 0);              // a retire came in between
+  } while (ports_.sums().pending != 0);              // true if a retire was pushed in between
   while (visitors_ != 0) std::this_thread::yield();  // each is about to leave
   policy_->stop();
   if (watchdog_) watchdog_->stop();
@@ -169,7 +169,7 @@ void Core::shutdown() {
 
 void Core::set_life(Life life) {
   life_ = life;
-  const Ports::Stopped stopped(ports_);  // who was inside a push has entered its op, and who comes sees the new life
+  const Ports::Stopped stopped(ports_);  // pushes that were under way have entered; later ones see the new life
 }
 
 void Core::drain() {

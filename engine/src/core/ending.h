@@ -1,4 +1,4 @@
-// How an op that runs begins and ends.
+// The circumstances in which an op began and ended.
 #pragma once
 
 #include <exception>
@@ -11,19 +11,19 @@ namespace windrow {
 
 class Slots;
 
-/// On whose slots an op begins, and when if it is traced.
+/// The slots in which an op begins; the time, if the op is traced, else 0.
 struct Begin {
   Slots* slots;
   Ticks begun;
 };
 
-/// How an op has ended.
+/// The outcome of an op.
 struct Ending {
   Outcome outcome;
-  FailurePtr poison = nullptr;         ///< what kept it from running, or would have
-  std::exception_ptr error = nullptr;  ///< of a failed one
+  FailurePtr poison = nullptr;         ///< prevented the op from running, or would have without run_always
+  std::exception_ptr error = nullptr;  ///< of a failed op
   std::optional<Mark> mark = std::nullopt;
-  Ticks begun = 0;  ///< where the op is traced
+  Ticks begun = 0;  ///< if the op is traced, else 0
   Slots* slots = nullptr;
   TraceRecord::Kind kind = TraceRecord::Kind::op;
 };

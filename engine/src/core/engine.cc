@@ -59,16 +59,17 @@ Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
 }
 
 Engine::~Engine() {
-  if (core_ == nullptr) return;  // it has an heir
+  if (core_ == nullptr) return;  // the heir below has taken over
   if (core_->frame_of_mine() == nullptr || core_->torn()) {
-    // Kept in its place meanwhile: ops that drain still push to it. Leaked rather than freed under ops that still run.
+    // The core stays in place until then, since ops still push to it during the drain. It is leaked if ops may still
+    // run.
     life_->leaked = !core_->end();
     if (life_->leaked) static_cast<void>(core_.release());
     life_->engine.store(nullptr, std::memory_order_release);
     return;
   }
-  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine, to which
-  // references lead until then.
+  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine. Until
+  // then references lead to the heir.
   std::unique_ptr<Engine> heir;
   try {
     heir.reset(new Engine(std::move(core_), life_));

@@ -1,4 +1,4 @@
-// The spans of a push: in which its thread may make records and enter them, and after which ready ops may run on it.
+// The sections of a push: the one in which a thread may make and enter records, and the one around the whole push.
 #pragma once
 
 #include "core/core.h"
@@ -6,10 +6,11 @@
 
 namespace windrow {
 
-/// No code of users runs in it, but for the move constructors of functions.
+/// The section in which a thread may make and enter records. No user code runs in it, except move constructors of
+/// functions.
 ///
-/// While one thread alone enters records, variables need no lock bits: its port's turnstile is enough, by which the
-/// second thread that comes stops it to make both take them.
+/// While a single thread enters records, variables need no lock bits, only the turnstile of that thread's port. The
+/// second thread that comes closes the turnstile for a moment, and switches both to lock bits.
 class Core::Entry {
  public:
   explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
@@ -42,8 +43,8 @@ class Core::Entry {
   Dep::Joiners joiners_;
 };
 
-/// Where ops run on the pushing thread: announces the push, and in the end runs what is ready. While that lasts, the
-/// engine may lose its owner, which an op may have captured.
+/// For a policy that runs ops on the pushing thread: announces the push, and runs the ready ops at its end. Counts as a
+/// visitor, since an op that runs may hold, and drop, the last owner of the engine.
 class Core::Push {
  public:
   explicit Push(Core& core) : core_(core.callers_run_ && !core.frame_of_mine() ? &core : nullptr) {
@@ -63,7 +64,7 @@ class Core::Push {
     core_->policy_->before_push();
   }
   void end() {
-    // Inside an op of another serial engine, waiting for a turn here could close a ring of turns.
+    // Inside an op of another serial engine, waiting for a turn here could complete a cycle of turns.
     const bool nested = Running::innermost() != nullptr;
     core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
     --core_->visitors_;
@@ -72,8 +73,8 @@ class Core::Push {
   Core* const core_;
 };
 
-/// Held by threads that are not the engine's while they finish an op, so that shutdown waits for them. They may not
-/// come again, so what they make ready is handed over in the end.
+/// Held by a thread that is not the engine's while it finishes an op, so that shutdown waits for it. The thread may
+/// never call the engine again, so the ops that it made ready are handed over at the end.
 class Core::Visit {
  public:
   explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }

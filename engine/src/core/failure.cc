@@ -46,7 +46,7 @@ std::string_view predicate(Failure::Kind kind) {
 constexpr std::size_t named_in_text = 10;
 
 RootFailure& root_of(const FailurePtr& failure) {
-  // Every root is made as a RootFailure, by FailureLog::root; only its atomics are touched.
+  // Every root is made as a RootFailure, by FailureLog::root. Callers change only its atomics.
   return const_cast<RootFailure&>(static_cast<const RootFailure&>(failure->root()));
 }
 
@@ -118,7 +118,7 @@ void FailureLog::list_again(FailurePtr failure) {
   while (failure->cause) failure = failure->cause;
   auto root = std::const_pointer_cast<RootFailure>(std::static_pointer_cast<const RootFailure>(std::move(failure)));
   MutexLock lock(mutex_);
-  root->reported = false;  // as part of another failure it is news
+  root->reported = false;  // report it again, as part of another failure
   if (root->listed || root == undescribed_) return;
   roots_.push_back(root);
   root->listed = true;
@@ -181,7 +181,7 @@ void FailureLog::poison(VarState& var, FailurePtr failure) {
 void FailureLog::clear(VarState& var) {
   if (!var.poison) return;
   RootFailure& root = root_of(var.poison);
-  // In this order the log still holds the root, whose end would be user code.
+  // In this order the log still holds the root, so that no user code, its destructor, runs here.
   var.poison.reset();
   --root.carriers;
   --poisoned_;

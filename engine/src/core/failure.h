@@ -1,4 +1,4 @@
-// Poison: who carries which failure, and of which ones somebody was told.
+// Poison: which variables carry which failure, and which failures were reported.
 #pragma once
 
 #include <atomic>
@@ -14,35 +14,37 @@ namespace windrow {
 
 class FailureLog;
 
-/// A root, with what must be known about it to report it neither never nor for ever.
+/// A root failure, with the state that ensures that it is reported, but not for ever.
 struct RootFailure : Failure {
-  std::uint32_t engine = 0;  ///< number of the engine whose log made it
-  /// Variables poisoned by it or by what it caused. Written by who has exclusive access to one.
+  std::uint32_t engine = 0;  ///< the number of the engine whose log made it
+  /// The number of variables that carry this failure or a consequence of it. Written by ops with exclusive access to
+  /// such a variable.
   std::atomic<std::int64_t> carriers{0};
   std::atomic<bool> reported{false};
-  bool listed = true;  ///< in its log; guarded by the log's mutex
+  bool listed = true;  ///< whether it is in its log; guarded by the log's mutex
 };
 
 class FailureLog {
  public:
-  /// `number` is the engine's.
+  /// `number` is the engine's number.
   explicit FailureLog(std::uint32_t number);
 
-  // A failure that there is no memory to describe is not lost: it is the cause itself, or `undescribed`.
-  /// The op threw `error`; where that is an OpError of a wait inside the op, the failure has that one's as its cause.
+  // A failure is not lost if there is no memory to describe it: these then return its cause, or undescribed().
+  /// The failure of an op that threw `error`. If `error` is the OpError of a wait inside the op, the wait's failure is
+  /// the cause.
   FailurePtr thrown(const OpInfo& op, std::exception_ptr error) noexcept;
   FailurePtr lane(std::string_view name, std::exception_ptr error) noexcept;
   static FailurePtr caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause) noexcept;
-  /// A root that stands for all of which nothing more can be told.
+  /// A root that stands for all failures that could not be described.
   FailurePtr undescribed() noexcept;
 
-  /// Set and clear a variable's poison; the caller has exclusive access.
+  /// Set and clear a variable's poison. The caller has exclusive access to the variable.
   void poison(VarState& var, FailurePtr failure);
   void clear(VarState& var);
-  /// False: no variable carries poison that was set before anything the calling thread has seen.
+  /// If false, no variable carries poison whose setting happened before this call.
   bool any_poison() const { return poisoned_.load(std::memory_order_relaxed) != 0; }
 
-  /// While it lives, the log keeps the root of the failure.
+  /// Keeps the root of the failure in the log during its lifetime.
   class Hold {
    public:
     explicit Hold(const FailurePtr& failure);
@@ -56,11 +58,11 @@ class FailureLog {
 
   static void mark_reported(std::span<const FailurePtr> failures);
 
-  /// The roots that wait_all has to name.
+  /// The roots that wait_all must report: those that a variable still carries, or that were never reported.
   std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
-  /// They have been named; forgets what is of no interest any more.
+  /// Marks these as reported, and drops the roots that need no further report.
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
-  /// The roots that nobody was told of.
+  /// The roots that were never reported.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
@@ -71,13 +73,13 @@ class FailureLog {
   FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept WINDROW_EXCLUDES(mutex_);
 
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
-  /// Takes out the roots without interest. The caller drops them without the lock: exceptions are user code. Takes none
-  /// if there is no memory for the list.
+  /// Removes the roots that need no further report. The caller destroys them without the lock, since destroying an
+  /// exception runs user code. Removes none if there is no memory for the list.
   Roots prune() noexcept WINDROW_REQUIRES(mutex_);
 
   const std::uint32_t number_;
   const std::shared_ptr<RootFailure> undescribed_;  // in no list
-  std::atomic<std::int64_t> poisoned_{0};           // variables
+  std::atomic<std::int64_t> poisoned_{0};           // the number of poisoned variables
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;

@@ -1,4 +1,4 @@
-// The threads that are held back since they push too far ahead.
+// The queue of threads that back-pressure holds back.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,11 @@
 
 namespace windrow {
 
-/// They go on in the order they came, so that none starves beside others that push as fast as they can. Needs no
-/// memory.
+/// Threads continue in the order in which they came, so that none starves while others push as fast as they can. Needs
+/// no memory.
 class HeldBack {
  public:
-  /// Owned by a thread that is held back, as long as that lasts.
+  /// A thread's place in the queue. Lives on that thread's stack while the thread is held back.
   class Place {
    public:
     explicit Place(HeldBack& among) : among_(among) {
@@ -40,12 +40,13 @@ class HeldBack {
     Place* next_ = nullptr;  // guarded by among_.mutex_
   };
 
-  /// Whether the log was not told yet that one goes on although ops are pending. True once.
+  /// True at the first call only: limits the warning that a thread goes on although ops are pending to one.
   bool is_news() { return !told_.exchange(true); }
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
-  /// In a forked child: those threads do not exist, the mutex is held. The thread that forked is not among them.
+  /// To be called in a forked child, with the mutex held. The threads do not exist there; the thread that forked is not
+  /// among them.
   void forget_threads() WINDROW_UNCHECKED_LOCKING { first_ = nullptr; }
 
  private:

@@ -6,11 +6,11 @@
 
 namespace windrow {
 
-// The accesses lie behind the record, and the body behind them, aligned as any type may ask for.
+// The accesses lie behind the record, and the body behind them. These sizes align both for any type.
 static_assert(sizeof(OpRecord) == 48 && sizeof(Dep::Access) == 32);
 static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
 static_assert(sizeof(VarState) == 128);
-// Steps between variables are counted in these, which VarState is aligned to.
+// Distances between variables are counted in this size, to which VarState is aligned.
 static_assert(sizeof(Dep::Var) == 64);
 
 std::string site(const OpInfo& info) {
@@ -20,7 +20,7 @@ std::string site(const OpInfo& info) {
 
 const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
   for (const Dep::Access& access : accesses) {
-    // The name of a later life of the variable would mislead.
+    // Not in a later life of the variable, whose name would mislead.
     VarState& var = var_of(access);
     if (Dep::generation(var, joiners) == access.generation() + 1) return var.name;
   }

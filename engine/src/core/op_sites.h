@@ -1,4 +1,5 @@
-// The descriptions of ops, one for each place of the program that pushes: kept once, so that a record needs a pointer.
+// The descriptions of ops, one for each place of the program that pushes. Each is stored once, so that a record needs
+// only a pointer.
 #pragma once
 
 #include <map>
@@ -9,7 +10,7 @@
 
 namespace windrow {
 
-/// All of one engine. They stay as long as it does: places times names times lanes are few.
+/// All descriptions of one engine. They live as long as the engine: places times names times lanes are few.
 class OpSites {
   template <class AnyPort>
   static auto& cache(AnyPort& port, const SiteKey& key) {
@@ -17,19 +18,19 @@ class OpSites {
   }
 
  public:
-  /// The description of what is pushed so, if the thread has looked it up lately; else null.
+  /// The description for these options, if the thread has looked it up lately; else null.
   [[gnu::always_inline]] static const OpInfo* known(const Port& port, const PushOptions& how) {
     const SiteKey key(how);
     const CachedSite& cached = cache(port, key);
     return cached.key == key ? cached.info : nullptr;
   }
-  /// The same, of which this is known; any thread may have known it before.
+  /// The description for these options. Stores `info` if no thread has stored it before.
   const OpInfo& keep(Port& port, const PushOptions& how, const OpInfo& info) WINDROW_EXCLUDES(mutex_);
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   Mutex mutex_;
-  std::map<SiteKey, OpInfo> all_ WINDROW_GUARDED_BY(mutex_);  // of nodes: references stay
+  std::map<SiteKey, OpInfo> all_ WINDROW_GUARDED_BY(mutex_);  // a map, so that references stay valid
 };
 
 }  // namespace windrow

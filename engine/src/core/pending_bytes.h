@@ -1,4 +1,4 @@
-// How many bytes the pending ops hold on to.
+// The number of bytes that pending ops hold.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace windrow {
 
-/// All members may be called by any thread. Who waits for room, and how long, is decided elsewhere.
+/// All members may be called by any thread. This class never blocks; back_pressure.cc decides who waits for room.
 class PendingBytes {
  public:
-  /// An owner of some of them: they count until it ends.
+  /// An owner of some of the bytes, which count until it ends.
   class Share {
    public:
     Share() = default;
@@ -36,21 +36,21 @@ class PendingBytes {
 
   std::uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
 
-  /// In a forked child, in which nothing is pending: what other threads were about to push counts no more.
+  /// To be called in a forked child, in which nothing is pending. Bytes of pushes by other threads no longer count.
   void forget_threads() { sum_.store(0, std::memory_order_relaxed); }
 
-  /// So many must go before try_take_again() succeeds, at least 1.
+  /// The number of bytes that must be released before try_take_again() succeeds; at least 1.
   std::uint64_t too_many() const { return std::max(sum(), limit_ / 2 + 1) - limit_ / 2; }
 
-  /// Whether there is room or not.
+  /// Takes the bytes even if there is no room.
   Share take(std::uint64_t bytes) {
     sum_.fetch_add(bytes, std::memory_order_relaxed);
     return {*this, bytes};
   }
-  /// If all stay within the limit then, or there are no others.
+  /// Takes the bytes if the sum stays within the limit, or no other bytes are pending.
   std::optional<Share> try_take(std::uint64_t bytes) { return try_take(bytes, limit_); }
-  /// The same for who was refused: only once half of the limit is free, so that threads are not held back one op at a
-  /// time.
+  /// For a thread that try_take() has refused. As try_take(), but also requires that half of the limit is free, so that
+  /// threads are not held back one op at a time.
   std::optional<Share> try_take_again(std::uint64_t bytes) { return try_take(bytes, limit_ / 2); }
 
  private:
@@ -63,7 +63,7 @@ class PendingBytes {
   }
 
   const std::uint64_t limit_;
-  std::atomic<std::uint64_t> sum_{0};  // relaxed: it orders nothing, ops are ordered by their variables
+  std::atomic<std::uint64_t> sum_{0};  // relaxed: orders nothing, since ops are ordered by their variables
 };
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// The way of an op into the engine: described, made into a record, checked, entered. Here its cost counts.
+// Pushes: describe an op, make its record, check its accesses, enter it. This is the hot path of the pushing thread.
 #include <type_traits>
 
 #include "core/core.h"
@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-/// A function as the body of an op; it may be empty.
+/// A function that becomes the body of an op. It may be empty.
 struct FunctionBody {
   OpFunction& function;
 
@@ -31,7 +31,7 @@ struct AsyncFunctionBody {
   }
 };
 
-/// Whether a push is of more than a function to run, or of none.
+/// Whether a push has a rare option, or no function.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
   return !function || options.stop.stop_possible() || options.bytes != 0;
@@ -46,7 +46,7 @@ template <class F>
 
 }  // namespace
 
-/// An op's accesses as its pusher lists them; each is checked.
+/// An op's accesses in the order of the caller's list. Checks each access as it is read.
 struct Core::Listed {
   const Core& core;
   const OpInfo& about;
@@ -60,7 +60,7 @@ struct Core::Listed {
   }
 };
 
-/// The only one, checked. Its number is known to the compiler.
+/// The single access of an op, already checked. The count is a compile-time constant.
 struct Core::Single {
   Dep::Access access;
   static constexpr std::integral_constant<std::size_t, 1> count{};
@@ -83,8 +83,8 @@ template <class Body>
 
 template <class Accesses, class Body>
 inline void Core::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  // Both before it announces itself: a serial engine's ops wait for threads that have, and a thread that forks holds
-  // threads at start() until nothing is pending.
+  // Both come before the push announces itself: a serial engine's ops wait for threads that have announced a push, and
+  // a fork keeps threads in start() until nothing is pending.
   if (--port.pushes_to_look <= 0) [[unlikely]]
     hold_back(port);
   if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
@@ -96,12 +96,12 @@ inline void Core::submit(Port& port, const Entering& entering, const Accesses& a
 template <class Accesses, class Body>
 inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
   const Entry entry(*this, port);
-  // Ops may push to the end of the drain, and what ends with a handle may end at any time.
+  // Ops may push until the drain ends, and retires are accepted at any time, since an owner may end at any time.
   const Life life = life_;
   if (life != Life::running && !entering.retires) [[unlikely]]
     check_life(life, entering.about);
   if constexpr (std::is_same_v<Accesses, Single>) {
-    // Its line may come while the record is made. Where others join, too, they may be moving the variable on.
+    // The prefetch overlaps with making the record. If other threads join too, they may change the variable meanwhile.
     if (entry.joiners() == Dep::Joiners::one) Dep::foresee(accesses.access.var(), port.last_var);
   }
   OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
@@ -129,14 +129,14 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
   }
   if (joined == Dep::Join::refused) [[unlikely]]
     refuse(entering.about, op, entry);
-  return joined == Dep::Join::ready ? op : nullptr;  // it may be gone already
+  return joined == Dep::Join::ready ? op : nullptr;  // an op that is not ready may be gone already
 }
 
 template <class Accesses, class Body>
 [[gnu::noinline]] void Core::capture(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
   const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
   port.capture->add(op);
-  body.move_to(*op);  // not before: if the capture throws, the function still is the caller's
+  body.move_to(*op);  // last: if the capture throws, the caller still has the function
 }
 
 template <class Accesses>
@@ -159,7 +159,7 @@ void Core::refuse(Var var, const OpInfo& about) const {
   throw MisuseError(site(about) + " names a variable of another engine");
 }
 
-// By value, so that the pointer need not lie in memory where nothing is refused.
+// Takes the pointer by value, so that the caller can keep it in a register if nothing is refused.
 void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
 void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
@@ -216,7 +216,7 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, const PushO
 }
 
 void Core::retire(Var var, OpFunction&& last, PushOptions how) {
-  if (fork_gate_.torn()) return last.abandon();  // what owns something may end; nothing runs any more
+  if (fork_gate_.torn()) return last.abandon();  // owners may still end, but nothing runs any more
   how.run_always = true;
   Port& port = ports_.mine();
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
@@ -226,11 +226,11 @@ void Core::retire_captured(CapturedOp& op) noexcept {
   if (op.has_retired) return;
   if (fork_gate_.torn()) return op.function.abandon();
   Port& port = ports_.mine();
-  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture on this thread must not get this op
   try {
     submit(port, {*op.info, op.priority, true}, Single{op.accesses.front()}, FunctionBody{op.function});
   } catch (const std::exception&) {
-    // Somebody else has retired the variable, or there is no memory: what uses it may still be under way.
+    // The variable has been retired elsewhere, or there is no memory: ops that use it may still run.
     op.function.abandon();
   }
   port.busy = before;
@@ -245,7 +245,7 @@ void Core::heal(Var var, const PushOptions& how) {
 void Core::begin_bulk() { ++ports_.mine().bulk_scopes; }
 
 void Core::end_bulk() noexcept {
-  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // it has had one since begin_bulk()
+  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // the thread has had a port since begin_bulk()
   policy_->hand_over();
 }
 
@@ -253,7 +253,7 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   const Entering entering{info(ports_.mine(), how), how.priority};
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
   op->accesses.resize(Dep::canonicalise(op->accesses));
-  // Bytes are each push's own.
+  // Without the bytes, which each push takes for itself.
   if (how.stop.stop_possible()) function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
   FunctionBody{function}.move_to(*op);
   auto declared = std::make_shared<DeclaredState>();

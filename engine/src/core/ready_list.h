@@ -1,4 +1,4 @@
-// Ops that have become ready, before they go anywhere.
+// A list of ops that have become ready.
 #pragma once
 
 #include "core/op.h"

@@ -1,9 +1,9 @@
-// Where op records live: an engine's pool, and a cache for each thread that pushes or finishes ops.
+// The memory of op records: an engine's pool, and a cache for each thread that pushes or finishes ops.
 //
-// Records are made by one thread and freed by another, so the caches exchange full and empty magazines through the
-// pool (Bonwick and Adams 2001): one lock for thirty records. Memory is cut into slots of a few sizes and kept until
-// the engine ends, so a slot always holds a record or what is left of one, and whoever looks for all unfinished ops may
-// walk over the slots.
+// One thread makes a record and another frees it, so the caches exchange full and empty magazines through the pool
+// (Bonwick and Adams 2001), at one lock for thirty records. Memory is cut into slots of a few sizes and kept until the
+// engine ends. So a slot always holds a record or the remains of one, and a search for all unfinished ops may walk over
+// the slots.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class RecordPool {
     std::array<void*, rounds> slots;
   };
 
-  /// One thread's. Used by one thread at a time, and only with its pool.
+  /// A thread's cache. Used by one thread at a time, and only with its own pool.
   class Cache {
    public:
     struct Pair {
@@ -46,7 +46,7 @@ class RecordPool {
 
   ~RecordPool();
 
-  /// A record without a body and number, with room for so many accesses and a body of so many bytes. Throws
+  /// A record without a body and number, with room for that many accesses and a body of that size. Throws
   /// std::bad_alloc.
   [[gnu::always_inline]] OpRecord* make(Cache& cache, std::size_t accesses, std::size_t body_bytes) {
     const std::size_t size_class = class_of(OpRecord::bytes(accesses, body_bytes));
@@ -55,23 +55,23 @@ class RecordPool {
       load(pair, size_class);
     Magazine& magazine = *pair.loaded;
     void* const slot = magazine.slots[--magazine.count];
-    // The slot after next, which another core wrote last: asked for now, it is here by then.
+    // Prefetches the slot after the next one, which another core wrote last.
     if (magazine.count > 1) prefetch(magazine.slots[magazine.count - 2], size_class);
     return static_cast<OpRecord*>(slot);
   }
-  /// The record's body ends, and its memory is free for others.
+  /// Destroys the record's body, and makes its memory available to other records.
   void free(Cache& cache, OpRecord* record) noexcept {
     record->end_body();
     record->set_id(0);
     Cache::Pair& pair = cache.pairs_[record->size_class];
     if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) [[unlikely]] {
-      if (!unload(pair, record->size_class)) return;  // kept out of use until the engine ends
+      if (!unload(pair, record->size_class)) return;  // the slot stays unused until the engine ends
     }
     pair.loaded->slots[pair.loaded->count++] = record;
   }
 
-  /// Calls f(record) for each slot. While it runs no record may be made. Others may be freed: what was fixed when they
-  /// joined can still be read then.
+  /// Calls f(record) for each slot. No record may be made meanwhile. Records may be freed: the data that was fixed when
+  /// they joined can still be read.
   template <class F>
   void for_each(F&& f) WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -98,7 +98,7 @@ class RecordPool {
   };
 
   static std::size_t class_of(std::size_t bytes) {
-    const std::size_t more_lines = (bytes - 1) / line;  // than one
+    const std::size_t more_lines = (bytes - 1) / line;  // lines beyond the first
     if (more_lines < small_classes) [[likely]]
       return more_lines;
     return small_classes + std::bit_width(more_lines / small_classes) - 1;
@@ -115,9 +115,9 @@ class RecordPool {
     if (size_class > 1) StdAtomics::prefetch_to_write(first + 2 * line);
   }
   static std::size_t bytes_of(std::size_t size_class);
-  /// Puts a magazine with a slot in it into `pair.loaded`.
+  /// Puts a magazine that holds at least one slot into `pair.loaded`.
   void load(Cache::Pair& pair, std::size_t size_class) WINDROW_EXCLUDES(mutex_);
-  /// Puts one with room into `pair.loaded`; false if there is no memory for it.
+  /// Puts a magazine with room into `pair.loaded`. Returns false if there is no memory for one.
   bool unload(Cache::Pair& pair, std::size_t size_class) noexcept WINDROW_EXCLUDES(mutex_);
   Magazine* new_magazine() WINDROW_REQUIRES(mutex_);
   void add_slab(Magazine& magazine, std::size_t size_class) WINDROW_REQUIRES(mutex_);

@@ -1,4 +1,5 @@
-// What is granted goes on: past the points of lanes and its turn to the policy, or to the thread that goes on with it.
+// Moves granted ops on. An op awaits the points of lanes and its turn; then it goes to the policy, or is the next op of
+// the thread that granted it.
 #include <new>
 
 #include "core/core.h"
@@ -31,7 +32,7 @@ OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept 
   }
   Port& port = ports_.mine();
   if (port.ended == nullptr) return next;
-  if (next != nullptr) policy_->add(*next);  // what ends with a launch may wait for it
+  if (next != nullptr) policy_->add(*next);  // destructors that run at the end of a launch may wait for it
   end_parts(port, slots);
   return nullptr;
 }
@@ -55,16 +56,16 @@ bool Core::points_reached(OpRecord& op) {
     const Lane* other = mark.point.lane;
     return own == nullptr || (own != other && !own->can_wait_for(*other));
   };
-  std::int32_t most = 0;  // a reader beside this one may take a mark away
+  std::int32_t most = 0;  // an upper bound, since a concurrent reader may remove a mark
   for_each_mark(op, [&](const Mark& mark, IfFailed) { most += await(mark); });
   if (most == 0) return true;
-  // One more than awaited, so that the op goes on from here if all callbacks come at once.
+  // One more than awaited, so that this function decides if all callbacks come at once.
   op.pending.store(OpRecord::awaiting(most + 1));
   std::int32_t awaited = 0;
   for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) {
     if (!await(mark)) return;
     ++awaited;
-    // Two words, for which std::function needs no memory: the low bit of the op's address is IfFailed.
+    // The capture is two words, for which std::function needs no memory. The low bit of the op's address is IfFailed.
     const auto who = reinterpret_cast<std::uintptr_t>(&op) | static_cast<std::uintptr_t>(if_failed);
     mark.point.lane->when_reached(mark.point, [who, of = mark.info](const std::exception_ptr& error) {
       constexpr std::uintptr_t bit = 1;
@@ -105,7 +106,7 @@ bool Core::admit(OpRecord& op) {
   const bool after_end = op.after_end;
   if (!lane.admit(op)) return false;
   if (!after_end) return true;
-  // No thread of the engine is left. On an ordered lane this thread also runs what others bring meanwhile.
+  // No thread of the engine is left. On an ordered lane this thread also runs ops that other threads add meanwhile.
   for (OpRecord* next = &op; next != nullptr;) {
     const bool gives_lane_back = !next->after_end;
     run(*next, nullptr);
@@ -134,7 +135,8 @@ void Core::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   const std::shared_ptr<Waiter> waiter = op.waiter();
   waiter->failure = first_poison(op);
   if (has_ordered_) {
-    // Left to the thread that waits: what kept its place here meanwhile would keep others from being issued.
+    // The waiting thread awaits the points: a record that stayed in the chain meanwhile would keep other ops from being
+    // issued.
     for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) { waiter->points.push_back({mark, if_failed}); });
   }
   op.end_body();

@@ -1,4 +1,4 @@
-// The back of the engine: ready ops are run and finished.
+// The back of the engine: runs and finishes ready ops.
 #include "core/core.h"
 #include "core/entry.h"
 #include "graph/launch.h"
@@ -6,10 +6,10 @@
 namespace windrow {
 namespace {
 
-/// So many ops a thread runs one after the other, each made ready by the one before, until others get their turn.
+/// The most ops that a thread runs in a row, each made ready by its predecessor, before other ready ops get a turn.
 constexpr unsigned most_runs_in_a_row = 64;
 
-/// Whether it is a launch's op with a function, and no variable ends with it.
+/// Whether the op is a launch's op with a function, and ends no variable.
 bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && op.node().node->function != nullptr; }
 
 }  // namespace
@@ -22,7 +22,7 @@ void Core::run(OpRecord& first, Slots* slots) noexcept {
     if (op == nullptr) return;
     if (!gives_way(row)) [[likely]]
       continue;
-    // At the end of a row with nobody to make way for, what the ops work on stays where it is.
+    // If no other op is ready at the end of a row, the thread continues, so that the ops' data stays in its caches.
     if (policy_->wants_thread_back() || policy_->work_in_sight()) break;
     row.runs = 0;
   }
@@ -57,7 +57,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
   try {
     const Running frame(*this, op, row.slots);
     op.call(row.context);
-    op.end_function();  // captures go before any successor runs
+    op.end_function();  // destroys the captures before any successor runs
   } catch (...) {
     return fail(op, row);
   }
@@ -107,7 +107,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
         others.push(*ready);
       }
     };
-    // After the last of these the launch may be gone, if none is chosen.
+    // After the last grant the launch may be gone, unless a successor was chosen.
     const std::span successors(node->successors, node->successor_count);
     grant(node->first_successor);
     for (std::size_t i = 1; i < successors.size(); ++i) grant(successors[i]);
@@ -128,7 +128,7 @@ inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Ro
 [[gnu::always_inline]] inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
   if (!others.empty() || row.port.ended != nullptr) next = go_on(next, others, row.slots);
   Port::add(row.port.left, 1);
-  if (!row.goes_on) tell_if_idle();  // others tell when they have nothing more to do
+  if (!row.goes_on) tell_if_idle();  // other threads do so when they run out of work
   return next;
 }
 
@@ -161,13 +161,13 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   {
     const Running frame(*this, op, slots);
     if (runs) ending.error = invoke(op, ending.poison);
-    op.end_body();  // captures go before any successor runs
+    op.end_body();  // destroys the captures before any successor runs
   }
   if (ending.error) ending.outcome = Outcome::failed;
   if (issues && runs) {
     ending.mark = leave_point(op);
     if (options.policy == Policy::serial) {
-      // A serial engine runs a device as it runs the host: each op to its end.
+      // A serial engine runs each op to its end, on a device as on the host.
       reach(ending.mark->point);
     }
   }
@@ -260,7 +260,7 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
     const FailureLog::Hold hold(failure);
     if (op.body() != OpRecord::Body::node) op.set_id(0);
     if (op.commutes()) {
-      // While these still are its own.
+      // Before end_turns(), while the op still has exclusive access to these variables.
       for (Dep::Access& access : op.accesses()) {
         if (access.commutes()) settle_access(op, access, ending, failure);
       }
@@ -330,7 +330,7 @@ void Core::one_less_pending(Port& port) {
 }
 
 void Core::tell_if_idle() {
-  // Read by a write, so that of this thread and one that comes to wait the later one sees what the earlier one did.
+  // A read-modify-write: of this thread and one that begins to wait, the later one sees what the earlier one did.
   if (idle_waiters_.fetch_add(0) == 0 || ports_.sums().pending != 0) return;
   MutexLock lock(idle_mutex_);
   idle_.notify_all();

@@ -1,4 +1,4 @@
-// Which ops run on this thread.
+// The stack of ops that run on a thread.
 #pragma once
 
 #include "core/op.h"
@@ -14,10 +14,9 @@ struct Running {
       : core(&engine), op(&running), slots(taken), outer(innermost_) {
     innermost_ = this;
   }
-  /// A piece of a loop of the op runs on this thread: the op's own, or one that helps.
+  /// For a piece of a loop of the op `of`. The piece runs on this thread, which is the op's own thread or a helper.
   enum class Piece {};
-  Running(const Running& of, Piece)
-      : core(of.core), op(of.op), slots(of.slots), outer(innermost_), in_piece(true) {
+  Running(const Running& of, Piece) : core(of.core), op(of.op), slots(of.slots), outer(innermost_), in_piece(true) {
     innermost_ = this;
   }
   ~Running() { innermost_ = outer; }
@@ -26,17 +25,18 @@ struct Running {
 
   Core* const core;
   OpRecord* const op;
-  Slots* const slots;  ///< whose slot the op takes; null outside the engine's threads
+  Slots* const slots;  ///< in which the op occupies a slot; null outside the engine's threads
   Running* const outer;
   const bool in_piece = false;
 
   /// The innermost frame of this thread, or null.
   static Running* innermost() { return innermost_; }
-  /// The innermost frame of those that wait below what this thread runs meanwhile; null if there is none. From there on
-  /// outwards all have left word of their waits, so that a wait above it speaks only for the frames above.
+  /// The innermost frame of this thread that waits below the ops which the thread runs meanwhile; null if there is
+  /// none. This frame and all outer ones are entered in the wait graph, so a wait above them enters only the frames
+  /// above.
   static Running* floor() { return floor_; }
 
-  /// While it lives, the ops that run on this thread wait, and it runs others above them.
+  /// During its lifetime, the ops that run on this thread wait, and the thread runs others above them on its stack.
   class Floor {
    public:
     Floor() { floor_ = innermost_; }

@@ -1,7 +1,7 @@
-// Turns: of ops that commute at a variable, and have been granted it, one runs at a time, in no certain order.
+// Turns: ops that commute on a variable, and have been granted it, run one at a time, in an unspecified order.
 //
-// An op that waits for a turn holds none: it takes all that it needs at one try, or is kept at the variable where it
-// failed, and tried again when the turn there is free. So nobody waits in a ring.
+// An op that waits for a turn holds none. It takes all turns that it needs in one attempt; or it takes none, is kept at
+// the variable where the attempt failed, and retries when the turn there becomes free. So no cycle of waits can arise.
 #include <mutex>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// Behind all that wait there.
+/// Puts the op behind all that wait for the variable's turn.
 void keep_for_turn(VarState& var, OpRecord& op) {
   if (var.last_for_turn == nullptr) {
     op.next_ready = &op;
@@ -20,13 +20,13 @@ void keep_for_turn(VarState& var, OpRecord& op) {
   var.last_for_turn = &op;
 }
 
-/// Whether it was free.
+/// Takes the variable's turn if it is free. Returns whether it was.
 bool take_turn(VarState& var) {
   std::lock_guard lock(var.residue_lock);
   return !std::exchange(var.turn_taken, true);
 }
 
-/// Returns the first one that waits there, to be tried again; null if there is none.
+/// Frees the variable's turn. Returns the first op that waits for it, which must now retry; null if there is none.
 OpRecord* end_turn(VarState& var) {
   std::lock_guard lock(var.residue_lock);
   var.turn_taken = false;
@@ -37,7 +37,7 @@ OpRecord* end_turn(VarState& var) {
   return static_cast<OpRecord*>(first);
 }
 
-/// False if the turn there is free.
+/// Keeps the op at the variable until the turn there becomes free. Does nothing and returns false if it is free.
 bool wait_for_turn(VarState& var, OpRecord& op) {
   std::lock_guard lock(var.residue_lock);
   if (!var.turn_taken) return false;
@@ -45,7 +45,7 @@ bool wait_for_turn(VarState& var, OpRecord& op) {
   return true;
 }
 
-/// Takes the op's turns, and returns null; or takes none, and returns where one was taken.
+/// Takes all of the op's turns and returns null, or takes none and returns a variable whose turn was taken.
 VarState* try_turns(OpRecord& op, ReadyList& others) {
   for (Dep::Access& access : op.accesses()) {
     if (!access.commutes() || take_turn(var_of(access))) continue;
@@ -62,7 +62,7 @@ VarState* try_turns(OpRecord& op, ReadyList& others) {
 
 bool Core::take_turns(OpRecord& op, ReadyList& others) noexcept {
   while (VarState* const taken = try_turns(op, others)) {
-    if (wait_for_turn(*taken, op)) return false;  // another thread may run it already
+    if (wait_for_turn(*taken, op)) return false;  // another thread may already run the op
   }
   return true;
 }

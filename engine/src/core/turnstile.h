@@ -1,4 +1,4 @@
-// Where one thread goes in and out for each op, and another now and then keeps it out.
+// A gate that one thread passes for each op at little cost, and that another thread can close at a higher cost.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace windrow {
 
-/// One thread's. It pays two plain writes for going through; who closes it pays for both.
+/// Belongs to one thread. That thread pays two plain writes per pass; the closing thread pays for the synchronisation.
 class Turnstile {
  public:
-  /// Its thread: waits while it is closed.
+  /// Waits while the turnstile is closed. To be called by its own thread only.
   [[gnu::always_inline]] void enter() {
     inside_.store(true, std::memory_order_relaxed);
     AsymmetricFence::light();
@@ -22,9 +22,10 @@ class Turnstile {
   }
   void leave() { inside_.store(false, std::memory_order_release); }
 
-  /// Others, one at a time: to be closed, then AsymmetricFence::heavy(), then its thread is outside once it has left.
+  /// Closing takes three steps, by one other thread at a time: close(), AsymmetricFence::heavy(), await_outside().
+  /// After these the turnstile's own thread is outside.
   void close() { closed_.store(true, std::memory_order_relaxed); }
-  /// False if that takes more than so many looks.
+  /// Waits until the turnstile's own thread is outside. Returns false after `looks` failed looks.
   bool await_outside(int looks = std::numeric_limits<int>::max()) const {
     for (int round = 0; inside_.load(std::memory_order_acquire); ++round) {
       if (round == looks) return false;
@@ -33,7 +34,7 @@ class Turnstile {
     return true;
   }
   void open() { closed_.store(false, std::memory_order_release); }
-  /// In a forked child, where its thread does not exist.
+  /// To be called in a forked child, where the turnstile's own thread does not exist.
   void forget_thread() { inside_.store(false); }
 
  private:
