@@ -181,7 +181,7 @@ void FailureLog::poison(VarState& var, FailurePtr failure) {
 void FailureLog::clear(VarState& var) {
   if (!var.poison) return;
   RootFailure& root = root_of(var.poison);
-  // In this order the log still holds the root, so that no user code, its destructor, runs here.
+  // In this order the log still holds the root, so that the root, whose destructor runs user code, does not end here.
   var.poison.reset();
   --root.carriers;
   --poisoned_;

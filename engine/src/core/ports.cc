@@ -12,7 +12,7 @@
 namespace windrow {
 namespace {
 
-/// The engines that are alive, so that a thread that ends gives back what it had of them.
+/// The ports of all living engines, so that a thread that ends can return the ports it has taken.
 struct Alive {
   Mutex mutex;
   std::map<std::uint32_t, Ports*> ports WINDROW_GUARDED_BY(mutex);
@@ -22,18 +22,18 @@ Alive& alive() { return immortal<Alive>(); }
 
 }  // namespace
 
-/// What one thread has taken. A destructor of a pthread key gives it back: that runs after the destructors of all
-/// thread-local objects, which may still use engines.
+/// The ports that one thread has taken. The destructor of a pthread key returns them. It runs after the destructors of
+/// all thread-local objects, which may still use engines.
 struct Ports::OfThread {
   struct Taken {
     std::uint32_t engine;
     Port* port;
   };
-  Taken adopted{};                      ///< a thread of an engine was given it; else of no engine
+  Taken adopted{};                      ///< the port that an engine's own thread was started with; else engine 0
   std::vector<Taken>* taken = nullptr;  ///< null while there is none
 
-  /// Sees to it that the thread's end gives back. Needs no memory where a process has few keys; where it fails, the
-  /// ports stay taken as long as their engine lives.
+  /// Makes the thread's end return the ports. Needs no memory in a process with few keys. If it fails, the ports stay
+  /// taken as long as their engine lives.
   void end_with_thread() noexcept {
     static const Key key;
     if (key.made) pthread_setspecific(key.value, this);
@@ -138,7 +138,7 @@ void Ports::give_back(Port& port) {
 }
 
 Ports::Stopped::Stopped(Ports& ports) : ports_(ports) {
-  ports_.mutex_.lock();  // nobody makes another
+  ports_.mutex_.lock();  // so that no further port is made
   for (Port& port : ports_.all_) port.entry.close();
   AsymmetricFence::heavy();
   for (const Port& port : ports_.all_) port.entry.await_outside();
@@ -150,7 +150,7 @@ Ports::Stopped::~Stopped() {
 }
 
 Ports::Sums Ports::sums() const {
-  // What has left is counted first, so that what was pending at some moment in between is never missed.
+  // Counts finished ops and waits first. So nothing is missed that was pending at the moment between the two loops.
   std::uint64_t waits_left = 0;
   Sums sums;
   for (Port* port = first(); port != nullptr; port = port->next) {
@@ -162,7 +162,7 @@ Ports::Sums Ports::sums() const {
     sums.waits += port->waits.load(std::memory_order_acquire);
   }
   sums.pending = sums.pushed + sums.waits - sums.left;
-  sums.waits = std::min(sums.waits - waits_left, sums.pending);  // they were counted one after the other
+  sums.waits = std::min(sums.waits - waits_left, sums.pending);  // clamped, since the counters were read one by one
   return sums;
 }
 
@@ -176,7 +176,7 @@ void Port::forget_thread() noexcept {
   allowance = 0;
   completes_ops = false;
   bulk_scopes = 0;
-  ::new (&left_behind) std::vector<VariableWait>;  // the old one may be half changed
+  ::new (&left_behind) std::vector<VariableWait>;  // not destroyed: the thread may have been changing the old one
   trace = {};
   taken = false;
 }
@@ -186,7 +186,7 @@ void Ports::each_mutex_of_process(EachMutex f) { f(alive().mutex); }
 bool Ports::on_own_thread() const { return of_this_thread().adopted.engine == engine_; }
 
 bool Ports::try_stop() WINDROW_UNCHECKED_LOCKING {
-  constexpr int looks = 1000;  // some 50 ms
+  constexpr int looks = 1000;  // about 50 ms
   mutex_.lock();
   for (Port& port : all_) port.entry.close();
   AsymmetricFence::heavy();

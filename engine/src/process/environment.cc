@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// Empty where the variable is not set, or set to nothing.
+/// The value of an environment variable. Empty if the variable is not set, or set to nothing.
 std::optional<std::string_view> from_environment(const char* variable) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -48,7 +48,7 @@ int chosen_workers() {
 
 namespace {
 
-/// What the constructor of Engine refuses, by asking the environment again.
+/// Default options if the environment is wrong. The constructor of Engine then reads the environment again, and throws.
 constexpr Policy wrong_policy{-1};
 constexpr int wrong_workers = std::numeric_limits<int>::min();
 
@@ -69,7 +69,7 @@ int workers() noexcept { return chosen_or(wrong_workers, chosen_workers); }
 }  // namespace environment
 
 void refuse_wrong_environment(EngineOptions& options) {
-  // It may have changed since the options were made, to something that is right.
+  // The environment may have changed since the options were made, and be right now.
   if (options.policy == wrong_policy) options.policy = chosen_policy();
   if (options.workers == wrong_workers) options.workers = chosen_workers();
 }

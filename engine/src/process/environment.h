@@ -1,4 +1,4 @@
-// What the environment says of engines that do not choose for themselves.
+// Defaults of EngineOptions that environment variables set.
 #pragma once
 
 #include "windrow/engine/engine.h"

@@ -8,10 +8,10 @@
 namespace windrow {
 namespace {
 
-/// Who waits for engines to come to rest looks that often.
+/// The interval at which a thread that waits for engines to come to rest looks at them.
 constexpr std::chrono::microseconds between_looks{100};
 
-/// In the order in which they are locked.
+/// Calls f for these mutexes in the order in which they are locked.
 void each_mutex_of_process(EachMutex f) {
   WaitGraph::of_process().each_mutex(f);
   each_mutex_of_names(f);
@@ -26,7 +26,7 @@ ForkGate::ForkGate() { Forks::of_process(); }
 
 void ForkGate::pass() {
   refuse_torn();
-  if (Running::innermost() != nullptr) return;  // what is pending may wait for this op
+  if (Running::innermost() != nullptr) return;  // pending ops may wait for this op
   MutexLock lock(mutex_);
   while (shut_ > 0) opened_.wait(mutex_);
 }
@@ -71,7 +71,7 @@ void Forks::for_each(F&& f) WINDROW_UNCHECKED_LOCKING {
 void Forks::prepare() noexcept WINDROW_UNCHECKED_LOCKING {
   Forks& all = of_process();
   const auto begun = Clock::now();
-  const bool patient = Running::innermost() == nullptr;  // an op would wait for itself
+  const bool patient = Running::innermost() == nullptr;  // inside an op, the wait would be for the op itself
   all.mutex_.lock();
   if (patient) {
     ++all.forking_;
@@ -159,7 +159,7 @@ void Forks::shut(Core& core) {
   for (LaneState& lane : core.lanes_) lane.started.store(false, std::memory_order_release);
 }
 
-/// The gate's mutex is held.
+/// To be called with the gate's mutex held.
 void Forks::open(Core& core) WINDROW_UNCHECKED_LOCKING {
   if (--core.fork_gate_.shut_ == 0) core.fork_gate_.opened_.notify_all();
 }
@@ -184,7 +184,7 @@ bool Forks::has_passed(const LaneState& lane) {
          (lane.passage && lane.passage->serial == last.serial && lane.passage->state == Passage::State::passed);
 }
 
-/// The mutex of the engine's tables is held.
+/// To be called with the engine's `table_mutex_` held.
 bool Forks::at_rest(Core& core) WINDROW_UNCHECKED_LOCKING {
   if (core.ports_.sums().pending != 0) return false;
   {
@@ -225,7 +225,7 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   if (core.watchdog_) core.watchdog_->forget_thread();
   core.shutdown_mutex_.forget_holder();
   core.idle_.forget_waiters();
-  core.trace_path_.clear();  // that file is the parent's
+  core.trace_path_.clear();  // the parent writes that file
   for (LaneState& lane : core.lanes_) {
     lane.started = false;
     if (!lane.ordered) continue;
@@ -234,13 +234,13 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   }
   for (VarState& var : core.vars_) var.residue_lock.unlock();
   if (copied == Copied::torn) return;
-  for (VarState& var : core.vars_) var.residue.reset();  // all points were passed
+  for (VarState& var : core.vars_) var.residue.reset();  // all points have been passed
   core.idle_waiters_ = 0;
   core.visitors_ = 0;
   core.link_->forget_users();
   core.pending_bytes_.forget_threads();
   core.held_back_.forget_threads();
-  if (core.life_ == Core::Life::draining) core.life_ = Core::Life::running;  // by a thread that does not exist
+  if (core.life_ == Core::Life::draining) core.life_ = Core::Life::running;  // the thread that drained does not exist
 }
 
 }  // namespace windrow

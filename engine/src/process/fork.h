@@ -1,13 +1,13 @@
-// What engines do around fork(), so that a forked child has engines that work, or say why they do not.
+// What engines do around fork(), so that engines in a forked child work, or report why they do not.
 //
-// Only the thread that forks exists in the child. Before the process is copied, each engine is brought to a state that
-// can do without the others: pushes from outside are held at the engine's gate until nothing is pending, then nobody is
-// let into a push, and all mutexes are held. In the parent all goes on. In the child the engine forgets its threads and
-// begins anew. Where it did not come to rest in time the child's copy is torn: whatever is asked of it is refused, and
-// its end leaks it.
+// Only the thread that forks exists in the child. Before the process is copied, each engine is therefore brought to a
+// state that needs no other thread: pushes from outside are held at the engine's gate until nothing is pending, then
+// all threads are kept out of pushes, and all mutexes are locked. The parent then continues. In the child, the engine
+// discards its threads and starts new ones later. If an engine did not come to rest in time, the child's copy is torn:
+// it refuses calls, and is leaked when it ends.
 //
-// Order of locks, from the first to the last: that of Forks; those of the process; of each engine those outside a push;
-// that of all ports; of each engine its ports, and those that are also taken inside a push.
+// Order of locks, from first to last: the mutex of Forks; those of the process; for each engine, those taken outside a
+// push; the mutex of all engines' ports; for each engine, its ports and the mutexes that are also taken inside a push.
 #pragma once
 
 #include <atomic>
@@ -25,13 +25,13 @@ class Core;
 class Lane;
 class LaneState;
 
-/// What a child has of an engine.
+/// The state of a child's copy of an engine.
 enum class Copied {
   whole,
-  torn,  ///< ops were pending; they never run
+  torn,  ///< ops were pending at the fork; they never run in the child
 };
 
-/// Locks or unlocks what it is called with.
+/// Locks or unlocks each mutex that it is called with.
 class EachMutex {
  public:
   static constexpr EachMutex locking() { return EachMutex(true); }
@@ -40,7 +40,7 @@ class EachMutex {
   void operator()(Mutex& mutex) const {
     (*this)(mutex, [] {});
   }
-  /// The mutex guards what inside() goes through: it is held all the while.
+  /// As above, and calls inside() with the mutex held. The mutex guards what inside() traverses.
   template <class Inside>
   void operator()(Mutex& mutex, Inside&& inside) const WINDROW_UNCHECKED_LOCKING {
     if (locks_) mutex.lock();
@@ -54,25 +54,25 @@ class EachMutex {
   bool locks_;
 };
 
-/// In a forked child: the thread does not exist, and can be neither joined nor detached.
+/// To be called in a forked child, where the thread does not exist, and can be neither joined nor detached.
 inline void forget(std::thread& thread) noexcept { ::new (&thread) std::thread; }
 inline void forget(std::vector<std::thread>& threads) noexcept {
   for (std::thread& thread : threads) forget(thread);
   threads.clear();
 }
 
-/// Of one engine. A lane counts as not started while a thread forks, so that each push comes by here and others pay
-/// nothing. Any thread.
+/// The gate of one engine. While a thread forks, each lane is marked as not started, so that each push passes the gate;
+/// at other times pushes pay nothing for it. Members may be called by any thread.
 class ForkGate {
  public:
-  /// Throws std::bad_alloc if the process cannot be told to call Forks.
+  /// Throws std::bad_alloc if pthread_atfork cannot register the handlers of Forks.
   ForkGate();
 
-  /// Outside ops it waits while a thread forks. Throws MisuseError in a child whose copy is torn.
+  /// Waits while a thread forks, unless called inside an op. Throws MisuseError in a child whose copy is torn.
   void pass() WINDROW_EXCLUDES(mutex_);
   void refuse_torn() const;
   bool torn() const { return torn_.load(std::memory_order_relaxed); }
-  /// Calls f() unless a thread forks, which then begins after that.
+  /// Calls f() unless a thread forks. A fork that begins meanwhile waits until f() has returned.
   template <class F>
   void if_open(F&& f) WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -84,26 +84,27 @@ class ForkGate {
 
   Mutex mutex_;
   CondVar opened_;
-  int shut_ WINDROW_GUARDED_BY(mutex_) = 0;  // threads that are about to fork
+  int shut_ WINDROW_GUARDED_BY(mutex_) = 0;  // the number of threads that are about to fork
   std::atomic<bool> torn_{false};            // written before the child has a second thread
 
   // Guarded by the mutex of Forks:
   Core* next_ = nullptr;
-  bool stopped_ = false;          // its ports, by the thread that forks
-  Copied copied_ = Copied::torn;  // if it were now
+  bool stopped_ = false;          // whether the thread that forks has closed the engine's ports
+  Copied copied_ = Copied::torn;  // the state that a copy would have now
 };
 
-/// The device has passed what was issued on a lane so far.
+/// Whether a device has passed the last point of a lane.
 struct Passage {
   enum class State { awaited, passed, failed };
-  std::uint64_t serial = 0;  ///< of the point
+  std::uint64_t serial = 0;  ///< the point's serial number
   std::atomic<State> state{State::awaited};
 };
 
-/// The engines of the process. A thread that forks holds the mutex from its last look at them until the copy is made.
+/// The engines of the process. A thread that forks holds the mutex from its last look at the engines until the copy is
+/// made.
 class Forks {
  public:
-  /// Throws std::bad_alloc the first time.
+  /// The first call may throw std::bad_alloc.
   static Forks& of_process();
 
   void add(Core& core) noexcept WINDROW_EXCLUDES(mutex_);
@@ -119,9 +120,10 @@ class Forks {
   template <class F>
   void for_each(F&& f);
 
-  /// Whether some engine is not at rest and may still be waited for. Asks lanes for their last points.
+  /// Whether some engine is not at rest, and its `fork_patience` has not passed. Asks lanes to report their last
+  /// points.
   bool worth_waiting(Clock::time_point begun) noexcept;
-  /// Holds all mutexes and ports, and notes which engines are at rest.
+  /// Locks all mutexes and closes all ports, and notes which engines are at rest.
   void stop() noexcept;
   void go_on() noexcept;
 
@@ -137,12 +139,13 @@ class Forks {
 
   Mutex mutex_;
   Core* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
-  int forking_ WINDROW_GUARDED_BY(mutex_) = 0;  // threads that wait for engines to come to rest
-  /// In a child: those of the parent. A device does not survive a fork, and its lanes' threads cannot be joined.
+  int forking_ WINDROW_GUARDED_BY(mutex_) = 0;  // the number of threads that wait for engines to come to rest
+  /// In a child, the lanes of the parent. They never end: a device does not survive a fork, and the threads of its
+  /// lanes cannot be joined.
   std::vector<std::shared_ptr<Lane>> lost_lanes_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// Of what is one for the process.
+/// For the mutexes of tables that the process has once.
 void each_mutex_of_names(EachMutex f);
 void each_mutex_of_page_guards(EachMutex f);
 

@@ -1,4 +1,4 @@
-// An object of the process that is made on first use and never destroyed, so that engines in static storage may use it
+// An object of the process that is made on first use and never destroyed, so that engines in static storage can use it
 // after main has returned.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the ops that run on a thread show while the thread waits.
+// Marks the ops of a thread as waiting while the thread waits.
 #pragma once
 
 #include "core/running.h"
@@ -6,7 +6,7 @@
 
 namespace windrow {
 
-/// While it lives, the ops on this thread are at the stage of a wait inside; a trace of theirs shows it.
+/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait.
 class InsideWait {
  public:
   InsideWait();

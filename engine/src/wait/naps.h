@@ -1,4 +1,4 @@
-// How long a thread sleeps that waits for others to get ahead, and that nobody has to wake.
+// How long a thread sleeps if it waits for the progress of other threads and polls, so that no thread has to wake it.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,17 @@
 
 namespace windrow {
 
-/// The naps of one wait. From how much was done since the last look it estimates when all will be, and sleeps for half
-/// of that: so it wakes a few times, and about then. Of one thread; it reads no clock.
+/// The naps of one wait. Estimates the time until all work is done from the progress since the last look, and returns
+/// half of it. So the thread wakes a few times, the last time shortly after the work is done. Used by one thread; reads
+/// no clock.
 class Naps {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(20),
                                             longest = std::chrono::milliseconds(1);
 
-  /// How long to sleep from now on, where so much is still to be done. While less and less is not, ever longer.
+  /// How long to sleep from now on; `to_do` is the amount of work that is left. The naps get longer while there is no
+  /// progress.
   std::chrono::nanoseconds next(std::uint64_t to_do, Clock::time_point now) {
     const auto since = std::chrono::duration<double, std::nano>(now - last_look_);
     std::chrono::nanoseconds nap = 2 * nap_;

@@ -1,4 +1,4 @@
-// Something that happens once, and threads that wait for it.
+// An event that happens once, and for which threads wait.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace windrow {
 
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
-/// All members may be called by any thread. What is written before set() may be read after a wait() that returned true.
+/// All members may be called by any thread. Writes before set() are visible after a wait() that returned true.
 class Signal {
  public:
   void set() {
@@ -20,7 +20,7 @@ class Signal {
     changed_.notify_all();
   }
   bool is_set() const { return set_.load(std::memory_order_acquire); }
-  /// False if the deadline passes first.
+  /// Returns false if the deadline passes first.
   bool wait(const Deadline& deadline) {
     MutexLock lock(mutex_);
     while (!is_set()) {

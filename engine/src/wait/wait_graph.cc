@@ -22,7 +22,7 @@ std::string label(const PendingOp& op) {
          std::to_string(op.info->pushed_at.line()) + ")";
 }
 
-/// One op of a walk, and which op of the walk cannot finish before it.
+/// One op of a walk, and the index in the walk of an op that cannot finish before it.
 struct Step {
   std::size_t op;
   std::size_t waited_for_by;
