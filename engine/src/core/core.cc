@@ -154,7 +154,7 @@ void Core::shutdown() {
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
-  const SlotsFree slots;  // inside an op of another engine
+  const SlotsFree slots;  // this may be called inside an op of another engine
   MutexLock lock(shutdown_mutex_);
   if (life_ == Life::stopped) return;
   do {
@@ -162,7 +162,7 @@ void Core::shutdown() {
     drain();
     set_life(Life::stopped);
   } while (ports_.sums().pending != 0);              // true if a retire was pushed in between
-  while (visitors_ != 0) std::this_thread::yield();  // each is about to leave
+  while (visitors_ != 0) std::this_thread::yield();  // a short wait: each visitor is about to leave
   policy_->stop();
   if (watchdog_) watchdog_->stop();
 }

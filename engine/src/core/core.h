@@ -242,7 +242,7 @@ class Core {
   /// Removes the op from its launch, and puts the successors that become ready into `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
   void end_part(GraphLaunch& launch);
-  /// Releases the parts of graphs that ended on this thread for reuse. Parts without an owner end with their captures.
+  /// Makes parts of graphs that ended on this thread reusable. Destroys those without an owner, and their captures.
   void end_parts(Port& port, Slots* slots);
   void append_nodes(std::vector<PendingOp>& ops);
 

@@ -212,7 +212,7 @@ struct Dependency : Versions<Atomics, Record> {
     bool commuting = false, beside_commuting = false;
     for (const Access& access : accesses) {
       const Var& var = access.var();
-      Atomics::prefetch_to_write(&var.last_->word_);  // so that the loads below overlap
+      Atomics::prefetch_to_write(&var.last_->word_);  // starts all fetches at once
       versions += access.exclusive();
       commuting |= access.commutes();
       beside_commuting |= var.commuting_;

@@ -14,7 +14,7 @@ namespace windrow {
 
 class FailureLog;
 
-/// A root failure, with the state that ensures that it is reported, but not for ever.
+/// A root failure, with the state needed to report it at least once, but not for ever.
 struct RootFailure : Failure {
   std::uint32_t engine = 0;  ///< the number of the engine whose log made it
   /// The number of variables that carry this failure or a consequence of it. Written by ops with exclusive access to
@@ -29,7 +29,8 @@ class FailureLog {
   /// `number` is the engine's number.
   explicit FailureLog(std::uint32_t number);
 
-  // A failure is not lost if there is no memory to describe it: these then return its cause, or undescribed().
+  // If there is no memory to describe a failure, these functions return its cause, or undescribed(), so that no failure
+  // is lost.
   /// The failure of an op that threw `error`. If `error` is the OpError of a wait inside the op, the wait's failure is
   /// the cause.
   FailurePtr thrown(const OpInfo& op, std::exception_ptr error) noexcept;

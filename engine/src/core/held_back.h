@@ -40,7 +40,7 @@ class HeldBack {
     Place* next_ = nullptr;  // guarded by among_.mutex_
   };
 
-  /// True at the first call only: limits the warning that a thread goes on although ops are pending to one.
+  /// True at the first call only, so that the log gets one warning that a thread goes on although ops are pending.
   bool is_news() { return !told_.exchange(true); }
 
   // ---- fork; see fork.h ----

@@ -60,9 +60,9 @@ struct Waiter {
   FailurePtr failure;
   std::vector<Awaited> points;  ///< the points that the thread still has to wait for
 
-  /// The slots in which the thread's op has freed its slot; null if none. The thread that exchanges this pointer for
-  /// null takes the slot back. That is the waiting thread, or the thread that grants the wait: it takes the slot back
-  /// before any thread can conclude that no thread is left.
+  /// The Slots object in which the thread's op has freed its slot, else null. Either the waiting thread or the thread
+  /// that grants the wait exchanges this pointer for null, and then takes the slot back. If it is the latter, the slot
+  /// is taken before any thread can conclude that no thread is left.
   std::atomic<Slots*> left{nullptr};
 };
 

@@ -116,7 +116,7 @@ class Ports {
     const Last& last = last_;
     return last.engine == engine_ ? *last.port : find();
   }
-  /// The calling thread's port if the thread has used no other port since; else null.
+  /// The calling thread's port if it is the one that the thread used last, among the ports of all engines; else null.
   const Port* mine_if_last() const {
     const Last& last = last_;
     return last.engine == engine_ ? last.port : nullptr;

@@ -8,8 +8,7 @@
 namespace windrow {
 
 /// The naps of one wait. Estimates the time until all work is done from the progress since the last look, and returns
-/// half of it. So the thread wakes a few times, the last time shortly after the work is done. Used by one thread; reads
-/// no clock.
+/// half of it. So the thread wakes a few times, the last time at about that moment. Used by one thread; reads no clock.
 class Naps {
  public:
   using Clock = std::chrono::steady_clock;

@@ -240,8 +240,7 @@ bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
 
 bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
-  const SlotsFree slots(
-      SlotsFree::IfNobodyIsLeft::keep_them);  // a lane reaches its points without the engine's threads
+  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
