@@ -119,7 +119,7 @@ struct Versions {
       next_ = steps * step() == distance ? steps : std::int16_t{0};
     }
 
-    // Owner of all fields: the thread that joins.
+    // Owner of all private fields: the thread that joins.
     LockBit<Atomics> lock_;
     Plain<bool> commuting_{false};        // whether the accesses that share the last version commute
     std::int16_t next_ = 0;               // distance to the variable that was joined after this one; see foresee()
