@@ -41,11 +41,11 @@ Var Core::take_over(const Var& var) {
 
 void Core::retire_own(const Var& var) noexcept {
   Port& port = ports_.mine();
-  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture of this thread is of other ops
+  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture here must not record this op
   try {
     retire(var, nullptr, {.name = "retire"});
   } catch (const std::exception&) {
-    // For want of memory: the variable stays until the engine ends.
+    // Out of memory: the variable stays until the engine ends.
   }
   port.busy = before;
 }
@@ -120,7 +120,7 @@ void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& ent
   const auto take_back = [&] {
     unlist(launch);
     Port::add(port.pushed, -plan.size());
-    tell_if_idle();  // somebody may have seen them
+    tell_if_idle();  // another thread may have counted them
   };
   try {
     if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
@@ -168,7 +168,7 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
   const auto [launch, index] = gate.gate();
   const PlanGate& plan = launch->plan().gates()[index];
   if (plan.counts_its_grant) return leave_gate(*launch, index, ready);
-  // After the last of these the launch may be gone.
+  // After the last of these grants the launch may be gone.
   const std::span<const std::uint32_t> opens = plan.opens;
   const std::span<const PlanNode> nodes = launch->plan().nodes();
   for (const std::uint32_t node : opens) {
@@ -179,7 +179,7 @@ void Core::open_gate(OpRecord& gate, ReadyList& ready) {
 void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready) {
   GraphLaunch::Gate& gate = launch.gates()[index];
   const PlanGate& plan = launch.plan().gates()[index];
-  if (plan.departures > 1) {  // else nobody else counts
+  if (plan.departures > 1) {  // otherwise no other thread counts
     if (gate.departures.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     gate.departures.store(plan.departures, std::memory_order_relaxed);
   }
@@ -195,7 +195,7 @@ void Core::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready
 void Core::leave_node(OpRecord& op, ReadyList& ready) {
   const auto [launch, node] = op.node();
   op.end_node(node->awaits);
-  // After the last of all these the launch may be gone, and its plan.
+  // After the last departure or grant below, the launch and its plan may be gone.
   const std::span<const std::uint32_t> gates(node->gates_to_leave, node->gate_count);
   const std::span<const PlanNode::Successor> successors(node->successors, node->successor_count);
   if (gates.empty() && successors.empty()) return end_part(*launch);
@@ -218,7 +218,7 @@ void Core::end_parts(Port& port, Slots* slots) {
     OpRecord end(0);
     end.begin(end_of_graph_, 0, false);
     end.set_id(part.first_id);
-    const Running frame(*this, end, slots);  // captures may go with the plan
+    const Running frame(*this, end, slots);  // the functions' captures may be destroyed with the plan
     part.end();
   }
 }

@@ -1,4 +1,4 @@
-// One launch of a graph: a record for each of its ops, and what counts them.
+// One launch of a graph: a record for each of its ops, and the counters.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace windrow {
 
-/// Used for one launch after the other; its plan keeps it. Records put themselves back to the beginning as they finish,
-/// so a launch costs its gates and nothing for each op.
+/// Used for one launch after another; its plan owns it. Records reset themselves as they finish, so a launch costs its
+/// gates and nothing for each op.
 class GraphLaunch final : public EndedPart {
  public:
   struct Gate {
@@ -27,16 +27,16 @@ class GraphLaunch final : public EndedPart {
 
   OpRecord& record(std::uint32_t node) { return *reinterpret_cast<OpRecord*>(records_.get() + node * record_bytes); }
   std::span<Gate> gates() { return {gates_.get(), plan_.gates().size()}; }
-  /// Those of the gates, in their variables' chains; made for each launch.
+  /// The records of the gates, in their variables' chains; made anew for each launch.
   std::span<OpRecord*> gate_records() { return {gate_records_.get(), plan_.gates().size()}; }
   const GraphPlan& plan() const { return plan_; }
-  /// Where the node's access with that number stands.
+  /// The place, at its variable, of the node's access with that number.
   VarPlace place(const PlanNode& node, std::size_t access) const;
-  /// One less that the node waits for; returns it when it is ready.
+  /// The node waits for one grant less. Returns its record if it is ready now, else null.
   OpRecord* grant(PlanNode::Successor successor) {
     OpRecord& op = record(successor.node);
-    // acquire, acq_rel: what every predecessor wrote is visible to whoever runs the op. Where one grant is missing,
-    // nobody else comes to count it, so that needs no locked instruction.
+    // acquire, acq_rel: what every predecessor wrote is visible to the thread that runs the op. If only one grant is
+    // missing, no other thread counts, so no locked instruction is needed.
     if (!successor.waits_for_one && op.pending.load(std::memory_order_acquire) != 1 &&
         op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) {
       return nullptr;
@@ -44,24 +44,24 @@ class GraphLaunch final : public EndedPart {
     op.set_id(first_id + successor.node);
     return &op;
   }
-  /// Asks for the lines that are written when the node's successors are granted.
+  /// Prefetches the cache lines that are written when the node's successors are granted.
   [[gnu::always_inline]] void foresee(const PlanNode& node) {
     for (std::uint32_t i = 0; i < node.successor_count; ++i) {
       StdAtomics::prefetch_to_write(&record(node.successors[i].node));
     }
   }
-  /// Gives itself back to its plan, which may go then.
+  /// Gives the launch back to its plan, which may be destroyed by this.
   void end() noexcept override {
     const std::shared_ptr<GraphPlan> plan = std::move(keeps);
     plan->give_back(*this);
   }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
-  /// Keeps the plan while the launch is under way.
+  /// Keeps the plan alive while the launch is under way.
   std::shared_ptr<GraphPlan> keeps;
-  /// Ends that are still to come, and one for the thread that launches.
+  /// The number of ends still to come, plus one for the thread that launches.
   std::atomic<std::int32_t> to_come{0};
-  /// Of all launches under way; guarded by the core's mutex.
+  /// The list of all launches under way; guarded by Core::launches_mutex_.
   GraphLaunch *next = nullptr, *previous = nullptr;
 
  private:

@@ -17,7 +17,7 @@ bool runs_by_a_call(const CapturedOp& op) {
          op.info->lane->id == host_lane;
 }
 
-/// What something takes, by the counts of scripts/gates.
+/// The cost of something, as scripts/gates counts it.
 struct Price {
   double instructions = 0, locked = 0;
 
@@ -25,16 +25,17 @@ struct Price {
     instructions += times * each.instructions;
     locked += times * each.locked;
   }
-  /// About as much time as so many instructions.
+  /// The approximate time, as a number of instructions.
   double sum() const { return instructions + 20 * locked; }
 };
 
-// The parts of a launch by gates, and of one by pushes. What both pay to hand ready ops to other threads is left out.
+// The costs of the parts of a launch by gates, and of one by pushes. Both also hand ready ops to other threads; that
+// cost is left out.
 constexpr Price of_launch{1400, 15}, of_gate{560, 2}, of_read_behind_gate{30, 1}, of_node{130, 0};
 constexpr Price of_only_grant{20, 0}, of_grant{40, 0.7};
 constexpr Price of_push{475, 1.1}, of_further_access{150, 3.5}, of_reading_only{100, 2};
 
-/// Pieces of one long vector, whose pointers are taken once it has stopped growing.
+/// Pieces of one long vector. Pointers to pieces are taken only once the vector has stopped growing.
 template <class T>
 class Pieces {
  public:
@@ -54,7 +55,7 @@ class Pieces {
 
 }  // namespace
 
-/// Works out who waits for whom, as pushing the ops one after the other would.
+/// Computes which op waits for which, as pushing the ops one after the other would.
 class GraphPlan::Analysis {
  public:
   explicit Analysis(GraphPlan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
@@ -66,7 +67,7 @@ class GraphPlan::Analysis {
   }
 
  private:
-  /// What the ops so far have done to one variable.
+  /// How the ops so far have used one variable.
   struct Use {
     std::vector<std::uint32_t> first_reads;  ///< before any write
     std::uint32_t first_write = none, last_write = none;
@@ -81,9 +82,9 @@ class GraphPlan::Analysis {
     for (const Dep::Access& access : op.accesses) {
       const auto [at, fresh] = uses_.try_emplace(&access.var());
       Use& use = at->second;
-      // Of two lives of one variable the earlier counts: it is over, and so no launch can be.
+      // If accesses name two lives of one variable, the earlier counts: that life is over, so no launch is possible.
       const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
-      // Pushes would not find that out before some of the ops have entered.
+      // A launch by pushes would detect this only after some of the ops have entered.
       can_push_ &= fresh || access.generation() == use.any.generation();
       if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;
@@ -108,14 +109,14 @@ class GraphPlan::Analysis {
     node.number = i;
     node.awaits = static_cast<std::uint32_t>(predecessors.size());
     if (runs_by_a_call(op)) node.function = &op.function;
-    // What ends with each launch, or makes it the only one, is a matter of gates.
+    // Retires need gates: they end a variable with each launch, or make a launch the only one.
     can_push_ &= op.retires == CapturedOp::Retires::nothing;
     if (std::find(plan_.lanes_.begin(), plan_.lanes_.end(), op.info->lane) == plan_.lanes_.end()) {
       plan_.lanes_.push_back(op.info->lane);
     }
   }
 
-  /// Unless gates cost less in both regards.
+  /// False only if gates cost less both in sum() and in locked instructions.
   bool pushing_is_cheaper() const {
     Price by_gates = of_launch, by_pushes;
     for (const PlanNode& node : plan_.nodes_) {

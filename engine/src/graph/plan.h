@@ -1,8 +1,8 @@
-// What a graph's launches share: its ops, the successors of each, and where the graph meets variables.
+// The plan of a graph, which its launches share: its ops, the successors of each, and where the graph meets variables.
 //
-// At each variable a launch stands in the chain with up to three places, its gates: one for the reads before the
-// graph's first write, one from the first write to the last, and one for the reads after that. So an op inside waits
-// for no more than its own inputs, and whoever reads the variable behind the launch waits for the last write only.
+// A launch has up to three places in the chain of each variable, its gates: one for the reads before the graph's first
+// write, one from the first write to the last, and one for the reads after that. So an op inside waits for its own
+// inputs only, and an op that reads the variable behind the launch waits for the last write only.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace windrow {
 
 class GraphLaunch;
 
-/// What ends on a thread inside an op, and goes once that op has left: its end may run user code, which may wait for
-/// what comes behind the op.
+/// Something that ends on a thread inside an op, and is disposed of once that op has left: its end may run user code,
+/// which may wait for ops behind that op.
 struct EndedPart {
-  /// It may be gone then.
+  /// The object may be gone when this returns.
   virtual void end() noexcept = 0;
 
   EndedPart* next_ended = nullptr;  ///< owner: the port of the thread
-  OpId first_id = 0;                ///< of a launch, the op with number 0; of a plan, the op that used it last
+  OpId first_id = 0;                ///< for a launch: its op with number 0; for a plan: the op that used it last
 
  protected:
   EndedPart() = default;
@@ -33,53 +33,54 @@ struct EndedPart {
   EndedPart& operator=(const EndedPart&) = delete;
 };
 
-/// An op as it was captured. Never changed after its capture, but for the function's own state and has_retired.
+/// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
 struct alignas(64) CapturedOp {
   enum class Retires {
     nothing,
     own,      ///< a variable of the graph, whose life begins anew with the next launch
-    foreign,  ///< one from outside, with the first launch, which is the last, or with the graph
+    foreign,  ///< a variable from outside; it ends with the only launch, or with the graph
   };
 
-  OpFunction function;  ///< empty for async ops, and those that do nothing
+  OpFunction function;  ///< empty for async ops, and for ops that do nothing
   AsyncFunction async;
   OpRecord::Body kind = OpRecord::Body::none;
   const OpInfo* info = nullptr;
   int priority = 0;
   Retires retires = Retires::nothing;
-  bool has_retired = false;  ///< a foreign variable, in the only launch; written by the op, read when no launch is left
+  /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
+  bool has_retired = false;
   std::vector<Dep::Access> accesses;  ///< canonical
 };
 
 using CapturedOps = std::vector<std::shared_ptr<CapturedOp>>;
 
-/// One op of the plan; one line of memory, so that running it costs one miss.
+/// One op of the plan, in one cache line, so that running it costs one miss.
 struct alignas(64) PlanNode {
-  /// Of a successor, its number; and whether this is all that it waits for.
+  /// The number of a successor, and whether this node is all that it waits for.
   struct Successor {
     std::uint32_t node : 31;
     std::uint32_t waits_for_one : 1;
   };
 
   CapturedOp* op = nullptr;
-  OpFunction* function = nullptr;         ///< null if running it takes more than a call
-  const Successor* successors = nullptr;  ///< and how many, below
+  OpFunction* function = nullptr;         ///< null if running the op takes more than a call
+  const Successor* successors = nullptr;  ///< `successor_count` of them
   VarState* const* written = nullptr;
   const std::uint32_t* gates_to_leave = nullptr;
   std::uint32_t successor_count = 0, written_count = 0, gate_count = 0;
-  std::uint32_t awaits = 0;  ///< nodes and gates
+  std::uint32_t awaits = 0;  ///< the number of nodes and gates that it waits for
   std::uint32_t number = 0;
-  Successor first_successor{};  ///< if there are any; here too, since which line comes next hangs on it
+  Successor first_successor{};  ///< copy of successors[0], if any: it determines which cache line is needed next
 };
 
-/// One place of each launch at a variable.
+/// One place that each launch has at a variable.
 struct PlanGate {
-  Dep::Access access;                ///< what the launch's record there is made of
-  bool retires = false;              ///< the variable, with the graph's last op on it
-  bool counts_its_grant = false;     ///< nodes do not await it; it leaves when they are done and it was granted
-  std::uint32_t accesses = 0;        ///< of nodes
-  std::uint32_t departures = 0;      ///< that it waits for before it leaves
-  std::vector<std::uint32_t> opens;  ///< the nodes that await it
+  Dep::Access access;                ///< the access of the launch's record there
+  bool retires = false;              ///< whether it retires the variable, with the graph's last op on it
+  bool counts_its_grant = false;     ///< no node waits for it; it leaves when its nodes are done and it was granted
+  std::uint32_t accesses = 0;        ///< the number of accesses of nodes that go through it
+  std::uint32_t departures = 0;      ///< the number of departures that it waits for before it leaves
+  std::vector<std::uint32_t> opens;  ///< the nodes that wait for it
 };
 
 class GraphPlan {
@@ -93,7 +94,7 @@ class GraphPlan {
   const CapturedOps& ops() const { return ops_; }
   std::span<const PlanNode> nodes() const { return nodes_; }
   std::span<const PlanGate> gates() const { return gates_; }
-  /// Through which gate the node has an access, and how many accesses through that gate come before it.
+  /// The gate that an access of a node goes through, and the number of accesses through that gate before it.
   struct Passage {
     std::uint32_t gate, within;
   };
@@ -105,12 +106,12 @@ class GraphPlan {
   }
   std::span<const std::uint32_t> roots() const { return roots_; }
   std::span<LaneState* const> lanes() const { return lanes_; }
-  /// Whether a launch comes cheaper if it pushes the ops; see push_plan.h.
+  /// Whether a launch is cheaper if it pushes the ops; see push_plan.h.
   bool pushing_is_cheaper() const { return pushing_is_cheaper_; }
-  /// Gates, and nodes with neither gates to leave nor successors: with the last of them a launch ends.
+  /// The number of gates, and of nodes with neither gates to leave nor successors: a launch ends with the last of them.
   std::int32_t ends() const { return ends_; }
 
-  /// One that is not under way. Throws std::bad_alloc.
+  /// A launch that is not under way. Throws std::bad_alloc.
   GraphLaunch& take() WINDROW_EXCLUDES(mutex_);
   void give_back(GraphLaunch& launch) noexcept WINDROW_EXCLUDES(mutex_);
 

@@ -40,7 +40,7 @@ Point LaneState::last() const {
 LaneState::Reached LaneState::reached() const {
   const Point last = this->last();
   if (!last) return {};
-  std::uint64_t reached = 0, open = last.serial + 1;  // the one is reached, the other is not
+  std::uint64_t reached = 0, open = last.serial + 1;  // `reached` is reached, `open` is not
   if (ordered->reached(last)) return {last.serial, last.serial};
   while (open - reached > 1) {
     const std::uint64_t middle = reached + (open - reached) / 2;
@@ -133,7 +133,7 @@ void Core::start(LaneState& lane) {
     throw MisuseError("lane '" + lane.host.name +
                       "' was made before a fork(), which its device does not survive; make a lane in the child");
   }
-  policy_->start(lane);  // several threads may come, and one that fails leaves it to the next
+  policy_->start(lane);  // several threads may call this; if one fails, the next one tries again
   if (watchdog_) watchdog_->start();
   fork_gate_.if_open([&] { lane.started.store(true, std::memory_order_release); });
 }

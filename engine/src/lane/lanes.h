@@ -1,4 +1,4 @@
-// The lanes of one engine, and the turn-taking on an ordered lane.
+// The lanes of one engine, and how ops take turns on an ordered lane.
 #pragma once
 
 #include <atomic>
@@ -20,40 +20,40 @@ namespace windrow {
 
 class LaneCrew;
 
-/// One lane. On an ordered lane one op is issued at a time: the running policy holds at most one of its ops, and the
-/// others that are ready wait here.
+/// One lane. An ordered lane issues one op at a time: the running policy holds at most one of its ops, and its other
+/// ready ops wait here.
 class LaneState {
  public:
   LaneState(LaneId index, HostLane description, std::shared_ptr<Lane> lane = nullptr)
       : id(index), host(std::move(description)), ordered(std::move(lane)) {}
 
-  Core* core = nullptr;  ///< its engine's; fixed
+  Core* core = nullptr;  ///< the engine's core; fixed
   const LaneId id;
-  const HostLane host;                  ///< name, device and threads, of ordered lanes too
+  const HostLane host;                  ///< name, device and threads; for ordered lanes, too
   const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
 
-  std::atomic<bool> started{false};  ///< the running policy knows the lane
+  std::atomic<bool> started{false};  ///< whether the running policy knows the lane
   LaneCrew* crew = nullptr;          ///< with policy per_device; written before `started`
 
-  /// Whether the ready op may go to the policy now; else it is kept until release() returns it.
+  /// Whether the ready op may go to the policy now; otherwise the lane keeps it until release() returns it.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
-  /// Leaves a point after what the current op issued. Called while that op holds the lane.
+  /// Records a point behind the work that the current op issued. Called while that op holds the lane.
   Point record() WINDROW_EXCLUDES(mutex_);
   /// The current op gives the lane back; returns the next one to run, if any.
   OpRecord* release() WINDROW_EXCLUDES(mutex_);
   /// The last recorded point, empty if there is none.
   Point last() const WINDROW_EXCLUDES(mutex_);
-  /// Of an ordered lane: how many points it has reached of those recorded.
+  /// For an ordered lane: the numbers of points reached and recorded.
   struct Reached {
     std::uint64_t reached = 0, recorded = 0;
   };
   Reached reached() const WINDROW_EXCLUDES(mutex_);
-  /// The root of what is lost by the lane's failure; made at the first call.
+  /// The root of all failures that the lane's failure causes; made at the first call.
   FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
-  /// In a forked child: the lane takes no op any more. The mutex is held.
+  /// Called in a forked child while the mutex is held: the lane takes no more ops.
   void forget_device() WINDROW_UNCHECKED_LOCKING {
     lost = true;
     last_ = {};
@@ -69,13 +69,13 @@ class LaneState {
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// The points that an access comes after, by index: the last writer's, and for an exclusive access the readers' too.
-/// The op holds the access, so there come no more; of the readers' ops one may take the writer's away.
+/// The points that an access comes after, by index: the last writer's, and for an exclusive access the readers', too.
+/// The op holds the access, so no more are added; among ops that read, another may remove the writer's point.
 std::size_t marks_before(const Dep::Access& access);
 std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);
 
-/// Calls `f(mark, if_failed)` for each of them: an op fails with the writer of what it uses, and with nobody else.
-/// Needs no memory; `f` runs under no lock.
+/// Calls `f(mark, if_failed)` for each of them: an op fails with the writer of the data that it uses, and with no other
+/// op. Needs no memory; no lock is held while `f` runs.
 template <class F>
 void for_each_mark(OpRecord& op, F&& f) {
   for (Dep::Access& access : op.touches()) {
@@ -86,14 +86,15 @@ void for_each_mark(OpRecord& op, F&& f) {
   }
 }
 
-/// Makes room in the op's variables for the mark it is going to leave, so that leaving it cannot fail.
+/// Makes room in the op's variables for the mark that it will leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
-/// The op, which was issued on an ordered lane, leaves its mark in the room that reserve_marks() made. The variable's
-/// residue_lock is held.
+/// Called for an op that was issued on an ordered lane: leaves its mark in the room that reserve_marks() made. The
+/// variable's residue_lock must be held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
 
-/// A host op that waited for the marks before it takes those away that are now past. The residue_lock is held.
+/// Called for a host op that has waited for the marks before it: removes the marks that are past now. The variable's
+/// residue_lock must be held.
 void clear_marks(VarState& var, AccessKind kind);
 
 }  // namespace windrow

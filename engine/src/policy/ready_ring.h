@@ -1,7 +1,7 @@
-// Ready ops on their way from one thread to many: the thread that owns the ring puts, any thread takes, in order.
+// A ring of ready ops, from one thread to many: only the thread that owns the ring puts, any thread takes, in order.
 //
-// The owner's side is that of Chase and Lev's deque (2005); takers, the owner among them, are at the other end, so that
-// ops are taken up in the order they became ready.
+// The owner's side is that of Chase and Lev's deque (2005). Takers, including the owner, take at the other end, so ops
+// are taken in the order in which they became ready.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,15 @@ namespace windrow {
 
 class ReadyRing {
  public:
-  /// Whether a taker sees what its owner has not handed over.
+  /// Whether a taker also sees ops that the owner has not handed over yet (`close`) or does not (`plain`).
   enum class Look { plain, close };
 
   ReadyRing() { grow(0); }
 
   // ---- the owner ----
-  /// Others see the op if they look closely, else after hand_over(): takers that are at the heels of the owner then
-  /// leave alone the line it writes. False, and nothing has changed, if it must grow and there is no memory.
+  /// Takers that look closely see the op at once, others after hand_over(); so takers that follow close behind the
+  /// owner do not touch the cache line that it writes. Returns false, with no effect, if the ring must grow and there
+  /// is no memory.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
     if (put_ - head_seen_ > own_->mask && !make_room()) [[unlikely]]
       return false;
@@ -36,25 +37,26 @@ class ReadyRing {
     handed_over_ = put_;
     tail_.store(put_, std::memory_order_release);
   }
-  /// How many were not handed over; they may have been taken nevertheless.
+  /// The number of ops not handed over; they may have been taken nevertheless.
   std::uint64_t kept() const { return put_ - handed_over_; }
 
-  /// The oldest, or null if there is none.
+  /// The oldest op, or null if there is none.
   OpRecord* take() {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     while (true) {
       if (head >= put_) return nullptr;
       OpRecord* op = own_->at(head).load(std::memory_order_relaxed);
-      // On failure another has taken it, and what was read may be a later one's.
+      // On failure another thread has taken the op, and the pointer read may be that of a later op.
       if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return op;
     }
   }
 
-  /// The newest that is wanted, among the newest `most`; null if there is none.
+  /// The newest wanted op among the newest `most`; null if there is none.
   ///
-  /// While the owner looks it has all of them: head_ is put one whole ring further, behind end_ and tail_, so that
-  /// others find nothing, and the exchange of a taker that had looked before fails, as head_ never comes back.
-  /// Positions that are a whole ring apart are one place, so what remains need not move: put_ goes the same way.
+  /// While the owner looks, it holds all ops: it moves head_ one whole ring ahead, beyond end_ and tail_. Other takers
+  /// then find nothing, and the exchange of a taker that had looked before fails, since head_ never returns to an
+  /// earlier value. Positions that are a whole ring apart share a slot, so the remaining ops need not move: put_ moves
+  /// ahead by one ring, too.
   template <class Wanted>
   OpRecord* take_newest(const Wanted& wanted, std::uint64_t most) {
     Slots& slots = *own_;
@@ -62,7 +64,7 @@ class ReadyRing {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     do {
       if (head >= put_) return nullptr;
-      // On failure another has taken some.
+      // On failure another thread has taken ops.
     } while (!head_.compare_exchange_weak(head, head + ring, std::memory_order_acq_rel, std::memory_order_acquire));
     OpRecord* found = nullptr;
     const std::uint64_t last = put_ - head > most ? put_ - most : head;
@@ -83,8 +85,8 @@ class ReadyRing {
   }
 
   // ---- others ----
-  /// The oldest, or null if there is none. More of them, up to half, change place to `mine`, the calling thread's: what
-  /// takers of one ring would do to each other for each op, they do once for several.
+  /// The oldest op, or null if there is none. Moves more ops, up to half of them, to `mine`, the calling thread's ring:
+  /// takers of one ring then contend once for several ops, and not for each op.
   template <Look look = Look::plain>
   OpRecord* take_some(ReadyRing& mine) {
     Slots& my_slots = *mine.own_;
@@ -96,12 +98,12 @@ class ReadyRing {
       const std::uint64_t count = std::min({(tail - head + 1) / 2, most_moved, room + 1});
       Slots& slots = *slots_.load(std::memory_order_acquire);
       OpRecord* const first = slots.at(head).load(std::memory_order_relaxed);
-      // Not to be seen yet.
+      // Other threads do not see these copies yet.
       for (std::uint64_t i = 1; i < count; ++i) {
         OpRecord* const op = slots.at(head + i).load(std::memory_order_relaxed);
         my_slots.at(mine.put_ + i - 1).store(op, std::memory_order_relaxed);
       }
-      // On failure others have taken some, and what was read may be later ones.
+      // On failure other threads have taken ops, and the pointers read may be those of later ops.
       if (!head_.compare_exchange_weak(head, head + count, std::memory_order_acq_rel, std::memory_order_acquire)) {
         continue;
       }
@@ -116,7 +118,7 @@ class ReadyRing {
     }
   }
 
-  /// While others take and put, about that.
+  /// The number of ops; approximate while other threads take and put.
   std::uint64_t size() const {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
     return std::max(end_.load(std::memory_order_acquire), head) - head;
@@ -136,7 +138,7 @@ class ReadyRing {
 
   static constexpr std::uint64_t first_size = 256, most_moved = 16;
 
-  /// Another thread wrote it last.
+  /// Fetches an op that another thread wrote last.
   static void prefetch(const OpRecord* op) {
     StdAtomics::prefetch_to_write(op);
     StdAtomics::prefetch_to_write(reinterpret_cast<const std::byte*>(op) + 64);
@@ -159,7 +161,7 @@ class ReadyRing {
     }
   }
 
-  /// What is behind `head` changes place.
+  /// Moves the ops from position `head` on to a larger array.
   void grow(std::uint64_t head) {
     Slots* const old = own_;
     all_.push_back(std::make_unique<Slots>(old == nullptr ? first_size : 2 * (old->mask + 1)));
@@ -170,19 +172,19 @@ class ReadyRing {
     slots_.store(own_, std::memory_order_release);
   }
 
-  // What takers read again and again; the owner writes it now and then, and never reads it.
-  alignas(64) std::atomic<std::uint64_t> tail_{0};  // behind what is handed over; head_ may be beyond it
+  // Read often by takers; written now and then by the owner, which never reads it.
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // end of the ops handed over; head_ may be beyond it
   std::atomic<Slots*> slots_{nullptr};
-  // What the owner writes with each op; takers read it when they look closely.
+  // Written by the owner with each op; read by takers that look closely.
   alignas(64) std::atomic<std::uint64_t> end_{0};
-  // What takers write.
+  // Written by takers.
   alignas(64) std::atomic<std::uint64_t> head_{0};
   // The owner's own copies of what others read.
   alignas(64) std::uint64_t put_ = 0;        // end_
   std::uint64_t handed_over_ = 0;            // tail_
-  std::uint64_t head_seen_ = 0;              // head_, some time ago
+  std::uint64_t head_seen_ = 0;              // an earlier value of head_
   Slots* own_ = nullptr;                     // slots_
-  std::vector<std::unique_ptr<Slots>> all_;  // takers may still look at the old ones
+  std::vector<std::unique_ptr<Slots>> all_;  // takers may still read the old arrays
 };
 
 }  // namespace windrow

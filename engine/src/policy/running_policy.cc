@@ -52,7 +52,7 @@ class Serial final : public RunningPolicy {
   }
 
   Crew crew_;
-  std::atomic<bool> stands_by_{false};  // a thread of the crew; only spares a look
+  std::atomic<bool> stands_by_{false};  // the crew's thread was started; only saves calls of crew_.start()
 };
 
 class Chaos final : public RunningPolicy {

@@ -5,8 +5,8 @@
 namespace windrow {
 namespace {
 
-/// A thread from outside keeps fewer ready ops than this before it hands them over. Workers that have nothing else find
-/// them before.
+/// A thread that is not a worker keeps fewer ready ops than this before it hands them over. Idle workers find them
+/// earlier.
 constexpr std::uint64_t most_kept = 8, most_kept_in_bulk = 64;
 
 }  // namespace
@@ -52,8 +52,8 @@ OpRecord* WorkerPool::look_around(RingWorker& worker, bool closely) {
 template <ReadyRing::Look look>
 OpRecord* WorkerPool::take_from_rings(RingWorker& worker) {
   const auto behind = [this](const Port* port) { return port->next != nullptr ? port->next : ports_.first(); };
-  // Plainly, where there were some the last time. Closely, from ring to ring, since each may never be empty; one's own
-  // takes part then, for what urgent ops leave there.
+  // A plain look starts with the ring that last had ops. A close look starts with the ring behind the last one, since a
+  // ring may never become empty; it includes the thread's own ring, where ops stay while urgent ops run.
   Port*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;
   Port* const begin = look == ReadyRing::Look::plain ? last : behind(last);
   Port* port = begin;
@@ -67,7 +67,7 @@ OpRecord* WorkerPool::take_from_rings(RingWorker& worker) {
       }
     } else if (!port->ready.empty<look>()) {
       OpRecord* const op = port->ready.take_some<look>(worker.port->ready);
-      rouse();  // who looked meanwhile may have missed those that changed place
+      rouse();  // a thread that looked meanwhile may have missed the ops that moved
       if (op != nullptr) {
         worker.from = last = port;
         return op;
@@ -83,18 +83,18 @@ OpRecord* WorkerPool::take_wanted(const Wanted& wanted) {
   ReadyRing& ring = worker().port->ready;
   if (ring.empty<ReadyRing::Look::close>()) return nullptr;
   OpRecord* const op = ring.take_newest(wanted, most_looks);
-  rouse();  // who looked meanwhile found nothing
+  rouse();  // a thread that looked meanwhile found nothing
   return op;
 }
 
 OpRecord* WorkerPool::take_wanted_anywhere(const Wanted& wanted) {
-  // One thread at a time, since while one looks the others find nothing.
+  // One thread at a time: while one thread looks, others would find nothing.
   MutexLock lock(search_mutex_);
   ReadyRing& mine = worker().port->ready;
-  // All that is ready comes to this thread's ring, where it can be looked at.
+  // Move all ready ops to this thread's ring, where they can be inspected.
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (&port->ready == &mine) continue;
-    // Not for ever, though its owner may put as fast as this takes.
+    // Limited to the present size: the owner may put as fast as this thread takes.
     for (std::uint64_t left = port->ready.size(); left > 0; --left) {
       OpRecord* const op = port->ready.take_some<ReadyRing::Look::close>(mine);
       if (op == nullptr) break;

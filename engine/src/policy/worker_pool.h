@@ -1,8 +1,8 @@
-// The policy `pool`: worker threads, each with a ring of ready ops, that take from each other's and from those of the
-// threads that push.
+// The policy `pool`: worker threads, each with a ring of ready ops. Workers also take from each other's rings and from
+// the rings of pushing threads.
 //
-// What a worker makes ready by its op it goes on with by itself (core/run.cc), so that a chain stays on its core; the
-// pool sees the rest.
+// A worker continues with an op that its own op made ready, without asking the pool (core/run.cc), so a chain stays on
+// its core. The pool sees the other ready ops.
 #pragma once
 
 #include "core/ports.h"
@@ -14,13 +14,13 @@ namespace windrow {
 
 class WorkerPool;
 
-/// What a thread of the pool keeps; see Workers.
+/// The state of one thread of the pool; see Workers.
 struct RingWorker {
   RingWorker(WorkerPool&, Port& mine) : port(&mine), from(&mine), from_closely(&mine) {}
 
   Port* port;
-  Port* from;          ///< in whose ring it found ops the last time
-  Port* from_closely;  ///< the same, when it looked closely
+  Port* from;          ///< the port in whose ring the thread last found ops
+  Port* from_closely;  ///< the same for close looks
   Takes takes;
 };
 
@@ -51,13 +51,13 @@ class WorkerPool final : public RunningPolicy, public Workers<WorkerPool, RingWo
   bool work_in_sight() const override;
 
  private:
-  /// Turned: from ring to ring, since each may never be empty.
+  /// A close look starts with the ring behind the last one, since a ring may never become empty.
   template <ReadyRing::Look look>
   OpRecord* take_from_rings(RingWorker& worker);
 
   Ports& ports_;
-  ByPriority by_priority_{policy_counts_};  // and what rings have no memory for
-  Mutex search_mutex_;               // taken before the others
+  ByPriority by_priority_{policy_counts_};  // also holds ops for which a ring has no memory
+  Mutex search_mutex_;                      // taken before the other mutexes
 };
 
 }  // namespace windrow

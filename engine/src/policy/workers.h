@@ -1,8 +1,8 @@
-// Threads that run ready ops, so many at a time.
+// Threads that run ready ops, a limited number at a time.
 //
-// A thread without work looks around for a while, at growing intervals so that the threads that push can get ahead of
-// it; then it yields its core between its looks; then it sleeps. Whoever makes an op ready wakes a thread only if none
-// is looking for work; a thread that finds work, and sees more, wakes the next.
+// A thread without work polls at growing intervals, so that pushing threads can get ahead of it; then it yields its
+// core between polls; then it sleeps. A thread that makes an op ready wakes another one only if none is searching. A
+// searching thread that finds work, and sees more, wakes the next.
 #pragma once
 
 #include <algorithm>
@@ -23,31 +23,32 @@
 
 namespace windrow {
 
-/// A base of the class `Ops`, which knows the ready ops. `Worker` is what each thread keeps for its takes; it is made
-/// of Ops and the thread's Port. Ops has these members, which any thread calls at any time, with its own Worker:
+/// Base of the class `Ops`, which knows the ready ops. `Worker` is the state that each thread keeps for taking ops; it
+/// is constructed from Ops and the thread's Port. Ops has the following members. Any thread may call them at any time,
+/// with its own Worker:
 ///
-///   OpRecord* next(Worker&)               the next op of a thread that has just run one; null if it finds none soon
-///   OpRecord* look_around(Worker&, bool)  the same of a thread that searches; true: it looks closely, at all there is
+///   OpRecord* next(Worker&)               the next op of a thread that has just run one; null if none is found soon
+///   OpRecord* look_around(Worker&, bool)  the same for a searching thread; true: look closely, at all ready ops
 ///   bool work_in_sight() const            whether there is a ready op. Called behind a fence: see rouse()
-///   bool all_may_wait                     whether others run the ready ops while the ops of all of these threads wait
+///   bool all_may_wait                     whether others run the ready ops while the ops of all these threads wait
 ///
-/// Invariant: if an op is ready and a slot is free, a thread is awake to take it up, or will look again before it
+/// Invariant: if an op is ready and a slot is free, a thread is awake to take the op, or will look again before it
 /// sleeps.
 template <class Ops, class Worker>
 class Workers : public Slots {
  public:
-  /// `slots` ops run at a time; `name` is for messages.
+  /// At most `slots` ops run at a time; `name` is for messages.
   Workers(const RunningPolicy& policy, const PolicyContext& of, PolicyCounts& counts, int slots, std::string name);
-  ~Workers() override = default;  // Ops calls stop() in its own
+  ~Workers() override = default;  // Ops calls stop() in its own destructor
 
-  /// Makes sure that there is a thread. Throws Error if none can be started.
+  /// Ensures that there is a thread. Throws Error if none can be started.
   void start() WINDROW_EXCLUDES(mutex_);
-  /// Joins the threads; no op is ready by then. Twice is fine.
+  /// Joins the threads. No op may be ready any more. May be called twice.
   void stop() WINDROW_EXCLUDES(mutex_);
-  /// An op was made ready: sees to it that somebody looks.
+  /// Called after an op was made ready: ensures that a thread looks for it.
   void rouse();
 
-  /// Whether the calling thread is one of such workers of the policy.
+  /// Whether the calling thread is a worker of `policy`.
   static bool on_thread_of(const RunningPolicy& policy) { return current_.policy == &policy; }
   int spares() const WINDROW_EXCLUDES(mutex_);
 
@@ -64,7 +65,7 @@ class Workers : public Slots {
   void forget_threads(Copied copied) noexcept WINDROW_UNCHECKED_LOCKING;
 
  protected:
-  /// That of the calling thread, which is one of these.
+  /// The Worker of the calling thread, which must be one of these threads.
   static Worker& worker() { return *current_.worker; }
 
  private:
@@ -76,34 +77,34 @@ class Workers : public Slots {
 
   enum class Rest {
     none,
-    woken,  ///< and counted as searching
+    woken,  ///< the thread is awake again, and counted as searching
     ended,  ///< the threads end
   };
 
-  /// The thread looks around so often at growing intervals, first only plainly; then so often giving the core away in
-  /// between.
+  /// Looks in each phase of a search: the first `spinning_searches` at growing intervals, of which the first
+  /// `plain_searches` do not look closely; then `yielding_searches` with a yield of the core in between.
   static constexpr int plain_searches = 6, spinning_searches = 16, yielding_searches = 48;
 
   Ops& ops() { return static_cast<Ops&>(*this); }
   const Ops& ops() const { return static_cast<const Ops&>(*this); }
 
   void serve();
-  /// Until it finds an op; null when the threads end. The thread is counted as searching meanwhile.
+  /// Searches until it finds an op; null when the threads end. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   static void pass_time(int looks);
-  /// A thread that searches has found something to do.
+  /// The searching thread has found something to do.
   void stop_searching();
   /// Whether a thread that is asleep would find something to do.
   bool worth_waking() const { return loops_.want_help() || ops().work_in_sight(); }
   bool too_many_awake() const { return counts_.awake.load(std::memory_order_relaxed) > counts_.most_awake; }
-  /// A thread that searches helps in a loop until there is work for it elsewhere; then it searches on.
+  /// The searching thread helps in a loop until there is work for it elsewhere; then it continues to search.
   void help() noexcept;
   bool wants_helper_back() const { return counts_.want_thread_back() || ops().work_in_sight(); }
   void wake_or_spawn() WINDROW_EXCLUDES(mutex_);
   bool spawn() WINDROW_REQUIRES(mutex_);
-  /// A thread that searches falls asleep, unless there is work in sight.
+  /// The searching thread falls asleep, unless there is work in sight.
   Rest sleep() WINDROW_EXCLUDES(mutex_);
-  /// A thread that ran an op falls asleep, if more are awake than there are slots.
+  /// The thread, which has run an op, falls asleep if more threads are awake than there are slots.
   Rest retire() WINDROW_EXCLUDES(mutex_);
   Rest wait_for_wake() WINDROW_REQUIRES(mutex_);
   int threads() const WINDROW_REQUIRES(mutex_) { return static_cast<int>(threads_.size()); }
@@ -118,14 +119,14 @@ class Workers : public Slots {
   Ports& ports_;
   Loops loops_;
 
-  alignas(64) std::atomic<int> searching_{0};  // of those awake
+  alignas(64) std::atomic<int> searching_{0};  // the number of awake threads that search
   std::atomic<bool> stopping_{false};
 
   mutable Mutex mutex_;
   CondVar woken_;
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int asleep_ WINDROW_GUARDED_BY(mutex_) = 0;
-  int wakes_ WINDROW_GUARDED_BY(mutex_) = 0;  // given to sleepers who have not seen them yet
+  int wakes_ WINDROW_GUARDED_BY(mutex_) = 0;  // wake-ups that no sleeper has consumed yet
   int blocked_ WINDROW_GUARDED_BY(mutex_) = 0;
 };
 
@@ -153,11 +154,11 @@ void Workers<Ops, Worker>::start() {
 
 template <class Ops, class Worker>
 void Workers<Ops, Worker>::rouse() {
-  // Whoever is about to sleep, or to wait inside an op, says so and looks behind the heavy half: it sees the op, or we
-  // see that there is one less.
+  // A thread that is about to sleep, or to wait inside an op, lowers `awake`, passes the heavy half of the fence, and
+  // looks for ready ops. So either it sees the op, or this thread sees the lowered count.
   AsymmetricFence::light();
   if (counts_.awake.load(std::memory_order_relaxed) >= counts_.most_awake) return;
-  // Read by a write, so that of this thread and one that stops searching the later one sees what the earlier one did.
+  // A read by a write: of this thread and one that stops searching, the later one sees what the earlier one did.
   if (searching_.fetch_add(0, std::memory_order_acq_rel) > 0) return;
   if (counts_.awake.load(std::memory_order_seq_cst) < counts_.most_awake) wake_or_spawn();
 }
@@ -172,7 +173,7 @@ void Workers<Ops, Worker>::wake_or_spawn() {
     ++counts_.awake;
     woken_.notify_one();
   } else {
-    spawn();  // or not: with fewer threads there still is progress
+    spawn();  // may fail: fewer threads still make progress
   }
 }
 
@@ -221,7 +222,9 @@ OpRecord* Workers<Ops, Worker>::search(Worker& worker) {
     }
     if (loops_.want_help()) {
       help();
-      looks = plain_searches;  // closely, or an op that its pusher keeps would send the thread back here for ever
+      // Look closely from now on: plain looks would miss an op that its pusher keeps, and the thread would come back
+      // here for ever.
+      looks = plain_searches;
     }
     if (looks < spinning_searches + yielding_searches) {
       pass_time(looks);
@@ -265,7 +268,7 @@ void Workers<Ops, Worker>::run_loop(const Running& op, const PieceLoop& loop) {
 template <class Ops, class Worker>
 auto Workers<Ops, Worker>::sleep() -> Rest {
   MutexLock lock(mutex_);
-  // In this order: who sees that nobody searches sees one less awake.
+  // In this order, so that a thread that sees no searching thread also sees the lowered `awake`.
   counts_.awake.fetch_sub(1, std::memory_order_seq_cst);
   searching_.fetch_sub(1, std::memory_order_seq_cst);
   AsymmetricFence::heavy();  // see rouse()
@@ -364,7 +367,8 @@ void Workers<Ops, Worker>::forget_threads(Copied copied) noexcept {
   searching_ = counts_.awake = 0;
   if (copied == Copied::whole) loops_.forget_threads();
   if (copied == Copied::whole) return;
-  // A thread that comes back from its op finds more important ops than the next of its graph, and too many awake.
+  // With these counts, a thread that returns from its op leaves its graph, since urgent ops seem to be ready, and ends,
+  // since too many threads seem to be awake.
   constexpr int too_many = 1 << 30;
   stopping_ = true;
   counts_.awake = counts_.urgent = too_many;
