@@ -1,4 +1,4 @@
-// Ready ops that have a priority, and when they come in relation to those that have none.
+// Ready ops that have a priority, and their order relative to ops without one.
 #pragma once
 
 #include <atomic>
@@ -9,22 +9,22 @@
 
 namespace windrow {
 
-/// How often one thread has taken an op. Used by that thread alone.
+/// The number of takes of one thread. Used by that thread alone.
 struct Takes {
   unsigned all = 0;
-  unsigned turned = 0;  ///< in turned order, while ops of low priority were ready
+  unsigned turned = 0;  ///< takes in reverse order while ops of low priority were ready
 };
 
-/// Urgent ops, of positive priority, come first; background ops, of negative priority, last. Every `aging_takes` takes
-/// the order is turned round, so that no op waits for ever. Members may be called by any thread.
+/// Urgent ops (of positive priority) come first, background ops (of negative priority) last. Every `aging_takes`-th
+/// take of a thread uses the reverse ("turned") order, so that no op waits for ever. Any thread may call the members.
 class ByPriority {
  public:
   explicit ByPriority(PolicyCounts& counts) : counts_(counts) {}
 
-  /// By its priority; an op without one counts as urgent.
+  /// Queues the op by its priority; an op without one counts as urgent.
   void put(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
 
-  /// The next op, or null. `others(turned)` takes one without priority; if `turned`, from all places in turn.
+  /// The next op, or null. `others(turned)` takes an op without priority; if `turned`, from all places by turns.
   template <class Others>
   OpRecord* take(Takes& takes, Others&& others) {
     const bool turned = ++takes.all % aging_takes == 0;
@@ -35,17 +35,17 @@ class ByPriority {
     if (OpRecord* const op = others(false)) return op;
     return take_rest();
   }
-  /// As take(), but in turned order.
+  /// As take(), but in reverse order.
   template <class Others>
   OpRecord* take_turned(Takes& takes, Others&& others) {
-    // By turns, since ops of low priority and ops of none may both be without end.
+    // Alternate: the supplies of ops of low priority and of ops without priority may both be endless.
     if (background_count_.load(std::memory_order_relaxed) > 0 && ++takes.turned % 2 == 0) {
       if (OpRecord* const op = take_background()) return op;
     }
     if (OpRecord* const op = others(true)) return op;
     return take_rest();
   }
-  /// The next take of this thread is in turned order.
+  /// Makes the next take of this thread use the reverse order.
   static void turn_next(Takes& takes) { takes.all |= aging_takes - 1; }
 
   OpRecord* take_urgent() WINDROW_EXCLUDES(mutex_);

@@ -9,11 +9,11 @@
 namespace windrow {
 namespace {
 
-/// The crew whose thread this is.
+/// The crew that owns the calling thread, or null.
 thread_local Crew* own_crew = nullptr;
 
-/// So long a queue may hold back its ops for one that is not ready: while nothing runs, and while something does that
-/// may make it ready.
+/// How long a queue may hold back its ops for one that is not ready: while no op runs, and while an op runs that may
+/// make it ready.
 constexpr std::chrono::seconds patience_at_rest{1}, patience_at_work{10};
 
 }  // namespace
@@ -110,7 +110,8 @@ void Crew::unblock_other() {
 OpRecord* Crew::take_wanted(const Wanted& wanted) {
   MutexLock lock(mutex_);
   if (torn_) return nullptr;
-  // Where order is drawn, a spare thread may as well take what the wait does not depend on.
+  // If the order is drawn and few ops wait, keep to the draw: a spare thread can run ops that the wait does not depend
+  // on.
   const bool few_wait = blocked_own_ < few_spares;
   return taken(queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near));
 }
@@ -219,15 +220,15 @@ void Crew::sleep() {
 }
 
 void Crew::rouse() {
-  // A queue that holds back needs a thread too: to see that it does not for ever.
+  // A queue that holds back its ops needs a thread, too, so that it does not hold them back for ever.
   const bool held_back = holds_back_ && !queue_->empty() && slot_free() && callers_ == 0;
   if (!may_take() && !held_back) return;
-  const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to see this
+  const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to look
   if (looking > 0) return;
   if (idle_ == 0) {
     if (own_threads() - blocked_own_ < options_.slots) spawn();
   } else if (options_.callers_run) {
-    changed_.notify_all();  // callers sleep on it too
+    changed_.notify_all();  // callers sleep on changed_, too
   } else {
     changed_.notify_one();
   }
@@ -239,7 +240,7 @@ bool Crew::spawn() {
     threads_.reserve(threads_.size() + 1);
     threads_.push_back(options_.ports->start_thread([this] { serve(); }));
   } catch (const std::exception&) {
-    return false;  // with fewer threads the crew still makes progress; block() and start() see to that
+    return false;  // fewer threads still make progress; block() and start() ensure that
   }
   spares_ += own_threads() > regular_threads();
   return true;

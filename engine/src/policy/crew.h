@@ -1,7 +1,7 @@
 // A crew: threads that run the ready ops of one queue, at most `slots` at a time.
 //
-// The policies `serial` and `chaos` have one crew each. A crew knows nothing of dependencies: it is handed ready ops
-// and runs them.
+// The policies `serial` and `chaos` have one crew each. A crew knows nothing of dependencies: it gets ready ops and
+// runs them.
 #pragma once
 
 #include <functional>
@@ -20,33 +20,34 @@ namespace windrow {
 struct CrewOptions {
   std::string name;
   int slots = 1;
-  /// Threads that may be added while ops of this crew wait inside.
+  /// The most threads that may be added while ops of this crew wait inside.
   int max_spares = 0;
-  /// Ops run on the threads that push; the crew's own serve only what becomes ready when none of those is there.
+  /// Ops run on the threads that push. The crew's own threads run only ops that become ready while no such thread is
+  /// there.
   bool callers_run = false;
   std::function<void()> on_thread_start;
-  Ports* ports = nullptr;  ///< of the engine: its threads have one each
+  Ports* ports = nullptr;  ///< the engine's ports, one for each thread
 };
 
-/// Owner of its threads. All members may be called by any thread.
+/// Owner of its threads. Any thread may call the members.
 ///
 /// Invariants, under mutex_:
 ///   1. active_ counts ops that run and do not wait inside. It exceeds the slots only by ops whose wait has ended.
-///   2. If an op may be taken up, a thread is awake to do so, or will look again before it sleeps.
-///   3. Where callers run, the crew's own threads take nothing up as long as a caller is about to.
+///   2. If an op may be taken, a thread is awake to take it, or will look again before it sleeps.
+///   3. If callers run, the crew's own threads take no op while a caller is about to take one.
 class Crew final : public Slots {
  public:
   Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run);
   ~Crew() override;
 
-  /// Makes sure that one thread stands ready; throws Error if none can be started. Where callers run, it is needed only
-  /// for ops that become ready without one.
+  /// Ensures that the crew has a thread; throws Error if none can be started. If callers run, this is needed only for
+  /// ops that become ready without a caller.
   void start();
   void add(OpRecord& op) noexcept;
 
-  /// Callers run: this thread is about to make an op ready, and will then call help() to run it.
+  /// If callers run: this thread is about to make an op ready, and will then call help() to run it.
   void announce();
-  /// Callers run: takes the turn, and runs ops until none is ready.
+  /// If callers run: takes the turn, and runs ops until none is ready.
   void help(Patience patience);
 
   void block() override;
@@ -56,10 +57,10 @@ class Crew final : public Slots {
   void unblock_other() override;
   OpRecord* take_wanted(const Wanted& wanted) override;
   bool lacks_threads() const override;
-  /// As RunningPolicy.
+  /// See RunningPolicy.
   OpRecord* take_wanted_anywhere(const Wanted& wanted);
 
-  /// Joins the threads; the queue is empty by then. Twice is fine.
+  /// Joins the threads. The queue must be empty. May be called twice.
   void stop();
 
   // ---- fork; see RunningPolicy ----
@@ -68,7 +69,7 @@ class Crew final : public Slots {
 
   int spares() const WINDROW_EXCLUDES(mutex_);
   std::size_t ready() const WINDROW_EXCLUDES(mutex_);
-  /// Looks at the queue under the crew's mutex.
+  /// Calls `f(queue)` under the crew's mutex.
   template <class F>
   auto inspect(F&& f) const {
     MutexLock lock(mutex_);
@@ -80,12 +81,12 @@ class Crew final : public Slots {
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
   void take_and_run() WINDROW_REQUIRES(mutex_);
-  /// The op, which was taken up.
+  /// Notes the time if `op` was taken (is not null), and returns `op`.
   OpRecord* taken(OpRecord* op) WINDROW_REQUIRES(mutex_);
   void sleep() WINDROW_REQUIRES(mutex_);
-  /// The queue waits for a certain op: until when it may.
+  /// The time until which the queue may hold back its ops for a certain op.
   std::chrono::steady_clock::time_point patience_ends() const WINDROW_REQUIRES(mutex_);
-  /// Wakes or starts a thread if an op may be taken up.
+  /// Wakes or starts a thread if an op may be taken.
   void rouse() WINDROW_REQUIRES(mutex_);
   /// False if the limit is reached or the system refuses.
   bool spawn() WINDROW_REQUIRES(mutex_);
@@ -94,10 +95,10 @@ class Crew final : public Slots {
 
   const CrewOptions options_;
   const RunOp run_;
-  const bool holds_back_;  // the queue may
+  const bool holds_back_;  // whether the queue may hold back ops
 
   mutable Mutex mutex_;
-  CondVar changed_;  // an op may be taken up, a turn is free, or stopping_
+  CondVar changed_;  // an op may be taken, a turn is free, or stopping_
   std::unique_ptr<ReadyQueue> queue_ WINDROW_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);
   int active_ WINDROW_GUARDED_BY(mutex_) = 0;
@@ -108,9 +109,9 @@ class Crew final : public Slots {
       0;                                       // threads between announce() and the end of help(), while they run no op
   int spares_ WINDROW_GUARDED_BY(mutex_) = 0;  // threads started for waits
   std::chrono::steady_clock::time_point last_event_
-      WINDROW_GUARDED_BY(mutex_);  // the queue was empty, or an op was taken up or ended
+      WINDROW_GUARDED_BY(mutex_);  // when an op was added to the empty queue, was taken, or ended
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
-  bool torn_ WINDROW_GUARDED_BY(mutex_) = false;  // nothing is taken up any more, and nobody waits for a turn
+  bool torn_ WINDROW_GUARDED_BY(mutex_) = false;  // no op is taken any more, and no thread waits for a turn
 };
 
 }  // namespace windrow

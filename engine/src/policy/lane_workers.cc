@@ -39,7 +39,7 @@ OpRecord* LaneWorkers::take_listed() {
 
 OpRecord* LaneWorkers::take_listed(const Wanted& wanted, ReadyQueue::Search search) {
   MutexLock lock(listed_mutex_);
-  // Not for ever, though others may put as fast as this takes.
+  // Limited to the present size: other threads may put as fast as this one takes.
   for (std::uint64_t left = queue_.size(); left > 0; --left) {
     OpRecord* const op = queue_.take();
     if (op == nullptr) break;
@@ -54,7 +54,7 @@ OpRecord* LaneWorkers::take_wanted(const Wanted& wanted) {
   if (by_priority_.any_urgent()) return nullptr;
   if (queue_.size() == 0 && listed_count_.load(std::memory_order_relaxed) == 0) return nullptr;
   OpRecord* const op = take_listed(wanted, ReadyQueue::Search::near);
-  rouse();  // who looked meanwhile found nothing
+  rouse();  // a thread that looked meanwhile found nothing
   return op;
 }
 
@@ -83,7 +83,7 @@ LaneCrew::LaneCrew(const RunningPolicy& policy, const PolicyContext& of, const L
 
 void LaneCrew::add(OpRecord& op) noexcept {
   const bool urgent = op.priority > 0;
-  workers_.add(op);  // and a worker may run it at once
+  workers_.add(op);  // a worker may run the op at once, so it is not used below
   if (urgent && urgent_) urgent_->rouse();
 }
 
@@ -118,7 +118,7 @@ void PerDevice::start(LaneState& lane) {
 }
 
 void PerDevice::stop() {
-  for (std::uint32_t lane = 0; LaneCrew* crew = crew_from(lane); ++lane) crew->stop();  // joins: not under a lock
+  for (std::uint32_t lane = 0; LaneCrew* crew = crew_from(lane); ++lane) crew->stop();  // joins: holds no lock
 }
 
 OpRecord* PerDevice::take_wanted_anywhere(const Wanted& wanted) {

@@ -1,4 +1,4 @@
-// The policy `per_device`: each lane has threads of its own, and the host one more that only runs urgent ops.
+// The policy `per_device`: each lane has threads of its own; the host lane has one more, which runs only urgent ops.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace windrow {
 class LaneWorkers;
 class UrgentWorkers;
 
-/// What a thread of a lane keeps; see Workers.
+/// The state of one thread of a lane; see Workers.
 struct LaneWorker {
   LaneWorker(LaneWorkers& of, Port&);
 
@@ -21,8 +21,8 @@ struct LaneWorker {
   Takes takes;
 };
 
-/// The threads of one lane. They take from a queue without locks; ops that have a priority, and ops that a wait has
-/// looked through, lie in queues under a mutex.
+/// The threads of one lane. They take from a queue without locks. Ops that have a priority, and ops that a wait has
+/// looked through, are in queues under a mutex.
 class LaneWorkers final : public Workers<LaneWorkers, LaneWorker> {
  public:
   LaneWorkers(const RunningPolicy& policy, const PolicyContext& of, PolicyCounts& counts, const HostLane& lane)
@@ -51,7 +51,7 @@ class LaneWorkers final : public Workers<LaneWorkers, LaneWorker> {
   friend struct LaneWorker;
   friend class LaneCrew;
 
-  /// One without priority.
+  /// Takes an op without priority.
   OpRecord* take_plain(LaneWorker& worker) {
     if (listed_count_.load(std::memory_order_relaxed) > 0) {
       if (OpRecord* const op = take_listed()) return op;
@@ -65,7 +65,7 @@ class LaneWorkers final : public Workers<LaneWorkers, LaneWorker> {
   ByPriority by_priority_;
   OpQueue queue_;
 
-  /// Ops that the queue had no memory for, or that were taken from it to be looked through.
+  /// Ops for which the queue had no memory, and ops that a wait moved out of the queue to look through them.
   Mutex listed_mutex_;
   PriorityQueue listed_ WINDROW_GUARDED_BY(listed_mutex_);
   std::atomic<int> listed_count_{0};  // written under listed_mutex_
@@ -85,7 +85,7 @@ class UrgentWorkers final : public Workers<UrgentWorkers, UrgentWorker> {
   OpRecord* take_wanted(const Wanted&) override { return nullptr; }
 
   // ---- for Workers ----
-  static constexpr bool all_may_wait = true;  // the lane's other threads take urgent ops, too
+  static constexpr bool all_may_wait = true;  // the lane's other threads also take urgent ops
   OpRecord* next(UrgentWorker&) { return from_.any_urgent() ? from_.take_urgent() : nullptr; }
   OpRecord* look_around(UrgentWorker& worker, bool) { return next(worker); }
   bool work_in_sight() const { return from_.any_urgent(); }
@@ -94,7 +94,7 @@ class UrgentWorkers final : public Workers<UrgentWorkers, UrgentWorker> {
   ByPriority& from_;
 };
 
-/// What runs the ops of one lane.
+/// All threads of one lane.
 class LaneCrew {
  public:
   LaneCrew(const RunningPolicy& policy, const PolicyContext& of, const LaneState& lane);
@@ -112,7 +112,7 @@ class LaneCrew {
  private:
   PolicyCounts counts_, urgent_counts_;
   LaneWorkers workers_;
-  std::optional<UrgentWorkers> urgent_;  // on the host; ends first, since it takes from workers_
+  std::optional<UrgentWorkers> urgent_;  // only on the host lane; destroyed first, since it takes from workers_
 };
 
 class PerDevice final : public RunningPolicy {
@@ -130,7 +130,7 @@ class PerDevice final : public RunningPolicy {
   void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING;
 
  private:
-  /// The first one from this lane on, whose number it writes; null if there is none.
+  /// The crew of the first lane with a number of at least `lane`, which is set to that number; null if there is none.
   LaneCrew* crew_from(std::uint32_t& lane) WINDROW_EXCLUDES(mutex_);
 
   const PolicyContext context_;

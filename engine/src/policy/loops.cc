@@ -21,12 +21,12 @@ void run_piece(const Running& op, const PieceLoop& loop, std::size_t piece) {
 
 }  // namespace
 
-/// As many slots as threads may run ops: for a moment these may be more than workers.
+/// Has as many slots as threads may run ops; for a moment there may be more such threads than workers.
 struct Loops::Arena : tbb::task_arena {
   explicit Arena(int workers) : tbb::task_arena(2 * workers, 2 * workers) {}
 };
 
-/// A thread that waits in the arena, where TBB gives it pieces, as long as `stays` is there.
+/// A thread that waits in the arena, where TBB gives it pieces, until `stays` is reset.
 struct Loops::Helper {
   Helper(Loops& loops, Leave when) : of(loops), leave(when) { mine = this; }
   ~Helper() { mine = nullptr; }
@@ -37,7 +37,7 @@ struct Loops::Helper {
   tbb::task_group group;
   tbb::task_handle stays;  // guarded by Loops::mutex_ while the helper is in helpers_
 
-  /// That of this thread, or null.
+  /// The helper of the calling thread, or null.
   static inline constinit thread_local Helper* mine = nullptr;
 };
 
@@ -47,7 +47,7 @@ Loops::Open::Open(Loops& loops, const Running& op, const PieceLoop& loop) : loop
 
 void Loops::Open::run() {
   loops_.arena_->execute([this] {
-    // Isolated: while this thread waits for the last pieces, it must not take up those of another op's loop.
+    // Isolated: while this thread waits for the last pieces, it must not run pieces of another op's loop.
     tbb::this_task_arena::isolate([this] {
       tbb::parallel_for(
           std::size_t{0}, loop_.pieces(), [this](std::size_t piece) { take(piece); }, tbb::simple_partitioner());
@@ -115,7 +115,7 @@ void Loops::help(Leave when) noexcept {
     }
     leave(helper);
   } catch (const std::bad_alloc&) {
-    // The loop goes on without this thread.
+    // The loop continues without this thread.
   }
 }
 

@@ -1,7 +1,7 @@
 // The loops of one engine's ops, in which idle threads of its running policy help; see parallel.h.
 //
-// oneTBB deals out the pieces. Its arena has slots for the engine's own threads only, so TBB starts none: whoever helps
-// is a thread of the policy that has no op to run, and counts there as one that runs. A helper leaves as soon as its
+// oneTBB distributes the pieces. Its arena has slots for the engine's own threads only, so TBB starts no threads. A
+// helper is a thread of the policy that has no op to run; the policy counts it as running. It leaves as soon as its
 // policy wants it back, and when its loop has no piece left to begin.
 #pragma once
 
@@ -26,10 +26,10 @@ struct PieceLoop {
   std::size_t pieces() const { return piece_count(count, grain); }
 };
 
-/// Owner of the arena. Members may be called by any thread.
+/// Owner of the arena. Any thread may call the members.
 class Loops {
  public:
-  /// Asked after each piece: whether the helping thread is wanted elsewhere.
+  /// Called after each piece: whether the helping thread is needed elsewhere.
   struct Leave {
     const void* policy;
     bool (*wants_back)(const void* policy);
@@ -38,7 +38,7 @@ class Loops {
   explicit Loops(int workers);
   ~Loops();
 
-  /// Runs a loop of the op whose frame this is. `invite` is called when helpers may come.
+  /// Runs a loop of the op whose frame is `op`. `invite` is called once helpers may join.
   template <class Invite>
   void run(const Running& op, const PieceLoop& loop, Invite&& invite) {
     if (workers_ == 1 || !helpers_come || loop.pieces() < 2) return run_alone(op, loop);
@@ -46,18 +46,18 @@ class Loops {
     invite();
     open.run();
   }
-  /// The pieces one after the other.
+  /// Runs the pieces one after the other.
   static void run_alone(const Running& op, const PieceLoop& loop);
 
-  /// Whether a loop has pieces that nobody has begun. Threads that fall asleep look at it behind a fence; see
+  /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this behind a fence; see
   /// Workers::rouse.
   bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
-  /// Helps in such a loop, if there still is one. Needs no memory to be correct: without it, nobody helps.
+  /// Helps in such a loop, if there still is one. Without memory it does nothing, which is correct, too.
   void help(Leave leave) noexcept;
 
   // ---- fork; see RunningPolicy ----
   void each_mutex(EachMutex f) { f(mutex_); }
-  /// No op runs; the stacks of threads that helped are gone.
+  /// Called in a forked child, where no op runs and the stacks of threads that helped are gone.
   void forget_threads() noexcept WINDROW_UNCHECKED_LOCKING;
 
  private:
@@ -90,16 +90,16 @@ class Loops {
   };
 
   void open(Open& loop) WINDROW_EXCLUDES(mutex_);
-  /// Helpers leave the loop, and no more come. Twice is fine.
+  /// Helpers leave the loop, and no more join it. May be called twice.
   void close(Open& loop) noexcept WINDROW_EXCLUDES(mutex_);
   bool join(Helper& helper) WINDROW_EXCLUDES(mutex_);
   void leave(Helper& helper) noexcept WINDROW_EXCLUDES(mutex_);
 
   const int workers_;
-  /// Loops in open_. Written under mutex_, read by threads about to sleep.
+  /// The number of loops in open_. Written under mutex_, read by threads about to sleep.
   std::atomic<int> open_count_{0};
   Mutex mutex_;
-  std::unique_ptr<Arena> arena_;  // made by the first loop, under mutex_; then fixed
+  std::unique_ptr<Arena> arena_;  // created by the first loop, under mutex_; then fixed
   std::vector<Open*> open_ WINDROW_GUARDED_BY(mutex_);
   std::vector<Helper*> helpers_ WINDROW_GUARDED_BY(mutex_);  // each on its thread's stack
 };

@@ -1,4 +1,4 @@
-// Ready ops on their way from many threads to many: moodycamel::ConcurrentQueue as the engine uses it.
+// A queue of ready ops, from many threads to many: moodycamel::ConcurrentQueue as the engine uses it.
 #pragma once
 
 #include <concurrentqueue/concurrentqueue.h>
@@ -11,8 +11,8 @@
 
 namespace windrow {
 
-/// Ops that one thread puts are taken in that order; those of several threads in any. Putting takes no lock, except
-/// that threads that put for the first time may wait for each other.
+/// Ops that one thread puts are taken in the order of its puts; ops of several threads are taken in any order. Putting
+/// takes no lock, except that threads that put for the first time may wait for each other.
 class OpQueue {
  private:
   struct Traits : moodycamel::ConcurrentQueueDefaultTraits {
@@ -22,7 +22,7 @@ class OpQueue {
   using Queue = moodycamel::ConcurrentQueue<OpRecord*, Traits>;
 
  public:
-  /// What a thread that takes often keeps, so that it goes on where it found ops the last time.
+  /// State of a thread that takes often: it continues where it last found ops.
   class Taker {
    public:
     explicit Taker(OpQueue& queue) : token_(queue.queue_) {}
@@ -32,9 +32,9 @@ class OpQueue {
     moodycamel::ConsumerToken token_;
   };
 
-  /// False, and nothing has changed, if there is no memory.
+  /// Returns false, with no effect, if there is no memory.
   [[nodiscard]] bool put(OpRecord& op) noexcept { return queue_.enqueue(&op); }
-  /// An op, or null if none is found. While others put and take, it may miss one.
+  /// An op, or null if none is found. It may miss an op while other threads put and take.
   OpRecord* take(Taker& taker) {
     OpRecord* op = nullptr;
     return queue_.try_dequeue(taker.token_, op) ? op : nullptr;
@@ -43,12 +43,12 @@ class OpQueue {
     OpRecord* op = nullptr;
     return queue_.try_dequeue(op) ? op : nullptr;
   }
-  /// While others put and take, about that. A thread that calls it behind AsymmetricFence::heavy() counts all ops whose
-  /// puts came before the light half of another thread.
+  /// The number of ops; approximate while other threads put and take. A thread that calls it after
+  /// AsymmetricFence::heavy() counts all ops that another thread put before its light half of the fence.
   std::uint64_t size() const { return queue_.size_approx(); }
 
-  /// In a forked child, where the queue is empty: begins anew, since a thread that does not exist here may have been in
-  /// the middle of a take. The old queue's memory is lost.
+  /// Called in a forked child, where the queue is empty: constructs a new queue, since a thread that does not exist
+  /// here may have been in the middle of a take. The memory of the old queue is leaked.
   void forget_threads() noexcept { ::new (&queue_) Queue(0); }
 
  private:

@@ -8,22 +8,22 @@
 namespace windrow {
 namespace {
 
-/// By the pushes of each thread; among threads those come first that have pushed less.
+/// Orders ops by the number of their push on its thread first, and then by thread.
 OpId order_of(OpId id) { return id << OpRecord::thread_bits | id >> (64 - OpRecord::thread_bits); }
 
 bool runs_later(const OpRecord* a, const OpRecord* b) {
   return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
 }
 
-/// Pauses make ops overlap, and let more become ready, that would not. A short program needs many to be found out; in
-/// a long one many fall among few, too, and each costs as much as fifty ops.
+/// Pauses make ops overlap that otherwise would not, and let more ops become ready. A short program needs frequent
+/// pauses to reveal its errors. In a long one, rare pauses are numerous enough, and each costs as much as fifty ops.
 constexpr std::uint64_t one_pause_in_first = 4, first_takes = 64, one_pause_in = 64;
 constexpr std::uint64_t longest_pause_us = 50;
 
 }  // namespace
 
 PriorityQueue::Run PriorityQueue::merge(Run a, Run b) {
-  // Ops come about in their order, so that mostly one run stands behind the other.
+  // Ops arrive roughly in order, so usually one run follows the other completely.
   if (runs_later(a.first, b.last)) std::swap(a, b);
   if (runs_later(b.first, a.last)) {
     a.last->next_ready = b.first;
@@ -175,7 +175,7 @@ void ChaosQueue::note(OpId id) noexcept {
   try {
     log_.push_back(id);
   } catch (const std::bad_alloc&) {
-    log_has_ended_ = true;  // what there is still is a log, of a part of the run
+    log_has_ended_ = true;  // the ops logged so far remain a valid log of a part of the run
   }
 }
 

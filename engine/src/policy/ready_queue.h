@@ -1,6 +1,6 @@
-// In which order ready ops are taken up. Pure data: no thread and no lock; the crew that owns a queue guards it.
+// Queues of ready ops, each with its order. Pure data, without threads or locks; the owner of a queue guards it.
 //
-// Ready ops are linked through themselves, so that none can be lost for want of memory.
+// Ready ops are linked through themselves, so none can be lost for lack of memory.
 #pragma once
 
 #include <array>
@@ -19,27 +19,29 @@ class ReadyQueue {
   virtual void put(OpRecord& op) noexcept = 0;
   virtual bool empty() const = 0;
   virtual std::size_t size() const = 0;
-  /// Whether take() has one to give; false on an empty queue.
+  /// Whether take() has an op to return; false on an empty queue.
   virtual bool has_next() const = 0;
   virtual OpRecord& take() noexcept = 0;
-  /// Takes one that is wanted. `in_order`: as near; but where order is drawn, null if the draw falls on another.
-  /// `near`: null if that needs a long search, or others have higher priority.
+  /// Takes a wanted op.
+  /// `in_order`: as `near`, but if the order is drawn, null if the draw falls on an op that is not wanted.
+  /// `near`: null if the search would be long, or if other ops have higher priority.
+  /// `all`: searches all ops.
   enum class Search { in_order, near, all };
   virtual OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept = 0;
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
-  /// Whether it may be without a next op although it is not empty.
+  /// Whether the queue may have no next op although it is not empty.
   virtual bool may_hold_back() const { return false; }
-  /// Called when the queue, though not empty, had nothing to give for a long time: it does not wait any longer for the
-  /// op whose number it returns.
+  /// Called when the queue is not empty but has had no next op for a long time: it stops waiting for a certain op,
+  /// whose number is returned.
   virtual OpId give_up_waiting() { return 0; }
 };
 
-/// Highest priority first, then in the order pushed. But now and then, when some takes have passed over ops of lower
-/// priority, one goes to the op that has been here for longest, so that none waits for ever.
+/// Highest priority first, then in the order of pushes. After a number of takes have passed over ops of lower priority,
+/// one take goes to the op that has been in the queue for longest, so that no op waits for ever.
 ///
 /// The ops are in sorted runs, which are merged like the digits of a binary counter: run k holds what is left of 2^k
-/// puts. So a put and a take cost the logarithm of how many there are.
+/// puts. So a put and a take cost the logarithm of the number of ops.
 class PriorityQueue final : public ReadyQueue {
  public:
   void put(OpRecord& op) noexcept override;
@@ -67,7 +69,7 @@ class PriorityQueue final : public ReadyQueue {
   OpRecord& take_best() noexcept;
   OpRecord& take_oldest() noexcept;
   OpRecord& take_from(const Place& place) noexcept;
-  /// So many takes may pass over others. It grows with the queue, which take_oldest() has to look through.
+  /// The number of takes that may pass over other ops. It grows with the queue, which take_oldest() searches.
   std::size_t patience() const { return aging_takes + count_ / 4; }
 
   static constexpr std::size_t aging_takes = 32;
@@ -75,13 +77,13 @@ class PriorityQueue final : public ReadyQueue {
   std::array<Run, 64> runs_{};
   std::size_t used_ = 0;  // runs from here on are empty
   std::size_t best_ = 0;  // the run whose first op is the next one
-  int lowest_ = 0;        // no op has lower priority
+  int lowest_ = 0;        // no op has a lower priority
   std::size_t count_ = 0, passed_over_ = 0;
   std::int32_t puts_ = 0;
 };
 
-/// A seeded draw among all that is ready, or the order of an earlier log. Keeps a log: eight bytes an op. The log ends
-/// where there is no memory for it.
+/// Draws each op at random, by a seed, among all ready ops, or follows the order of an earlier log. Keeps a log of
+/// eight bytes per op, which ends when there is no memory for it.
 class ChaosQueue final : public ReadyQueue {
  public:
   ChaosQueue(std::uint64_t seed, std::vector<OpId> replay) : random_(seed), replay_(std::move(replay)) {}
@@ -94,7 +96,7 @@ class ChaosQueue final : public ReadyQueue {
   OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
   std::chrono::microseconds pause() override;
   bool may_hold_back() const override { return !replay_.empty(); }
-  /// The program does not push what the log says: goes on by the seed.
+  /// The program does not push the op that the log names next: continues by the seed.
   OpId give_up_waiting() override;
 
   const std::vector<OpId>& log() const { return log_; }

@@ -1,4 +1,4 @@
-// The slots of a running policy: how many ops run at a time, and what a wait inside an op does to that.
+// The slots of a running policy: how many ops run at a time, and how a wait inside an op changes that.
 #pragma once
 
 #include <chrono>
@@ -11,47 +11,48 @@ namespace windrow {
 class OpRecord;
 struct Running;
 
-/// Whether a thread that waits, and looks for ops to run meanwhile, may run this one, which is ready and now its own.
-/// Needs no memory and throws nothing.
+/// Whether a waiting thread, which looks for ops to run meanwhile, may run this op. The op is ready, and no other
+/// thread can take it during the call. Needs no memory and throws nothing.
 using Wanted = std::function<bool(OpRecord&)>;
 
 class Slots {
  public:
-  /// A wait that was given up leaves a slot free for so long at most.
+  /// The longest time for which a wait that was given up leaves its slot free.
   static constexpr std::chrono::milliseconds longest_courtesy{10};
 
   enum class Patience {
-    wait_for_turn,     ///< until no op runs
-    give_up_if_taken,  ///< others will run what is ready
+    wait_for_turn,     ///< wait until no op runs
+    give_up_if_taken,  ///< do not wait: other threads will run the ready ops
   };
 
   virtual ~Slots() = default;
-  /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if nobody would be left to run
-  /// what it waits for.
+  /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if no thread would be left to
+  /// run the ops that it waits for.
   virtual void block() = 0;
-  /// In between: where an op is ready for the free slot, returns once it has been taken up, or after a moment. For a
-  /// wait that was given up: its limit may be shorter than it takes a thread to wake.
+  /// Called between block() and unblock() for a wait that was given up: if an op is ready for the free slot, returns
+  /// once a thread has taken it, or after a moment. The wait's limit may be shorter than the time a thread needs to
+  /// wake up.
   virtual void let_others_in() {}
-  /// For a thread whose op, which has a slot, waits: a ready op to run on that slot meanwhile; null where none is found
-  /// soon, or others come first. The caller runs it.
+  /// For a thread whose op has a slot and waits: takes a ready op that the caller runs on that slot meanwhile. Null if
+  /// none is found soon, or if other ops come first.
   virtual OpRecord* take_wanted(const Wanted& wanted) = 0;
-  static constexpr std::size_t most_looks = 4096;  ///< what is found soon is among so many ops
-  /// Whether, to leave its slot to others, one more thread would have to be started beside many.
+  static constexpr std::size_t most_looks = 4096;  ///< the most ops inspected by a search that ends "soon"
+  /// Whether a thread that leaves its slot to others would require one more thread, although many exist already.
   virtual bool lacks_threads() const = 0;
-  /// So many threads are started for waits without asking lacks_threads().
+  /// The number of threads that are started for waits without asking lacks_threads().
   static constexpr int few_spares = 8;
-  /// Where callers run, this waits for the turn if the patience says so.
+  /// The wait has ended: takes the slot back. If callers run ops, waits for the turn where `patience` says so.
   virtual void unblock(Patience patience) = 0;
-  /// Whether another thread may do that for this one, which it does by unblock_other().
+  /// Whether another thread may take the slot back for this one, by unblock_other().
   virtual bool may_unblock_other() const = 0;
   virtual void unblock_other() = 0;
 
-  /// Runs a loop of the op, which takes one of these slots and whose frame is the innermost of this thread. Threads
-  /// that have no op to run help, where there are some.
+  /// Runs a loop of `op`, which has one of these slots and whose frame is the innermost of this thread. Threads that
+  /// have no op to run help, if there are any.
   virtual void run_loop(const Running& op, const PieceLoop& loop) { Loops::run_alone(op, loop); }
 };
 
-/// Runs a ready op, which takes one of these slots.
+/// Runs a ready op on one of these slots.
 using RunOp = std::function<void(OpRecord&, Slots&)>;
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Leave for others: what a thread that waits does with the slots of its ops.
+// What a waiting thread does with the slots of its ops: it leaves them to others.
 #pragma once
 
 #include "core/running.h"
@@ -10,7 +10,7 @@ namespace windrow {
 /// While it lives, the ops that run on this thread leave their slots to others.
 class SlotsFree {
  public:
-  /// If that would leave nobody to run ready ops: Error is thrown, or the ops keep their slots.
+  /// If no thread would be left to run ready ops: Error is thrown (`refuse`), or the ops keep their slots.
   enum class IfNobodyIsLeft { refuse, keep_them };
 
   explicit SlotsFree(IfNobodyIsLeft then = IfNobodyIsLeft::refuse) {
@@ -29,21 +29,21 @@ class SlotsFree {
   /// For a wait: the thread that grants it takes the slot back.
   SlotsFree(Waiter& waiter, IfNobodyIsLeft then) : SlotsFree(then) {
     Running* const frame = Running::innermost();
-    // Where several ops have left slots, they take turns.
+    // If several ops have left their slots, this thread takes them back one after the other.
     if (freed_ != 1 || frame->slots == nullptr || !frame->slots->may_unblock_other()) return;
     waiter_ = &waiter;
     waiter.left = frame->slots;
   }
   ~SlotsFree() {
     if (waiter_ != nullptr && waiter_->left.exchange(nullptr) == nullptr) {
-      waiter_->granted.wait(std::nullopt);  // it is about to be
+      waiter_->granted.wait(std::nullopt);  // the grant is imminent
       freed_ = 0;
     }
     take_back();
   }
   /// Whether the ops have kept their slots.
   bool kept() const { return kept_; }
-  /// The wait is given up.
+  /// Called when the wait is given up.
   void let_others_in() const {
     int left = freed_;
     for (Running* frame = Running::innermost(); left > 0; frame = frame->outer) {
@@ -57,7 +57,7 @@ class SlotsFree {
 
  private:
   void take_back() {
-    // Taking the turns of several serial engines one after the other could close a ring of turns.
+    // Waiting for the turns of several serial engines, one after the other, could close a cycle of threads that wait.
     const auto patience = freed_ == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
     for (Running* frame = Running::innermost(); freed_ > 0; frame = frame->outer) {
       if (frame->slots == nullptr) continue;
@@ -66,10 +66,10 @@ class SlotsFree {
     }
   }
 
-  const InsideWait inside_;  // its end comes after the slots are taken back
-  int freed_ = 0;            // of the innermost frames with slots
+  const InsideWait inside_;  // ends after the slots are taken back
+  int freed_ = 0;            // how many of the innermost frames with slots have left theirs
   bool kept_ = false;
-  Waiter* waiter_ = nullptr;  // may take the slot back
+  Waiter* waiter_ = nullptr;  // through it, the granting thread may take the slot back
 };
 
 }  // namespace windrow
