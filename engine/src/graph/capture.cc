@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-/// Retires a graph's variable as it ends, if the engine still is there.
+/// Retires a graph's own variable when it is destroyed, if the engine still exists.
 struct OwnVariable {
   ~OwnVariable() {
     if (core->begin_use()) core->of().retire_own(var);
@@ -19,7 +19,7 @@ struct OwnVariable {
   Var var;
 };
 
-/// The same of a variable from outside that no launch has retired.
+/// The same for a variable from outside that no launch has retired.
 struct ForeignVariable {
   ~ForeignVariable() {
     if (core->begin_use()) core->of().retire_captured(*op);
@@ -47,7 +47,7 @@ Capture::~Capture() {
   port_.busy = Port::Busy::no;
   port_.capture = nullptr;
   if (finished_) return;
-  // They would have gone with the graph.
+  // These variables would have been retired with the graph.
   for (const std::shared_ptr<CapturedOp>& op : recorded_) {
     if (op->retires == CapturedOp::Retires::foreign) core_.retire_captured(*op);
   }
@@ -73,7 +73,7 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
   try {
     ops_.push_back(op);
     if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
-  } catch (...) {  // the body may go on without it
+  } catch (...) {  // the body may continue without the op
     ops_.resize(before);
     recorded_.pop_back();
     throw;
@@ -122,7 +122,8 @@ void Capture::take_over_variables() {
 void Capture::finish() {
   GraphState& graph = graph_;
   take_over_variables();
-  std::shared_ptr<GraphPlan> before;  // goes without the lock, as what it pushed by: captures are user code
+  // Destroyed without the lock, as is the PushPlan that is replaced: destroying captures runs user code.
+  std::shared_ptr<GraphPlan> before;
   MutexLock lock(graph.mutex);
   CapturedOps all = graph.plan ? graph.plan->ops() : CapturedOps();
   all.insert(all.end(), ops_.begin(), ops_.end());

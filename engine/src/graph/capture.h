@@ -20,11 +20,11 @@
 
 namespace windrow {
 
-/// Leads to the engine as long as it is there. Any thread.
+/// Leads to the engine as long as the engine exists. Threads: any.
 class CoreLink {
  public:
   explicit CoreLink(Core& core) : core_(core) {}
-  /// False if the engine has ended; else it does not before end_use(). To be paired with end_use() in any case.
+  /// Returns false if the engine has ended; otherwise it does not end before end_use(). Call end_use() in both cases.
   bool begin_use() {
     ++users_;
     return !ended_;
@@ -32,9 +32,9 @@ class CoreLink {
   void end_use() { --users_; }
   Core& of() { return core_; }
   bool ended() const { return ended_; }
-  /// In a forked child: the threads of the others do not exist.
+  /// Called in a forked child: the threads of other users do not exist.
   void forget_users() { users_ = 0; }
-  /// Returns when nobody uses the engine any more.
+  /// Returns when no thread uses the engine any more.
   void end() {
     ended_ = true;
     while (users_ != 0) std::this_thread::yield();
@@ -42,12 +42,12 @@ class CoreLink {
 
  private:
   Core& core_;
-  // Sequentially consistent: who comes sees the end, or is seen.
+  // Sequentially consistent: a new user sees ended_, or end() sees that user.
   std::atomic<int> users_{0};
   std::atomic<bool> ended_{false};
 };
 
-/// Behind Graph.
+/// The state behind Graph.
 struct GraphState {
   GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, OpName called)
       : core(engine), link(std::move(to_it)), name(called) {}
@@ -71,19 +71,19 @@ struct GraphState {
   Core& core;
   const std::shared_ptr<CoreLink> link;
   const OpName name;
-  /// What launches push by; null where they go by gates. See Core::replace.
+  /// The plan of launches by pushes; null if launches go by gates. See Core::replace.
   std::atomic<PushPlan*> pushes{nullptr};
 
   Mutex mutex;
-  /// Null before the first capture has ended. Replaced by each append; launches under way keep theirs.
+  /// Null until the first capture has ended. Each append replaces it; launches under way keep theirs.
   std::shared_ptr<GraphPlan> plan WINDROW_GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const void>> owned WINDROW_GUARDED_BY(mutex);
 };
 
-/// While it lives, its thread's pushes to the engine are recorded. Used by that thread alone.
+/// While a Capture exists, its thread's pushes to the engine are recorded. Used by that thread alone.
 class Capture {
  public:
-  /// Of ops that come behind those of the graph. Throws MisuseError if the thread captures already.
+  /// Begins to record ops that come after those of the graph. Throws MisuseError if the thread captures already.
   Capture(GraphState& graph, Port& port);
   ~Capture();
   Capture(const Capture&) = delete;
@@ -94,11 +94,11 @@ class Capture {
   void add(GraphState& graph);
   void made(const Var& var);
 
-  /// Ends the capture: puts what was recorded behind what the graph has.
+  /// Ends the capture: appends the recorded ops to those of the graph.
   void finish();
 
  private:
-  /// Variables that were retired here belong to the graph.
+  /// Makes the variables that were retired in this capture belong to the graph.
   void take_over_variables();
 
   void refuse_retired(const CapturedOp& op) const;
@@ -107,7 +107,7 @@ class Capture {
   Core& core_;
   Port& port_;
   CapturedOps ops_;
-  CapturedOps recorded_;  // the rest are those of other graphs
+  CapturedOps recorded_;  // those of ops_ that do not come from other graphs
   std::unordered_map<const Dep::Var*, Var> made_;
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;

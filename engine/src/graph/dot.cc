@@ -25,7 +25,8 @@ std::string label(const CapturedOp& op) {
   return in_quotes(std::string(op.info->name) + "\n" + at.file_name() + ":" + std::to_string(at.line()));
 }
 
-/// The variables, by the number of each gate; they are told apart so, since names may be the same.
+/// Prints the variables. Returns the number of each gate's variable: numbers tell variables apart, since several may
+/// have the same name.
 std::vector<int> print_variables(const GraphPlan& plan, std::ostringstream& out) {
   std::vector<int> var_of_gate;
   const Dep::Var* last = nullptr;
@@ -49,7 +50,7 @@ void print_ops(const GraphPlan& plan, const std::vector<int>& var_of_gate, std::
       out << "  op" << node.number << " -> op" << next.node << ";\n";
     }
     for (const std::uint32_t gate : std::span(node.gates_to_leave, node.gate_count)) {
-      if (!plan.gates()[gate].access.exclusive()) continue;  // it changes nothing there
+      if (!plan.gates()[gate].access.exclusive()) continue;  // the variable is not changed
       out << "  op" << node.number << " -> var" << var_of_gate[gate] << ";\n";
     }
   }
@@ -58,7 +59,7 @@ void print_ops(const GraphPlan& plan, const std::vector<int>& var_of_gate, std::
 }  // namespace
 
 std::string Graph::dot() const {
-  static_cast<void>(state().core_there());  // whose variables it names
+  static_cast<void>(state().core_there());  // throws if the engine, whose variables are named, is gone
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
   out << "digraph " << in_quotes(state().name.text()) << " {\n  node [shape=box];\n";

@@ -1,16 +1,16 @@
-// Launches that push a graph's ops, where running them as nodes behind gates would cost more; and pushes of declared
+// Launches that push a graph's ops, used if running them as nodes behind gates would cost more; and pushes of declared
 // ops, which are graphs of one op.
 //
-// Each op gets a record of its own in the chains of its variables, as if it had been pushed; what a push finds out
-// first is known from the capture. All enter at one instant. Their functions stay with the plan, and run where they
-// are.
+// Each op gets a record of its own in the chains of its variables, as if it had been pushed; what a push has to find
+// out first is known from the capture. All records enter in one atomic step. The ops' functions stay with the plan, and
+// run there.
 #include "core/core.h"
 #include "core/entry.h"
 
 namespace windrow {
 namespace {
 
-/// One use of the plan, by the body of a pushed op.
+/// One use of a plan, by the body of a pushed op.
 struct CapturedUse {
   CapturedUse(CapturedOp& of, PushPlan& by) : op(&of), plan(&by) {}
   CapturedUse(CapturedUse&& other) noexcept : op(other.op), plan(std::exchange(other.plan, nullptr)) {}
@@ -47,23 +47,25 @@ std::size_t body_bytes(const PushPlan::Op& op) {
 }  // namespace
 
 PushPlan* Core::replace(std::atomic<PushPlan*>& pushes, PushPlan* by) {
-  // Release: a launch sees the whole plan. Where there was one before, launches that have found it are in an Entry.
+  // Release: a launch sees the whole plan. If there was a plan before, launches that have found it are inside an Entry,
+  // and are waited for.
   if (pushes.load(std::memory_order_relaxed) == nullptr) return pushes.exchange(by, std::memory_order_release);
   const Ports::Stopped stopped(ports_);
   return pushes.exchange(by, std::memory_order_release);
 }
 
-/// Inside an Entry.
+/// Used inside an Entry.
 class Core::Pushing {
  public:
   Pushing(Core& core, PushPlan& plan, const Entry& entry)
       : core_(core), plan_(plan), entry_(entry), port_(entry.port()) {}
 
-  /// False, and nothing has entered, if a variable was retired.
+  /// Returns false, with no record entered, if a variable was retired.
   bool push_all(ReadyList& ready);
-  /// The same of a plan of one op, for which nothing needs to be held or listed. The record if it is ready, else null.
+  /// The same for a plan of one op, for which nothing needs to be held or listed. Sets `ready` to the op's record if
+  /// the op is ready.
   [[gnu::always_inline]] bool push_one(OpRecord*& ready) {
-    // The compiler knows the number of most ops' accesses, as in other pushes.
+    // For most ops the compiler knows the number of accesses, as in other pushes.
     return plan_.accesses.size() == 1 ? push_one(std::integral_constant<std::size_t, 1>(), ready)
                                       : push_one(plan_.accesses.size(), ready);
   }
@@ -128,7 +130,7 @@ bool Core::Pushing::push_all(ReadyList& ready) {
     }
     Pushing& pushing;
   };
-  Made records(*this);  // what enters nowhere goes back
+  Made records(*this);  // records that do not enter are freed
   const Dep::Access* next = plan_.accesses.data();
   for (const PushPlan::Op& op : plan_.ops) {
     records.push(make(op, op.access_count, next));
@@ -152,8 +154,8 @@ bool Core::Pushing::push_all(ReadyList& ready) {
 
 namespace {
 
-/// A launch starts each lane once, as a push does: while another thread forks, lanes are started and yet do not count
-/// as such.
+/// The lanes that a launch has begun to start. A launch starts each lane once, as a push does: while another thread
+/// forks, lanes that were started are not marked as such.
 struct LanesBegun {
   const PushPlan* of = nullptr;
   std::size_t count = 0;

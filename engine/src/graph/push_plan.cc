@@ -8,7 +8,7 @@
 
 namespace windrow {
 
-// Some more threads than there are may come to launch and to run ops.
+// Counts are also made for threads that may yet come to launch and to run ops.
 PushPlan::PushPlan(Core& core, CapturedOps captured)
     : core_(core),
       link_(core.link()),
@@ -37,12 +37,12 @@ void PushPlan::let_go(PushPlan* plan) noexcept {
     AsymmetricFence::heavy();
     plan = ending.take_if_unused(plan);
   }
-  link->end_use();  // before captures go, which may own the engine
+  link->end_use();  // before captures are destroyed, which may own the engine
   delete plan;
 }
 
 void PushPlan::end_use() noexcept {
-  Core& core = core_;  // it does not end before the op does
+  Core& core = core_;  // the engine does not end before the op does
   uses_.end(core.ports_.mine_if_last());
   AsymmetricFence::light();
   if (core.ending_plans_.any()) [[unlikely]]

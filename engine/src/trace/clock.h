@@ -1,5 +1,5 @@
-// The clock of traces: counts of the processor's time-stamp counter, which take some nanoseconds to read, and their way
-// back to nanoseconds. Where there is none, the steady clock.
+// The clock of traces: the processor's time-stamp counter, which takes some nanoseconds to read, and the conversion of
+// its counts to nanoseconds. Where there is no such counter, the steady clock.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct ClockReading {
   }
 };
 
-/// Ticks as nanoseconds since the first of two readings, at the rate that the two tell. Keeps order.
+/// Converts ticks to nanoseconds since the first of two readings, at the rate that follows from the two. Keeps order.
 class TickScale {
  public:
   TickScale(const ClockReading& first, const ClockReading& second) : first_(first.ticks) {

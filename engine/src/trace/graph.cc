@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t no_op = ~std::uint32_t{0};
 
-/// An op's, or a wait's, place at a variable.
+/// The place of an op, or of a wait, at a variable.
 struct TracedPlace {
   VarPlace access;
   std::uint32_t op;  ///< or no_op
@@ -44,7 +44,7 @@ class TraceReader {
   void read(const Recording::Thread& thread) {
     track_ = no_op;
     for (const auto& chunk : thread.chunks) {
-      // acquire: pairs with the release of who appended.
+      // acquire: pairs with the release in TraceLog::append.
       const std::size_t used = chunk->used.load(std::memory_order_acquire);
       for (std::size_t at = 0; at < used;) {
         TraceRecord record;
@@ -84,8 +84,8 @@ class TraceReader {
     }
   }
 
-  /// Of the op's lane, if that is ordered, or of the thread whose records are being read; made with the first that is
-  /// shown.
+  /// The track of the op's lane, if that is ordered, or of the thread whose records are being read. A track is made for
+  /// the first record that is shown on it.
   std::uint32_t track_of(const Recording::Thread& thread, const TraceRecord& record) {
     if (const LaneState& lane = *record.info->lane; lane.ordered) {
       const auto [track, is_new] = lane_tracks_.try_emplace(&lane, no_op);
@@ -107,7 +107,7 @@ class TraceReader {
     return static_cast<std::uint32_t>(graph_.tracks.size() - 1);
   }
 
-  /// Each goes to the track that has been free for longest, if there is one.
+  /// Each async op goes to the track that has been free for longest, if there is one.
   void lay_out_async_ops() {
     std::vector<std::uint32_t> async;
     for (std::uint32_t i = 0; i < graph_.ops.size(); ++i) {
@@ -117,7 +117,7 @@ class TraceReader {
       return graph_.ops[a].begin < graph_.ops[b].begin;
     };
     std::sort(async.begin(), async.end(), begins_before);
-    using Free = std::pair<std::int64_t, std::uint32_t>;  // from when on, and the track
+    using Free = std::pair<std::int64_t, std::uint32_t>;  // the time from which it is free, and the track
     std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
     for (const std::uint32_t i : async) {
       TraceGraph::Op& op = graph_.ops[i];
@@ -160,7 +160,8 @@ class TraceReader {
       return;
     }
     if (!beside_.empty() && commuting_ != static_cast<bool>(place.access.commutes)) {
-      // Between kinds of access the last one to end stands for all: arrows from each to each would be too many.
+      // When the kind of access changes, the op that ended last stands for all: arrows from each op to each would be
+      // too many.
       before_ = *std::max_element(beside_.begin(), beside_.end(), [&](std::uint32_t a, std::uint32_t b) {
         return graph_.ops[a].end < graph_.ops[b].end;
       });
@@ -171,8 +172,8 @@ class TraceReader {
     beside_.push_back(place.op);
   }
 
-  /// A thread that goes straight on takes the end of its last op for the begin of the next, which may have been made
-  /// ready a moment later by another.
+  /// Corrects begins that are too early: a thread that continues at once takes the end of its last op as the begin of
+  /// the next one, which another thread may have made ready a moment later.
   void begin_after_predecessors() {
     for (const auto& [from, to] : graph_.dependences) {
       TraceGraph::Op& op = graph_.ops[to];
@@ -180,7 +181,7 @@ class TraceReader {
     }
   }
 
-  /// As above: on an ordered lane an op is issued when the one before it there has ended.
+  /// The same for ordered lanes: an op is issued when the one before it on its lane has ended.
   void begin_after_those_of_the_lane() {
     struct Slice {
       std::int64_t end;
@@ -232,8 +233,8 @@ class TraceReader {
   std::map<std::string, int> in_role_;
   std::uint32_t track_ = no_op;
   std::map<const LaneState*, std::uint32_t> lane_tracks_;
-  // While the places of one variable are passed: those that share it now, by reading or by commuting, and who they come
-  // after.
+  // State while the places of one variable are passed: the ops that share the variable now, by reading or by commuting,
+  // and the op that they come after.
   std::vector<std::uint32_t> beside_;
   bool commuting_ = false;
   std::uint32_t before_ = no_op;

@@ -1,8 +1,8 @@
 // A recording as a graph: which ops ran where and when, and what each waited for.
 //
-// Dependencies come from the tickets. At each variable the places are put in order; a read comes after the last
-// writer, a writer after the reads since, or after the last writer if there are none. A ticket that is missing may be
-// anybody's, so that nothing is known of what was before it. Waits of threads stand in the order but for nothing else.
+// Dependencies are derived from the tickets. The places at each variable are sorted by them; a read comes after the
+// last writer, a writer after the reads since then, or after the last writer if there are none. A missing ticket may
+// belong to any op, so nothing is known of what was before it. Waits of threads only fill their places in this order.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace windrow {
 
-/// Times are nanoseconds since the trace began. Ops are in the order of their begins.
+/// Times are nanoseconds since the trace began. Ops are sorted by their begins.
 struct TraceGraph {
   struct Op {
     OpId id;
@@ -23,7 +23,7 @@ struct TraceGraph {
     std::uint32_t track;
     std::int64_t begin, end;
   };
-  /// What happens within an op: its function's part of an asynchronous op, or a wait.
+  /// A part of an op: the call of an asynchronous op's function, or a wait.
   struct Span {
     TraceRecord::Kind kind;
     OpId id;
@@ -39,7 +39,7 @@ struct TraceGraph {
   /// An ordered lane, or a thread.
   struct Track {
     std::string name;
-    bool of_async_ops;  ///< which overlap on a thread, so that they are laid out on as many tracks as needed
+    bool of_async_ops;  ///< these overlap on a thread, so they are laid out on as many tracks as needed
   };
   /// `to` begins after the end of `from`.
   struct Dependence {

@@ -13,7 +13,7 @@
 namespace windrow {
 namespace {
 
-/// How many bytes the UTF-8 sequence at the begin takes; 0 if it is none.
+/// The length in bytes of the UTF-8 sequence at the beginning; 0 if there is none.
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);
@@ -23,7 +23,7 @@ std::size_t sequence_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if (byte(i) >> 6 != 2) return 0;
   }
-  // Longer than need be, halves of surrogates, and beyond the last character.
+  // Overlong sequences, surrogates, and sequences beyond the last character.
   if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0)) return 0;
   if ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)) return 0;
   return length;
@@ -70,7 +70,7 @@ class JsonWriter {
   }
 
  private:
-  /// What all events begin with. The caller goes on with a comma, and ends the object.
+  /// Writes the beginning that all events share. The caller continues with a comma, and ends the object.
   std::ostream& event(const char* phase, std::string_view name) {
     out_ << (first_ ? "" : ",\n") << "{\"ph\":\"" << phase << "\",\"name\":" << quoted(name) << ",\"pid\":" << engine_;
     first_ = false;
@@ -88,7 +88,8 @@ class JsonWriter {
     }
   }
 
-  /// With the arrows that end at it, and those that begin: a viewer ties an arrow to what it last saw on the track.
+  /// Writes the op, the arrows that end at it, and those that begin there: a viewer attaches an arrow to the event that
+  /// it last saw on the track.
   void write_op(std::uint32_t index) {
     const TraceGraph::Op& op = graph_.ops[index];
     event("X", op.info->name, op.track) << ",\"cat\":\"op\",\"ts\":" << microseconds(op.begin)
@@ -100,7 +101,7 @@ class JsonWriter {
       write_arrow("f", arrivals_[arrived_], op.track, op.begin);
     }
     for (; left_ < graph_.dependences.size() && graph_.dependences[left_].from == index; ++left_) {
-      // Inside the op, not at the end, where the next one may begin.
+      // Inside the op and not at its end, where the next op may begin.
       const std::int64_t at = std::min(op.end - 1, graph_.ops[graph_.dependences[left_].to].begin);
       write_arrow("s", left_, op.track, std::max(op.begin, at));
     }
@@ -126,7 +127,7 @@ class JsonWriter {
     event("C", "pending bytes") << ",\"ts\":" << at << ",\"args\":{\"bytes\":" << sample.bytes << "}}";
   }
 
-  /// The dependences by the op they lead to.
+  /// The dependences, sorted by the op that they lead to.
   static std::vector<std::uint32_t> by_target(const TraceGraph& graph) {
     std::vector<std::uint32_t> order(graph.dependences.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -190,7 +191,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return write_to(path);
   struct Remover {
     const char* part;
-    ~Remover() { std::remove(part); }  // which needs no memory, and finds nothing where all went well
+    ~Remover() { std::remove(part); }  // needs no memory; finds no file if all went well
   } remover{part.c_str()};
   write_to(part);
   if (std::rename(part.c_str(), path.c_str()) != 0) fail(errno);

@@ -11,10 +11,11 @@ namespace windrow {
 
 void write_json(std::ostream& out, const TraceGraph& graph, std::uint32_t engine);
 
-/// Writes a file by `write(stream)`, which appears at once and whole. Throws Error, naming the path, if it cannot.
+/// Writes a file with `write(stream)`. The file appears at once and complete. Throws Error, naming the path, on
+/// failure.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// As a string literal of JSON. What is no UTF-8 becomes the replacement character.
+/// The text as a JSON string literal. Bytes that are not UTF-8 become the replacement character.
 std::string quoted(std::string_view text);
 
 }  // namespace windrow

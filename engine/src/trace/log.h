@@ -1,7 +1,7 @@
-// What one thread has recorded of the ops it ran.
+// The log of one thread: what it has recorded of the ops that it ran.
 //
-// Records lie in chunks, one behind the other, as plain words. The thread appends without a lock; others may read what
-// is published at any time. A chunk is never written again where it was written once: who reads it shares it.
+// Records are stored in chunks, one after the other, as plain words. The thread appends without a lock; other threads
+// may read what is published at any time. Written parts of a chunk are never overwritten, so readers share the chunk.
 #pragma once
 
 #include <atomic>
@@ -29,16 +29,16 @@ enum class Outcome : std::uint8_t {
   skipped,
 };
 
-/// The head of a record; its accesses lie behind it.
+/// The head of a record; its accesses follow it.
 struct TraceRecord {
   enum class Kind : std::uint8_t {
     op,           ///< ran from begin to end on this thread
-    async_op,     ///< began somewhere, and ended when its OnComplete was called
+    async_op,     ///< began on some thread, and ended when its OnComplete was called
     call,         ///< the function of an async op ran on this thread
     wait_inside,  ///< the op with this number waited
     wait,         ///< no op, and no times: the place at a variable of a wait, or of a fence between kinds of access
     sample,       ///< no op: at `begin`, id ops were pending and `end` ready
-    bytes,        ///< goes with the sample before: at `begin`, the pending ops held id bytes
+    bytes,        ///< belongs to the sample before: at `begin`, the pending ops held id bytes
   };
   Kind kind = Kind::op;
   Outcome outcome = Outcome::ran;
@@ -60,7 +60,8 @@ class TraceLog {
   };
   using Chunks = std::vector<std::shared_ptr<const Chunk>>;
 
-  /// Of which trace the records are: each start of an engine's trace has a number. At most so many ops are recorded.
+  /// The trace that the records belong to: each start of an engine's trace has a number. At most `max_ops` ops are
+  /// recorded.
   struct Session {
     std::uint32_t number = 0;
     std::uint64_t max_ops = 0;
@@ -68,15 +69,15 @@ class TraceLog {
 
   explicit TraceLog(const Slots* whose) : slots(whose) {}
 
-  /// Whose thread it is; null for one from outside.
+  /// The slots that the log's thread belongs to; null for a thread from outside.
   const Slots* const slots;
 
   // ---- by the log's thread ----
   std::uint32_t session() const { return session_.number; }
-  /// Forgets what was recorded before.
+  /// Begins a session; drops what was recorded before.
   void begin(const Session& session) noexcept WINDROW_EXCLUDES(mutex_);
-  /// Appends the record with its accesses, of which access_of(i) gives the i-th. Leaves it out where it is one too
-  /// many, or there is no memory.
+  /// Appends the record with its accesses, of which access_of(i) returns the i-th. Leaves the record out if the
+  /// session's limit is reached, or if there is no memory.
   template <class AccessOf>
   void append(const TraceRecord& record, AccessOf&& access_of) noexcept {
     const std::size_t bytes = bytes_of(record);
@@ -94,7 +95,7 @@ class TraceLog {
     }
     at_ += bytes;
     room_ -= bytes;
-    // release: who reads up to here sees the record.
+    // release: a thread that reads up to here sees the record.
     chunk_->used.store(static_cast<std::size_t>(at_ - chunk_->memory.get()), std::memory_order_release);
   }
 
@@ -117,12 +118,12 @@ class TraceLog {
 
   bool add_chunk(std::size_t at_least) noexcept WINDROW_EXCLUDES(mutex_);
 
-  // Of the log's thread.
+  // Owned by the log's thread.
   Session session_;
   Chunk* chunk_ = nullptr;  // the last one
   std::byte* at_ = nullptr;
   std::size_t room_ = 0;
-  std::uint64_t count_ = 0;  // of records but for samples, which do not come without others
+  std::uint64_t count_ = 0;  // of records other than samples, which do not come without others
 
   std::atomic<std::uint64_t> left_out_{0};  // written by the log's thread
   mutable Mutex mutex_;
@@ -130,12 +131,12 @@ class TraceLog {
   std::vector<std::shared_ptr<Chunk>> chunks_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// What a port keeps for the trace; its thread's.
+/// What a port keeps for the trace. Owned by the port's thread.
 struct TracePort {
   TraceLog* log = nullptr;    ///< belongs to the recorder
-  Ticks last_end = 0;         ///< of the op the thread ran just now, where it goes straight on; else 0
-  Ticks last_sample = 0;      ///< when it last counted the pending ops
-  bool some_pending = false;  ///< and whether there were any
+  Ticks last_end = 0;         ///< the end of the last op, if the thread continues at once; else 0
+  Ticks last_sample = 0;      ///< when the thread last counted the pending ops
+  bool some_pending = false;  ///< whether there were any then
 };
 
 }  // namespace windrow

@@ -20,8 +20,8 @@ void TraceRecorder::stop() {
 
 Recording TraceRecorder::read() const {
   MutexLock lock(mutex_);
-  // The end is fixed before a log is read. So what ended by then has been recorded, or its thread is about to; and then
-  // nothing that depends on it has ended.
+  // The end is fixed before any log is read. So each op that ended by then has been recorded, or its thread is about to
+  // record it; in the latter case nothing that depends on the op has ended.
   Recording recording{.start = start_, .end = on() ? ClockReading::now() : stop_};
   const std::uint32_t session = session_.load(std::memory_order_relaxed);
   if (session == 0) return recording;

@@ -1,7 +1,7 @@
-// Records what an engine does, one log for each thread, while its trace is on.
+// Records what an engine does while its trace is on, in one log for each thread.
 //
-// It knows records and times, and no dependency: what an op waited for is found in the tickets of its accesses when the
-// trace is read (trace/graph.h). So ops that no core has seen may be recorded too, one by one.
+// The recorder knows records and times, but no dependencies: what an op waited for is derived from the tickets of its
+// accesses when the trace is read (trace/graph.h). So ops that no core has seen may be recorded, too, one by one.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace windrow {
 
-/// What was recorded up to some moment. Whatever ended before that moment is in it, if its session was on.
+/// What was recorded up to some moment. It contains everything that ended before that moment while the session was on.
 struct Recording {
   struct Thread {
     const Slots* slots;
@@ -26,7 +26,7 @@ struct Recording {
   std::uint64_t left_out = 0;
 };
 
-/// Members may be called by any thread; those that take a port by its thread.
+/// Any thread may call the members; those that take a port are called by the port's thread.
 class TraceRecorder {
  public:
   void start(const TraceOptions& options) WINDROW_EXCLUDES(mutex_);
@@ -34,20 +34,21 @@ class TraceRecorder {
   bool on() const { return on_.load(std::memory_order_acquire); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
 
-  /// The trace is on: an op begins on this thread, which has taken one of those slots. Never 0.
+  /// Called while the trace is on: an op begins on this thread, which has taken one of `slots`. Returns the begin of
+  /// the op, which is never 0.
   Ticks begin(Port& port, const Slots* slots) {
     if (port.trace.log == nullptr || (slots != nullptr && port.trace.log->slots != slots)) add_log(port, slots);
     const Ticks last = std::exchange(port.trace.last_end, 0);
     return last > started_.load(std::memory_order_relaxed) ? last : now_in_ticks();
   }
 
-  /// Records anything. What has an OpInfo needs one with a lane. An op's accesses tell what it depends on: the tickets
-  /// of one variable must have no gaps.
+  /// Records anything. If the record has an OpInfo, that must have a lane. An op's dependencies are derived from its
+  /// accesses: the tickets of one variable must have no gaps.
   void record(Port& port, TraceRecord record, std::span<const VarPlace> accesses = {}) {
     record.accesses = static_cast<std::uint32_t>(accesses.size());
     append(port, record, [&](std::size_t i) { return accesses[i]; });
   }
-  /// An op that has not yet left its variables, or a wait.
+  /// Records an op that has not yet left its variables, or a wait.
   void record(Port& port, OpRecord& op, TraceRecord record) {
     record.retires = op.ends_variable_for_good();
     record.accesses = static_cast<std::uint32_t>(op.touches().size());
@@ -76,7 +77,8 @@ class TraceRecorder {
   /// Gives the port a log, unless there is no memory.
   void add_log(Port& port, const Slots* slots) noexcept WINDROW_EXCLUDES(mutex_);
 
-  // Written under mutex_, in this order; the last two with a release that the load which sees them acquires.
+  // Written under mutex_, in this order; the last two by release stores, whose partners are the acquire loads that see
+  // them.
   std::atomic<Ticks> started_{0};
   std::atomic<std::uint64_t> max_ops_{0};
   std::atomic<std::uint32_t> session_{0};

@@ -1,4 +1,4 @@
-// A trace in short: times by the names of ops, busy threads, the critical path.
+// The summary of a trace: times by the names of ops, busy threads, the critical path.
 #include "trace/summary.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 using std::chrono::nanoseconds;
 using SummaryRow = TraceSummary::Row;
 
-/// The time that this share of all took no longer than; there is one, and they are sorted.
+/// The time that `percent` of all times do not exceed. `times` is sorted and not empty.
 nanoseconds percentile(const std::vector<std::int64_t>& times, int percent) {
   const std::size_t rank = (times.size() * static_cast<std::size_t>(percent) + 99) / 100;
   return nanoseconds(times[std::max<std::size_t>(rank, 1) - 1]);
@@ -29,7 +29,7 @@ SummaryRow row_of(std::string_view name, std::vector<std::int64_t>& times) {
   return row;
 }
 
-/// Of these ops; the longest total first.
+/// The rows for these ops; the longest total comes first.
 std::vector<SummaryRow> rows_of(const TraceGraph& graph, const std::vector<std::uint32_t>& ops) {
   std::map<std::string_view, std::vector<std::int64_t>> times;
   for (const std::uint32_t i : ops) times[graph.ops[i].info->name].push_back(graph.ops[i].end - graph.ops[i].begin);
@@ -47,7 +47,7 @@ std::vector<TraceSummary::Track> tracks_of(const TraceGraph& graph, nanoseconds 
     ++tracks[op.track].ops;
     tracks[op.track].busy += nanoseconds(op.end - op.begin);
   }
-  std::unordered_set<OpId> seen;  // a wait counts only where its op does
+  std::unordered_set<OpId> seen;  // a wait counts only if its op does
   for (const TraceGraph::Op& op : graph.ops) seen.insert(op.id);
   for (const TraceGraph::Span& span : graph.spans) {
     const nanoseconds time(span.end - span.begin);
@@ -66,12 +66,12 @@ std::vector<TraceSummary::Track> tracks_of(const TraceGraph& graph, nanoseconds 
   return result;
 }
 
-/// The ops of a longest chain. Each op is looked at after all that it depends on have been.
+/// The ops of a longest chain. Each op is visited after all ops that it depends on.
 std::vector<std::uint32_t> critical_path(const TraceGraph& graph) {
   constexpr std::uint32_t nobody = ~std::uint32_t{0};
   const std::size_t count = graph.ops.size();
   std::vector<std::uint32_t> missing(count, 0), before(count, nobody), ready;
-  std::vector<std::int64_t> ahead(count, 0);  // of the longest chain that leads to it
+  std::vector<std::int64_t> ahead(count, 0);  // the length of the longest chain that leads to each op
   for (const TraceGraph::Dependence& d : graph.dependences) ++missing[d.to];
   for (std::uint32_t i = 0; i < count; ++i) {
     if (missing[i] == 0) ready.push_back(i);
@@ -99,7 +99,7 @@ std::vector<std::uint32_t> critical_path(const TraceGraph& graph) {
   return path;
 }
 
-/// A table of text whose columns are as wide as need be: the first one to the left, the others to the right.
+/// A table of text whose columns are as wide as needed: the first is aligned to the left, the others to the right.
 class TextTable {
  public:
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
@@ -122,7 +122,7 @@ class TextTable {
   }
 
  private:
-  /// In characters, of UTF-8.
+  /// The number of characters of a UTF-8 text.
   static std::size_t length(const std::string& text) {
     return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
   }
@@ -136,7 +136,7 @@ std::string formatted(const char* format, double value) {
   return text;
 }
 
-/// With the unit in which it is easily read.
+/// The time in the unit that is easiest to read.
 std::string readable(nanoseconds t) {
   const auto ns = static_cast<double>(t.count());
   if (ns < 1e3) return formatted("%.0f ns", ns);

@@ -1,4 +1,4 @@
-// What a trace says in short.
+// The summary of a trace.
 #pragma once
 
 #include "trace/graph.h"
