@@ -9,7 +9,7 @@
 namespace windrow {
 namespace {
 
-/// Each step is one to one, so that a change of one word never goes unseen.
+/// Each step is one-to-one, so a change of one word never goes unseen.
 std::uint64_t hash_step(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 32;
@@ -61,7 +61,7 @@ void AccessCheck::begin(OpRecord& op) {
   for (Watched& watched : watched_) {
     if (watched.guard) watched.guard->open();
     watched.settled |= !op.info().lane->ordered && find_access(op, *watched.var) != nullptr;
-    // What the program itself wrote is no offence.
+    // It is no offence if the program itself has written the bytes.
     if (watched.var->writers == 0 && watched.settled) watched.hash = hash_of(watched.bytes);
   }
   for (Dep::Access& access : op.touches()) var_of(access).writers += access.writes();
@@ -72,7 +72,7 @@ void AccessCheck::begin(OpRecord& op) {
 
 std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   std::string offences;
-  std::exception_ptr untold;  // there was no memory to say what the op did
+  std::exception_ptr untold;  // set if there was no memory to say what the op did
   const auto note = [&](const char* did, const VarState& var, const char* declared) {
     try {
       add_offence(offences, did, var, declared);
@@ -83,7 +83,7 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   MutexLock lock(mutex_);
   for (Watched& watched : watched_) {
     const bool touched = watched.guard && watched.guard->open();
-    if (watched.var->writers > 0 || !watched.settled) continue;  // this op, or another that goes on, may write
+    if (watched.var->writers > 0 || !watched.settled) continue;  // this op, or another active one, may write
     const bool declared = find_access(op, *watched.var) != nullptr;
     const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
     if (watched.hash != before) {

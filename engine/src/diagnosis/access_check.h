@@ -1,4 +1,4 @@
-// Checking mode: whether ops keep to the accesses they declared, as far as the bytes behind their variables tell.
+// Checking mode: checks whether ops keep to their declared accesses, as far as the bytes behind their variables show.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace windrow {
 
-/// Of one engine, which runs its ops one at a time. All members may be called by any thread.
+/// Belongs to one engine, which runs its ops one at a time. Any thread may call the members.
 ///
 /// Invariants, under mutex_:
-///   1. VarState::writers counts the ops with access to write that have begun and not let go.
-///   2. `hash` is that of the bytes when the last op that may write them had ended, unless there are such ops, or the
-///      bytes are not `settled`: a device may be writing to them.
+///   1. VarState::writers counts the ops with write access that have begun and not let go.
+///   2. `hash` is the hash of the bytes when the last op that may write them had ended, unless such ops are active, or
+///      the bytes are not `settled`: a device may be writing to them.
 class AccessCheck {
  public:
-  /// Also by an op that has begun.
+  /// May also be called by an op that has begun.
   void watch(const VarState& var, std::span<std::byte> bytes) WINDROW_EXCLUDES(mutex_);
   void forget(const VarState& var) WINDROW_EXCLUDES(mutex_);
 
-  /// The op is about to run on this thread.
+  /// Called when the op is about to run on this thread.
   void begin(OpRecord& op) WINDROW_EXCLUDES(mutex_);
-  /// Its function has returned. Returns a MisuseError that says what it has done wrong, or null.
+  /// Called when the op's function has returned. Returns a MisuseError that says what the op has done wrong, or null.
   std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
-  /// After end(): the op writes no more; where it is not `settled`, what it has issued on its lane still may, until an
-  /// op begins that comes after that.
+  /// Called after end(): the op writes no more. If it is not `settled`, the work that it has issued on its lane may
+  /// still write, until an op begins that comes after that work.
   void let_go(OpRecord& op, bool settled) WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
@@ -45,7 +45,7 @@ class AccessCheck {
     const std::span<std::byte> bytes;
     std::uint64_t hash;
     bool settled = true;
-    std::optional<PageGuard> guard;  ///< where the bytes are whole pages
+    std::optional<PageGuard> guard;  ///< set if the bytes are whole pages
   };
 
   Mutex mutex_;

@@ -1,4 +1,4 @@
-// Where the engine tells people what no exception can.
+// The log in which the engine reports what no exception can.
 #pragma once
 
 #include <initializer_list>
@@ -8,11 +8,11 @@
 
 namespace windrow {
 
-/// On standard error: standard output is for what programs print, which other programs may read. Any thread.
+/// Writes to standard error: standard output is for what programs print, which other programs may read. Threads: any.
 class EngineLog {
  public:
   /// Each "{}" in `format` stands for the next of `args`: text or integers.
-  /// Throws nothing; without memory for the line it tells the format.
+  /// Throws nothing; without memory for the line, `format` itself is logged.
   template <class... Args>
   void warn(std::string_view format, const Args&... args) noexcept {
     tell(Level::warning, format, [&] { return filled(format, {text(args)...}); });
@@ -45,7 +45,7 @@ class EngineLog {
   void tell(Level level, std::string_view line) noexcept;
 };
 
-/// The first call needs memory; each engine makes one, so that none is needed where no exception may come from.
+/// The first call needs memory. Each engine makes a call, so later calls need none where no exception may be thrown.
 EngineLog& engine_log();
 
 }  // namespace windrow

@@ -18,10 +18,10 @@
 
 namespace windrow {
 
-/// What the handler sees of a guard. Never freed, and used again, since a handler may look at any time.
+/// What the handler sees of a guard. Never freed but reused, since a handler may look at it at any time.
 struct PageGuard::Range {
-  std::atomic<std::uintptr_t> begin{0}, end{0};  ///< `end` is 0 while it is no guard's
-  std::atomic<std::thread::id> shut_by{};        ///< none while open
+  std::atomic<std::uintptr_t> begin{0}, end{0};  ///< `end` is 0 while no guard uses the range
+  std::atomic<std::thread::id> shut_by{};        ///< no thread while open
   std::atomic<bool> touched{false};
   Range* next = nullptr;  ///< fixed
 };
@@ -41,7 +41,7 @@ bool protect(const PageGuard::Range& range, int protection) {
   return mprotect(reinterpret_cast<void*>(begin), end - begin, protection) == 0;
 }
 
-/// Called in the handler. False if the fault is none of ours, or cannot be mended.
+/// Called in the handler. Returns false if the fault is not at a guard's page, or cannot be mended.
 bool mend(std::uintptr_t address) {
   for (PageGuard::Range* range = first_range; range != nullptr; range = range->next) {
     if (address < range->begin || address >= range->end) continue;
@@ -55,7 +55,7 @@ void hand_on(int signal, siginfo_t* info, void* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler == SIG_DFL || previous_action.sa_handler == SIG_IGN) {
-    std::signal(signal, SIG_DFL);  // the fault comes again, and ends the process
+    std::signal(signal, SIG_DFL);  // the fault occurs again, and ends the process
   } else {
     previous_action.sa_handler(signal);
   }

@@ -1,4 +1,4 @@
-// Sees reads: pages that fault when a certain thread touches them. Linux only; elsewhere nothing fits.
+// Detects reads, by pages that fault when a certain thread touches them. Linux only; elsewhere no bytes fit.
 #pragma once
 
 #include <cstddef>
@@ -6,25 +6,25 @@
 
 namespace windrow {
 
-/// An owner of the protection of some pages, not of their bytes, which must outlive it. While it is shut, the first
-/// access to them faults and opens it; it is noted if it came from the thread that shut it. Not thread-safe but for
-/// the faults.
+/// Owner of the protection of some pages, but not of their bytes, which must outlive the guard. While a guard is shut,
+/// the first access to its pages faults and opens the guard; the access is noted if it came from the thread that shut
+/// the guard. Not thread-safe, except for the faults.
 ///
-/// The first guard installs a handler for SIGSEGV, which stays, and hands faults elsewhere on to the one before it.
-/// System calls that are given the bytes of a shut guard fail with EFAULT.
+/// The first guard installs a handler for SIGSEGV, which stays installed and passes faults elsewhere on to the previous
+/// handler. System calls that are given the bytes of a shut guard fail with EFAULT.
 class PageGuard {
  public:
   /// Whether the bytes are whole pages.
   static bool fits(std::span<const std::byte> bytes);
 
-  /// Open. The bytes fit, and may be read and written.
+  /// The guard is open. The bytes must fit, and must be readable and writable.
   explicit PageGuard(std::span<std::byte> bytes);
   ~PageGuard();
   PageGuard(const PageGuard&) = delete;
   PageGuard& operator=(const PageGuard&) = delete;
 
   void shut();
-  /// Returns whether this thread has shut it and touched the bytes since.
+  /// Returns whether the calling thread had shut the guard and has touched the bytes since.
   bool open();
 
   struct Range;

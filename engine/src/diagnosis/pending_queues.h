@@ -1,4 +1,4 @@
-// The ops that had not finished at some moment, queued up at their variables.
+// The ops that had not finished at some moment, queued at their variables.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace windrow {
 
-/// A value: for each variable the places of the ops in the order of their joins.
+/// A value. For each variable, it holds the places of the ops in the order of their joins.
 class PendingQueues {
  public:
   struct Queued {
@@ -20,12 +20,12 @@ class PendingQueues {
 
   explicit PendingQueues(std::vector<PendingOp> seen);
 
-  /// nobody, if it was not seen.
+  /// The index of the op, or `nobody` if it was not seen.
   std::size_t find(const OpKey& key) const;
 
-  /// Appends the ops that must finish before this one: at each of its variables all that joined earlier, or for a read
-  /// all up to the last exclusive access before it. Of ops that commute the one that has its turn comes first. Waits
-  /// among them wait for nothing else, so they are left out.
+  /// Appends the ops that must finish before this one. At each of its variables these are all that joined earlier; for
+  /// a read, all up to the last exclusive access before it. Among commuting ops, the one that has its turn comes first.
+  /// Waits are left out, since they wait for nothing else.
   void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const;
 
   const std::vector<PendingOp> ops;

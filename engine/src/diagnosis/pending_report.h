@@ -1,4 +1,4 @@
-// What is pending, for people: what each op waits for, and who holds that.
+// A report of pending ops for people: what each op waits for, and which op holds it.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace windrow {
 
-/// Of the ops of one engine.
+/// Reports the ops of one engine.
 class PendingReport {
  public:
   explicit PendingReport(std::vector<PendingOp> seen);
 
-  /// A line for each op, those first that wait for no other. At most so many are told of.
+  /// A line for each op, at most `most` of them. Ops that wait for no other op come first.
   std::string text(std::size_t most = 10) const;
 
  private:
@@ -24,14 +24,14 @@ class PendingReport {
     std::size_t holder = PendingQueues::nobody;
   };
 
-  /// What the op does, and with_holders what those do who keep it from doing more.
+  /// Says what the op does; `with_holders` also says what the ops do that keep it from continuing.
   enum class Depth { alone, with_holders };
   std::string state(std::size_t op, Depth depth) const;
   std::string waits_for(const Block& block, Depth depth) const;
   std::string waits_inside(std::size_t op, Depth depth) const;
 
   const PendingQueues queues_;
-  std::vector<Block> blocks_;  // by op: one of its places that are not granted; empty if all are
+  std::vector<Block> blocks_;  // by op: one of its places that are not granted; empty if all are granted
 };
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// What people are told of what the engine does: the trace, and what is pending.
+// What the engine shows to people: the trace, and the report of pending ops.
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
 #include "diagnosis/pending_report.h"
@@ -9,7 +9,7 @@
 namespace windrow {
 namespace {
 
-/// A thread that records counts the pending ops so often: every tenth of a millisecond or so.
+/// The interval at which a recording thread counts the pending ops: about a tenth of a millisecond.
 constexpr Ticks sampling_interval = Ticks{1} << 18;
 
 }  // namespace
@@ -48,7 +48,7 @@ void Core::record_plain(OpRecord& op, const Row& row) {
   Port& port = row.port;
   const Ticks end = now_in_ticks();
   trace_.record(port, op, {.begin = row.begun, .end = end});
-  // Such a thread says when it has nothing more to do; others might sleep before they begin the next op.
+  // A thread that continues says when it has nothing more to do; others might sleep before they begin the next op.
   if (row.goes_on) port.trace.last_end = end;
   if (end - port.trace.last_sample > sampling_interval) sample(port, end);
 }
@@ -90,7 +90,7 @@ void Core::sample(Port& port, Ticks now) {
 void Core::rest_traced() {
   Port& port = ports_.mine();
   port.trace.last_end = 0;
-  // A worker looks around often; that nothing is pending is told once.
+  // A worker calls this often; that nothing is pending is recorded only once.
   if (port.trace.some_pending && ports_.sums().pending == 0) sample(port, now_in_ticks());
 }
 
@@ -129,7 +129,7 @@ std::string Core::describe_pending() {
   return text + describe_lanes();
 }
 
-/// Of the marks that the lane's ops have left at variables, the first behind so many points.
+/// Of the marks that the lane's ops have left at variables, the first one whose point comes after `reached` points.
 static std::optional<Mark> first_mark(std::deque<VarState>& vars, const Lane* lane, std::uint64_t reached) {
   std::optional<Mark> first;
   const auto look_at = [&](const Mark& mark) {

@@ -11,7 +11,7 @@
 namespace windrow {
 namespace {
 
-constexpr int looks_in_patience = 4;  // in the span it is patient for
+constexpr int looks_in_patience = 4;  // number of looks within the patience
 constexpr std::chrono::milliseconds most_frequent{1};
 
 std::string in_seconds(std::chrono::nanoseconds time) {

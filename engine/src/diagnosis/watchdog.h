@@ -1,4 +1,4 @@
-// Tells when ops are pending and none finishes.
+// Reports when ops are pending and none finishes.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 
 namespace windrow {
 
-/// Owner of a thread that looks a few times in the span it is patient for, and sleeps in between. It knows no engine:
-/// it is given what to look at. One report comes for each silence: the next one only after an op has finished.
+/// Owner of a thread that looks at the progress a few times within its patience, and sleeps in between. It knows no
+/// engine: it is given what to look at. It reports once per silence: again only after an op has finished.
 class Watchdog {
  public:
   struct Progress {
@@ -24,37 +24,37 @@ class Watchdog {
     std::chrono::nanoseconds patience;
     std::function<Progress()> progress;
     std::function<std::string()> describe;
-    /// Is told what the log is told; may be empty. What it throws goes to the log.
+    /// Gets each report that is logged; may be empty. What it throws is logged.
     std::function<void(std::string)> tell;
   };
 
   explicit Watchdog(Watched watched) : watched_(std::move(watched)) {}
   ~Watchdog() { stop(); }
 
-  /// Starts the thread, if none was started. Throws Error if the system refuses.
+  /// Starts the thread, unless it was started. Throws Error if the system refuses.
   void start() WINDROW_EXCLUDES(mutex_);
-  /// Ends and joins the thread, which is not the caller's. Twice is fine.
+  /// Ends and joins the thread, which must not be the calling one. May be called twice.
   void stop() WINDROW_EXCLUDES(mutex_);
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
-  /// In a forked child: the thread does not exist; start() starts another.
+  /// Called in a forked child: the thread does not exist; start() starts another.
   void forget_thread() noexcept WINDROW_UNCHECKED_LOCKING;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void serve() WINDROW_EXCLUDES(mutex_);
-  /// Whether there has been silence for so long that it must be told of.
+  /// Whether the silence has lasted so long that it must be reported.
   bool look();
   void report();
 
   const Watched watched_;
 
-  // Of its thread:
+  // Owned by the thread:
   std::uint64_t finished_ = 0;
   std::optional<Clock::time_point> silent_since_;  // empty while nothing is pending
-  bool told_ = false;                              // of this silence
+  bool told_ = false;                              // whether this silence was reported
 
   Mutex mutex_;
   CondVar changed_;
