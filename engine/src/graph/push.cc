@@ -47,8 +47,8 @@ std::size_t body_bytes(const PushPlan::Op& op) {
 }  // namespace
 
 PushPlan* Core::replace(std::atomic<PushPlan*>& pushes, PushPlan* by) {
-  // Release: a launch sees the whole plan. If there was a plan before, launches that have found it are inside an Entry,
-  // and are waited for.
+  // Release: a launch sees the whole plan. Launches that have found an earlier plan are inside an Entry; `Stopped`
+  // keeps all threads out of entries.
   if (pushes.load(std::memory_order_relaxed) == nullptr) return pushes.exchange(by, std::memory_order_release);
   const Ports::Stopped stopped(ports_);
   return pushes.exchange(by, std::memory_order_release);

@@ -60,7 +60,7 @@ class Crew final : public Slots {
   /// See RunningPolicy.
   OpRecord* take_wanted_anywhere(const Wanted& wanted);
 
-  /// Joins the threads. The queue must be empty. May be called twice.
+  /// Joins the threads. Called when the queue is empty. May be called twice.
   void stop();
 
   // ---- fork; see RunningPolicy ----

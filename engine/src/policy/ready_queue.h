@@ -25,7 +25,7 @@ class ReadyQueue {
   /// Takes a wanted op.
   /// `in_order`: as `near`, but if the order is drawn, null if the draw falls on an op that is not wanted.
   /// `near`: null if the search would be long, or if other ops have higher priority.
-  /// `all`: searches all ops.
+  /// `all`: without these limits.
   enum class Search { in_order, near, all };
   virtual OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept = 0;
   /// How long to wait before the next take.

@@ -14,7 +14,7 @@ namespace windrow {
 struct PolicyCounts {
   std::atomic<int> urgent{0};  ///< ready ops of positive priority
   std::atomic<int> awake{0};   ///< threads that run ops
-  int most_awake = 0;          ///< how many threads should; fixed before the first op
+  int most_awake = 0;          ///< how many threads should be awake; fixed before the first op
 
   bool want_thread_back() const {
     return urgent.load(std::memory_order_relaxed) > 0 || awake.load(std::memory_order_relaxed) > most_awake;

@@ -7,7 +7,7 @@
 
 namespace windrow {
 
-/// While it lives, the ops that run on this thread leave their slots to others.
+/// While a SlotsFree exists, the ops that run on this thread leave their slots to others.
 class SlotsFree {
  public:
   /// If no thread would be left to run ready ops: Error is thrown (`refuse`), or the ops keep their slots.

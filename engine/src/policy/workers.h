@@ -43,7 +43,7 @@ class Workers : public Slots {
 
   /// Ensures that there is a thread. Throws Error if none can be started.
   void start() WINDROW_EXCLUDES(mutex_);
-  /// Joins the threads. No op may be ready any more. May be called twice.
+  /// Joins the threads. Called when no op is ready any more. May be called twice.
   void stop() WINDROW_EXCLUDES(mutex_);
   /// Called after an op was made ready: ensures that a thread looks for it.
   void rouse();
