@@ -6,7 +6,7 @@
 namespace windrow::perf {
 namespace {
 
-/// For threads, and what else comes with the first ops.
+/// Ops that warm up the system, so that threads and other first-time costs are not counted.
 constexpr std::int64_t warm_ops = 1000;
 
 double growth(const EngineBenchmark& options, const Pattern& pattern, const std::string& system) {

@@ -9,10 +9,10 @@
 namespace windrow::perf {
 namespace {
 
-/// Pushes whose latency is noted, in each repetition.
+/// The number of pushes in each repetition whose latency is recorded.
 constexpr std::int64_t timed_pushes = 20'000;
 
-/// One system on one pattern, and what was measured.
+/// One system on one pattern, and its measurements.
 class Contestant {
  public:
   Contestant(const EngineBenchmark& options, const Pattern& pattern, const std::string& system)
@@ -99,7 +99,7 @@ void benchmark_engines(const EngineBenchmark& options, const Report& report) {
   };
   const std::vector<Contest> contests = contests_of(options, Pattern::names());
   std::vector<Row> rows;
-  for (const Contest& contest : contests) {  // memory first: the systems have threads
+  for (const Contest& contest : contests) {  // memory first, because the systems start threads
     Row& row = rows.emplace_back(Row{contest, {}});
     for (const std::string& system : contest.systems) {
       row.contestants.push_back(std::make_unique<Contestant>(options, contest.pattern, system));

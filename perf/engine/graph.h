@@ -1,4 +1,4 @@
-// For systems whose graph is built once and run again and again: how a run is cut into graphs.
+// Cuts a run into graphs, for systems that build a graph once and run it repeatedly.
 #pragma once
 
 #include <cmath>
@@ -10,15 +10,16 @@
 
 namespace windrow::perf {
 
-/// Runs a pattern as one graph again and again, and then what is left as a smaller one. A Graph is made of (pattern,
-/// length, work) and has run(times): the first `length` ops of the pattern, whose work the array holds by task. Graphs
-/// are built outside the timing and kept. An owner. Threads: one at a time.
+/// Runs a pattern as one graph repeatedly, and then the remaining ops as a smaller graph. A Graph is made of (pattern,
+/// length, work): it contains the first `length` ops of the pattern, and `work` is the array of their work by task. It
+/// has run(times). Graphs are built outside the timed section and kept. An owner. Threads: one at a time.
 template <class Graph>
 class Replayed {
  public:
   explicit Replayed(const Pattern& pattern) : pattern_(pattern), work_(pattern.tasks.size()) {}
 
-  /// make(length) gives a std::unique_ptr<Graph>; finish() waits for those that run() has only begun.
+  /// make(length) returns a std::unique_ptr<Graph>. finish() waits for runs that Graph::run has started but not
+  /// awaited.
   template <class Make>
   Times run(const Job& job, Make make) {
     return run(job, make, [] {});
@@ -40,8 +41,8 @@ class Replayed {
   const Work* work() const { return work_.data(); }
 
  private:
-  /// A whole number of the pattern's turns. So long that a run's begin and end weigh little, so short that the graph
-  /// stays in the cache.
+  /// The length of the repeated graph: a multiple of the number of tasks in the pattern. It is long enough that
+  /// starting and ending a run cost little in comparison, and short enough that the graph stays in the cache.
   std::int64_t longest() const {
     constexpr std::int64_t about = 2048;
     if (pattern_.graph_ops > 0) return pattern_.graph_ops;

@@ -1,4 +1,4 @@
-// For systems that know no variables: the caller tracks which op must come after which.
+// Tracks which op must come after which, for systems that have no variables.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,14 @@
 
 namespace windrow::perf {
 
-/// For each cell the last op that mutated it, and those that read it since. A Node is a handle of an op. A value.
+/// For each cell, the last op that mutated it and the ops that have read it since. A Node is a handle of an op. A
+/// value.
 template <class Node>
 class Hazards {
  public:
   explicit Hazards(const Pattern& pattern) : cells_(static_cast<std::size_t>(pattern.cells)) {}
 
-  /// after(node) for each op that the next one must come after; for some perhaps twice.
+  /// Calls after(node) for each op that must precede `task`; the same op may be passed twice.
   template <class After>
   void precede(const Task& task, After after) {
     for_each_read(task, [&](Cell& cell) {
@@ -34,7 +35,7 @@ class Hazards {
     own.writer = node;
   }
 
-  /// As if that op had mutated every cell.
+  /// Enters an op as if it had mutated every cell.
   void enter_everywhere(const Node& node) {
     for (Cell& cell : cells_) cell.writer = node;
   }

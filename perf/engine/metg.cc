@@ -9,8 +9,8 @@ namespace windrow::perf {
 namespace {
 
 constexpr double shortest_ns = 50, longest_ns = 204'800, step = M_SQRT2;
-constexpr double most_seconds = 0.02;  // that tasks of one repetition take if shared by all workers
-constexpr double kept = 0.5;           // share of the peak
+constexpr double most_seconds = 0.02;  // time of the tasks of one repetition, shared by all workers
+constexpr double kept = 0.5;           // as a share of the peak
 
 std::vector<double> swept_lengths() {
   std::vector<double> lengths;
@@ -23,7 +23,7 @@ struct Point {
   std::vector<double> efficiency;  // by repetition
 };
 
-/// One system, and its curve.
+/// One system and its efficiency curve.
 class Sweep {
  public:
   Sweep(const EngineBenchmark& options, const Contest& contest, const std::string& system)
@@ -34,13 +34,13 @@ class Sweep {
 
   void repeat(std::size_t point) {
     Point& at = points_[point];
-    const double shared = at.length / options_.workers;  // what an op takes at best
+    const double shared = at.length / options_.workers;  // the best possible time per op
     const auto ops = std::clamp<std::int64_t>(std::llround(most_seconds * 1e9 / shared), 1, options_.ops);
     const Times times = trial_.run({.ops = ops, .task_ns = std::llround(at.length)});
     at.efficiency.push_back(static_cast<double>(ops) * shared / (times.total * 1e9));
   }
 
-  /// After the last repetition, before what follows.
+  /// Computes the curve and returns its highest efficiency. Call it after the last repetition, before record().
   double best() {
     double most = 0;
     for (Point& point : points_) {
@@ -67,7 +67,7 @@ class Sweep {
 }  // namespace
 
 double metg_of(const std::vector<Efficiency>& curve, double enough) {
-  std::size_t first = curve.size();  // of those that keep enough, up to the longest
+  std::size_t first = curve.size();  // the first of the points that all have enough, up to the longest length
   while (first > 0 && curve[first - 1].share >= enough) --first;
   if (first == 0 || first == curve.size()) return NAN;
   const Efficiency &below = curve[first - 1], &above = curve[first];

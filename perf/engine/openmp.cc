@@ -1,4 +1,4 @@
-// OpenMP tasks with depend clauses, by libgomp.
+// OpenMP tasks with depend clauses, run by libgomp.
 #include <omp.h>
 
 #include "systems.h"
@@ -11,8 +11,8 @@ class OpenMpSystem : public System {
   OpenMpSystem(const Pattern& pattern, const SystemOptions& options)
       : workers_(options.workers), cells_(static_cast<std::size_t>(pattern.cells)) {}
 
-  /// The thread that pushes is one of the team: it runs tasks when too many wait, and at the end. One more thread than
-  /// there are cores would cost libgomp, which spins, many times as much.
+  /// The pushing thread belongs to the team: it runs tasks when too many are waiting, and after the last push. With one
+  /// thread more than there are cores, libgomp would take many times as long, because its threads spin.
   Times run(const Job& job) override {
     Times times;
 #pragma omp parallel num_threads(workers_)
@@ -52,14 +52,15 @@ class OpenMpSystem : public System {
   static std::size_t at(int cell) { return static_cast<std::size_t>(cell == Task::none ? 0 : cell); }
 
   const int workers_;
-  std::vector<char> cells_;  // their addresses are what dependencies name
+  std::vector<char> cells_;  // depend clauses refer to their addresses
 };
 
 }  // namespace
 
-/// A thread of libgomp that waits spins first: by default for milliseconds wherever it believes that each has a core.
-/// If others take the core's time, or it is one core by quota, each wait then lasts as long, which is hundreds of times
-/// what an op costs. So many spins take about as long as to fall asleep and be woken.
+/// A waiting thread of libgomp spins before it sleeps, by default for milliseconds if libgomp believes that each thread
+/// has a core. If other programs use the core, or a quota limits the process to one core, each wait then lasts that
+/// long, which is hundreds of times the cost of an op. This number of spins takes about as long as falling asleep and
+/// being woken up.
 const SystemKind openmp_system = {
     .name = "openmp", .make = make<OpenMpSystem>, .needs = {.name = "GOMP_SPINCOUNT", .value = "2000"}};
 

@@ -33,7 +33,7 @@ Pattern readers() {
   return pattern;
 }
 
-/// Two rows of cells: one is read while the other is written.
+/// Two rows of cells. Ops read one row and write the other, in alternation.
 Pattern stencil(int width) {
   if (width < 2) throw MisuseError("a stencil of width " + std::to_string(width) + "; expected 2 or more");
   Pattern pattern{.name = "D", .cells = 2 * width, .counters = 2 * width, .tasks = {}, .width = width};

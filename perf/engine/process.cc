@@ -14,7 +14,7 @@
 namespace windrow::perf {
 namespace {
 
-/// The writing end of a pipe, in the child.
+/// Called in the child. Writes the measured value or the error to `to`, the write end of a pipe, and exits.
 [[noreturn]] void report(int to, const std::function<double()>& measure) {
   std::string message;
   try {

@@ -1,15 +1,16 @@
-// Memory of one thing alone: measured in a process of its own.
+// Memory measurements, each in a process of its own.
 #pragma once
 
 #include <functional>
 
 namespace windrow::perf {
 
-/// What `measure` returns in a child of this process, which ends then. Call it while the process has one thread: a
-/// child has no other. Throws Error with the text of what it throws there, or if the child is killed.
+/// Calls `measure` in a child process, which then exits, and returns the result. Call it while the process has one
+/// thread, because the child has only the thread that forked. Throws Error if `measure` throws, with the same text, or
+/// if the child is killed.
 double in_child(const std::function<double()>& measure);
 
-/// Resident memory of this process now, and the most so far, in bytes; not a number where it cannot be told.
+/// The current and the peak resident memory of this process, in bytes; NaN if it cannot be determined.
 double resident_bytes();
 double peak_resident_bytes();
 

@@ -1,5 +1,5 @@
-// StarPU's task_insert with a data handle for each cell, as its users write it. Its workers look for tasks all the
-// time; they are paused while other systems have their turn.
+// StarPU's task_insert with a data handle for each cell, as its users write it. Its workers poll for tasks all the
+// time, so they are paused while other systems run.
 #include <starpu.h>
 
 #include "systems.h"
@@ -14,7 +14,7 @@ void run_work(void* const* /*buffers*/, void* argument) {
   work();
 }
 
-/// One for each list of accesses that a task may have.
+/// Makes the codelet for one list of access modes.
 starpu_codelet codelet(std::initializer_list<starpu_data_access_mode> modes) {
   starpu_codelet result;
   starpu_codelet_init(&result);
@@ -53,7 +53,7 @@ class StarPuSystem : public System {
   }
 
  private:
-  /// With workers for the processor alone; signals stay as they are.
+  /// Starts CPU workers only, and leaves signal handlers unchanged.
   static void start(int workers) {
     starpu_conf conf;
     starpu_conf_init(&conf);

@@ -10,7 +10,7 @@
 namespace windrow::perf {
 namespace {
 
-/// Gaps in microseconds, and how many pushes follow such a gap.
+/// Gaps in microseconds, each with the number of pushes that follow such a gap.
 constexpr std::pair<std::int64_t, int> gaps[] = {{10, 5000}, {100, 5000}, {1000, 1000}, {10'000, 100}};
 
 void pass(std::chrono::microseconds time) {
@@ -20,7 +20,7 @@ void pass(std::chrono::microseconds time) {
   }
 }
 
-/// Ticks from the push of an op to its begin.
+/// Returns the ticks from the push of an op until its function runs.
 std::uint64_t start(Engine& engine, Var var) {
   std::atomic<std::uint64_t> began{0};
   const std::uint64_t pushed = ticks();

@@ -1,4 +1,5 @@
-// A task system to be compared: pushes a pattern's tasks in order, and waits for them. Start here.
+// The interface of a task system that is compared: it pushes the tasks of a pattern in order and waits for them. Start
+// here.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 
 namespace windrow::perf {
 
-/// On a cache line of its own, so that counting costs all systems alike.
+/// A counter on a cache line of its own, so that counting costs the same in all systems.
 struct alignas(64) Counter {
   std::uint64_t value = 0;
 };
 
-/// What an op does: it counts, and then takes its time.
+/// The body of an op: increments its counter, then spins for the duration of the task.
 struct Work {
   Counter* counter;
   std::uint64_t ticks;
@@ -39,55 +40,57 @@ struct Job {
   std::int64_t ops = 0;
   std::uint64_t task_ticks = 0;
   Counter* counters = nullptr;
-  /// Where to note how long each push took, in ticks; null for not at all.
+  /// Receives the duration of each push in ticks; null: pushes are not timed.
   std::vector<std::uint32_t>* push_ticks = nullptr;
-  /// The pushes come in bursts of so many, with a gap between; 0 for one burst.
+  /// The number of pushes per burst, with a gap between bursts; 0: one burst.
   std::int64_t burst = 0;
   static constexpr std::chrono::microseconds gap{10};
-  /// If there is one: no op runs before all are pushed and this was called. For systems that hold a backlog.
+  /// If set, no op runs until all are pushed and this function has been called. Only for systems that can hold a
+  /// backlog.
   std::function<void()> held = nullptr;
 
   std::int64_t longest_burst() const { return burst > 0 ? burst : ops; }
   Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }
 };
 
-/// Seconds from the first push until the last push returned, less the gaps, and until all ops were done. Of a system
-/// that pushes no single ops, `push` is not a number.
+/// Times in seconds. `push`: from the first push until the last push returned, without the gaps; NaN for a system that
+/// does not push single ops. `total`: from the first push until all ops have finished.
 struct Times {
   double push = 0, total = 0;
 };
 
 struct SystemOptions {
-  int workers = 2;                ///< beside the thread that pushes, where the system tells them apart
-  std::uint64_t pending_ops = 0;  ///< so many may be pending before a push is held back; 0 for the system's own limit
+  int workers = 2;                ///< in addition to the pushing thread, if the system distinguishes them
+  std::uint64_t pending_ops = 0;  ///< back-pressure limit on pending ops; 0: the system's own limit
 };
 
-/// An owner of its threads. Threads: one at a time.
+/// A task system. An owner of its threads. Threads: one at a time.
 class System {
  public:
   virtual ~System() = default;
   virtual Times run(const Job& job) = 0;
 };
 
-/// For one pattern. Throws MisuseError for a name that is unknown or not in this build, and for a pattern that the
-/// system does not take.
+/// Creates a system that runs one pattern. Throws MisuseError for a name that is unknown or not in this build, and for
+/// a pattern that the system cannot run.
 std::unique_ptr<System> make_system(const std::string& name, const Pattern& pattern, const SystemOptions& options);
-/// Those of other builds too.
+/// The names of all systems, including those that are not in this build.
 std::vector<std::string> system_names();
 std::vector<std::string> built_system_names();
-/// Whether it may stand beside others on that pattern: a graph that is built once stands beside replay only, and bulk
-/// scopes beside pushes. Throws MisuseError as make_system does for names.
+/// Whether the system may be compared with others on that pattern. Systems that build a graph once run replayed
+/// patterns only, and bulk scopes run pushed patterns only. Throws MisuseError as make_system does for names.
 bool takes(const std::string& system, const Pattern& pattern);
-/// Throws the MisuseError for a system that does not take the pattern.
+/// Throws the MisuseError for a system that cannot run the pattern.
 [[noreturn]] void refuse(const std::string& system, const Pattern& pattern);
-/// Whether it knows Job::held. Throws MisuseError as make_system does for names.
+/// Whether the system supports Job::held. Throws MisuseError as make_system does for names.
 bool holds_a_backlog(const std::string& system);
 
-/// Gives the systems of this build the environment they need: starts the program again, with the same arguments, if
-/// something is missing. Call it first. Where that cannot be, the program goes on as it is.
+/// Sets the environment variables that the systems of this build need. If one is missing, restarts the program with the
+/// same arguments. If that fails, the program continues with the environment it has. Call it first in main().
 void settle_environment(char** arguments);
 
-/// push(number, task) for each op, finish() to wait for them; the number is that of the task in the pattern.
+/// Runs and times a job: calls push(number, task) for each op, where `number` is the index of the task in the pattern,
+/// and then finish(), which waits for all ops.
 template <class Push, class Finish>
 Times time_pushes(const Job& job, Push push, Finish finish) {
   using Clock = std::chrono::steady_clock;

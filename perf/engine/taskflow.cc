@@ -1,4 +1,4 @@
-// Taskflow's dependent-async tasks. It knows no variables: the caller tracks hazards.
+// Taskflow's dependent-async tasks. Taskflow has no variables, so the caller tracks hazards.
 #include <latch>
 #include <taskflow/taskflow.hpp>
 
@@ -35,7 +35,7 @@ class TaskflowSystem : public System {
 
   tf::Executor executor_;
   Hazards<tf::AsyncTask> hazards_;
-  std::vector<tf::AsyncTask> before_;  // of the op that is pushed
+  std::vector<tf::AsyncTask> before_;  // predecessors of the op that is being pushed
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Taskflow's static graph, built once and run again and again.
+// Taskflow's static graph, built once and run repeatedly.
 #include <taskflow/taskflow.hpp>
 
 #include "graph.h"

@@ -1,5 +1,5 @@
-// oneTBB's task_group. It knows no dependencies: the caller tracks hazards, and a finished task starts those that
-// waited for it only.
+// oneTBB's task_group. It has no dependencies, so the caller tracks hazards, and a finished task starts the tasks that
+// were waiting only for it.
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/spin_mutex.h>
 #include <oneapi/tbb/task_arena.h>
@@ -22,9 +22,9 @@ struct Edge {
 
 struct Node {
   Work work;
-  /// Predecessors that are not done, and one for the caller until it has named them all.
+  /// The number of unfinished predecessors, plus one until the caller has added all of them.
   std::atomic<int> pending{1};
-  tbb::spin_mutex mutex;  // guards what follows
+  tbb::spin_mutex mutex;  // guards the members below
   Edge* successors = nullptr;
   bool done = false;
 };
@@ -35,11 +35,12 @@ class TbbSystem : public System {
       : limit_(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(options.workers) + 1),
         arena_(options.workers + 1),
         hazards_(pattern) {}
-  ~TbbSystem() noexcept override {}  // the group's might throw, but it was waited for
+  ~TbbSystem() noexcept override {}  // ~task_group might throw, but the group was waited for
 
   Times run(const Job& job) override {
     std::vector<Node> nodes(static_cast<std::size_t>(job.ops));
-    // From each writer of 3 cells that it reads, to each next writer of these, and from the last writer of its own.
+    // An op has up to 7 edges: from the writer of each of the 3 cells that it reads, to the next writer of each of
+    // these cells, and from the last writer of its own cell.
     const auto edges = std::make_unique_for_overwrite<Edge[]>(7 * static_cast<std::size_t>(job.ops));
     Node* node = nodes.data();
     edge_ = edges.get();
@@ -78,7 +79,7 @@ class TbbSystem : public System {
     group_.run([this, &node] { run_on(node); });
   }
 
-  /// Runs the node, and one of those that it makes ready, and so on; starts the others.
+  /// Runs the node, then one of the nodes that it makes ready, and so on. Starts the other ready nodes.
   void run_on(Node& first) {
     for (Node* node = &first; node != nullptr;) {
       node->work();
@@ -86,7 +87,7 @@ class TbbSystem : public System {
     }
   }
 
-  /// Returns one of those that this makes ready, or null, and starts the others.
+  /// Marks the node as done. Returns one of the nodes that this makes ready, or null, and starts the others.
   Node* finish(Node& node) {
     Edge* edge = nullptr;
     {
@@ -107,7 +108,7 @@ class TbbSystem : public System {
   tbb::task_arena arena_;
   tbb::task_group group_;
   Hazards<Node*> hazards_;
-  Edge* edge_ = nullptr;  // the next free one
+  Edge* edge_ = nullptr;  // the next free edge
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// oneTBB's flow graph of continue_nodes, built once and run again and again.
+// oneTBB's flow graph of continue_nodes, built once and run repeatedly.
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
@@ -41,7 +41,7 @@ class FlowGraph {
 
  private:
   flow::graph graph_;
-  std::deque<Node> nodes_;  // where they are made, they stay
+  std::deque<Node> nodes_;  // a deque, because nodes must not move
   std::vector<Node*> firsts_;
 };
 

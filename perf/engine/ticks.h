@@ -1,4 +1,4 @@
-// A clock that costs less than what it measures.
+// A clock that is cheaper to read than the operations that it measures.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace windrow::perf {
 
-/// The time stamp counter; elsewhere the steady clock. Of a rate that has to be measured.
+/// Reads the time stamp counter on x86-64, the steady clock elsewhere. The rate must be measured (TickRate).
 inline std::uint64_t ticks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

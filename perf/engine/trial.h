@@ -1,4 +1,4 @@
-// One system on one pattern: runs it, and checks that every op ran once. What all measurements are made of.
+// One system on one pattern: runs it, and checks that every op ran once. All measurements are built from trials.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace windrow::perf {
 
-/// Ticks against the clock.
+/// The rate of ticks(), measured against the steady clock.
 struct TickRate {
   double a_ns = 0;
-  std::uint32_t to_read = UINT32_MAX;  ///< the least that reading the counter twice takes
+  std::uint32_t to_read = UINT32_MAX;  ///< ticks between two consecutive reads of the counter, at least
 
-  /// Measured by the first call, for 20 ms. Threads: any.
+  /// The first call measures for 20 ms. Threads: any.
   static const TickRate& of_machine();
 };
 
-/// The value below which that share of all lies; not a number if there is none. Sorts.
+/// The value below which the given share of all values lies; NaN if there are no values. Sorts them.
 template <class T>
 double percentile(std::vector<T>& values, double share) {
   if (values.empty()) return __builtin_nan("");
@@ -33,15 +33,15 @@ class Trial {
   struct Run {
     std::int64_t ops = 0;
     std::int64_t task_ns = 0;
-    std::int64_t burst = 0;  ///< as in Job, and so are the next
+    std::int64_t burst = 0;  ///< as in Job, like the next two
     std::vector<std::uint32_t>* push_ticks = nullptr;
     std::function<void()> held = {};
   };
 
-  /// Throws what make_system throws. The pattern must stay.
+  /// Throws what make_system throws. The pattern must outlive the trial.
   Trial(std::string system, const Pattern& pattern, const SystemOptions& options);
 
-  /// After a pause, for threads of the last system to fall asleep. Throws Error if an op was lost or ran twice.
+  /// Pauses first, so that threads of the previous system fall asleep. Throws Error if an op was lost or ran twice.
   Times run(const Run& run);
 
   const std::string& system() const { return name_; }

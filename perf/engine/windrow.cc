@@ -1,5 +1,5 @@
-// Windrow's own engine: policy pool, in bulk scopes too; policy per_device; ops that a thread outside the engine
-// completes. Replayed patterns are captured as graphs.
+// Windrow's own engine in four ways: policy pool, policy pool in bulk scopes, policy per_device, and asynchronous ops
+// that a thread outside the engine completes. Replayed patterns are captured as graphs.
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace windrow::perf {
 namespace {
 
-/// Opens at the latest when its scope ends, also by an exception, so that no op waits for ever.
+/// The destructor opens the gate, also during an exception, so that no op waits forever.
 class Gate {
  public:
   ~Gate() { open(); }
@@ -28,7 +28,7 @@ class Gate {
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// As Replayed wants it: run() launches, and does not wait.
+/// A Graph for Replayed. run() launches and does not wait.
 struct Captured {
   Graph graph;
 
@@ -37,7 +37,7 @@ struct Captured {
   }
 };
 
-/// A thread that completes asynchronous ops, all that there are at a time, like the thread of a device's callbacks.
+/// A thread that completes asynchronous ops in batches of all that are available, like the callback thread of a device.
 class Completer {
  public:
   ~Completer() {
@@ -128,7 +128,7 @@ class WindrowSystem : public System {
     return result;
   }
 
-  /// Each burst in a scope of its own.
+  /// Pushes each burst in a bulk scope of its own.
   template <class Push, class Finish>
   Times run_in_bulk(const Job& job, Push push, Finish finish) {
     std::optional<BulkScope> scope;
@@ -164,8 +164,8 @@ class WindrowSystem : public System {
     }
   }
 
-  /// All that is pushed later comes after this op, which ends once the gate is open and the thread that pushed had the
-  /// time to fall asleep in its wait: what it does until then would differ from run to run.
+  /// Pushes an op that all later ops depend on. It ends once the gate is open and the pushing thread has had time to
+  /// fall asleep in its wait, because what that thread does until then would differ from run to run.
   void push_gate(const Gate& gate) {
     std::vector<Access> all;
     for (const Var& cell : cells_) all.push_back(overwrite(cell));
@@ -182,8 +182,8 @@ class WindrowSystem : public System {
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
   std::vector<Work> work_of_declared_;         // by task
-  std::vector<DeclaredOp> declared_;           // likewise
-  Replayed<Captured> replayed_;                // its graphs go before the engine
+  std::vector<DeclaredOp> declared_;           // by task
+  Replayed<Captured> replayed_;                // declared last, so that its graphs are destroyed before the engine
 };
 
 template <WindrowSystem::Way way>
