@@ -27,13 +27,14 @@ struct Shape {
   double flops() const { return 2.0 * static_cast<double>(rows * width * inner); }
 };
 
-/// Square ones, and those of batched cells: many rows times a matrix of parameters. All are placed as the runtime
-/// places its own, which is the faster way.
+/// Square products, and the products of batched cells: many rows times a matrix of parameters. All matrices have the
+/// row strides that the runtime uses, which are faster.
 constexpr Shape shapes[] = {{192, 192, 192}, {384, 384, 384}, {512, 512, 512},  {1024, 1024, 1024}, {256, 512, 256},
                             {256, 768, 512}, {512, 768, 256}, {1024, 768, 512}, {256, 1280, 512},   {512, 1024, 256}};
 constexpr double seconds_of_a_try = 0.05;
 
-/// GFLOP/s of all threads together in products of that shape, for about as long. All begin together.
+/// The total GFLOP/s of all threads in products of that shape, measured for about `seconds`. All threads start
+/// together.
 double measure(const Shape& shape, int threads, double seconds) {
   const auto size = [](dnnl_dim_t rows, dnnl_dim_t width) {
     return static_cast<std::size_t>(rows * row_stride(width));
@@ -65,7 +66,7 @@ double measure(const Shape& shape, int threads, double seconds) {
     for (double& rate : rates) running.emplace_back([&] { multiply(rate); });
     warm.wait();
   } catch (...) {
-    go.count_down();  // those that were started wait for it
+    go.count_down();  // threads that have started wait for it
     throw;
   }
   go.count_down();
@@ -73,7 +74,7 @@ double measure(const Shape& shape, int threads, double seconds) {
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-/// Two of the cores that this process may use; none if there are fewer.
+/// Two of the cores that this process may use; empty if there are fewer than two.
 std::vector<int> two_cores() {
   cpu_set_t allowed;
   std::vector<int> cores;
@@ -100,7 +101,7 @@ double round_trip_ns() {
   const std::vector<int> cores = two_cores();
   if (cores.empty()) return std::numeric_limits<double>::quiet_NaN();
   constexpr int all = trips * static_cast<int>(rounds.size());
-  alignas(64) std::atomic<int> turn{0};  // even: the first one's
+  alignas(64) std::atomic<int> turn{0};  // even: it is the turn of `ask`
   const auto answer = [&] {
     stay_on(cores[1]);
     for (int i = 0; i < all; ++i) {
@@ -124,7 +125,8 @@ double round_trip_ns() {
     }
   };
   {
-    // Threads of its own: the calling one keeps its cores. Whoever is there first waits for the other.
+    // Both run on new threads, so that the affinity of the calling thread does not change. The first to start waits for
+    // the other.
     std::jthread asks(ask);
     try {
       std::jthread answers(answer);

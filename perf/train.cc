@@ -24,7 +24,7 @@ TrainerOptions with_rate(TrainerOptions options, double rate) {
   return options;
 }
 
-/// One number of workers: an engine, a workload on it, and what was measured.
+/// One number of workers: an engine, a workload on it, and its measurements.
 class Contestant {
  public:
   Contestant(const TrainOptions& options, int workers)
@@ -42,7 +42,7 @@ class Contestant {
       evaluate();
       return;
     }
-    trainer_.train(std::min<std::size_t>(workload_.training.size(), 512));  // memory, plans and caches
+    trainer_.train(std::min<std::size_t>(workload_.training.size(), 512));  // warms up memory, plans and caches
     trainer_.train(1, Trainer::Batching::unbatched);
   }
 

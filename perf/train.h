@@ -13,7 +13,7 @@ namespace windrow::perf {
 struct TrainOptions {
   std::string model;  ///< the name of a workload
   WorkloadOptions workload;
-  TrainerOptions trainer;  ///< the rate is the workload's own
+  TrainerOptions trainer;  ///< the learning rate is the workload's own
   std::vector<int> workers = {1};
   Policy policy = Policy::pool;
   std::string without;  ///< names of the optimisations that `trainer` disables, for the record

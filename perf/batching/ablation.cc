@@ -34,7 +34,7 @@ const Without each[] = {
      [](RunnerOptions& options) { options.optimisations.splitting = false; }},
     {"ahead", "keep two minibatches in flight", [](RunnerOptions& options) { options.ahead = 1; }}};
 
-/// All on, each one off alone, all off.
+/// All optimisations on, then each one off alone, then all off.
 std::vector<RunnerOptions> variants() {
   std::vector<RunnerOptions> all(1);
   RunnerOptions off;

@@ -8,7 +8,7 @@
 namespace windrow::perf {
 namespace {
 
-/// One vertex at a time, a sample costs the same in any larger minibatch.
+/// The largest minibatch that is measured one vertex at a time: the cost per sample is the same in larger ones.
 constexpr int largest_serial = 2;
 
 }  // namespace

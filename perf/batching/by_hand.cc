@@ -14,7 +14,8 @@ namespace windrow::perf {
 namespace {
 
 constexpr Index sentence_words = 40, tags = 300, vocabulary = 5000;
-/// So many, in minibatches of one, tell what one vertex at a time costs: it costs that in any minibatch.
+/// The number of sentences that are measured one vertex at a time, in minibatches of one. The cost per sentence is the
+/// same in any minibatch.
 constexpr std::size_t serial_sentences = 4;
 
 struct Synthetic {
@@ -33,7 +34,7 @@ struct Synthetic {
   }
 };
 
-/// The same sentences, as each way of batching takes them, on one engine.
+/// The same sentences in the form for each way of batching, on one engine.
 class Taggers {
  public:
   Taggers(const TableOptions& options, std::size_t sentences)
@@ -51,11 +52,11 @@ class Taggers {
     for (const TaggerInput& sentence : data_.sentences) graphs_.emplace_back(function_, tagger_.graph(sentence));
   }
 
-  /// What a turn goes through.
+  /// The sentences of one turn, and how many of them form a minibatch.
   struct Size {
     std::size_t batch, sentences;
   };
-  /// Ways of training, in sentences a second.
+  /// The variants: automatic batching (found) and manual batching (written). Both return sentences per second.
   Turns::Variant found(Size size, const RunnerOptions& options) {
     auto runner = std::make_shared<Runner>(device_, function_, parameters_, options);
     return by_minibatch(size, [this, runner](std::size_t begin, std::size_t end) -> std::function<void()> {
@@ -87,9 +88,9 @@ class Taggers {
     return to_tensors(device_, std::move(words), std::move(labels), static_cast<Index>(end - begin));
   }
 
-  /// Pushes those from one number to another, and gives what waits for them.
+  /// Pushes the sentences from one index up to another, and returns a function that waits for them.
   using PushMinibatch = std::function<std::function<void()>(std::size_t, std::size_t)>;
-  /// One minibatch is always under way.
+  /// Pushes each minibatch before it waits for the previous one, so one is always in flight.
   Turns::Variant by_minibatch(Size size, PushMinibatch push) {
     return [this, size, push = std::move(push)] {
       const auto began = std::chrono::steady_clock::now();

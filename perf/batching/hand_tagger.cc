@@ -29,7 +29,7 @@ void HandTagger::set_gradient(const std::string& parameter, const Operator& op, 
   gradients_.emplace(parameter, make(op, std::move(in)));
 }
 
-/// Of a step in the order of reading.
+/// The rows of a step; steps are counted in the order of reading.
 HandTagger::Span HandTagger::rows(const Way& way, Index step) const {
   const Index word = way.forward ? step : steps_ - 1 - step;
   return {word * sentences_, (word + 1) * sentences_};
@@ -97,7 +97,8 @@ Tensor HandTagger::read_back(const Way& way, const Memory& memory, const Tensor&
   return all;
 }
 
-/// States of all steps but the last, with the gates of the steps behind them: neighbours, so that it is one product.
+/// Multiplies the states of all steps but the last by the gate gradients of the steps that follow them. Both lie in
+/// contiguous rows, so one product suffices.
 void HandTagger::recurrent_gradient(const Way& way, const Memory& memory, const Tensor& gates) {
   const Index words = steps_ * sentences_, rest = words - sentences_;
   const Tensor before = way.forward ? memory.states.row_range(0, rest) : memory.states.row_range(sentences_, words);
@@ -135,7 +136,7 @@ Tensor HandTagger::differentiate(const TensorSentences& minibatch) {
                              {.in = {told, ones}, .indices = {minibatch.tags}, .attributes = {}});
   set_gradient("head", op::matmul_tn, {in.back(), above});
   set_gradient("head_bias", op::column_sum, {above});
-  std::vector<Tensor> states;  // gradients of those of both directions
+  std::vector<Tensor> states;  // gradients of the states of both directions
   for (const Index half : {0, 1}) {
     states.push_back(make(op::matmul_nt, {above, value("head").row_range(half * h, (half + 1) * h)}));
   }

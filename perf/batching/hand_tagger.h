@@ -1,5 +1,5 @@
-// The tagger of windrow/models/tagger.h as somebody writes it who batches by hand: minibatches of sentences of one
-// length as whole tensors, forward and backward, operator by operator on the engine.
+// The tagger of windrow/models/tagger.h, batched by hand: each tensor holds a minibatch of sentences of one length, and
+// the forward and backward pass are written operator by operator on the engine.
 #pragma once
 
 #include <map>
@@ -11,41 +11,43 @@
 
 namespace windrow::perf {
 
-/// Words of sentences of one length, word by word: the first of each sentence, then the second of each. A handle.
+/// Sentences of one length, ordered by position: the first word of each sentence, then the second word of each, and so
+/// on. A handle.
 struct TensorSentences {
   IntTensor words, tags;
-  /// The same words as op::sgd_rows takes them: see row_segments.h.
+  /// The same words in the form that op::sgd_rows takes; see row_segments.h.
   IntTensor word_bounds, word_order;
   Index sentences;
 };
 
-/// Pushes the ops that set them.
+/// Pushes the ops that set the tensors.
 TensorSentences to_tensors(const Device& device, std::vector<std::int32_t> words, std::vector<std::int32_t> tags,
                            Index sentences);
 
-/// An owner; must end before the parameters, which are a Tagger's without characters.
+/// An owner. It must be destroyed before the parameters, which are those of a Tagger without characters.
 ///
-/// Order: as for apply(); nothing waits. Errors: as for apply(). Threads: one at a time.
+/// Order: as for apply(); no call waits. Errors: as for apply(). Threads: one at a time.
 class HandTagger {
  public:
   HandTagger(const Device& device, Parameters& parameters, Index hidden, int layers);
 
   /// Pushes the gradients of the sum of the losses over all words. Returns that sum, 1 x 1.
   Tensor differentiate(const TensorSentences& minibatch);
-  /// Pushes a step of descent by the last gradients.
+  /// Pushes a step of gradient descent with the last gradients.
   void sgd(double rate);
-  /// Of the last minibatch; of the table of words, a row for each word of it.
+  /// The gradient of a parameter for the last minibatch. That of the word table has one row for each word of the
+  /// minibatch.
   const Tensor& gradient(const std::string& parameter) const { return gradients_.at(parameter); }
 
  private:
-  /// Which way an LSTM reads, and where its parameters are.
+  /// The direction in which an LSTM reads, and the prefix of its parameters' names.
   struct Way {
     std::string name;
     bool forward;
   };
-  /// What an LSTM computed of a minibatch: all words, a row each.
+  /// The values that an LSTM has computed for a minibatch, one row for each word.
   struct Memory {
-    Tensor gates, cells, bounded, states;  // gates after their functions; `bounded` is the tanh of the cells
+    Tensor gates, cells, bounded, states;  // `gates`: after sigmoid or tanh; `bounded`: tanh of the cells
   };
   struct Span {
     Index begin, end;
@@ -64,7 +66,7 @@ class HandTagger {
   Span rows(const Way& way, Index step) const;
   Memory read(const Way& way, const Tensor& in) const;
   void read_step(const Way& way, const Memory& memory, Index step) const;
-  /// Gradients of the gates by those of the states, which it adds to.
+  /// Computes the gradients of the gates from `states`, the gradients of the states, and adds to the latter.
   Tensor read_back(const Way& way, const Memory& memory, const Tensor& states);
   void recurrent_gradient(const Way& way, const Memory& memory, const Tensor& gates);
 
@@ -72,9 +74,9 @@ class HandTagger {
   Parameters& parameters_;
   const Index hidden_;
   const int layers_;
-  Index steps_ = 0, sentences_ = 0;  // of the minibatch at hand
+  Index steps_ = 0, sentences_ = 0;  // of the current minibatch
   std::map<std::string, Tensor> gradients_;
-  std::vector<IntTensor> looked_up_;  // the words of the last minibatch, as op::sgd_rows takes them
+  std::vector<IntTensor> looked_up_;  // the words of the last minibatch, in the form for op::sgd_rows
 };
 
 }  // namespace windrow::perf

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point began) { return std::chrono::duration<double>(Clock::now() - began).count(); }
 
-/// A tree as a program has it that walks it.
+/// A tree in the form that a program which walks it would use.
 struct Walked {
   GraphData graph;
   std::vector<std::int32_t> words, labels;
@@ -29,7 +29,7 @@ struct Walked {
   std::int32_t root() const { return static_cast<std::int32_t>(words.size()) - 1; }
 };
 
-/// The cell of tree_lstm.h, operation by operation, with the same parameters.
+/// The cell of tree_lstm.h, written operation by operation, with the same parameters.
 class WrittenTreeLstm {
  public:
   WrittenTreeLstm(const Parameters& parameters, Index hidden)
@@ -43,7 +43,7 @@ class WrittenTreeLstm {
         head_(parameters.find("head")),
         head_bias_(parameters.find("head_bias")) {}
 
-  /// Adds the losses of all vertices.
+  /// Records a tree, and appends the losses of all its vertices to `losses`.
   void record(LazyGraph& graph, const Walked& tree, std::vector<LazyExpr>& losses) const {
     visit(graph, tree, tree.root(), losses);
   }
@@ -84,7 +84,7 @@ class WrittenTreeLstm {
   const Parameter words_, leaf_, inner_, bias_, forget_, forget_bias_, head_, head_bias_;
 };
 
-/// The same trees and parameters for both.
+/// The vertex function and the lazy expressions, with the same trees and parameters.
 class BothWays {
  public:
   BothWays(const TableOptions& options, Index hidden, const std::vector<GraphData>& trees, Index vocabulary)
@@ -101,7 +101,7 @@ class BothWays {
     }
   }
 
-  /// Throws Error unless they are the same.
+  /// Throws Error unless both variants compute the same losses, up to rounding.
   void compare_losses() {
     double found = 0, written = 0;
     std::vector<double> unused;
@@ -116,7 +116,7 @@ class BothWays {
                 ", those of the lazy expressions to " + std::to_string(written) + "; expected equal sums");
   }
 
-  /// A turn, in trees a second.
+  /// Each of the two runs one turn and returns trees per second.
   double by_function() {
     return by_minibatch(function_cpu_, [&](std::size_t begin, std::size_t end) {
       runner_.differentiate(pointers(begin, end));
@@ -142,9 +142,9 @@ class BothWays {
     return speed;
   }
 
-  /// The speed by CPU time, as a share of the vertex function's.
+  /// The speed of lazy expressions by CPU time, in percent of that of the vertex function.
   double share_by_cpu() const { return 100 * median_of(function_cpu_) / median_of(lazy_cpu_); }
-  double nodes() const { return nodes_; }                           ///< of a tree
+  double nodes() const { return nodes_; }                           ///< per tree
   double recording_ns() const { return median_of(recording_ns_); }  ///< of a node
   double lowering_ns() const { return median_of(lowering_ns_); }    ///< of a node
 

@@ -27,7 +27,7 @@ LoadedModel::LoadedModel(const std::string& model, const TableOptions& options)
 
 std::size_t LoadedModel::samples_of_a_turn(Trainer& trainer, std::size_t least) const {
   constexpr double most_times = 1e4;
-  trainer.train(least);  // memory, plans and caches
+  trainer.train(least);  // warms up memory, plans and caches
   const double times = std::clamp(turn_seconds_ / trainer.train(least).seconds, 1.0, most_times);
   return least * static_cast<std::size_t>(times + 0.5);
 }

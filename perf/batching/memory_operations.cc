@@ -10,14 +10,14 @@ const struct {
   Optimisations optimisations;
 } variants[] = {{"fused", {}}, {"fused, no slots", {.slots = false}}, {"unfused", {.fusion = false}}};
 
-/// In ms a sample.
+/// Times in ms per sample.
 struct Spent {
   double products, arithmetic, moves;
 
   double share_of_moves() const { return 100 * moves / (products + arithmetic + moves); }
 };
 
-/// A way of training, and the time of its steps in each repetition.
+/// A variant of training, and the times of its steps in each repetition.
 class Timed {
  public:
   Timed(LoadedModel& loaded, int batch, RunnerOptions runner)

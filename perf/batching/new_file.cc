@@ -19,11 +19,11 @@ namespace fs = std::filesystem;
               "; expected a writable folder for the results");
 }
 
-/// The file that is meant, behind links.
+/// The path of the file itself, with symbolic links resolved.
 fs::path meant(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return path;
-  // Pipes and devices might take it for ever, or nowhere.
+  // Writing to a pipe or a device might block forever or discard the text.
   if (!fs::is_regular_file(path, error))
     throw Error(path.string() + ": not a regular file; expected a regular file or none");
   const fs::path file = fs::canonical(path, error);
@@ -32,7 +32,7 @@ fs::path meant(const fs::path& path) {
   return file;
 }
 
-/// Makes a file that was not there; returns its descriptor, or -1.
+/// Creates a new file beside `path` and sets `beside` to its path. Returns its descriptor, or -1.
 int make_beside(const fs::path& path, fs::path& beside) {
   for (int number = 0;; ++number) {
     beside = path;
@@ -42,7 +42,8 @@ int make_beside(const fs::path& path, fs::path& beside) {
   }
 }
 
-/// Returns 0, or what went wrong. To the disk, since some file systems tell only then that they are full.
+/// Writes the text and calls fsync(), because some file systems report a full disk only then. Returns 0 or an errno
+/// value.
 int write_all(int file, const std::string& text) {
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t more = write(file, text.data() + written, text.size() - written);

@@ -6,23 +6,23 @@
 
 namespace windrow::perf {
 
-/// A text that is to be in a file: written beside it at first, under a name of its own. An owner; what has not taken
-/// its place goes with it.
+/// Creates or replaces a file atomically: the text is first written to a new file beside it. An owner; the destructor
+/// removes the new file unless take_place() has succeeded.
 class NewFile {
  public:
-  /// Throws Error if something that is no regular file has that name, if that file must not be written, and if the text
-  /// cannot be written beside it. A symbolic link to a regular file stays, and the file is meant.
+  /// Throws Error if the path exists and is not a regular file, if that file is not writable, or if the new file cannot
+  /// be written. A symbolic link to a regular file is kept, and its target is replaced.
   NewFile(const std::filesystem::path& path, const std::string& text);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  /// Puts it in the place of what was there, at one moment.
+  /// Atomically puts the new file in the place of the old one.
   void take_place();
 
  private:
   const std::filesystem::path path_;
-  std::filesystem::path beside_;  // empty once it has taken its place
+  std::filesystem::path beside_;  // empty after take_place()
 };
 
 }  // namespace windrow::perf

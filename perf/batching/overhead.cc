@@ -16,21 +16,21 @@ double ms_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
 }
 
-/// Of a minibatch, in ms.
+/// Times per minibatch, in ms.
 struct Shares {
   double construction, scheduling, training;
 
   double all() const { return construction + training; }
 };
 
-/// A model with one minibatch, and the same graphs as a reader delivers them.
+/// A model with one minibatch, and graph data in the form that a reader delivers.
 class Measured {
  public:
   Measured(const std::string& model, const TableOptions& options, std::size_t batch)
       : loaded_(model, options), trainer_(loaded_.trainer(batch, {.ahead = 1})), batch_(batch) {}
 
   void take_graphs(std::vector<GraphData> graphs) { graphs_ = std::move(graphs); }
-  /// One minibatch; in seconds.
+  /// Runs one minibatch. Returns the training time in seconds.
   double run() {
     const auto& network = dynamic_cast<const GraphNetwork&>(*loaded_.workload().network);
     const auto began = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ Index hidden_of(const std::string& model, const TableOptions& options) {
   return given == options.workload.sizes.end() ? workload_kind(model).sizes.front().preset : given->second;
 }
 
-/// What a sweep goes over, its sizes, and what was measured at each.
+/// A sweep: the quantity that varies, its values, and the measurements at each value.
 struct Sweep {
   std::string model, title, over;
   std::vector<int> sizes;

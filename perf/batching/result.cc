@@ -21,7 +21,7 @@ std::string number(double value, int digits) {
   return text;
 }
 
-/// As a cell of a table may have it.
+/// Escapes the text for a cell of a Markdown table.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -31,7 +31,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// Of its files' names.
+/// The file name extensions of a result.
 constexpr const char* endings[] = {".md", ".json", ".svg"};
 
 }  // namespace
@@ -96,7 +96,7 @@ std::string Result::json() const {
 }
 
 std::string command_line(std::string program, const std::vector<std::string>& arguments) {
-  // Other characters mean something to one shell or another.
+  // Any other character may have a meaning in some shell.
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:@%";
   for (const std::string& argument : arguments) {
     program += ' ';
@@ -112,7 +112,7 @@ std::string command_line(std::string program, const std::vector<std::string>& ar
 }
 
 ResultFolder::ResultFolder(std::filesystem::path folder, const std::string& name) : folder_(std::move(folder)) {
-  std::error_code ignored;  // where there is no folder, no file can be written
+  std::error_code ignored;  // without a folder, NewFile below throws
   std::filesystem::create_directories(folder_, ignored);
   for (const char* ending : endings) NewFile(folder_ / (name + ending), "");
 }

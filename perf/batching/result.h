@@ -13,7 +13,7 @@ class Table {
  public:
   struct Column {
     std::string name;
-    int digits = 1;         ///< of numbers, after the point
+    int digits = 1;         ///< digits after the decimal point
     std::string unit = {};  ///< follows each number in Markdown, such as " %" or " x"
   };
   using Entry = std::variant<std::string, double>;
@@ -25,7 +25,8 @@ class Table {
   std::size_t rows() const { return rows_.size(); }
   /// Numbers are aligned right; "-" stands for a number that is not finite.
   std::string markdown() const;
-  /// An array with one object per row and line. Numbers have six digits; null stands for one that is not finite.
+  /// An array of objects, one per row, each on its own line. Numbers have six digits; null stands for one that is not
+  /// finite.
   std::string json() const;
 
  private:
@@ -42,18 +43,18 @@ struct Plot {
   enum class Form { lines, bars, stacked };
   enum class Scale { linear, logarithmic };
 
-  std::string title, x, y;  ///< of the plot and its axes
+  std::string title, x, y;  ///< titles of the plot and of its axes
   std::vector<std::string> places;
   std::vector<Series> series;
   Form form = Form::lines;
-  Scale scale = Scale::linear;  ///< of y
+  Scale scale = Scale::linear;  ///< of the y axis
 };
 
 /// The result of a command. A value.
 struct Result {
-  std::string name;  ///< of its files
+  std::string name;  ///< base name of its files
   std::string title;
-  std::string command;  ///< that reproduces it
+  std::string command;  ///< the command that reproduces the result
   std::string about;    ///< what was measured and how; no line breaks
   Table table;
   std::vector<Plot> plots;
@@ -66,7 +67,7 @@ struct Result {
 std::string command_line(std::string program, const std::vector<std::string>& arguments);
 
 /// A folder for results, created if missing. Throws Error if files of that name cannot be written, or if one of the
-/// names belongs to something other than a regular file. Make it before measuring, so that no measurement is lost.
+/// names belongs to something other than a regular file. Create it before measuring, so that no measurement is lost.
 class ResultFolder {
  public:
   ResultFolder(std::filesystem::path folder, const std::string& name);

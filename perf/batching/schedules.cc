@@ -9,7 +9,7 @@ namespace {
 
 constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::level};
 
-/// One vertex at a time takes long, so few samples must do.
+/// The number of samples for one vertex at a time, which is slow.
 constexpr std::size_t serial_samples = 4;
 
 }  // namespace

@@ -8,12 +8,12 @@
 namespace windrow::perf {
 namespace {
 
-// Of a plot, in pixels.
+// The size and the margins of a plot, in pixels.
 constexpr double width = 860, height = 420;
 constexpr double left = 76, right = 190, top = 44, bottom = 74;
 constexpr double inner_width = width - left - right, inner_height = height - top - bottom;
 
-/// Told apart also by who sees few colours (Okabe and Ito 2008).
+/// Colours that colour-blind readers can distinguish too (Okabe and Ito 2008).
 constexpr std::array colours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f", "#000000"};
 
 std::string number(double value) {
@@ -52,7 +52,7 @@ struct Point {
   double x, y;
 };
 
-/// One plot, at some height of the picture.
+/// Draws one plot, at a vertical offset in the picture.
 class Drawing {
  public:
   Drawing(const Plot& plot, double from_top) : plot_(plot), from_top_(from_top), ticks_(ticks_of(plot)) {}

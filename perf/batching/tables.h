@@ -1,7 +1,8 @@
-// Tables that published systems report, each measured here by one command. Start here; each table has its own source.
+// Tables like those that published systems report. One command measures each table, and each has its own source. Start
+// here.
 //
-// All commands train with a learning rate of 0, which costs as much as any other. So all variants that run in turn on
-// one workload do the same work in each repetition.
+// All commands train with a learning rate of 0, which costs as much as any other rate. So all variants that run in turn
+// on one workload do the same work in each repetition.
 #pragma once
 
 #include <memory>
@@ -15,17 +16,17 @@
 
 namespace windrow::perf {
 
-/// What is measured. A table ignores the options that it does not use.
+/// The options of a measurement. A table ignores the options that it does not use.
 struct TableOptions {
   std::vector<std::string> models;
-  WorkloadOptions workload;  ///< sizes go to the models that have them
+  WorkloadOptions workload;  ///< each size applies to the models that have it
   std::vector<int> batches;  ///< samples per minibatch
   std::vector<int> leaves;   ///< per tree
   std::vector<int> hidden;   ///< hidden sizes
   int repetitions = 5;
   int turn_ms = 200;  ///< a measurement repeats its samples until it has taken about this long
   int workers = 1;
-  std::vector<int> worker_counts;  ///< to compare
+  std::vector<int> worker_counts;  ///< the numbers of workers to compare
 };
 
 /// Speedup of batching over one vertex at a time, by batch size (Xu et al. 2018, section 5.1).
@@ -36,9 +37,9 @@ Result overhead(const TableOptions& options);
 Result ablation(const TableOptions& options);
 /// The optimisations that `windrow-perf train` and that table can disable.
 std::vector<std::string> optimisation_names();
-/// Says what each of them does, a line each, for --help.
+/// Describes each optimisation in one line, for --help.
 std::string optimisations_text();
-/// Disables that optimisation. Throws MisuseError for an unknown name.
+/// Disables one optimisation. Throws MisuseError for an unknown name.
 void leave_out(RunnerOptions& options, const std::string& optimisation);
 /// Time of memory operations and of computation, by batch size (Xu et al. 2018, table 2).
 Result memory_operations(const TableOptions& options);
@@ -51,19 +52,20 @@ Result lazy_expressions(const TableOptions& options);
 /// Operators on large tensors, by number of workers.
 Result large_tensors(const TableOptions& options);
 
-/// All of a model's samples, on an engine of its own, with one way or several of training it. An owner.
+/// A model with its samples and one or more trainers, on an engine of its own. An owner.
 class LoadedModel {
  public:
-  /// With those of the options' sizes that the model has.
+  /// Applies those sizes of the options that the model has.
   LoadedModel(const std::string& model, const TableOptions& options);
 
   const Workload& workload() const { return workload_; }
   Device device() { return host_device(engine_); }
-  /// It goes with the model.
+  /// Creates a trainer, which lives as long as this object.
   Trainer& trainer(std::size_t batch, const RunnerOptions& runner = {});
   /// The samples of a measurement: the training set, but no more than the options say.
   std::size_t samples() const { return samples_; }
-  /// A multiple of `least`, so that this trainer takes the time of a measurement for them. Trains to find out.
+  /// The number of samples that takes this trainer about the time of one measurement, as a multiple of `least`. Trains
+  /// to find out.
   std::size_t samples_of_a_turn(Trainer& trainer, std::size_t least) const;
 
  private:
@@ -75,12 +77,12 @@ class LoadedModel {
   std::vector<std::unique_ptr<Trainer>> trainers_;
 };
 
-/// Those of the folder, or so many generated ones.
+/// The training trees of the data folder if there is one, otherwise `trees` generated ones.
 std::vector<LabelledTree> treebank(const WorkloadOptions& options, std::size_t trees);
 
-/// "hidden 256, embedding 256", of that model.
+/// The sizes of that model, such as "hidden 256, embedding 256".
 std::string sizes_text(const std::string& model, const TableOptions& options);
-/// "2 workers, medians of 3 repetitions, in each of which all variants ran in turn".
+/// A text such as "2 workers, medians of 3 repetitions, in each of which all variants ran in turn".
 std::string turns_text(const TableOptions& options);
 
 }  // namespace windrow::perf

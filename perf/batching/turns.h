@@ -9,7 +9,7 @@ namespace windrow::perf {
 
 double median_of(std::vector<double> values);
 
-/// Variants. A run of a variant returns a value, such as its throughput.
+/// A set of variants. A run of a variant returns a value, such as its throughput.
 class Turns {
  public:
   using Variant = std::function<double()>;
@@ -26,7 +26,7 @@ class Turns {
 
  private:
   std::vector<Variant> variants_;
-  std::vector<std::vector<double>> figures_;  // of each variant, by repetition
+  std::vector<std::vector<double>> figures_;  // for each variant, by repetition
 };
 
 }  // namespace windrow::perf

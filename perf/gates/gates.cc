@@ -1,12 +1,12 @@
-// The program `windrow-gates`: ops on the engine, arranged so that what they cost can be counted to the instruction.
-// scripts/gates runs it and counts. It takes no time.
+// The program `windrow-gates` runs ops on the engine in such a way that their cost can be counted to the instruction.
+// scripts/gates runs it and counts. It measures no times.
 //
 //   windrow-gates OPS PATTERN... [--worse malloc|lock|instructions|bytes]
 //
-// Of each pattern OPS ops and twice as many are pushed while an op holds the only worker, and run while the thread that
-// pushed sleeps; so at any time one thread runs, and the difference of both is what that many ops cost. Each such run
-// is one call of windrow_gates_counted, in the order of the patterns. `--worse` adds a malloc or so to each op, so that
-// it can be shown that the count notices.
+// For each pattern, the program runs OPS ops, and then twice as many. All ops of a run are pushed while an op blocks
+// the only worker, and they run while the pushing thread sleeps. So only one thread runs at any time, and the
+// difference of the two runs is the cost of OPS ops. Each counted run is one call of windrow_gates_counted, in the
+// order of the patterns. `--worse` adds work for each op, for example a malloc, to show that the counts detect it.
 #include <malloc.h>
 
 #include <atomic>
@@ -31,7 +31,7 @@ std::vector<std::unique_ptr<char[]>> kept;
 
 void do_nothing() {}
 void call_malloc() {
-  void* volatile memory = std::malloc(8);  // volatile, so that it is not left out
+  void* volatile memory = std::malloc(8);  // volatile, so that the call is not optimised away
   std::free(memory);
 }
 void lock_once() { shared_count.fetch_add(1, std::memory_order_relaxed); }
@@ -41,7 +41,7 @@ void count_far() {
 }
 void keep_bytes() { kept.push_back(std::make_unique<char[]>(48)); }
 
-/// Null if there is none of that name.
+/// Returns null for an unknown name.
 Worse worse_named(const std::string& name) {
   if (name == "malloc") return call_malloc;
   if (name == "lock") return lock_once;
@@ -56,7 +56,7 @@ struct Run {
   Worse worse;
 };
 
-/// For the worker to fall asleep after its last op.
+/// Time for the worker to fall asleep after its last op.
 constexpr auto rest = std::chrono::milliseconds(20);
 
 std::int64_t heap_bytes() {
@@ -64,7 +64,7 @@ std::int64_t heap_bytes() {
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
 }
 
-/// Returns by how much the heap had grown when all were pushed.
+/// Returns the growth of the heap, in bytes, once all ops have been pushed.
 std::int64_t push_and_run(System& system, const Run& run) {
   std::vector<Counter> counters(static_cast<std::size_t>(run.pattern.counters));
   const std::int64_t before = heap_bytes();
@@ -83,7 +83,7 @@ std::unique_ptr<System> system_for(const Run& run) {
   return windrow_system.make(run.pattern, {.workers = 1, .pending_ops = static_cast<std::uint64_t>(4 * run.ops)});
 }
 
-/// Known to callgrind by this name.
+/// Callgrind finds the function by this name.
 extern "C" [[gnu::noinline]] void windrow_gates_counted(System& system, const Run& run) { push_and_run(system, run); }
 
 void print_bytes(const Run& once, const Run& twice) {
@@ -96,7 +96,7 @@ void measure(const Pattern& pattern, std::int64_t ops, Worse worse) {
   const Run once{pattern, ops, worse}, twice{pattern, 2 * ops, worse};
   print_bytes(once, twice);
   const std::unique_ptr<System> system = system_for(twice);
-  // So that records, caches and graphs are there.
+  // Warm up, so that records, caches and graphs exist.
   push_and_run(*system, twice);
   push_and_run(*system, once);
   windrow_gates_counted(*system, once);

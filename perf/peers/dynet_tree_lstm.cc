@@ -51,14 +51,14 @@ struct Arguments {
 };
 
 struct Vertex {
-  unsigned label = labels;               // none yet
-  int word = -1, left = -1, right = -1;  // the number of a word, or places of children in the tree
+  unsigned label = labels;               // `labels`: no label yet
+  int word = -1, left = -1, right = -1;  // a word's number, or the indices of the children in the tree; -1: none
 };
 using Tree = std::vector<Vertex>;  // children before their parents
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
-/// Trees, and numbers for their words. Those that are seen once have the number of the unknown.
+/// The trees, and numbers for their words. Words that occur once in the training set get the number `unknown`.
 class Treebank {
  public:
   explicit Treebank(const std::string& folder) : training(read(folder + "/train.txt")) {
@@ -121,7 +121,7 @@ class Treebank {
     return open.empty();
   }
 
-  /// The first word behind a bracket is the label.
+  /// Takes a word of the text. The first word after an opening bracket is the label.
   bool take(const std::string& word, Vertex& vertex) {
     if (vertex.label == labels) {
       if (word.size() != 1 || word[0] < '0' || word[0] >= '0' + static_cast<char>(labels)) return false;
@@ -139,13 +139,13 @@ class Treebank {
   bool known_ = false;
   int vocabulary_ = 0;
 
- public:  // behind what reading them needs
+ public:  // declared after the members that reading them needs
   std::vector<Tree> training, validation;
 };
 
-/// What multiplies the vectors that gates see: input, output, new value. Either one matrix has all gates, whose results
-/// are then parts of one vector, or each has its own; DyNet is faster with the first in large cells or small batches,
-/// with the second elsewhere. The products are the same.
+/// The parameters that compute the gates (input, output, new value) from the input vectors. Either one matrix contains
+/// all gates, and their results are parts of one vector, or each gate has its own matrix. DyNet is faster with one
+/// matrix for large cells or small batches, and with separate matrices otherwise. The products are the same.
 class Gates {
  public:
   Gates(dynet::ParameterCollection& all, bool apart, unsigned hidden, const std::vector<unsigned>& widths)
@@ -156,7 +156,7 @@ class Gates {
     }
   }
 
-  /// Of one minibatch.
+  /// The parameters as expressions of one minibatch.
   class Loaded {
    public:
     Loaded(const Gates& of, dynet::ComputationGraph& graph) : of_(of) {
@@ -165,7 +165,7 @@ class Gates {
         for (const dynet::Parameter& parameter : part) parts_.back().push_back(dynet::parameter(graph, parameter));
       }
     }
-    /// The gates of a vertex that sees these.
+    /// Returns the gates of a vertex whose input vectors are `seen`.
     std::vector<Expression> of(const std::vector<Expression>& seen) const {
       std::vector<Expression> gates;
       for (const std::vector<Expression>& part : parts_) {
@@ -190,7 +190,7 @@ class Gates {
 
   const bool apart_;
   const unsigned hidden_;
-  std::vector<std::vector<dynet::Parameter>> parameters_;  // of each part: its bias, and a matrix for each vector
+  std::vector<std::vector<dynet::Parameter>> parameters_;  // by part: its bias, and a matrix per input vector
 };
 
 class TreeLstm {
@@ -257,7 +257,7 @@ class TreeLstm {
     std::vector<Expression> losses_;
   };
 
-  /// Of the products that a tree needs, forward: as Windrow counts them.
+  /// The floating point operations of the products in the forward pass of a tree, as Windrow counts them.
   double flops(const Tree& tree) const {
     const double h = h_, e = e_;
     double sum = 0;
@@ -273,7 +273,7 @@ class TreeLstm {
   dynet::Parameter forget_, forget_bias_, head_, head_bias_;
 };
 
-/// Of the process, in MB of 10^6 bytes.
+/// The peak resident memory of the process, in MB of 10^6 bytes.
 double peak_rss_mb() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -294,7 +294,7 @@ class Run {
     pass(512);
   }
 
-  /// Goes through so many trees of a new order, or all; the mean loss of a label.
+  /// Runs that many trees, or all if there are fewer, in a new order when training. Returns the mean loss per label.
   double pass(std::size_t trees) {
     if (!arguments_.inference) {
       for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
@@ -346,7 +346,7 @@ class Run {
   std::vector<std::size_t> order_;
 };
 
-/// What DyNet has left of them.
+/// Parses the arguments that DyNet has not consumed.
 Arguments parse(int argc, char** argv) {
   Arguments to;
   const std::map<std::string, unsigned*> sizes = {
@@ -381,7 +381,7 @@ Arguments parse(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    dynet::initialize(argc, argv);  // takes its own arguments away
+    dynet::initialize(argc, argv);  // removes DyNet's own arguments
     const Arguments arguments = parse(argc, argv);
     Run run(arguments);
     for (unsigned pass = 0; pass < arguments.passes; ++pass) run.report();
