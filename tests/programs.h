@@ -1,4 +1,4 @@
-// What tests of the programs share: a folder for each, runs by the shell, and what they printed.
+// Shared by tests of the programs: a folder for each test, runs through the shell, and the output of a run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A folder of its own for each test, since tests run side by side, and of several builds too.
+/// A test with a folder of its own, because tests of one or several builds run concurrently.
 class Programs : public ::testing::Test {
  protected:
   Programs() {
@@ -35,11 +35,11 @@ class Programs : public ::testing::Test {
   }
   ~Programs() override { std::filesystem::remove_all(folder); }
 
-  /// Runs one of the programs by the shell, which may send its output elsewhere.
+  /// Runs a program through the shell. `to` may redirect its output.
   Outcome run(const std::string& command, const std::string& to = {}) const {
     return run_from("'" WINDROW_BIN "'/", command, to);
   }
-  /// The same of the scripts.
+  /// Runs one of the scripts through the shell.
   Outcome run_script(const std::string& command) const {
     return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
   }
@@ -55,14 +55,14 @@ class Programs : public ::testing::Test {
   }
 };
 
-/// The number of that field, in one line of JSON.
+/// The number in the field `name` of a line of JSON.
 inline double field(const std::string& line, const std::string& name) {
   const std::size_t at = line.find("\"" + name + "\": ");
   EXPECT_NE(at, std::string::npos) << name << " in " << line;
   return at == std::string::npos ? 0 : std::atof(line.c_str() + at + name.size() + 4);
 }
 
-/// What a program prints, by line.
+/// The lines that a program printed. Expects that it succeeded and printed no errors.
 inline std::vector<std::string> lines_of(const Outcome& outcome) {
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);

@@ -1,4 +1,4 @@
-// Whether a sanitizer watches: there, tests of the same lines at many sizes take fewer of them.
+// Whether a sanitizer is enabled. Tests that run the same code at many sizes then use fewer sizes.
 #pragma once
 
 namespace windrow::testing {

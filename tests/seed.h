@@ -1,4 +1,4 @@
-// Where tests of random inputs begin: WINDROW_TEST_SEED tries others.
+// The first seed of tests with random inputs. The environment variable WINDROW_TEST_SEED sets another.
 #pragma once
 
 #include <cstdlib>

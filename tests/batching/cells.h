@@ -11,7 +11,7 @@
 
 namespace windrow::testing {
 
-/// The model at a size for tests. As of all cells here, `cell(v)` runs on a Vertex and on an OracleVertex.
+/// The model at a small size. For this and all other cells here, `cell(v)` runs on a Vertex and on an OracleVertex.
 struct TreeLstm : windrow::TreeLstm {
   static constexpr Index vocabulary = 7, e = 3, h = 4, classes = 5;
 
@@ -20,7 +20,7 @@ struct TreeLstm : windrow::TreeLstm {
   }
 
  private:
-  /// Values that cannot be missed, where the model starts with small ones or none.
+  /// Sets values that are large enough to affect results, where the model starts with small values or zeros.
   static void draw(const Tensor& value) {
     std::mt19937 random(static_cast<unsigned>(value.width()));
     std::vector<float> values;
@@ -31,9 +31,9 @@ struct TreeLstm : windrow::TreeLstm {
   }
 };
 
-/// A cell that no model has, with what the Tree-LSTM lacks: three children, real inputs, a product of own input and
-/// children in one matrix, a parameter computed from another, a child's value in the loss, a state that nobody gathers,
-/// differences, maxima and dropout.
+/// An artificial cell with features that the Tree-LSTM lacks: three children, real inputs, one product of the vertex's
+/// input and its children, a parameter computed from another, a child's value in the loss, a state that is never
+/// gathered, differences, maxima and dropout.
 struct OddCell {
   static constexpr std::size_t arity = 3;
   static constexpr Index in = 2, h = 3;
@@ -63,7 +63,7 @@ struct OddCell {
   }
 };
 
-/// States and values of widths that are placed further apart than they are wide, beside others; with few parameters.
+/// States and values whose rows are placed further apart than they are wide, and others; with few parameters.
 struct WideCell {
   static constexpr std::size_t arity = 3;
   static constexpr Index in = 2, wide = 64;
@@ -91,7 +91,8 @@ struct WideCell {
   }
 };
 
-/// States that are computed by nobody: an input, and what a child scattered. Losses that look at children alone.
+/// States that are not computed: an input, and a state of a child that is passed on. Losses that depend on children
+/// only.
 struct PassingCell {
   static constexpr std::size_t arity = 2;
   static constexpr Index in = 2;
@@ -112,7 +113,7 @@ struct PassingCell {
   }
 };
 
-/// An LSTM along first children, whose gates are written one by one; and products of one value that are no gates.
+/// An LSTM along the first children, with each gate written separately, and products of one value that are not gates.
 struct GatesCell {
   static constexpr std::size_t arity = 2;
   static constexpr Index in = 2, h = 3;
@@ -151,8 +152,8 @@ struct GatesCell {
   }
 };
 
-/// A child-sum Tree-LSTM (Tai, Socher and Manning 2015) whose edges have relations and weights, with a mean beside the
-/// sums.
+/// A child-sum Tree-LSTM (Tai, Socher and Manning 2015) whose edges have relations and weights, with a mean in addition
+/// to the sums.
 struct ChildSumCell {
   static constexpr std::size_t arity = any_arity;
   static constexpr Index e = 2, h = 3;
@@ -184,7 +185,7 @@ struct ChildSumCell {
   }
 };
 
-/// The largest of what is computed of each child: on the way to the state, of inputs of edges, and in the loss alone.
+/// Maxima over children: of values that lead to the state, of inputs of edges, and of values that only the loss uses.
 struct MaxCell {
   static constexpr std::size_t arity = any_arity;
   static constexpr Index in = 2, h = 3;
@@ -209,7 +210,7 @@ struct MaxCell {
 };
 
 /// Vertices of four kinds: words; pairs, which gather both states of the first child and one of the second; sums over
-/// any number of children; and tops, which look at sums alone. They share parameters, inputs and outputs.
+/// any number of children; and tops, which use only sums. They share parameters, inputs and outputs.
 struct Kinds {
   static constexpr std::size_t arity = any_arity;
   static constexpr Index e = 2, h = 3;
@@ -291,7 +292,7 @@ struct Kinds {
   }
 
  private:
-  /// -1 if its children have none yet.
+  /// Returns -1 if a child has no kind yet.
   static std::int32_t kind_for(const GraphData& data, std::size_t v) {
     std::vector<std::int32_t> children;
     for (auto e = data.child_begin[v]; e < data.child_begin[v + 1]; ++e) {
@@ -306,7 +307,7 @@ struct Kinds {
   }
 };
 
-/// What random_graph() makes.
+/// The form of the graphs that random_graph() generates.
 enum class Form { trees, any_order, dag };
 
 /// A graph of `vertices` vertices: each has up to `arity` children among those before it, some places empty; of trees,
@@ -348,7 +349,7 @@ inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form for
       data.values["x"].push_back(static_cast<float>(below(2001)) / 1000 - 1);
     }
   }
-  std::mt19937 of_edges(static_cast<unsigned>(vertices));  // so that graphs are the same with and without
+  std::mt19937 of_edges(static_cast<unsigned>(vertices));  // separate, so that edge inputs do not affect the rest
   for (std::size_t edge = 0; edge < data.children.size(); ++edge) {
     data.edge_indices["relation"].push_back(static_cast<std::int32_t>(of_edges() % 3));
     for (int k = 0; k < 2; ++k) data.edge_values["weight"].push_back(static_cast<float>(of_edges() % 2001) / 1000 - 1);
@@ -368,7 +369,7 @@ struct Graphs {
   std::vector<const InputGraph*> pointers;
 };
 
-/// The gradient with its rows added in, row by row; empty if it has no part.
+/// The gradient as one matrix, row by row, with the gradients of single rows added. Empty if there is no gradient.
 inline std::vector<double> dense(const Parameters& parameters, const Parameter& parameter) {
   const Gradient& gradient = parameters.gradient(parameter);
   const Type& type = parameter.type();

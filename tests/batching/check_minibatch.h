@@ -1,4 +1,4 @@
-// A minibatch held against the oracle.
+// Compares a minibatch with the oracle.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace windrow::testing {
 
-/// Both ways of a minibatch against the oracle, and the gradients.
+/// Checks inference, training and the gradients of a minibatch against the oracle.
 inline void check_minibatch(Runner& runner, const Parameters& parameters, Oracle& oracle,
                             const VertexFunction& function, const std::vector<GraphData>& data) {
   const Graphs graphs(function, data);
@@ -35,7 +35,7 @@ inline void check_minibatch(Runner& runner, const Parameters& parameters, Oracle
     std::vector<double> gradient = dense(parameters, parameters[p]);
     if (gradient.empty()) gradient.assign(size, 0);
     ASSERT_EQ(gradient.size(), size);
-    double largest = 1;  // what cancels out leaves the rounding of its parts
+    double largest = 1;  // where terms cancel, their rounding errors remain
     for (const auto& [i, value] : expected) largest = std::max(largest, std::abs(value));
     for (const auto& [i, value] : expected) ASSERT_NEAR(gradient[i], value, 1e-4 * largest) << "element " << i;
   }

@@ -1,5 +1,5 @@
-// An LSTM cell (Hochreiter and Schmidhuber 1997) for tests, whatever its values are: expressions of a vertex, rows of
-// the oracle, or lazy expressions.
+// An LSTM cell (Hochreiter and Schmidhuber 1997) for tests. Its values can be expressions of a vertex, rows of the
+// oracle, or lazy expressions.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ struct Lstm {
     return {sigmoid(gate(3)) * tanh(c), c};
   }
 
-  /// The same as a vertex whose state before is that of child k; scatters its own.
+  /// The cell as a vertex: takes the previous state from child k, and scatters its own state.
   auto step(auto& v, const auto& x, std::size_t k) const {
     const auto h_of = v.state("h", h), c_of = v.state("c", h);
     const auto own = (*this)(x, {v.gather(k, h_of), v.gather(k, c_of)});

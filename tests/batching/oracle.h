@@ -1,6 +1,6 @@
-// The oracle of the batching layer: a vertex function run recursively, one vertex at a time, in double precision, on
-// the reference kernels alone. It shares nothing with batching/ but the names of the four primitives, so the body of a
-// vertex function written as a generic lambda runs on both.
+// The oracle of the batching layer: runs a vertex function recursively, one vertex at a time, in double precision, with
+// the reference kernels only. It shares only the names of the four primitives with batching/, so the body of a vertex
+// function that is written as a generic lambda runs on both.
 #pragma once
 
 #include <concepts>
@@ -47,7 +47,7 @@ class RowOperand {
   const Parameter* parameter_ = nullptr;
 };
 
-/// What the body sees of the vertex.
+/// The vertex as the body sees it.
 class OracleVertex {
  public:
   OracleVertex(Oracle& oracle, const GraphData& graph, std::size_t vertex)
@@ -66,7 +66,7 @@ class OracleVertex {
   void loss(const Row& value);
 
  private:
-  /// Places in `children` of those that there are.
+  /// The indices in `children` of the vertex's children that exist.
   std::vector<std::size_t> edges() const;
   template <class T>
   std::vector<T> rows_of_edges(const std::vector<T>& all, Index width) const;
@@ -79,10 +79,11 @@ class OracleVertex {
 class Oracle {
  public:
   using Body = std::function<void(OracleVertex&)>;
-  /// Takes the parameters' values as they are.
+  /// Uses the current values of the parameters.
   Oracle(const Parameters& parameters, Body body);
 
-  /// The sum of the losses; what was pushed is in `outputs`, vertex after vertex, zeros where nothing was.
+  /// Returns the sum of the losses. Stores the pushed values in `outputs`, vertex by vertex, with zeros where nothing
+  /// was pushed.
   double loss(const std::vector<GraphData>& graphs);
   std::map<std::string, std::vector<double>> outputs;
 
@@ -98,8 +99,8 @@ class Oracle {
   const Parameters& parameters_;
   Body body_;
   std::map<std::string, std::vector<double>> values_;
-  std::map<std::size_t, std::map<std::string, Row>> states_;                  // of the graph at hand
-  std::map<std::size_t, std::map<std::string, std::vector<double>>> pushed_;  // the same
+  std::map<std::size_t, std::map<std::string, Row>> states_;                  // of the current graph
+  std::map<std::size_t, std::map<std::string, std::vector<double>>> pushed_;  // likewise
   double loss_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Random vertex functions, for both tracing and the oracle.
+// Random vertex functions, which run both on a Vertex and on the oracle.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace windrow::testing {
 
-/// A list of instructions, drawn once and followed by operator() on whatever kind of vertex.
+/// A list of random instructions. The constructor draws it, and operator() executes it on either kind of vertex.
 class RandomFunction {
  public:
   RandomFunction(std::mt19937& random, Parameters& parameters) : random_(random), parameters_(parameters) {
@@ -108,7 +108,7 @@ class RandomFunction {
     return any([&](const Type& type) { return type == instructions_[value].type; });
   }
 
-  /// A parameter of that shape: one that is there, a new one, or made of one.
+  /// Returns a value of that shape: an existing one, a new parameter, or a value computed from a new parameter.
   std::size_t parameter(Index rows, Index columns) {
     const Type type{Rows::count(rows), columns};
     for (std::size_t i = 0; i < instructions_.size(); ++i) {

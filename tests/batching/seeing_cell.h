@@ -1,4 +1,4 @@
-// A cell that sees: convolution, pooling, attention to its children, and what losses are made of.
+// A cell with convolution, pooling, attention over its children, and the operators of losses.
 #pragma once
 
 #include "tests/batching/oracle.h"
@@ -6,7 +6,7 @@
 
 namespace windrow::testing {
 
-// The names that only this cell uses, for the oracle.
+// The oracle's versions of the functions that only this cell uses.
 inline Row operator-(const Row& x) { return apply(op::neg, {x}); }
 inline Row minimum(const Row& x, const Row& y) { return apply(op::minimum, {x, y}); }
 inline Row exp(const Row& x) { return apply(op::exp, {x}); }

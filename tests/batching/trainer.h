@@ -9,7 +9,7 @@
 
 namespace windrow::testing {
 
-/// A Tree-LSTM with what it needs.
+/// A Tree-LSTM with its engine, parameters and runner.
 struct Trainer {
   explicit Trainer(EngineOptions options = {}, RunnerOptions runner_options = {})
       : engine(options), runner(host, function, parameters, runner_options) {}
@@ -31,7 +31,7 @@ inline std::vector<GraphData> many_trees(unsigned seed, std::size_t count) {
   return data;
 }
 
-/// An operator whose kernel does what the test at hand wants, and copies.
+/// A function of the current test, which the kernel of the operator `watched` calls before it copies its operand.
 inline std::function<void()>* during_copy = nullptr;
 
 inline Type same(const Operator&, const Signature& signature) { return signature.in[0]; }
@@ -44,7 +44,7 @@ inline void watched_copy(const KernelCall<float>& call) {
   for (Index r = 0; r < call.out.rows; ++r) std::copy_n(call.in[0].row(r), call.out.width, call.out.row(r));
 }
 
-/// Sums real inputs of children and its own, by way of `watched`.
+/// A fixture whose vertex function sums the inputs of a vertex and of its descendants, each passed through `watched`.
 class Watched : public ::testing::Test {
  protected:
   void SetUp() override { during_copy = &during_; }

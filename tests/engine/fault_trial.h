@@ -16,7 +16,7 @@
 
 namespace windrow::testing {
 
-/// Counts itself, so that captures which were not destroyed are seen.
+/// Counts its instances, to detect captures that were not destroyed.
 class Captured {
  public:
   Captured() noexcept { ++alive_; }
@@ -29,7 +29,8 @@ class Captured {
   static inline std::atomic<int> alive_{0};
 };
 
-/// Whether the call went through; else it has thrown what a call may throw for want of memory or of a thread.
+/// Returns whether the call succeeded. Catches the exceptions that a call may throw if memory or a thread is not
+/// available.
 template <class Call>
 bool attempt(Call&& call) {
   try {
@@ -41,7 +42,7 @@ bool attempt(Call&& call) {
   return false;
 }
 
-/// What programs count. An op that was accepted runs, once.
+/// The counts of a program. Each accepted op must run exactly once.
 struct Trial {
   Engine& engine;
   std::atomic<int> accepted{0}, ran{0};
@@ -57,7 +58,7 @@ struct Trial {
   }
 };
 
-/// With an engine that has had its fault and now has memory again.
+/// Checks an engine after its fault, when it has memory again.
 inline void expect_it_works(Engine& engine) {
   const Var x = engine.new_var(), y = engine.new_var();
   int a = 0, b = 0;
@@ -70,7 +71,7 @@ inline void expect_it_works(Engine& engine) {
   EXPECT_EQ(b, 210);
 }
 
-/// What still pends ends, with or without errors.
+/// Checks that all pending ops end, with or without errors.
 inline void expect_it_ends(Engine& engine) {
   try {
     EXPECT_TRUE(engine.wait_all_for(patience));
@@ -79,7 +80,7 @@ inline void expect_it_ends(Engine& engine) {
   EXPECT_EQ(engine.stats().pending, 0u);
 }
 
-/// Ends what a program has pushed, before the program's own variables end.
+/// Waits for all ops of a program, before the local variables of the program are destroyed.
 inline void drain(Trial& trial) {
   const faults::Sheltered not_tested;
   expect_it_ends(trial.engine);
@@ -100,13 +101,13 @@ inline void run_trial(const EngineOptions& options, const faults::Plan& plan, co
   expect_it_works(engine);
 }
 
-/// Runs `trial(plan)`, each time in a new thread, with the first allocation failing, then the second, and so on until
-/// none fails any more; with strides that grow where WINDROW_FAULT_STRIDES is small. Nothing may be left of any.
+/// Runs `trial(plan)` repeatedly, each time in a new thread: the first allocation fails, then the second, and so on
+/// until none fails. The strides grow, faster if WINDROW_FAULT_STRIDES is small. No run may leave allocated blocks.
 template <class RunTrial>
 void with_each_fault(faults::Plan plan, RunTrial&& trial) {
   const auto run = [&] { std::thread([&] { trial(plan); }).join(); };
   plan.at = ~std::uint64_t{0};
-  run();  // what the process keeps for good is there now
+  run();  // allocates what the process keeps permanently
   std::uint64_t runs = 1;
   for (plan.at = 1;; plan.at += 1 + plan.at / WINDROW_FAULT_STRIDES, ++runs) {
     const std::int64_t before = faults::live_blocks();
@@ -127,7 +128,7 @@ class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Wh
   }
 };
 
-/// Of a test with this policy and such faults.
+/// The name of a test with this policy and these faults.
 inline std::string fault_name(const ::testing::TestParamInfo<EveryFault::ParamType>& info) {
   const auto& [policy, where, lasts] = info.param;
   return std::string(to_string(policy)) + (where == faults::Where::any_thread ? "_any_thread" : "_this_thread") +

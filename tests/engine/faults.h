@@ -16,7 +16,7 @@ struct Plan {
   Lasts lasts = Lasts::once;
 };
 
-/// While it lives, allocations are counted and fail by the plan. One at a time.
+/// While it exists, allocations are counted and fail according to the plan. Only one may exist at a time.
 class Armed {
  public:
   explicit Armed(const Plan& plan);
@@ -25,10 +25,10 @@ class Armed {
   Armed& operator=(const Armed&) = delete;
 };
 
-/// Whether an allocation has failed since the last Armed was made.
+/// Whether an allocation has failed since the last Armed was created.
 bool struck();
 
-/// What this thread allocates meanwhile is neither counted nor failed: for code that is not under test.
+/// For code that is not under test: while it exists, allocations of this thread neither count nor fail.
 class Sheltered {
  public:
   Sheltered();
@@ -37,7 +37,7 @@ class Sheltered {
   Sheltered& operator=(const Sheltered&) = delete;
 };
 
-/// Within a shelter, a span of code under test.
+/// Ends the shelter for a section of code under test, within the scope of a Sheltered.
 class Exposed {
  public:
   Exposed();
@@ -49,16 +49,16 @@ class Exposed {
   const int sheltered_;
 };
 
-/// Calls of operator new so far, by any thread, and how many bytes these asked for.
+/// The calls of operator new so far, by all threads, and the bytes that they requested.
 struct Asked {
   std::int64_t calls, bytes;
 };
 Asked asked();
 
-/// Blocks that were allocated and not freed yet.
+/// The number of blocks that have been allocated and not freed.
 std::int64_t live_blocks();
 
-/// While it lives, so many more threads can be started and no others.
+/// While it exists, only `but` more threads can be started.
 class ThreadsRefused {
  public:
   explicit ThreadsRefused(int but);

@@ -1,4 +1,4 @@
-// Child processes of tests, and what they ask of an engine.
+// Child processes of tests, and their checks of an engine.
 #pragma once
 
 #include <pthread.h>
@@ -24,7 +24,7 @@
 
 namespace windrow::testing {
 
-/// Ends the child with the number of its source line where the condition does not hold.
+/// If the condition does not hold, prints its source line and ends the child.
 #define CHILD_EXPECT(condition) \
   if (!(condition)) child_failed(__LINE__, #condition)
 
@@ -33,28 +33,27 @@ namespace windrow::testing {
   _exit(1);
 }
 
-/// Whether each thread but this one sleeps.
+/// Whether all threads except this one are asleep.
 inline bool others_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(syscall(SYS_gettid))) continue;
     std::string stat;
     std::getline(std::ifstream(task.path() / "stat"), stat);
-    const std::size_t name_ends = stat.rfind(')');  // then the state
+    const std::size_t name_ends = stat.rfind(')');  // followed by the state
     if (name_ends != std::string::npos && stat.compare(name_ends, 3, ") S") != 0) return false;
   }
   return true;
 }
 
-/// As fork(). What a sanitizer's allocator has locked for another thread stays locked in the child (LLVM's pull request
-/// 96600 mends that for one of them), so under sanitizers it waits until the other threads are in the middle of
-/// nothing.
+/// As fork(). If another thread holds a lock of a sanitizer's allocator, the lock stays locked in the child (LLVM's
+/// pull request 96600 fixes that for one sanitizer). So with a sanitizer, waits until all other threads are asleep.
 inline pid_t fork_at_rest() {
   const auto until = std::chrono::steady_clock::now() + patience;
   while (sanitized && !others_sleep() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
   return fork();
 }
 
-/// A child process. Its end is awaited, but not for ever: one that hangs is killed.
+/// A child process. The destructor waits for its end, and kills it if it hangs.
 class Child {
  public:
   /// The body runs in the child, which then ends at once, without destructors.
@@ -63,7 +62,7 @@ class Child {
     run(body);
     _exit(0);
   }
-  /// Of a fork that was made elsewhere.
+  /// Takes a child that was forked elsewhere.
   explicit Child(pid_t id) : id_(id) {}
   ~Child() { EXPECT_EQ(status(), 0); }
   Child(const Child&) = delete;
@@ -76,8 +75,8 @@ class Child {
     child_failed(0, e.what());
   }
 
-  /// The thread sanitizer ends a process in which a thread gets the stack of one that a fork has left behind; larger
-  /// ones are others.
+  /// ThreadSanitizer ends a process if a thread gets the stack of a thread that a fork has left behind. Larger stacks
+  /// are never those.
   static void use_fresh_stacks() {
 #if defined(__SANITIZE_THREAD__)
     pthread_attr_t attributes;
@@ -90,7 +89,7 @@ class Child {
 #endif
   }
 
-  /// As waitpid gives it.
+  /// The status from waitpid. Blocks until the child has ended.
   int status() {
     const auto until = std::chrono::steady_clock::now() + patience;
     int status = 0;
@@ -105,7 +104,7 @@ class Child {
   const pid_t id_;
 };
 
-/// Of a process whose other threads never rest. Under sanitizers it ends at once.
+/// A child of a process whose other threads never sleep. With a sanitizer it ends at once.
 class ChildBesideThreads : public Child {
  public:
   explicit ChildBesideThreads(const std::function<void()>& body) : Child(fork_and_run(body)) {}
@@ -133,7 +132,7 @@ inline bool refuses(Call&& call) {
   return false;
 }
 
-/// Whether the engine takes ops and runs them.
+/// Whether the engine accepts ops and runs them.
 inline bool works(Engine& engine) {
   const Var x = engine.new_var(), y = engine.new_var();
   int a = 0, b = 0;

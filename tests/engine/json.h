@@ -1,4 +1,4 @@
-// A strict reader of JSON, so that tests need no library to look at what was written.
+// A strict JSON reader, so that tests can check output without a library.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace windrow::testing {
 
-/// A value of JSON. Texts keep their UTF-8; of escapes only those of one character are decoded, and \u below 0x80.
+/// A JSON value. Texts keep their UTF-8. Only single-character escapes and \u below 0x80 are decoded.
 struct Json {
   enum class Kind { null, boolean, number, text, list, object } kind = Kind::null;
   double number = 0;
@@ -28,7 +28,7 @@ struct Json {
 
 class JsonReader {
  public:
-  /// Throws std::runtime_error, telling where, for what is no JSON.
+  /// Throws std::runtime_error with the position if the text is not JSON.
   static Json read(std::string_view text) {
     JsonReader reader(text);
     Json json = reader.value();

@@ -1,4 +1,4 @@
-// Random programs on an engine, and whether their outcome is the interpreter's.
+// Runs random programs on an engine, and compares the outcome with the interpreter's.
 #pragma once
 
 #include <array>
@@ -47,12 +47,12 @@ class Elsewhere {
   std::jthread thread_;
 };
 
-/// The program on the engine under test.
+/// Runs a program on the engine under test.
 class Machine {
  public:
   Machine(EngineOptions options, int lanes, std::size_t steps) : engine(std::move(options)), sights(steps) {
     for (int i = 0; i < lanes; ++i) {
-      // Lanes of one device can wait for each other; the third is on another.
+      // Lanes of one device can wait for each other. From the third on, lanes belong to another device.
       sims.push_back(std::make_shared<SimLane>("sim", i < 2 ? 1 : 2));
       ids.push_back(engine.add_lane(sims.back()));
     }
@@ -87,17 +87,17 @@ class Machine {
   std::vector<std::shared_ptr<SimLane>> sims;
   std::vector<LaneId> ids;
   Elsewhere elsewhere;
-  Engine engine;  // drains before the lanes and threads above end
+  Engine engine;  // declared below the lanes and threads, so that it drains before they end
   std::array<Slot, variables> slots;
   std::vector<Sight> sights;
 
  private:
-  /// What the op of a step does: first what comes before all else, then what the step does to its cells.
+  /// The body of a step's op: begin() requests the stop, if the step does so; end() applies the step to its cells.
   struct Work {
     const Step* step;
     Sight* sight;
     std::vector<Cell*> cells;
-    std::stop_source to_stop;  // without a state, if the step requests none
+    std::stop_source to_stop;  // without a state if the step requests no stop
 
     void begin() const { to_stop.request_stop(); }
     void end() const { apply(*step, cells, *sight); }
@@ -189,13 +189,13 @@ class Machine {
     }
   }
 
-  /// With growing limits: an op that polls takes its worker's place again each time.
+  /// Waits with growing limits, because an op that polls takes its worker's slot again each time.
   static void poll(Engine& engine, Var var) {
     auto limit = std::chrono::microseconds(20);
     while (!engine.wait_for({read(var)}, limit)) limit *= 2;
   }
 
-  /// Does the work in an op of its own, and waits for it.
+  /// Does the work in a nested op and waits for it.
   template <class Wait>
   void wait_inside(const Work& work, const Wait& wait_for_var) {
     work.begin();
@@ -213,8 +213,8 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
   return program;
 }
 
-/// Takes the turns below `count`, which are dealt out to so many threads, one at a time: each thread its own in order,
-/// half of them in bulk scopes.
+/// Distributes the turns below `count` over `threads` threads, which call take(turn) one at a time. Each thread takes
+/// its own turns in order, half of them in bulk scopes.
 template <class Take>
 void take_turns(Engine& engine, int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
@@ -233,7 +233,7 @@ void take_turns(Engine& engine, int threads, std::size_t count, const Take& take
   }
 }
 
-/// Pushes the steps, dealt out to the pushing threads, with a mutex around each push. Returns the order.
+/// Distributes the steps over the pushing threads, with a mutex around each push. Returns the order of the pushes.
 inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps, int pushers) {
   std::vector<std::size_t> order;
   take_turns(machine.engine, pushers, steps.size(), [&](std::size_t i) {
@@ -243,7 +243,8 @@ inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std
   return order;
 }
 
-/// What differs between the engine's state, once nothing is pending, and the interpreter's; empty if nothing does.
+/// Waits until nothing is pending, then compares the states of the engine and of the interpreter. Returns a description
+/// of a difference, or an empty text.
 inline std::string difference(Machine& machine, const Interpreter& expected) {
   try {
     if (!machine.engine.wait_all_for(patience)) return "ops are pending for ever";
@@ -272,7 +273,8 @@ inline std::string difference(Machine& machine, const Interpreter& expected) {
   return {};
 }
 
-/// Runs the steps on both in the order in which they were pushed; what waits were told is compared too.
+/// Runs the steps on the interpreter in the order in which they were pushed, and compares the final states and what
+/// each wait reported.
 inline std::string difference_in_order(Machine& machine, const std::vector<Step>& steps,
                                        const std::vector<std::size_t>& order) {
   Interpreter expected;

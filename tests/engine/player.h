@@ -1,4 +1,4 @@
-// Random programs of which pieces are captured and launched, once or several times, among pieces that are just pushed.
+// Runs random programs in pieces. Some pieces are pushed; others are captured and launched, once or several times.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace windrow::testing {
 
-/// Plays the steps, which must stay where they are, on the machine. What is captured is launched on, up to three times;
-/// launched again later, also inside another capture; and extended between its capture and its first launch.
+/// Runs the steps on the machine; they must not move. A captured graph is extended before its first launch, launched up
+/// to three times at once, and launched again later, also inside another capture.
 class Player {
  public:
   Player(Machine& machine, const std::vector<Step>& steps, std::uint64_t seed)
       : machine_(machine), steps_(steps), random_(seed) {}
 
-  /// Deals out pieces to the threads, which play them one at a time. Returns the order of the steps, of which some then
-  /// stand in it several times.
+  /// Distributes the pieces over the threads, which run them one at a time. Returns the order of the steps; a step that
+  /// was launched several times occurs several times.
   std::vector<std::size_t> play(int pushers) {
     std::vector<Piece> pieces;
     for (Piece rest = steps_; !rest.empty(); rest = rest.subspan(pieces.back().size())) {
@@ -30,19 +30,19 @@ class Player {
  private:
   using Piece = std::span<const Step>;
 
-  /// A graph that was launched before, and what it was captured from.
+  /// A graph that has been launched, and the piece that it was captured from.
   struct Kept {
     Graph graph;
     Piece piece;
-    std::size_t retires_before;  ///< of the whole program
+    std::size_t retires_before;  ///< in the whole program, up to its capture
   };
 
   bool one_in(unsigned n) { return random_() % n == 0; }
 
-  /// Waits stand alone, since they cannot be captured.
+  /// A wait is a piece of its own, because it cannot be captured.
   std::size_t length_of_piece(Piece steps) {
     if (is_wait(steps[0])) return 1;
-    // Long ones are launched by gates, short ones push their ops.
+    // Long pieces are launched by gates, short ones by pushes.
     const std::size_t most = std::min<std::size_t>(steps.size(), 1 + random_() % (one_in(4) ? 200 : 20));
     const auto end = std::find_if(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(most), is_wait);
     return static_cast<std::size_t>(end - steps.begin());
@@ -86,7 +86,7 @@ class Player {
   void launch_again() {
     if (kept_.empty()) return;
     const Kept& kept = kept_[random_() % kept_.size()];
-    if (kept.retires_before != retires_) return;  // one of its variables may be gone
+    if (kept.retires_before != retires_) return;  // one of its variables may have been retired
     if (one_in(2)) {
       kept.graph.launch();
     } else {
@@ -103,7 +103,7 @@ class Player {
   std::size_t retires_ = 0;
 };
 
-/// A way to run a random program.
+/// How to run a random program.
 struct Play {
   std::uint64_t seed;
   std::size_t steps;
@@ -112,7 +112,7 @@ struct Play {
 };
 
 struct Played {
-  std::size_t ops = 0;     ///< steps, as often as they were run
+  std::size_t ops = 0;     ///< steps that were run, each counted as often as it ran
   std::string difference;  ///< between the engine's outcome and the interpreter's; empty if there is none
 };
 

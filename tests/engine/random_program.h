@@ -1,12 +1,11 @@
-// Random programs, and the slow and obvious engine that interprets them.
+// Random programs, and a slow and simple interpreter for them.
 //
-// A program is a list of steps over a hundred variables: ops that read, mutate, overwrite and commute, that throw,
-// complete asynchronously, run always, push and wait inside, run on other lanes, are called off, call others off;
-// retires; heals; waits, with and without a limit. Each variable guards a cell that no atomic protects, so that an
-// ordering mistake is a wrong value here and a report under ThreadSanitizer.
+// A program is a list of steps over a hundred variables. Steps are ops, retires, heals, and waits with and without a
+// limit. Ops read, mutate, overwrite and commute; they throw, complete asynchronously, run always, push and wait
+// inside, run on other lanes, are cancelled, and cancel others. Each variable guards a cell that is not atomic, so an
+// ordering mistake causes a wrong value here and a report under ThreadSanitizer.
 //
-// A further kind of step is drawn by random_step, done by Machine::push (machine.h), and interpreted by
-// Interpreter::run.
+// To add a kind of step, extend random_step, Machine::push (machine.h) and Interpreter::run.
 #pragma once
 
 #include <algorithm>
@@ -39,17 +38,17 @@ enum class Body {
   fails,
   drops_token,
   cancels,        // throws Cancelled
-  async_cancels,  // tells its token so
+  async_cancels,  // passes Cancelled to its OnComplete
   on_lane,
   async_on_lane
 };
 
-/// Whose stop a step is given. Each life of a variable has one. Who requests it writes the variable and whoever is
-/// given it touches the variable, so their order says who is called off.
+/// Which stop token a step gets. Each life of a variable has one stop source. A step that requests the stop writes the
+/// variable, and a step that gets the token accesses the variable, so their order determines which steps are cancelled.
 enum class Stop {
   none,
-  requested,         // before the push
-  of_first_variable  // maybe requested by a step that stands before this one, beside it, or behind it
+  requested,         // the stop is requested before the push
+  of_first_variable  // a step before, beside or after this one may request the stop
 };
 
 struct Step {
@@ -57,7 +56,7 @@ struct Step {
   Body body = Body::plain;
   Stop stop = Stop::none;
   int id = 0;
-  bool requests_stop = false;  // once it runs, of its first variable, which it writes
+  bool requests_stop = false;  // when it runs, of its first variable, which it writes
   bool run_always = false;
   int priority = 0;
   int lane = 0;
@@ -68,9 +67,9 @@ struct Features {
   bool failures = true;  // throw, drop, cancel, heal, run_always, retire
   int lanes = 0;         // ordered lanes to use
   bool waits = true;     // steps that wait
-  bool graphs = false;   // steps may be captured, and run again
+  bool graphs = false;   // steps may be captured and run again
   bool commute = true;   // else each step tells its writers apart
-  /// One in so many ops hands something to another thread and waits for it, which costs as much as a hundred others.
+  /// One in this many ops passes work to another thread and waits for it, which costs as much as a hundred other ops.
   unsigned slow_one_in = 2;
 };
 
@@ -78,7 +77,8 @@ inline bool is_wait(const Step& step) { return step.kind == Step::Kind::wait || 
 inline bool is_retire(const Step& step) { return step.kind == Step::Kind::retire; }
 inline bool writes(const std::pair<int, AccessKind>& access) { return access.second != AccessKind::read; }
 
-/// Two runs of a step overlap if it only reads, and a step notes what it has seen in one place.
+/// Makes a step write if it only reads. Otherwise two runs of the step could overlap, and each step records what it has
+/// seen in one place.
 inline void give_a_write(Step& step, std::mt19937_64& random) {
   if (is_wait(step) || std::any_of(step.accesses.begin(), step.accesses.end(), writes)) return;
   const int v = static_cast<int>(random() % variables);
@@ -116,7 +116,7 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
   }
   constexpr Body quick[] = {Body::plain, Body::plain, Body::plain, Body::async, Body::declared};
   if (features.commute && one_in(6)) {
-    // Alone and without a failure, since its effects must not depend on who has its turn first.
+    // A single access and no failure, because the effects must not depend on which op has its turn first.
     step = {.body = quick[random() % std::size(quick)], .id = id, .priority = step.priority};
     step.accesses = {{static_cast<int>(random() % variables), AccessKind::commute}};
     return step;
@@ -133,27 +133,28 @@ inline Step random_step(std::mt19937_64& random, int id, const Features& feature
   return step;
 }
 
-/// What a variable guards, and what is recorded of who touched it.
+/// The value that a variable guards, and the step that wrote it last.
 struct Cell {
   std::uint64_t value = 0;
   int last_writer = -1;
 };
 
-/// What one step saw: an op for each access the writer before it, a wait whether it was told of poison.
+/// What one step saw. An op records the previous writer of each variable that it accesses; a wait records whether it
+/// reported poison.
 struct Sight {
-  bool ran = false;  // of a wait: it has come to its end
+  bool ran = false;  // for a wait: it has finished
   bool poisoned = false;
   std::vector<int> writers;
 };
 
-/// Of a cell where ops have commuted: nobody knows which was the last.
+/// The last writer of a cell on which ops have commuted, since the last one is unknown.
 inline constexpr int some_of_several = -2;
 
 inline bool commutes(const Step& step) {
   return step.accesses.size() == 1 && step.accesses[0].second == AccessKind::commute;
 }
 
-/// What a step does to the cells it was granted.
+/// Applies a step to the cells that it was granted.
 inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sight) {
   sight.ran = true;
   if (commutes(step)) {
@@ -176,7 +177,7 @@ inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sigh
 /// How an op ends.
 enum class Outcome { ran, failed, cancelled, skipped };
 
-/// The slow, obvious engine: one step after the other.
+/// Runs one step after the other.
 class Interpreter {
  public:
   struct State {
@@ -186,7 +187,7 @@ class Interpreter {
     std::uint64_t version = 0;
   };
 
-  /// True if the step meets poison.
+  /// Returns whether the step meets poison.
   bool run(const Step& step) {
     if (is_retire(step)) {
       state(step.accesses[0]) = {};

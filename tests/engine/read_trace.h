@@ -1,4 +1,4 @@
-// A saved trace, read back for tests. What every trace owes its reader is checked here.
+// Reads a saved trace back for tests, and checks the properties that every trace must have.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace windrow::testing {
 
 struct ReadTrace {
-  /// Times are nanoseconds.
+  /// Times are in nanoseconds.
   struct Slice {
     std::string name, category, outcome, pushed_at, op, lane;
     int track = 0;
@@ -28,7 +28,7 @@ struct ReadTrace {
   };
   std::vector<Slice> ops;     ///< of category "op"
   std::vector<Slice> others;  ///< waits, and calls of asynchronous ops
-  /// Names of ops, from and to; a name that comes several times stands for all of them.
+  /// The names of the ops from and to which arrows lead; ops with equal names are not distinguished.
   std::set<std::pair<std::string, std::string>> arrows;
   std::map<int, std::string> tracks;
   struct Count {
@@ -48,7 +48,7 @@ struct ReadTrace {
 
 inline std::int64_t nanoseconds_of(const Json& microseconds) { return std::llround(1000 * microseconds.number); }
 
-/// One arrow has a begin and an end, each inside the op whose slice comes before it in the file.
+/// Each arrow has a begin and an end. Each of them lies within the op whose slice precedes it in the file.
 class ArrowReader {
  public:
   void add(const Json& event, const ReadTrace::Slice& op) {
@@ -84,14 +84,14 @@ class ArrowReader {
   std::map<double, End> from_, to_;
 };
 
-/// Whether the one lies within a wait of the other.
+/// Whether `slice` lies within a wait of `below`.
 inline bool is_above_a_wait(const ReadTrace& trace, const ReadTrace::Slice& slice, const ReadTrace::Slice& below) {
   return std::any_of(trace.others.begin(), trace.others.end(), [&](const auto& wait) {
     return wait.category == "wait" && wait.op == below.op && wait.begin <= slice.begin && slice.end <= wait.end;
   });
 }
 
-/// On a track one op runs at a time, but for those that run while others wait.
+/// Expects that one op at a time runs on each track, except for ops that run while another op waits.
 inline void expect_no_overlap(const ReadTrace& trace) {
   std::map<int, std::vector<ReadTrace::Slice>> by_track;
   for (const auto& op : trace.ops) by_track[op.track].push_back(op);
@@ -160,7 +160,7 @@ inline ReadTrace parse_trace(const std::string& text) {
   return trace;
 }
 
-/// A path for this test's files, in a folder that ends with it.
+/// A folder for the files of a test. The destructor removes it.
 class Folder {
  public:
   Folder() : path_(std::filesystem::path(::testing::TempDir()) / ("windrow_trace_" + unique())) {
@@ -196,7 +196,7 @@ inline ReadTrace read_trace_file(const std::string& path) {
   return parse_trace(text.str());
 }
 
-/// Saves the engine's trace, and reads it.
+/// Saves the engine's trace and reads it back.
 inline ReadTrace read_trace(Engine& engine) {
   const Folder folder;
   engine.trace().save(folder.file("run.json"));

@@ -1,7 +1,7 @@
-// A device without hardware: ordered lanes whose work runs later, on a thread of each lane.
+// A simulated device: ordered lanes, each with a thread that runs the issued work later.
 //
-// Points are backed by a ring of two reused events, as a CUDA lane would reuse its events: each event keeps the serial
-// it was last passed with, and that generation is what a wait compares.
+// Points use a ring of two events, which are reused as a CUDA lane would reuse its events. Each event stores the serial
+// that it was last passed with, and a wait compares this generation.
 #pragma once
 
 #include <array>
@@ -35,10 +35,11 @@ class SimLane final : public Lane {
     thread_.join();
   }
 
-  /// Issues work, as a kernel launch would: it runs after what was issued before. A throw fails the lane for good.
+  /// Issues work, as a kernel launch would. It runs after all work that was issued before. If it throws, the lane fails
+  /// permanently.
   void launch(std::function<void()> work) { enqueue({.function = std::move(work)}); }
 
-  /// While held, the lane runs nothing.
+  /// A lane that is held runs nothing until let_go().
   void hold() {
     std::lock_guard lock(mutex_);
     held_ = true;
@@ -91,8 +92,8 @@ class SimLane final : public Lane {
  private:
   struct Work {
     std::function<void()> function = {};
-    SimLane* awaited = nullptr;  // with serial: waits for that lane's point
-    std::uint64_t serial = 0;    // alone: reaches its own point
+    SimLane* awaited = nullptr;  // if set: waits for the point `serial` of that lane
+    std::uint64_t serial = 0;    // without function and `awaited`: reaches this lane's point
     IfFailed if_failed = IfFailed::fail;
   };
 
@@ -137,7 +138,7 @@ class SimLane final : public Lane {
     return nullptr;
   }
 
-  /// Blocks this lane's caller, which is another lane's thread, until the event of the point has been passed.
+  /// Called by the thread of another lane. Blocks until the event of the point has been passed.
   std::exception_ptr await(std::uint64_t serial) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return passed(serial) || stopping_; });
@@ -161,13 +162,13 @@ class SimLane final : public Lane {
   const std::string name_;
   const int device_;
   std::atomic<int> waits_issued_{0};
-  mutable std::mutex mutex_;  // guards all below, but error_ may be read by the lane's own thread
+  mutable std::mutex mutex_;  // guards all members below; the lane's own thread may read error_ without it
   std::condition_variable changed_;
   std::deque<Work> work_;
   std::multimap<std::uint64_t, Reached> callbacks_;
   std::uint64_t recorded_ = 0;
   std::uint64_t last_passed_ = 0;
-  std::array<std::uint64_t, 2> events_{};  // by serial: the generation each was last passed with
+  std::array<std::uint64_t, 2> events_{};  // by serial: the generation with which each was last passed
   std::uint64_t failed_at_ = 0;
   std::exception_ptr error_;
   bool held_ = false;

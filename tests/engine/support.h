@@ -1,4 +1,4 @@
-// What the engine's tests share: policies as test parameters, and gates that tests wait at. Start here.
+// Shared by the engine's tests: policies as test parameters, and gates at which tests wait. Start here.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@ namespace windrow::testing {
 
 using namespace std::chrono_literals;
 
-/// So long that only a hang reaches it.
+/// A time limit that is reached only if something hangs.
 inline constexpr auto patience = 60s;
 
-/// A gate that is shut until it is opened. Every wait ends.
+/// A gate that is shut until it is opened. Every wait has a time limit.
 class Gate {
  public:
   void open() {
@@ -29,7 +29,7 @@ class Gate {
     open_ = true;
     opened_.notify_all();
   }
-  /// False if nobody opened it in time.
+  /// Waits until the gate is open. Returns false if the limit expires first.
   bool pass(std::chrono::nanoseconds limit = patience) {
     std::unique_lock lock(mutex_);
     return opened_.wait_for(lock, limit, [&] { return open_; });
@@ -44,8 +44,8 @@ class Gate {
 struct Setup {
   Policy policy;
   int workers;
-  /// Graphs get so many more ops, a chain on a variable of its own, so that launches go by gates, which small graphs
-  /// would not need.
+  /// The number of ops that are added to each graph, as a chain on a variable of its own, so that graphs which would
+  /// otherwise be small enough to launch by pushes are launched by gates.
   int padding = 0;
 };
 
@@ -54,7 +54,7 @@ inline const Setup every_setup[] = {
     {Policy::per_device, 1}, {Policy::per_device, 4}, {Policy::chaos, 1}, {Policy::chaos, 4},
 };
 
-/// Those whose ops do not run inside push.
+/// The setups whose ops do not run inside push.
 inline const Setup threaded_setups[] = {
     {Policy::pool, 1},       {Policy::pool, 2},  {Policy::pool, 8},
     {Policy::per_device, 1}, {Policy::chaos, 1}, {Policy::chaos, 4},
@@ -65,7 +65,7 @@ inline std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
   return info.param.padding > 0 ? name + "_by_gates" : name;
 }
 
-/// The setups, and the same with padding.
+/// Returns the setups without and with padding.
 template <std::size_t n>
 std::vector<Setup> with_padding(const Setup (&setups)[n]) {
   std::vector<Setup> both(std::begin(setups), std::end(setups));
@@ -87,7 +87,7 @@ inline std::stop_token stopped() {
 class EveryPolicy : public ::testing::TestWithParam<Setup> {
  protected:
   static EngineOptions options() { return {.policy = GetParam().policy, .workers = GetParam().workers}; }
-  /// As Engine::capture, with the setup's padding behind what the body captures.
+  /// As Engine::capture, with the setup's padding after the ops that the body captures.
   static Graph capture(Engine& engine, const std::function<void()>& body, OpName name = {}) {
     if (!body || GetParam().padding == 0) return engine.capture(body, name);
     const Var chain = engine.new_var("padding");
@@ -99,7 +99,7 @@ class EveryPolicy : public ::testing::TestWithParam<Setup> {
   }
 };
 
-/// Runs `call` and returns the text of the error of type E it throws.
+/// Runs `call` and returns the text of the error of type E that it throws.
 template <class E, class Call>
 std::string error_of(Call&& call) {
   try {

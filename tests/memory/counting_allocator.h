@@ -1,4 +1,4 @@
-// An allocator that counts, and that can be told to have no more.
+// An allocator that counts, with a limited capacity.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class CountingAllocator final : public Allocator {
   std::atomic<std::size_t> held = 0;
   std::atomic<std::size_t> most_held = 0;
   std::atomic<int> allocations = 0, deallocations = 0;
-  /// How long it takes: what others do meanwhile shows whether they count on it being done. Set before use.
+  /// The duration of each call. A pause exposes code that relies on a call having finished. Set it before use.
   std::chrono::milliseconds pause{0};
 
  private:

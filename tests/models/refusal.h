@@ -1,4 +1,4 @@
-// What a reader says of data that it refuses.
+// The message with which a reader refuses data.
 #pragma once
 
 #include <string>

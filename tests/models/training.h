@@ -1,4 +1,4 @@
-// What tests of training share: folders with data, and what was trained.
+// Shared by tests of training: folders with data, and access to a workload's graphs and parameters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace windrow::testing {
 
-/// A folder of its own, with these texts by file; goes with its owner.
+/// A new folder with the given texts by file name. The destructor removes it.
 struct TextFolder {
   explicit TextFolder(const std::map<std::string, std::string>& texts) {
     std::string name = ::testing::TempDir() + "windrow_XXXXXX";
@@ -31,7 +31,7 @@ struct TextFolder {
   std::filesystem::path path;
 };
 
-/// Of a workload that has some from the beginning.
+/// The network of a workload whose graphs exist from the beginning.
 inline GraphNetwork& graphs_of(const Workload& workload) { return dynamic_cast<GraphNetwork&>(*workload.network); }
 
 inline std::vector<std::vector<float>> parameters_of(const Workload& workload) {

@@ -1,4 +1,4 @@
-// A random application of any operator of the list, and what runs it through a kernel.
+// Random applications of operators, and functions that run them through a kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,23 +14,24 @@
 
 namespace windrow::testing {
 
-/// Values of a matrix without gaps, row by row.
+/// The values of a matrix, row by row, without gaps between rows.
 using Values = std::vector<double>;
 
 inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.number() * type.width); }
 
 enum class Numbers {
   real,   ///< uniform in [-2, 2]
-  whole,  ///< -2, -1, 0, 1 or 2: with ties and zeros
+  whole,  ///< -2, -1, 0, 1 or 2, so that ties and zeros occur
 };
 
-/// Operands that fit `op`, with about `rows` rows, or fewer where the operator wants it so; floats hold them exactly.
+/// Operands that fit `op`, with about `rows` rows, or fewer if the operator requires it. The values are exact as
+/// floats.
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers = Numbers::real);
 
-/// Uniform values in [-2, 2] as floats hold them.
+/// Uniform values in [-2, 2], exact as floats.
 Values random_values(const Type& type, std::mt19937& random);
 
-/// Matrices in storage whose rows are further apart than they are wide. What lies between must stay as it is.
+/// A matrix in storage with `gap` elements between its rows. values() checks that the gaps have not been written.
 template <class Real>
 class Strided {
  public:
@@ -64,8 +65,8 @@ class Strided {
   std::vector<Real> storage_;
 };
 
-/// The result of run(call), which finds `before` in its place, with rows up to four elements further apart than they
-/// are wide: by chance, for each operand.
+/// Calls run(call) and returns the result. The output contains `before` at first. Each operand has a random gap of up
+/// to four elements between its rows.
 template <class Run>
 Values run_kernel(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed,
                   Run run) {
@@ -86,7 +87,7 @@ Values run_kernel(const Operator& op, const Application& c, const Values& before
   return out.values();
 }
 
-/// The same of the host's kernel.
+/// As run_kernel(), with the host's kernel.
 inline Values run_host(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed) {
   return run_kernel(op, c, before, write, gap_seed, host_kernels().find(op));
 }
@@ -97,7 +98,7 @@ inline double largest(const Values& values) {
   return top;
 }
 
-/// Equal to `tolerance` of the largest magnitude of the second.
+/// Expects differences of at most `tolerance` times the largest magnitude of `expected`.
 inline void expect_close(const Values& actual, const Values& expected, double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
   const double limit = tolerance * largest(expected);
