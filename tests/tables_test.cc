@@ -105,7 +105,14 @@ TEST(Svg, ShowsBarsBesideAndOnEachOther) {
 
 TEST(Svg, ShowsPlotsOfNothing) {
   EXPECT_EQ(count(svg({Plot{}}), "nan"), 0u);
-  EXPECT_EQ(count(svg({Plot{.title = "", .x = "", .y = "", .places = {"1"}, .series = {{"s", {0}}}, .scale = Plot::Scale::logarithmic}}), "nan"), 0u);
+  EXPECT_EQ(count(svg({Plot{.title = "",
+                            .x = "",
+                            .y = "",
+                            .places = {"1"},
+                            .series = {{"s", {0}}},
+                            .scale = Plot::Scale::logarithmic}}),
+                  "nan"),
+            0u);
 }
 
 TEST(Ticks, AreRoundAndFew) {

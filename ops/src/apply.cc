@@ -75,7 +75,13 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
 }
 
 Launch launch_of(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
-  Launch made{&op, device.kernels.find(op), {}, {}, out.view(), operands.attributes, operands.write,
+  Launch made{&op,
+              device.kernels.find(op),
+              {},
+              {},
+              out.view(),
+              operands.attributes,
+              operands.write,
               device.memory == nullptr || device.memory->on_host()};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());

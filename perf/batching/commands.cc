@@ -87,9 +87,10 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-/// Of one command.
+/// The arguments of one command.
 struct TableArguments {
-  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", workers = "1,2,8", out = "perf/results";
+  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", workers = "1,2,8",
+                               out = "perf/results";
   TableOptions table;
 };
 

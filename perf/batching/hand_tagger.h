@@ -62,7 +62,7 @@ class HandTagger {
   }
   void set_gradient(const std::string& parameter, const Operator& op, std::vector<Tensor> in);
 
-  /// The rows of a step, and of the step before it in the order of reading.
+  /// The rows of a step.
   Span rows(const Way& way, Index step) const;
   Memory read(const Way& way, const Tensor& in) const;
   void read_step(const Way& way, const Memory& memory, Index step) const;

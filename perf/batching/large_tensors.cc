@@ -16,7 +16,9 @@ constexpr int layers = 3;
 class Mlp {
  public:
   Mlp(int workers, Index batch, Index width, std::uint64_t seed)
-      : engine_({.policy = Policy::pool, .workers = workers}), input_(host_, batch, width), target_(host_, batch, width) {
+      : engine_({.policy = Policy::pool, .workers = workers}),
+        input_(host_, batch, width),
+        target_(host_, batch, width) {
     Generator generator(engine_, seed);
     generator.uniform(input_, -1, 1);
     generator.uniform(target_, -1, 1);

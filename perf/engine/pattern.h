@@ -28,10 +28,10 @@ struct Pattern {
 
   /// "A": a chain on one cell. "B": independent ops over 1,024 cells. "C": one writer and 64 readers. "D": a stencil of
   /// the given width that reads three neighbours. "E": random ops that read two of 256 cells and mutate one. "FA" and
-  /// "FD": A and D, replayed. Throws MisuseError for another name, and for a width below 2.
+  /// "FD": A and D, replayed. Throws MisuseError for another name, and for a width of D below 2.
   static Pattern named(const std::string& name, int width = 64);
-  /// Patterns of scripts/gates: "A8", "B8" and "D8" are A, B and D in pieces of 8 ops (or another number), where B and
-  /// D use as many cells as a piece needs. "FA8" launches each piece as a graph. "A-declared" and so on push declared
+  /// Patterns of scripts/gates: "A8", "B8" and "D8" are A, B and D for pieces of 8 ops (or another number): B and D use
+  /// as many cells as a piece needs. "FA8" launches each piece as a graph. "A-declared" and so on push declared
   /// ops. Also accepts the names above.
   static Pattern counted(const std::string& name);
   static const std::vector<std::string>& names();

@@ -311,7 +311,7 @@ struct Kinds {
 enum class Form { trees, any_order, dag };
 
 /// A graph of `vertices` vertices: each has up to `arity` children among those before it, some places empty; of trees,
-/// no child has two consumers. Inputs fit both cells.
+/// no child has two consumers. Inputs fit all cells.
 inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form form, std::mt19937& random) {
   if (arity == any_arity) arity = 6;
   const auto below = [&](std::size_t n) { return random() % n; };

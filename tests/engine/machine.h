@@ -20,7 +20,7 @@
 
 namespace windrow::testing {
 
-/// Threads on which async ops complete.
+/// A thread on which async ops complete.
 class Elsewhere {
  public:
   Elsewhere() : thread_([this](std::stop_token stop) { serve(stop); }) {}

@@ -91,9 +91,8 @@ TEST_P(Parallel, PiecesMayNotWait) {
 TEST_P(Parallel, PiecesMayPush) {
   const Var sum = engine_.new_var("sum");
   int value = 0;
-  in_op([&] {
-    parallel_for(100, 1, [&](std::size_t, std::size_t) { engine_.push([&] { ++value; }, {mutate(sum)}); });
-  });
+  in_op(
+      [&] { parallel_for(100, 1, [&](std::size_t, std::size_t) { engine_.push([&] { ++value; }, {mutate(sum)}); }); });
   engine_.wait(sum);
   EXPECT_EQ(value, 100);
 }

@@ -205,8 +205,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
-  LayoutOptions options{
-      .groups = options_.groups, .group_flops = options_.group_flops, .schedule = options_.schedule};
+  LayoutOptions options{.groups = options_.groups, .group_flops = options_.group_flops, .schedule = options_.schedule};
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();

@@ -34,7 +34,7 @@
 
 namespace windrow {
 
-/// The interval at which a wait during shutdown logs that it still waits.
+/// The interval at which a wait during shutdown, or of a serial engine for a device, logs that it still waits.
 inline constexpr std::chrono::seconds shutdown_notice{10};
 
 class Core {

@@ -100,7 +100,7 @@ struct GatePlace {
 class OpRecord : public Dep::Op {
  public:
   enum class Body : std::uint8_t { none, function, async, wait, node, gate, fence };
-  /// The progress of an op whose accesses are granted.
+  /// The progress of an op.
   enum class Stage : std::int32_t {
     at_points = -4,  ///< waits for points of lanes
     waits_inside,
@@ -123,7 +123,7 @@ class OpRecord : public Dep::Op {
   static std::size_t bytes(std::size_t accesses, std::size_t body) {
     return sizeof(OpRecord) + accesses * sizeof(Dep::Access) + body;
   }
-  /// The op's number; 0 before the op joins, and once its function has ended.
+  /// The op's number; 0 before the op joins, and once it has ended.
   OpId id() const { return id_.load(std::memory_order_acquire); }
   void set_id(OpId id) { id_.store(id, std::memory_order_release); }
   const OpInfo& info() const { return *info_; }
@@ -215,7 +215,8 @@ class OpRecord : public Dep::Op {
 
   int priority = 0;
   const std::uint8_t size_class;  ///< of the pool
-  /// Whether one of the points that the op awaited has failed. Core::lost_ holds the failure.
+  /// Whether one of the points that the op awaited has failed. Core::lost_ holds the failure,
+  /// unless there was no memory for it.
   bool lost = false;
   /// Whether the engine had ended when the op was pushed. Such an op runs on the thread that pushes it.
   bool after_end = false;

@@ -64,7 +64,8 @@ struct alignas(64) Port {
   Capture* capture = nullptr;  ///< while the thread captures
   EndedPart* ended = nullptr;  ///< parts of graphs that ended on the thread; released once the op there has left
   std::uint32_t number = 0;    ///< the number of ports that were made before this one; fixed
-  /// The base of the ids of the thread's ops. It is 0 for the first thread that has pushed.
+  /// The base of the ids of the thread's ops. It is 0 for the first thread that has pushed, and for each
+  /// 65,535th later one.
   OpId first_id = unnumbered;
   static constexpr OpId unnumbered = ~OpId{0};
 

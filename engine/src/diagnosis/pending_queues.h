@@ -24,7 +24,8 @@ class PendingQueues {
   std::size_t find(const OpKey& key) const;
 
   /// Appends the ops that must finish before this one. At each of its variables these are all that joined earlier; for
-  /// a read, all up to the last exclusive access before it. Among commuting ops, the one that has its turn comes first.
+  /// a read or a commuting access, all up to the last access of another kind. The commuting op that has its turn is
+  /// ahead of the others.
   /// Waits are left out, since they wait for nothing else.
   void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const;
 

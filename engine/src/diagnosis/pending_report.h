@@ -31,7 +31,8 @@ class PendingReport {
   std::string waits_inside(std::size_t op, Depth depth) const;
 
   const PendingQueues queues_;
-  std::vector<Block> blocks_;  // by op: one of its places that are not granted; empty if all are granted
+  std::vector<Block>
+      blocks_;  // by op: one place that is not granted, or whose turn another op has; empty if there is none
 };
 
 }  // namespace windrow

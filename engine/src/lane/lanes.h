@@ -69,7 +69,7 @@ class LaneState {
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// The points that an access comes after, by index: the last writer's, and for an exclusive access the readers', too.
+/// The points that an access comes after, by index: the last writer's, and for an access that writes the readers', too.
 /// The op holds the access, so no more are added; among ops that read, another may remove the writer's point.
 std::size_t marks_before(const Dep::Access& access);
 std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);

@@ -13,7 +13,7 @@ namespace windrow {
 /// Counts that the engine reads each time an op has finished.
 struct PolicyCounts {
   std::atomic<int> urgent{0};  ///< ready ops of positive priority
-  std::atomic<int> awake{0};   ///< threads that run ops
+  std::atomic<int> awake{0};   ///< threads that run ops or search for them
   int most_awake = 0;          ///< how many threads should be awake; fixed before the first op
 
   bool want_thread_back() const {

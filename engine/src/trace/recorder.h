@@ -77,8 +77,8 @@ class TraceRecorder {
   /// Gives the port a log, unless there is no memory.
   void add_log(Port& port, const Slots* slots) noexcept WINDROW_EXCLUDES(mutex_);
 
-  // Written under mutex_, in this order; the last two by release stores, whose partners are the acquire loads that see
-  // them.
+  // Written under mutex_. A start writes them in this order, the last two by release stores, whose partners are the
+  // acquire loads that see them.
   std::atomic<Ticks> started_{0};
   std::atomic<std::uint64_t> max_ops_{0};
   std::atomic<std::uint32_t> session_{0};
