@@ -1,6 +1,7 @@
 #include "run/push.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -56,22 +57,34 @@ void Push::before() {
   }
 }
 
-/// Pushes an op for each part of a sum, or several ops that each compute all parts for a block of columns.
+/// Sums of products over rows are pushed first, those with more work before others, so that workers end at about the
+/// same time. Such a sum is an op for each part, or several ops that each compute all parts for a block of columns. All
+/// other steps follow in the order of the plan, since they may read tensors that were computed before.
 void Push::after() {
-  std::map<std::size_t, std::vector<const TensorStep*>> parts;  // by tensor
+  struct Sum {
+    std::vector<const TensorStep*> parts = {};
+    Index flops = 0;
+  };
+  std::map<std::size_t, Sum> sums;  // by tensor
   for (const TensorStep& step : execution_->plan().after) {
-    if (counts(step)) parts[step.step.out.number].push_back(&step);
+    if (counts(step)) sums[step.step.out.number].parts.push_back(&step);
+  }
+  std::vector<const Sum*> of_products;
+  for (auto& [tensor, sum] : sums) {
+    sum.flops = flops_of(sum.parts);
+    if (sum.flops > 0) of_products.push_back(&sum);
+  }
+  std::ranges::stable_sort(of_products, std::greater(), [](const Sum* sum) { return sum->flops; });
+  for (const Sum* sum : of_products) {
+    const Index blocks = blocks_of(*sum->parts.front(), sum->flops);
+    if (blocks > 1) {
+      in_blocks(sum->parts, blocks);
+    } else {
+      for (const TensorStep* part : sum->parts) tensor(*part, 0);
+    }
   }
   for (const TensorStep& step : execution_->plan().after) {
-    const auto whole = parts.find(step.step.out.number);
-    if (!counts(step) || whole == parts.end()) continue;
-    const Index blocks = blocks_of(whole->second);
-    if (blocks == 1) {
-      tensor(step, 0);
-      continue;
-    }
-    in_blocks(whole->second, blocks);
-    parts.erase(whole);
+    if (counts(step) && sums[step.step.out.number].flops == 0) tensor(step, 0);
   }
 }
 
@@ -110,22 +123,27 @@ void Push::tensor(const TensorStep& step, int priority) {
       execution_->name_of(step.step), accesses, [execution = execution_, &step] { execution->run(step); }, priority);
 }
 
-/// The number of column blocks for the gradient of a parameter; 1 for other tensors, and for little work. Depends on
-/// shapes only.
-Index Push::blocks_of(const std::vector<const TensorStep*>& parts) const {
-  // With access checks, writing the tensor under a read access would be an error.
-  if (execution_->device().engine->watcher()) return 1;
+/// The floating point operations of a sum of products over rows of vertices; 0 if any part is something else.
+Index Push::flops_of(const std::vector<const TensorStep*>& parts) const {
   Index flops = 0;
   const Index width = execution_->tensor(parts.front()->step.out.number).width();
   for (const TensorStep* part : parts) {
     const Step& step = part->step;
     const auto in_tensor = [](const Place& place) { return place.in == Place::In::tensor; };
     if (part->vertex_type < 0 || step.flops_a_row == 0 || step.out.width != width || step.in.size() != 2 ||
-        std::any_of(step.in.begin(), step.in.end(), in_tensor)) {
-      return 1;
+        std::ranges::any_of(step.in, in_tensor)) {
+      return 0;
     }
     flops += step.flops_a_row * execution_->layout().count(static_cast<std::size_t>(part->vertex_type), step.rate);
   }
+  return flops;
+}
+
+/// The number of column blocks for such a sum; 1 for little work. Depends on shapes only.
+Index Push::blocks_of(const TensorStep& part, Index flops) const {
+  // With access checks, writing the tensor under a read access would be an error.
+  if (execution_->device().engine->watcher()) return 1;
+  const Index width = execution_->tensor(part.step.out.number).width();
   const Index halves = std::min<Index>(2, width / columns_of_a_half);
   return std::clamp<Index>(std::min(flops / flops_of_a_block, std::max(halves, width / columns_of_a_block)), 1,
                            most_blocks);

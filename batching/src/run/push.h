@@ -34,7 +34,8 @@ class Push {
   void count(const TensorStep& step);
   Access write_access(std::size_t tensor);
   void tensor(const TensorStep& step, int priority);
-  Index blocks_of(const std::vector<const TensorStep*>& parts) const;
+  Index flops_of(const std::vector<const TensorStep*>& parts) const;
+  Index blocks_of(const TensorStep& part, Index flops) const;
   void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);
   static OpName name_of(const Piece& piece);
   void count(const Part& part, std::set<std::size_t>& tensors);
