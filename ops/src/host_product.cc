@@ -38,8 +38,8 @@ Index columns_at_once(const Product& p) {
   return (p.out.width / parts / line + 1) * line;
 }
 
-/// Whether multiply_few_rows() is faster. oneDNN takes a single row at the memory bandwidth. Bounds measured on AVX2
-/// for widths of 32 to 1,280; `windrow-perf train --model tree-lstm --batch 1` is sensitive to them.
+/// Whether multiply_few_rows() is expected to be faster. For a single long row, oneDNN is. The bounds are rough, and
+/// found on one machine with AVX2; `windrow-perf train --model tree-lstm --batch 1` is sensitive to them.
 bool has_few_rows(const Product& p) {
   if (p.y.as != Factor::As::transposed || p.x.as != Factor::As::it_is) return false;
   if (p.out.rows == 1) return p.x.width() <= 256;

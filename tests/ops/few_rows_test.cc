@@ -71,6 +71,25 @@ TEST(FewRows, GiveTheBitsThatEachRowAndColumnHasAlone) {
   }
 }
 
+TEST(FewRows, AreChosenByTheShapeOfAProduct) {
+  std::mt19937 random(first_seed());
+  const Index inner = 128;  // up to 8 rows are few
+  for (const auto& [rows, few] : {std::pair{1, true}, {3, true}, {8, true}, {9, false}, {64, false}}) {
+    Random x(rows, inner, random), y(40, inner, random), chosen(rows, 40, random), own = chosen;
+    const Factor of_x{x.all()}, of_y{y.all(), Factor::As::transposed};
+    multiply({of_x, of_y, chosen.from(0, 0), Write::overwrite});
+    multiply_few_rows({of_x, of_y, own.from(0, 0), Write::overwrite});
+    Index same = 0;
+    for (Index r = 0; r < rows; ++r) {
+      for (Index c = 0; c < 40; ++c) {
+        same += chosen.at(r, c) == own.at(r, c);
+        ASSERT_NEAR(chosen.at(r, c), own.at(r, c), 1e-4);
+      }
+    }
+    EXPECT_EQ(same == rows * 40, few) << rows << " rows";
+  }
+}
+
 TEST(FewRows, PassWhatIsNotANumber) {
   std::mt19937 random(first_seed());
   Random x(3, 9, random), y(4, 9, random), out(3, 4, random);

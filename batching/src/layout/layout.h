@@ -65,8 +65,8 @@ struct TypeRows {
 
 /// How a minibatch is divided into groups and ordered.
 struct LayoutOptions {
-  /// The most groups; there are fewer if a group would have less than about `group_flops` of work, if
-  /// all vertices cost as much as the most expensive ones.
+  /// The most groups; there are fewer if a group would have less work than about `group_flops`. All vertices count as
+  /// much as the most expensive ones.
   Index groups = 1, group_flops = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
   const ScheduleTable* table = nullptr;  ///< for policy learned; its types are those of the plan
