@@ -1,4 +1,4 @@
-// The memory of layouts, which is used again from minibatch to minibatch.
+// Layouts: their memory, which is used again from minibatch to minibatch, and their groups.
 #include "batching/src/layout/layout_memory.h"
 
 #include <gtest/gtest.h>
@@ -35,6 +35,18 @@ TEST(LayoutMemory, HoldsNothingOfEarlierMinibatches) {
       EXPECT_EQ(new_runner.differentiate(graphs.pointers).loss(), in_old) << samples << " samples";
     }
   }
+}
+
+TEST(Layouts, FormAsManyGroupsAsHaveWorkEnough) {
+  const auto batches = [](std::int64_t group_flops) {
+    Trainer s({}, {.groups = 8, .group_flops = group_flops});
+    const Graphs graphs(s.function, std::vector<GraphData>(4, many_trees(3, 1).front()));
+    s.runner.differentiate(graphs.pointers).loss();
+    return s.runner.stats().batches;
+  };
+  const auto of_one_group = batches(INT64_MAX);
+  EXPECT_GT(batches(1), of_one_group * 3 / 2) << "two groups, since levels are narrow";
+  EXPECT_EQ(batches(1'000'000'000), of_one_group);
 }
 
 }  // namespace

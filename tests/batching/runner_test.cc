@@ -274,18 +274,6 @@ TEST(Training, CountsBatchesOfOneRowEach) {
   EXPECT_EQ(s.runner.stats().multiply_flops, all.runner.stats().multiply_flops);
 }
 
-TEST(Training, FormsAsManyGroupsAsHaveWorkEnough) {
-  const auto batches = [](std::int64_t group_flops) {
-    Trainer s({}, {.groups = 8, .group_flops = group_flops});
-    const Graphs graphs(s.function, std::vector<GraphData>(4, many_trees(3, 1).front()));
-    s.runner.differentiate(graphs.pointers).loss();
-    return s.runner.stats().batches;
-  };
-  const auto of_one_group = batches(INT64_MAX);
-  EXPECT_GT(batches(1), of_one_group * 3 / 2) << "two groups, since levels are narrow";
-  EXPECT_EQ(batches(1'000'000'000), of_one_group);
-}
-
 TEST(Training, ByDepthGivesTheBitsOfByLevel) {
   const auto gradient = [](SchedulePolicy policy) {
     Trainer s({}, {.groups = 2, .group_flops = 1, .schedule = policy});
