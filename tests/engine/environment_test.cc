@@ -1,8 +1,10 @@
 // The environment chooses for engines that do not choose for themselves.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "support.h"
 
@@ -39,10 +41,17 @@ TEST(Environment, ChoosesThePolicy) {
     EXPECT_EQ(EngineOptions().policy, policy);
   }
   const Environment set("WINDROW_POLICY", "chaos");
-  Engine engine;
-  engine.push([] {}, {});
-  engine.wait_all();
-  EXPECT_EQ(engine.schedule_log().size(), 1u);
+  // Of the policies, chaos alone ignores priority.
+  Engine engine(EngineOptions{.workers = 1});
+  const Var start = engine.new_var();
+  std::vector<int> order;
+  Gate all_pushed;
+  engine.push([&] { EXPECT_TRUE(all_pushed.pass()); }, {mutate(start)});
+  for (int i = 0; i < 20; ++i) engine.push([&, i] { order.push_back(i); }, {read(start)}, {.priority = i});
+  all_pushed.open();
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(order.size(), 20u);
+  EXPECT_FALSE(std::is_sorted(order.rbegin(), order.rend()));
 }
 
 TEST(Environment, ChoosesTheNumberOfWorkers) {

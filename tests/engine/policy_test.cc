@@ -10,12 +10,13 @@ namespace windrow::testing {
 namespace {
 
 /// The order in which `count` independent ops run that all become ready at one moment.
-std::vector<int> order_of_independent_ops(EngineOptions options, int count, std::vector<OpId>* log = nullptr) {
+std::vector<int> order_of_independent_ops(EngineOptions options, int count) {
   Engine engine(std::move(options));
   const Var start = engine.new_var();
   std::vector<int> order;
   std::mutex mutex;
-  engine.push([&] { std::this_thread::sleep_for(5ms); }, {mutate(start)});
+  Gate all_pushed;
+  engine.push([&] { EXPECT_TRUE(all_pushed.pass()); }, {mutate(start)});
   for (int i = 0; i < count; ++i) {
     engine.push(
         [&, i] {
@@ -24,8 +25,8 @@ std::vector<int> order_of_independent_ops(EngineOptions options, int count, std:
         },
         {read(start)});
   }
+  all_pushed.open();
   engine.wait_all();
-  if (log != nullptr) *log = engine.schedule_log();
   return order;
 }
 
@@ -261,77 +262,10 @@ TEST(ChaosPolicy, TheSeedDrawsTheOrder) {
   EXPECT_GE(orders.size(), 3u);
 }
 
-TEST(ChaosPolicy, ALogIsReplayed) {
-  for (const int workers : {1, 3}) {
-    std::vector<OpId> log, again;
-    const auto first =
-        order_of_independent_ops({.policy = Policy::chaos, .workers = workers, .chaos_seed = 5}, 64, &log);
-    const auto second = order_of_independent_ops(
-        {.policy = Policy::chaos, .workers = workers, .chaos_seed = 6, .chaos_replay = log}, 64, &again);
-    EXPECT_EQ(log, again);
-    EXPECT_EQ(log.size(), 65u);
-    if (workers == 1) {
-      EXPECT_EQ(first, second);
-    }
-  }
-}
-
-TEST(ChaosPolicy, AProgramThatLeftItsLogGoesOn) {
-  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {2, 99, 1}});
-  const Var v = engine.new_var();
-  int value = 0;
-  for (int i = 0; i < 5; ++i) engine.push([&] { ++value; }, {});
-  engine.push([&] { ++value; }, {mutate(v)});
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(value, 6);
-  EXPECT_TRUE(engine.stats().replay_diverged);
-}
-
-TEST(ChaosPolicy, AReplayThatCannotGoOnGivesUpAlthoughOpsKeepComing) {
-  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {99}});
-  std::atomic<int> ran{0};
-  for (int i = 0; i < 8; ++i) {
-    engine.push([&] { ++ran; }, {});
-    std::this_thread::sleep_for(200ms);
-  }
-  EXPECT_GT(ran, 0);
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_TRUE(engine.stats().replay_diverged);
-}
-
-TEST(ChaosPolicy, AReplayThatCannotGoOnIsNoticedBySleepersToo) {
-  Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_replay = {1, 5, 2}});
-  const Var v = engine.new_var();
-  engine.push([] {}, {mutate(v)});
-  engine.wait(v);
-  std::this_thread::sleep_for(50ms);  // the thread sleeps
-  engine.push([] {}, {mutate(v)});
-  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
-  EXPECT_TRUE(engine.stats().replay_diverged);
-}
-
-TEST(ChaosPolicy, AnUndeclaredAccessIsFoundByItsSeedAndSeenAgainByItsLog) {
-  // The second op reads x without saying so. Pushed order gives 1.
-  const auto run = [](EngineOptions options, std::vector<OpId>& log) {
-    Engine engine(std::move(options));
-    const Var gate = engine.new_var(), a = engine.new_var(), b = engine.new_var();
-    int x = 0, y = 0;
-    engine.push([] { std::this_thread::sleep_for(200us); }, {mutate(gate)});
-    engine.push([&] { x = 1; }, {read(gate), mutate(a)});
-    engine.push([&] { y = x; }, {read(gate), mutate(b)});
-    engine.wait_all();
-    log = engine.schedule_log();
-    return y;
-  };
-  std::vector<OpId> log, again;
-  std::uint64_t seed = 1;
-  while (seed <= 1000 && run({.policy = Policy::chaos, .workers = 1, .chaos_seed = seed}, log) == 1) ++seed;
-  ASSERT_LE(seed, 1000u);
-  std::printf("found with seed %d\n", static_cast<int>(seed));
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(run({.policy = Policy::chaos, .workers = 1, .chaos_replay = log}, again), 0);
-    EXPECT_EQ(log, again);
-  }
+TEST(ChaosPolicy, ASeedGivesTheSameOrderAgain) {
+  const EngineOptions options{.policy = Policy::chaos, .workers = 1, .chaos_seed = 5};
+  const auto first = order_of_independent_ops(options, 64);
+  for (int again = 0; again < 5; ++again) EXPECT_EQ(order_of_independent_ops(options, 64), first);
 }
 
 TEST(Priority, TheHighestReadyOpRunsFirst) {

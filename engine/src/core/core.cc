@@ -192,8 +192,7 @@ EngineStats Core::stats() const {
           .cancelled = cancelled_,
           .waits = waits_,
           .waits_in_ops = waits_in_ops_,
-          .spare_threads = static_cast<std::uint64_t>(policy_->spares()),
-          .replay_diverged = policy_->replay_diverged()};
+          .spare_threads = static_cast<std::uint64_t>(policy_->spares())};
 }
 
 bool Core::end() noexcept {

@@ -143,6 +143,5 @@ EngineStats Engine::stats() const { return core_->stats(); }
 int Engine::workers() const { return core_->options.workers; }
 Trace Engine::trace() { return Trace(*core_); }
 std::string Engine::describe_pending() { return core_->describe_pending(); }
-std::vector<OpId> Engine::schedule_log() const { return core_->policy().schedule_log(); }
 
 }  // namespace windrow

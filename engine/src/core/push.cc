@@ -102,7 +102,7 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
     check_life(life, entering.about);
   if constexpr (std::is_same_v<Accesses, Single>) {
     // The prefetch overlaps with making the record. If other threads join too, they may change the variable meanwhile.
-    if (entry.joiners() == Dep::Joiners::one) Dep::foresee(accesses.access.var(), port.last_var);
+    if (entry.joiners() == Dep::Joiners::one) Dep::prefetch_for_join(accesses.access.var(), port.last_var);
   }
   OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
   try {

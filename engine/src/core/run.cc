@@ -53,7 +53,6 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
 }
 
 [[gnu::always_inline]] inline OpRecord* Core::run_function(OpRecord& op, Row& row) {
-  Dep::foresee_leave(op);
   try {
     const Running frame(*this, op, row.slots);
     op.call(row.context);
@@ -79,7 +78,6 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
   GraphLaunch& launch = *first.node().launch;
   const PlanNode* node = first.node().node;
   for (OpRecord* op = &first;; ++row.runs) {
-    launch.foresee(*node);
     try {
       const Running frame(*this, *op, row.slots);
       (*node->function)(row.context);

@@ -121,8 +121,8 @@ struct Versions {
 
     // Owner of all private fields: the thread that joins.
     LockBit<Atomics> lock_;
-    Plain<bool> commuting_{false};        // whether the accesses that share the last version commute
-    std::int16_t next_ = 0;               // distance to the variable that was joined after this one; see foresee()
+    Plain<bool> commuting_{false};  // whether the accesses that share the last version commute
+    std::int16_t next_ = 0;         // distance to the variable that was joined after this one; see prefetch_for_join()
     Plain<std::uint32_t> generation_{0};  // of the handles that may join; odd once a retiring access has joined
     Plain<std::uint32_t> tickets_{0};
 
@@ -217,24 +217,11 @@ struct Versions {
   /// Prefetches the cache lines that the join of an op of one access will touch, and those of the variable that was
   /// joined after this one the last time: programs run in loops, and other cores have written the lines as ops left.
   /// To be called by the only thread that joins. `before` is the variable of the previous call, null at first.
-  static void foresee(Var& var, Var*& before) {
+  static void prefetch_for_join(Var& var, Var*& before) {
     prefetch_version(var);
     if (before != nullptr) before->set_next(var);
     before = &var;
     prefetch_version(var.next());
-  }
-
-  /// Prefetches the cache lines that the leave of an op will touch, as far as they are known. To be called before the
-  /// op runs.
-  [[gnu::always_inline]] static void foresee_leave(Record& op) {
-    for (const Access& access : op.accesses()) {
-      if (!access.exclusive()) {
-        Atomics::prefetch_to_write(&access.link_->word_);
-      } else if (const Access* const next = top_of(access.word_.load(std::memory_order_relaxed))) {
-        Atomics::prefetch_to_write(next);
-        Atomics::prefetch_to_write(&next->word_);
-      }
-    }
   }
 
   /// The op of an access.

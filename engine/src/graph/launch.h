@@ -44,12 +44,6 @@ class GraphLaunch final : public EndedPart {
     op.set_id(first_id + successor.node);
     return &op;
   }
-  /// Prefetches the cache lines that are written when the node's successors are granted.
-  [[gnu::always_inline]] void foresee(const PlanNode& node) {
-    for (std::uint32_t i = 0; i < node.successor_count; ++i) {
-      StdAtomics::prefetch_to_write(&record(node.successors[i].node));
-    }
-  }
   /// Gives the launch back to its plan, which may be destroyed by this.
   void end() noexcept override {
     const std::shared_ptr<GraphPlan> plan = std::move(keeps);

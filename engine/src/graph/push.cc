@@ -75,7 +75,7 @@ class Core::Pushing {
   [[gnu::always_inline]] bool push_one(Count count, OpRecord*& ready);
 
   [[gnu::always_inline]] OpRecord& make(const PushPlan::Op& op, auto count, const Dep::Access* accesses) {
-    if (count == 1 && entry_.joiners() == Dep::Joiners::one) Dep::foresee(accesses->var(), port_.last_var);
+    if (count == 1 && entry_.joiners() == Dep::Joiners::one) Dep::prefetch_for_join(accesses->var(), port_.last_var);
     OpRecord& record = *core_.records_.make(port_.records, count, body_bytes(op));
     Dep::place(record, count, [&](std::size_t i) -> const Dep::Access& { return accesses[i]; });
     return record;

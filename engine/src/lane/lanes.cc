@@ -27,7 +27,7 @@ Point LaneState::record() {
 OpRecord* LaneState::release() {
   if (!ordered) return nullptr;
   MutexLock lock(mutex_);
-  if (waiting_.has_next()) return &waiting_.take();
+  if (!waiting_.empty()) return &waiting_.take();
   taken_ = false;
   return nullptr;
 }

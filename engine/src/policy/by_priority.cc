@@ -15,14 +15,14 @@ void ByPriority::put(OpRecord& op) noexcept {
 
 OpRecord* ByPriority::take_urgent() {
   MutexLock lock(mutex_);
-  if (!urgent_.has_next()) return nullptr;
+  if (urgent_.empty()) return nullptr;
   --counts_.urgent;
   return &urgent_.take();
 }
 
 OpRecord* ByPriority::take_background() {
   MutexLock lock(mutex_);
-  if (!background_.has_next()) return nullptr;
+  if (background_.empty()) return nullptr;
   --background_count_;
   return &background_.take();
 }

@@ -3,7 +3,6 @@
 #include <exception>
 #include <utility>
 
-#include "diagnosis/engine_log.h"
 #include "policy/running_policy.h"
 
 namespace windrow {
@@ -12,17 +11,10 @@ namespace {
 /// The crew that owns the calling thread, or null.
 thread_local Crew* own_crew = nullptr;
 
-/// How long a queue may hold back its ops for one that is not ready: while no op runs, and while an op runs that may
-/// make it ready.
-constexpr std::chrono::seconds patience_at_rest{1}, patience_at_work{10};
-
 }  // namespace
 
 Crew::Crew(CrewOptions options, std::unique_ptr<ReadyQueue> queue, RunOp run)
-    : options_(std::move(options)),
-      run_(std::move(run)),
-      holds_back_(queue->may_hold_back()),
-      queue_(std::move(queue)) {}
+    : options_(std::move(options)), run_(std::move(run)), queue_(std::move(queue)) {}
 
 Crew::~Crew() { stop(); }
 
@@ -34,7 +26,6 @@ void Crew::start() {
 
 void Crew::add(OpRecord& op) noexcept {
   MutexLock lock(mutex_);
-  if (holds_back_ && queue_->empty()) last_event_ = std::chrono::steady_clock::now();
   queue_->put(op);
   rouse();
 }
@@ -47,7 +38,7 @@ void Crew::announce() {
 void Crew::help(Patience patience) {
   MutexLock lock(mutex_);
   while (!slot_free() && patience == Patience::wait_for_turn && !torn_) changed_.wait(mutex_);
-  while (slot_free() && queue_->has_next()) {
+  while (slot_free() && !queue_->empty()) {
     --callers_;
     take_and_run();
     ++callers_;
@@ -113,17 +104,12 @@ OpRecord* Crew::take_wanted(const Wanted& wanted) {
   // If the order is drawn and few ops wait, keep to the draw: a spare thread can run ops that the wait does not depend
   // on.
   const bool few_wait = blocked_own_ < few_spares;
-  return taken(queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near));
+  return queue_->take_wanted(wanted, few_wait ? ReadyQueue::Search::in_order : ReadyQueue::Search::near);
 }
 
 OpRecord* Crew::take_wanted_anywhere(const Wanted& wanted) {
   MutexLock lock(mutex_);
-  return torn_ ? nullptr : taken(queue_->take_wanted(wanted, ReadyQueue::Search::all));
-}
-
-OpRecord* Crew::taken(OpRecord* op) {
-  if (op != nullptr && holds_back_) last_event_ = std::chrono::steady_clock::now();
-  return op;
+  return torn_ ? nullptr : queue_->take_wanted(wanted, ReadyQueue::Search::all);
 }
 
 bool Crew::lacks_threads() const {
@@ -160,7 +146,7 @@ std::size_t Crew::ready() const {
   return queue_->size();
 }
 
-bool Crew::may_take() const { return queue_->has_next() && slot_free() && callers_ == 0; }
+bool Crew::may_take() const { return !queue_->empty() && slot_free() && callers_ == 0; }
 
 void Crew::serve() {
   own_crew = this;
@@ -186,43 +172,26 @@ void Crew::take_and_run() {
     std::this_thread::sleep_for(pause);
     mutex_.lock();
   }
-  if (queue_->has_next()) {  // another thread may have been quicker
+  if (!queue_->empty()) {  // another thread may have been quicker
     OpRecord& op = queue_->take();
-    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
     rouse();
     mutex_.unlock();
     run_(op, *this);
     mutex_.lock();
-    if (holds_back_) last_event_ = std::chrono::steady_clock::now();
   }
   --active_;
   active_own_ -= own;
   if (options_.callers_run) changed_.notify_all();
 }
 
-std::chrono::steady_clock::time_point Crew::patience_ends() const {
-  return last_event_ + (active_ == 0 ? patience_at_rest : patience_at_work);
-}
-
 void Crew::sleep() {
   ++idle_;
-  if (queue_->empty() || queue_->has_next()) {
-    changed_.wait(mutex_);
-  } else if (std::chrono::steady_clock::now() < patience_ends()) {
-    changed_.wait_until(mutex_, patience_ends());
-  } else if (const OpId awaited = queue_->give_up_waiting(); awaited != 0) {
-    mutex_.unlock();
-    engine_log().warn("windrow: replay left its log at op {}, which does not become ready; going on by the seed",
-                      awaited);
-    mutex_.lock();
-  }
+  changed_.wait(mutex_);
   --idle_;
 }
 
 void Crew::rouse() {
-  // A queue that holds back its ops needs a thread, too, so that it does not hold them back for ever.
-  const bool held_back = holds_back_ && !queue_->empty() && slot_free() && callers_ == 0;
-  if (!may_take() && !held_back) return;
+  if (!may_take()) return;
   const int looking = own_threads() - blocked_own_ - idle_ - active_own_;  // awake, and about to look
   if (looking > 0) return;
   if (idle_ == 0) {

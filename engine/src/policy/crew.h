@@ -69,23 +69,13 @@ class Crew final : public Slots {
 
   int spares() const WINDROW_EXCLUDES(mutex_);
   std::size_t ready() const WINDROW_EXCLUDES(mutex_);
-  /// Calls `f(queue)` under the crew's mutex.
-  template <class F>
-  auto inspect(F&& f) const {
-    MutexLock lock(mutex_);
-    return f(*queue_);
-  }
 
  private:
   bool slot_free() const WINDROW_REQUIRES(mutex_) { return !torn_ && active_ < options_.slots; }
   bool may_take() const WINDROW_REQUIRES(mutex_);
   void serve() WINDROW_EXCLUDES(mutex_);
   void take_and_run() WINDROW_REQUIRES(mutex_);
-  /// Notes the time if `op` was taken (is not null), and returns `op`.
-  OpRecord* taken(OpRecord* op) WINDROW_REQUIRES(mutex_);
   void sleep() WINDROW_REQUIRES(mutex_);
-  /// The time until which the queue may hold back its ops for a certain op.
-  std::chrono::steady_clock::time_point patience_ends() const WINDROW_REQUIRES(mutex_);
   /// Wakes or starts a thread if an op may be taken.
   void rouse() WINDROW_REQUIRES(mutex_);
   /// False if the limit is reached or the system refuses.
@@ -95,7 +85,6 @@ class Crew final : public Slots {
 
   const CrewOptions options_;
   const RunOp run_;
-  const bool holds_back_;  // whether the queue may hold back ops
 
   mutable Mutex mutex_;
   CondVar changed_;  // an op may be taken, a turn is free, or stopping_
@@ -108,8 +97,6 @@ class Crew final : public Slots {
   int callers_ WINDROW_GUARDED_BY(mutex_) =
       0;                                       // threads between announce() and the end of help(), while they run no op
   int spares_ WINDROW_GUARDED_BY(mutex_) = 0;  // threads started for waits
-  std::chrono::steady_clock::time_point last_event_
-      WINDROW_GUARDED_BY(mutex_);  // when an op was added to the empty queue, was taken, or ended
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
   bool torn_ WINDROW_GUARDED_BY(mutex_) = false;  // no op is taken any more, and no thread waits for a turn
 };

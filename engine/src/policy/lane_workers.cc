@@ -32,7 +32,7 @@ void LaneWorkers::list(OpRecord& op) {
 
 OpRecord* LaneWorkers::take_listed() {
   MutexLock lock(listed_mutex_);
-  if (!listed_.has_next()) return nullptr;
+  if (listed_.empty()) return nullptr;
   --listed_count_;
   return &listed_.take();
 }

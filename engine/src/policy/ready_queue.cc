@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <utility>
 
 namespace windrow {
@@ -128,33 +127,24 @@ void ChaosQueue::put(OpRecord& op) noexcept {
   ++count_;
 }
 
-Dep::Op* const* ChaosQueue::wanted() const {
-  for (Dep::Op* const* link = &first_; *link != nullptr; link = &(*link)->next_ready) {
-    if (static_cast<OpRecord*>(*link)->id() == replay_[taken_]) return link;
-  }
-  return nullptr;
-}
-
-OpRecord& ChaosQueue::take() noexcept {
-  if (replaying()) return take_from(const_cast<Dep::Op**>(wanted()));
+Dep::Op** ChaosQueue::draw() {
   Dep::Op** link = &first_;
   for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
-  return take_from(link);
+  return link;
 }
 
-OpRecord* ChaosQueue::take_wanted(const Wanted& wanted_by, Search search) noexcept {
+OpRecord& ChaosQueue::take() noexcept { return take_from(draw()); }
+
+OpRecord* ChaosQueue::take_wanted(const Wanted& wanted, Search search) noexcept {
   if (empty()) return nullptr;
-  const auto take_if_wanted = [&](Dep::Op** link) {
-    return link != nullptr && wanted_by(static_cast<OpRecord&>(**link)) ? &take_from(link) : nullptr;
-  };
-  if (replaying()) return take_if_wanted(const_cast<Dep::Op**>(wanted()));
-  Dep::Op** link = &first_;
+  const auto is_wanted = [&](Dep::Op& op) { return wanted(static_cast<OpRecord&>(op)); };
   if (search == Search::in_order) {
-    for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
-    return take_if_wanted(link);
+    Dep::Op** const link = draw();
+    return is_wanted(**link) ? &take_from(link) : nullptr;
   }
-  for (std::size_t looks = 0; *link != nullptr; link = &(*link)->next_ready) {
-    if (OpRecord* const op = take_if_wanted(link)) return op;
+  std::size_t looks = 0;
+  for (Dep::Op** link = &first_; *link != nullptr; link = &(*link)->next_ready) {
+    if (is_wanted(**link)) return &take_from(link);
     if (++looks == Slots::most_looks && search != Search::all) return nullptr;
   }
   return nullptr;
@@ -166,29 +156,13 @@ OpRecord& ChaosQueue::take_from(Dep::Op** link) noexcept {
   if (*link == nullptr) end_ = link;
   --count_;
   ++taken_;
-  note(op.id());
   return op;
-}
-
-void ChaosQueue::note(OpId id) noexcept {
-  if (log_has_ended_) return;
-  try {
-    log_.push_back(id);
-  } catch (const std::bad_alloc&) {
-    log_has_ended_ = true;  // the ops logged so far remain a valid log of a part of the run
-  }
 }
 
 std::chrono::microseconds ChaosQueue::pause() {
   const std::uint64_t one_in = taken_ < first_takes ? one_pause_in_first : one_pause_in;
-  if (replaying() || random_() % one_in != 0) return {};
+  if (random_() % one_in != 0) return {};
   return std::chrono::microseconds(random_() % longest_pause_us);
-}
-
-OpId ChaosQueue::give_up_waiting() {
-  if (!replaying()) return 0;
-  diverged_ = true;
-  return replay_[taken_];
 }
 
 }  // namespace windrow

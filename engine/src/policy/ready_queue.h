@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <random>
-#include <vector>
 
 #include "core/op.h"
 #include "policy/slots.h"
@@ -19,8 +18,7 @@ class ReadyQueue {
   virtual void put(OpRecord& op) noexcept = 0;
   virtual bool empty() const = 0;
   virtual std::size_t size() const = 0;
-  /// Whether take() has an op to return; false on an empty queue.
-  virtual bool has_next() const = 0;
+  /// The queue must not be empty.
   virtual OpRecord& take() noexcept = 0;
   /// Takes a wanted op.
   /// `in_order`: as `near`, but if the order is drawn, null if the draw falls on an op that is not wanted.
@@ -30,11 +28,6 @@ class ReadyQueue {
   virtual OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept = 0;
   /// How long to wait before the next take.
   virtual std::chrono::microseconds pause() { return {}; }
-  /// Whether the queue may have no next op although it is not empty.
-  virtual bool may_hold_back() const { return false; }
-  /// Called when the queue is not empty but has had no next op for a long time: it stops waiting for a certain op,
-  /// whose number is returned.
-  virtual OpId give_up_waiting() { return 0; }
 };
 
 /// Highest priority first, then in the order of pushes. After a number of takes have passed over ops of lower priority,
@@ -47,7 +40,6 @@ class PriorityQueue final : public ReadyQueue {
   void put(OpRecord& op) noexcept override;
   bool empty() const override { return first() == nullptr; }
   std::size_t size() const override { return count_; }
-  bool has_next() const override { return first() != nullptr; }
   OpRecord& take() noexcept override;
   OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
 
@@ -82,42 +74,28 @@ class PriorityQueue final : public ReadyQueue {
   std::int32_t puts_ = 0;
 };
 
-/// Draws each op at random, by a seed, among all ready ops, or follows the order of an earlier log. Keeps a log of
-/// eight bytes per op, which ends when there is no memory for it.
+/// Draws each op at random, by a seed, among all ready ops.
 class ChaosQueue final : public ReadyQueue {
  public:
-  ChaosQueue(std::uint64_t seed, std::vector<OpId> replay) : random_(seed), replay_(std::move(replay)) {}
+  explicit ChaosQueue(std::uint64_t seed) : random_(seed) {}
 
   void put(OpRecord& op) noexcept override;
   bool empty() const override { return first_ == nullptr; }
   std::size_t size() const override { return count_; }
-  bool has_next() const override { return !empty() && (!replaying() || wanted() != nullptr); }
   OpRecord& take() noexcept override;
   OpRecord* take_wanted(const Wanted& wanted, Search search) noexcept override;
   std::chrono::microseconds pause() override;
-  bool may_hold_back() const override { return !replay_.empty(); }
-  /// The program does not push the op that the log names next: continues by the seed.
-  OpId give_up_waiting() override;
-
-  const std::vector<OpId>& log() const { return log_; }
-  bool diverged() const { return diverged_; }
 
  private:
-  bool replaying() const { return !diverged_ && taken_ < replay_.size(); }
-  /// The link to the op that the log names next; null if it is not ready.
-  Dep::Op* const* wanted() const;
+  /// The link to an op that is drawn at random.
+  Dep::Op** draw();
   OpRecord& take_from(Dep::Op** link) noexcept;
-  void note(OpId id) noexcept;
 
   std::mt19937_64 random_;
-  const std::vector<OpId> replay_;
   Dep::Op* first_ = nullptr;
   Dep::Op** end_ = &first_;  // the last link
   std::size_t count_ = 0;
   std::size_t taken_ = 0;
-  std::vector<OpId> log_;
-  bool log_has_ended_ = false;
-  bool diverged_ = false;
 };
 
 }  // namespace windrow

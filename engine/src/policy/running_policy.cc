@@ -58,8 +58,8 @@ class Serial final : public RunningPolicy {
 class Chaos final : public RunningPolicy {
  public:
   explicit Chaos(const PolicyContext& of)
-      : crew_(crew_options(of, "chaos", of.options.workers),
-              std::make_unique<ChaosQueue>(of.options.chaos_seed, of.options.chaos_replay), of.run) {}
+      : crew_(crew_options(of, "chaos", of.options.workers), std::make_unique<ChaosQueue>(of.options.chaos_seed),
+              of.run) {}
 
   void start(LaneState&) override { crew_.start(); }
   void add(OpRecord& op) noexcept override { crew_.add(op); }
@@ -69,12 +69,6 @@ class Chaos final : public RunningPolicy {
   std::uint64_t ready() const override { return crew_.ready(); }
   void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
   void forget_threads(Copied copied) noexcept override { crew_.forget_threads(copied); }
-  std::vector<OpId> schedule_log() const override {
-    return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).log(); });
-  }
-  bool replay_diverged() const override {
-    return crew_.inspect([](const ReadyQueue& queue) { return static_cast<const ChaosQueue&>(queue).diverged(); });
-  }
 
  private:
   Crew crew_;

@@ -58,8 +58,6 @@ class RunningPolicy {
   virtual int spares() const = 0;
   /// The approximate number of ready ops that no thread has taken up.
   virtual std::uint64_t ready() const = 0;
-  virtual std::vector<OpId> schedule_log() const { return {}; }
-  virtual bool replay_diverged() const { return false; }
 
   // ---- fork; see fork.h ----
   virtual void each_mutex(EachMutex f) = 0;

@@ -117,12 +117,9 @@ struct EngineOptions {
   /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
   /// `policy` is, and each op reads all watched bytes twice.
   bool check = false;
-  /// For policy chaos: the seed of its choices, and optionally the schedule_log() of an earlier run to replay. A log
-  /// identifies ops by the order of their pushes, so it fits programs that push from one thread. Where the log does not
-  /// fit, or one of its ops does not become ready for seconds, the engine chooses by seed again; see
-  /// EngineStats::replay_diverged.
+  /// For policy chaos: the seed of its choices. With one worker, a seed gives the same order of ops again if the same
+  /// ops become ready at the same time, as when a first op holds back the others until all are pushed.
   std::uint64_t chaos_seed = 1;
-  std::vector<OpId> chaos_replay = {};
   /// Called first on each thread that the engine starts; must not wait for the engine. Exceptions go to the log.
   std::function<void()> on_thread_start = {};
   /// If ops or lanes' points are pending, and no op finishes and no point is reached for this long, a separate thread
@@ -206,7 +203,6 @@ struct EngineStats {
   std::uint64_t waits = 0;          ///< calls of wait and wait_all, also timed ones, outside its ops
   std::uint64_t waits_in_ops = 0;   ///< calls of wait and wait_for inside its ops
   std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
-  bool replay_diverged = false;     ///< policy chaos could not follow chaos_replay
 };
 
 /// Registers bytes that an op allocates while it runs; see Engine::watch. A value. Ops may use it as long as they run,
@@ -349,10 +345,6 @@ class Engine {
   /// for and which op holds that; then the ordered lanes that have points to reach, and the op whose point is next.
   /// Holds up pushes of other threads while it collects the data.
   std::string describe_pending();
-
-  /// With policy chaos: the order in which ops were started so far, for EngineOptions::chaos_replay; it ends early if
-  /// there was no memory to log more. Empty with other policies.
-  std::vector<OpId> schedule_log() const;
 
  private:
   friend class BulkScope;
