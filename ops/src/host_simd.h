@@ -177,14 +177,16 @@ HWY_INLINE float row_dot_of(const float* x, const float* y, Index n) {
       fold_row<2>({x, y}, n, hn::Zero(d), 0, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); }));
 }
 
+/// Writes the only element of a row of the result.
+HWY_INLINE void write_scalar(const HostCall& k, Index row, float value) {
+  float& out = *k.out.row(row);
+  out = k.write == Write::add ? out + value : value;
+}
+
 /// Writes value(r) to the only element of each row of the result.
 template <class Value>
 HWY_INLINE void write_scalars(const HostCall& k, Value value) {
-  for (Index r = 0; r < k.out.rows; ++r) {
-    const float v = value(r);
-    float& out = *k.out.row(r);
-    out = k.write == Write::add ? out + v : v;
-  }
+  for (Index r = 0; r < k.out.rows; ++r) write_scalar(k, r, value(r));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -27,6 +27,54 @@ HWY_INLINE ExpSum exp_sum(const float* x, Index n) {
   return {top, sum_of(sums)};
 }
 
+/// Rows of few columns, one row per lane: a vector holds one column of as many rows as it has lanes. So eight rows of
+/// five columns take five exponentials of vectors instead of eight, and no sums across lanes.
+struct NarrowRows {
+  static constexpr Index most_columns = 16, most_stride = 1 << 20;  // so that offsets are 32-bit integers
+  static constexpr std::size_t most_lanes = HWY_MAX_BYTES / sizeof(float);
+
+  HWY_ALIGN float exps[most_columns][most_lanes];  // exp(x - top), by column and row
+  HWY_ALIGN float tops[most_lanes];                // the largest of each row
+  HWY_ALIGN float sums[most_lanes];                // the sum of its exps
+
+  static bool fit(const Matrix<const float>& x) { return x.width <= most_columns && x.stride <= most_stride; }
+
+  /// Takes `count` rows from `first` on, at least one and at most as many as there are lanes. The other lanes repeat
+  /// the last row.
+  HWY_INLINE NarrowRows(const Matrix<const float>& x, Index first, Index count) {
+    constexpr hn::RebindToSigned<D> integers;
+    const auto row = hn::Min(hn::Iota(integers, 0), hn::Set(integers, static_cast<std::int32_t>(count - 1)));
+    const auto offset = hn::Mul(row, hn::Set(integers, static_cast<std::int32_t>(x.stride)));
+    V top = hn::Set(d, -infinity), sum = hn::Zero(d);
+    for (Index c = 0; c < x.width; ++c) {
+      const V v = hn::GatherIndex(d, x.row(first) + c, offset);
+      hn::Store(v, d, exps[c]);
+      top = hn::Max(top, v);
+    }
+    for (Index c = 0; c < x.width; ++c) {
+      const V e = exp_of(hn::Sub(hn::Load(d, exps[c]), top));
+      hn::Store(e, d, exps[c]);
+      sum = hn::Add(sum, e);
+    }
+    hn::Store(top, d, tops);
+    hn::Store(sum, d, sums);
+  }
+
+  /// Replaces the sums by their logarithms.
+  HWY_INLINE void take_logs() { hn::Store(log_of(hn::Load(d, sums)), d, sums); }
+};
+
+/// Calls f(rows, first, count) for all rows of x, some at a time.
+template <class F>
+HWY_INLINE void each_narrow(const Matrix<const float>& x, F f) {
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index first = 0; first < x.rows; first += lanes) {
+    const Index count = std::min(lanes, x.rows - first);
+    NarrowRows rows(x, first, count);
+    f(rows, first, count);
+  }
+}
+
 void softmax(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     const float* x = k.in[0].row(r);
@@ -67,29 +115,59 @@ void log_softmax_gradient(const HostCall& k) {
 }
 
 void softmax_cross_entropy(const HostCall& k) {
-  write_scalars(k, [&](Index r) HWY_ATTR {
-    const Index label = checked_label(k.indices[0], r, k.in[0].width);
-    if (label < 0) return 0.0f;
-    const float* x = k.in[0].row(r);
-    const ExpSum sum = exp_sum(x, k.in[0].width);
-    return std::log(sum.sum) - (x[label] - sum.top);
-  });
+  const Matrix<const float> x = k.in[0];
+  const auto loss = [&](Index r, float top, float log_sum) {
+    const Index label = checked_label(k.indices[0], r, x.width);
+    return label < 0 ? 0.0f : log_sum - (x.row(r)[label] - top);
+  };
+  if (NarrowRows::fit(x)) {
+    each_narrow(x, [&](NarrowRows& rows, Index first, Index count) HWY_ATTR {
+      rows.take_logs();
+      for (Index i = 0; i < count; ++i) write_scalar(k, first + i, loss(first + i, rows.tops[i], rows.sums[i]));
+    });
+  } else {
+    for (Index r = 0; r < x.rows; ++r) {
+      const ExpSum sum = exp_sum(x.row(r), x.width);
+      write_scalar(k, r, loss(r, sum.top, std::log(sum.sum)));
+    }
+  }
 }
 
 void softmax_cross_entropy_gradient(const HostCall& k) {
-  for (Index r = 0; r < k.out.rows; ++r) {
-    const Index label = checked_label(k.indices[0], r, k.in[0].width);
-    float* out = k.out.row(r);
-    if (label < 0) {
-      if (k.write == Write::overwrite) std::fill_n(out, k.out.width, 0.0f);
-      continue;
+  const Matrix<const float> x = k.in[0], g = k.in[1];
+  // Calls write(out, factor) for a row that has a label.
+  const auto write_row_of = [&](Index r, auto write) HWY_ATTR {
+    const Index label = checked_label(k.indices[0], r, x.width);
+    float* const out = k.out.row(r);
+    if (label >= 0) {
+      const float factor = *g.row(r);
+      write(out, factor);
+      out[label] -= factor;
+    } else if (k.write == Write::overwrite) {
+      std::fill_n(out, x.width, 0.0f);
     }
-    const float *x = k.in[0].row(r), g = *k.in[1].row(r);
-    const ExpSum sum = exp_sum(x, k.in[0].width);
-    const V shift = hn::Set(d, sum.top), share = hn::Set(d, g / sum.sum);
-    write_row<1>(k.write, out, {x}, k.out.width,
-                 [=](V v) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(v, shift)), share); });
-    out[label] -= g;
+  };
+  if (NarrowRows::fit(x)) {
+    each_narrow(x, [&](NarrowRows& rows, Index first, Index count) HWY_ATTR {
+      for (Index i = 0; i < count; ++i) {
+        write_row_of(first + i, [&](float* out, float factor) {
+          const float share = factor / rows.sums[i];
+          for (Index c = 0; c < x.width; ++c) {
+            const float value = rows.exps[c][i] * share;
+            out[c] = k.write == Write::add ? out[c] + value : value;
+          }
+        });
+      }
+    });
+  } else {
+    for (Index r = 0; r < x.rows; ++r) {
+      write_row_of(r, [&](float* out, float factor) HWY_ATTR {
+        const ExpSum sum = exp_sum(x.row(r), x.width);
+        const V shift = hn::Set(d, sum.top), share = hn::Set(d, factor / sum.sum);
+        write_row<1>(k.write, out, {x.row(r)}, x.width,
+                     [=](V v) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(v, shift)), share); });
+      });
+    }
   }
 }
 
