@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "host.h"
 #include "hwy/contrib/math/math-inl.h"
@@ -84,16 +86,33 @@ class Tail {
       return hn::IfThenElse(within, hn::MaskedLoad(within, d, from), hn::Set(d, pad));
     }
     hn::Store(hn::Set(d, pad), d, lanes_);
-    std::copy_n(from, n_, lanes_);
+    copy(from, lanes_);
     return hn::Load(d, lanes_);
   }
   HWY_INLINE void store(V v, float* to) {
     if constexpr (single_lanes) return hn::BlendedStore(v, hn::FirstN(d, n_), d, to);
     hn::Store(v, d, lanes_);
-    std::copy_n(lanes_, n_, to);
+    copy(lanes_, to);
   }
 
  private:
+  /// Copies n_ elements in parts of fixed sizes. A call of memcpy would take longer than the rest of a short row.
+  HWY_INLINE void copy(const float* from, float* to) const {
+    static_assert(hn::MaxLanes(d) <= 16);
+    const auto copy_if_part = [&](auto part) HWY_ATTR {
+      if constexpr (part < hn::MaxLanes(d)) {
+        if ((n_ & part) == 0) return;
+        std::memcpy(to, from, part * sizeof(float));
+        from += part;
+        to += part;
+      }
+    };
+    copy_if_part(std::integral_constant<std::size_t, 8>());
+    copy_if_part(std::integral_constant<std::size_t, 4>());
+    copy_if_part(std::integral_constant<std::size_t, 2>());
+    copy_if_part(std::integral_constant<std::size_t, 1>());
+  }
+
   static constexpr bool single_lanes = HWY_MEM_OPS_MIGHT_FAULT == 0;
   const std::size_t n_;
   HWY_ALIGN float lanes_[HWY_MAX_BYTES / sizeof(float)];

@@ -53,23 +53,38 @@ void Execution::run_step(const Step& step, const Tile& tile) {
   }
 }
 
+namespace {
+
+/// Elements on the stack, or on the heap if there are more than `few`. Few, because they are initialised at each use.
+template <class T, std::size_t few>
+class FewOrMany {
+ public:
+  explicit FewOrMany(std::size_t size) : size_(size), many_(size > few ? size : 0) {}
+  std::span<T> span() { return {size_ > few ? many_.data() : few_.data(), size_}; }
+
+ private:
+  const std::size_t size_;
+  std::array<T, few> few_;
+  std::vector<T> many_;
+};
+
+}  // namespace
+
 void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
-  constexpr std::size_t usual = 8;
-  std::array<Matrix<const float>, usual> few;
-  std::vector<Matrix<const float>> many(step.in.size() > usual ? step.in.size() : 0);
-  const std::span<Matrix<const float>> in(many.empty() ? few.data() : many.data(), step.in.size());
+  FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
+  const auto in = inputs.span();
   const bool direct = step.direct.kernel != nullptr && !needs(step.in[1].number);
   for (std::size_t k = 0; k < in.size(); ++k) {
     in[k] = operand(direct && k == 1 ? step.direct.factor : step.in[k], tile);
   }
-  std::array<Matrix<const std::int32_t>, usual> indices;
-  if (step.indices.size() > usual) throw Error("an operator with more than 8 index operands");
-  for (std::size_t k = 0; k < step.indices.size(); ++k) {
+  FewOrMany<Matrix<const std::int32_t>, 1> index_inputs(step.indices.size());
+  const auto indices = index_inputs.span();
+  for (std::size_t k = 0; k < indices.size(); ++k) {
     const auto& column = layout_.types[tile.type].indices[step.indices[k]];
     indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
   }
   const Kernel<float> kernel = direct ? step.direct.kernel : step.kernel;
-  const KernelCall<float> call{in, {indices.data(), step.indices.size()}, out, step.attributes, step.write};
+  const KernelCall<float> call{in, indices, out, step.attributes, step.write};
   if (step.may_lack) return run_where_present(step, tile, kernel, call);
   kernel(call);
 }
