@@ -31,6 +31,7 @@ using testing::PassingCell;
 using testing::random_graph;
 using testing::RandomFunction;
 using testing::sanitized;
+using testing::thread_sanitized;
 using testing::SeeingCell;
 using testing::TreeLstm;
 using testing::WideCell;
@@ -52,6 +53,9 @@ GraphData graph_for(std::int32_t vertices, Form form, std::mt19937& random) {
 template <class Cell>
 class EveryCell : public ::testing::Test {
  protected:
+  /// For tests whose ops are divided among threads as those of other tests.
+  static bool adds_no_races() { return thread_sanitized; }
+
   void check(Form form, RunnerOptions options, unsigned seed) {
     SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -127,6 +131,7 @@ TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
+  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
   for (const SchedulePolicy policy :
        {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
     SCOPED_TRACE(to_string(policy));
@@ -165,6 +170,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
+  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
   this->check(Form::dag, {.own_types = 0}, first_seed());
   this->check(Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}, first_seed() + 1);
   this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
@@ -177,6 +183,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
+  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
   const Optimisations all = {}, others[] = {{.specialisation = false, .packing = false},
                                             {.eager = false, .lazy = false},
                                             {.sharing = false},
