@@ -95,6 +95,8 @@ TEST_P(Descent, CountsSmallStepsOfOneWordHoweverManyTheyAre) {
   Words::Inputs inputs(many, {3, 1e-8f});
   inputs[many / 2] = {0, 1e-8f};
   differentiate(inputs);
+  const std::vector<float> gradient = s.parameters.dense_gradient(s.words).get();
+  EXPECT_NEAR(gradient[6], 1e-8 * static_cast<double>(many - 1), 1e-12 * static_cast<double>(many));
   s.parameters.sgd(1);
   const auto moved = static_cast<float>(1 - 1e-8 * static_cast<double>(many - 1));
   const std::vector<float> after = s.parameters.value(s.words).get();

@@ -31,8 +31,8 @@ using testing::PassingCell;
 using testing::random_graph;
 using testing::RandomFunction;
 using testing::sanitized;
-using testing::thread_sanitized;
 using testing::SeeingCell;
+using testing::thread_sanitized;
 using testing::TreeLstm;
 using testing::WideCell;
 

@@ -168,5 +168,32 @@ TEST_P(ThreadedBytesTest, AnOpLargerThanTheLimitGoesAlone) {
   EXPECT_EQ(ran, 50);
 }
 
+TEST_P(ThreadedBytesTest, ALargePushIsNotPassedBySmallOnesForEver) {
+  for (const std::uint64_t large : {900, 2000}) {
+    EngineOptions limited = options();
+    limited.max_pending_bytes = 1000;
+    Engine engine(limited);
+    std::atomic<bool> pushes{true}, passed{false};
+    std::atomic<int> after{0};  // small pushes since the large one began
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        while (pushes) {
+          engine.push([] { std::this_thread::sleep_for(200us); }, {}, {.bytes = 100});
+          if (!passed) ++after;
+        }
+      });
+    }
+    while (engine.stats().pushed < 50) std::this_thread::yield();
+    after = 0;
+    engine.push([] {}, {}, {.bytes = large});
+    passed = true;
+    EXPECT_LE(after, 100) << large;
+    pushes = false;
+    threads.clear();
+    ASSERT_TRUE(engine.wait_all_for(patience));
+  }
+}
+
 }  // namespace
 }  // namespace windrow::testing

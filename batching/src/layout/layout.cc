@@ -61,12 +61,7 @@ void Layout::Maker::begin() {
 void Layout::Maker::divide() {
   layout_.first_vertex.reserve(graphs_.size());
   layout_.names.reserve(graphs_.size());
-  constexpr std::size_t ahead = 8, line = 64;  // see prefetch()
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    if (g + ahead < graphs_.size()) {
-      const auto* const later = reinterpret_cast<const char*>(graphs_[g + ahead]);
-      for (std::size_t at = 0; at < sizeof(InputGraph); at += line) __builtin_prefetch(later + at);
-    }
     const InputGraph& graph = *graphs_[g];
     layout_.first_vertex.push_back(static_cast<std::int32_t>(layout_.vertices));
     layout_.names.push_back(graph.name_);
@@ -203,7 +198,7 @@ void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
 /// Copies inputs to their rows, and assigns slots to edges.
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    prefetch(g);
+    InputGraph::prefetch_after(graphs_, g);
     if (by_level() && !any_edges_) {
       place_by_level(g);
       continue;

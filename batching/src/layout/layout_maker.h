@@ -41,7 +41,6 @@ class Layout::Maker {
   /// Calls visit(run, the run's type in the layout) for a graph.
   template <class Visit>
   void each_type_run(std::size_t graph, Visit visit) const;
-  void prefetch(std::size_t graph) const;
   void number_types(std::size_t graph);
   void assign_rows(std::size_t graph);
   struct TypeView;

@@ -6,18 +6,9 @@
 
 namespace windrow {
 
-/// Graphs are usually not in the cache: fetches a later graph while this one is processed.
-void Layout::Maker::prefetch(std::size_t graph) const {
-  constexpr std::size_t ahead = 3, line = 16;
-  if (graph + 2 * ahead < graphs_.size()) __builtin_prefetch(graphs_[graph + 2 * ahead]);
-  if (graph + ahead >= graphs_.size()) return;
-  const auto& block = graphs_[graph + ahead]->block_;
-  for (std::size_t i = 0; i < block.size(); i += line) __builtin_prefetch(block.data() + i);
-}
-
 /// Finds the plan's numbers of a graph's types. Call for all graphs in order.
 void Layout::Maker::number_types(std::size_t graph) {
-  prefetch(graph);
+  InputGraph::prefetch_after(graphs_, graph);
   const InputGraph& of = *graphs_[graph];
   scratch_.type_begin.push_back(scratch_.type_numbers.size());
   for (std::int32_t t = 0; t < of.types_; ++t) scratch_.type_numbers.push_back(plan_.program.number_of(of.type(t)));

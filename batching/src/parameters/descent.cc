@@ -4,32 +4,13 @@
 #include <limits>
 #include <string>
 
+#include "parameters/gradient.h"
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "run/execution.h"
-#include "windrow/ops/row_segments.h"
 
 namespace windrow {
 namespace {
-
-/// The segments of all lookups, whose rows op::sgd_rows counts through.
-RowSegments segments_of(const std::vector<LookedUp>& lookups) {
-  if (lookups.size() == 1) return row_segments(lookups.front().row_of);
-  std::vector<std::int32_t> row_of;
-  for (const LookedUp& lookup : lookups) row_of.insert(row_of.end(), lookup.row_of.begin(), lookup.row_of.end());
-  return row_segments(row_of);
-}
-
-/// Puts both lists into one buffer, which one op writes.
-std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segments, std::source_location from) {
-  const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
-  const auto buffer = std::make_shared<Buffer>(
-      device.engine, device.memory, static_cast<std::size_t>(bounds + order) * sizeof(std::int32_t), OpName("rows"));
-  std::vector<std::int32_t> both = segments.bounds;
-  both.insert(both.end(), segments.order.begin(), segments.order.end());
-  IntTensor(buffer, bounds + order, 1).set(std::move(both), from);
-  return {IntTensor(buffer, bounds / 3, 3), IntTensor(buffer, order, 1, bounds)};
-}
 
 /// Whether all elements are at most `limit`. Without a branch for each element, since nearly all are.
 bool within(Matrix<const float> x, float limit) {
@@ -69,10 +50,8 @@ std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_locatio
 void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) const {
   const double decay = entry.gradient.all ? 0 : step.decay;  // else the dense update has applied it
   if (entry.lookups.empty() && decay == 0) return;
-  Operands operands{.indices = to_tensors(device_, segments_of(entry.lookups), step.from),
-                    .attributes = op::rows_at_rate(Rows::count(entry.value.rows()), step.rate, decay)};
-  for (const LookedUp& lookup : entry.lookups) operands.in.push_back(lookup.rows);
-  if (operands.in.empty()) operands.in.push_back(Tensor(device_, 0, entry.value.width()));
+  const Type table{Rows::count(entry.value.rows()), entry.value.width()};
+  const Operands operands = by_table_row(device_, entry.lookups, table, step.rate, decay, step.from);
   update(op::sgd_rows, operands, entry.value, step);
 }
 

@@ -1,24 +1,54 @@
 #include "parameters/gradient.h"
 
-#include "windrow/ops/apply.h"
+#include <memory>
+#include <utility>
+
+#include "windrow/ops/row_segments.h"
 
 namespace windrow {
+namespace {
 
-Tensor dense(const Device& device, const Gradient& gradient, const Type& shape, std::source_location from) {
+/// The segments of all lookups, whose rows op::sgd_rows counts through.
+RowSegments segments_of(const std::vector<LookedUp>& lookups) {
+  if (lookups.size() == 1) return row_segments(lookups.front().row_of);
+  std::vector<std::int32_t> row_of;
+  for (const LookedUp& lookup : lookups) row_of.insert(row_of.end(), lookup.row_of.begin(), lookup.row_of.end());
+  return row_segments(row_of);
+}
+
+/// Puts both lists into one buffer, which one op writes.
+std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segments, std::source_location from) {
+  const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
+  const auto buffer = std::make_shared<Buffer>(
+      device.engine, device.memory, static_cast<std::size_t>(bounds + order) * sizeof(std::int32_t), OpName("rows"));
+  std::vector<std::int32_t> both = segments.bounds;
+  both.insert(both.end(), segments.order.begin(), segments.order.end());
+  IntTensor(buffer, bounds + order, 1).set(std::move(both), from);
+  return {IntTensor(buffer, bounds / 3, 3), IntTensor(buffer, order, 1, bounds)};
+}
+
+}  // namespace
+
+Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups, const Type& table, double rate,
+                      double decay, std::source_location from) {
+  Operands operands{.indices = to_tensors(device, segments_of(lookups), from),
+                    .attributes = op::rows_at_rate(table.rows, rate, decay),
+                    .write = Write::add};
+  for (const LookedUp& lookup : lookups) operands.in.push_back(lookup.rows);
+  if (operands.in.empty()) operands.in.push_back(Tensor(device, 0, table.width));
+  return operands;
+}
+
+Tensor dense(const Device& device, const std::optional<Tensor>& all, const std::vector<LookedUp>& lookups,
+             const Type& shape, std::source_location from) {
   const Index rows = shape.rows.number();
   const Tensor sum(device, rows, shape.width, "gradient");
-  Write write = Write::overwrite;
-  if (gradient.all) {
-    apply(device, op::scale, {.in = {*gradient.all}, .attributes = op::scaled_by(1)}, sum, from);
-    write = Write::add;
+  if (all) {
+    apply(device, op::scale, {.in = {*all}, .attributes = op::scaled_by(1)}, sum, from);
+  } else {
+    sum.set(std::vector<float>(static_cast<std::size_t>(rows * shape.width), 0), from);
   }
-  for (const Gradient::Rows& part : gradient.rows) {
-    const Attributes all_rows = op::to_rows(shape.rows);
-    apply(device, op::scatter_rows, {.in = {part.rows}, .indices = {part.of}, .attributes = all_rows, .write = write},
-          sum, from);
-    write = Write::add;
-  }
-  if (write == Write::overwrite) sum.set(std::vector<float>(static_cast<std::size_t>(rows * shape.width), 0), from);
+  if (!lookups.empty()) apply(device, op::sgd_rows, by_table_row(device, lookups, shape, -1, 0, from), sum, from);
   return sum;
 }
 

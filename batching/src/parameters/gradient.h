@@ -1,11 +1,22 @@
-// Adding up a gradient into one tensor.
+// Adding up the rows of lookups, for steps and for gradients as one tensor.
 #pragma once
 
+#include <optional>
+#include <vector>
+
+#include "layout/looked_up.h"
 #include "windrow/batching/parameters.h"
+#include "windrow/ops/apply.h"
 
 namespace windrow {
 
-/// Pushes the ops that add up the parts of the gradient into a new tensor of that shape; zeros without parts.
-Tensor dense(const Device& device, const Gradient& gradient, const Type& shape, std::source_location from);
+/// The operands of op::sgd_rows for a table of that shape: the rows of all lookups, in segments by row of the table.
+Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups, const Type& table, double rate,
+                      double decay, std::source_location from);
+
+/// Pushes the ops that add up a gradient, its dense part and the rows of lookups, into a new tensor of that shape;
+/// zeros without parts. The rows of one row of the table are added up first, as sgd() does.
+Tensor dense(const Device& device, const std::optional<Tensor>& all, const std::vector<LookedUp>& lookups,
+             const Type& shape, std::source_location from);
 
 }  // namespace windrow

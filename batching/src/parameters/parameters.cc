@@ -125,7 +125,8 @@ const std::string& Parameters::name(const Parameter& parameter) const { return s
 const Tensor& Parameters::value(const Parameter& parameter) const { return store_->entry(parameter).value; }
 const Gradient& Parameters::gradient(const Parameter& parameter) const { return store_->gradient(parameter); }
 Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
-  return dense(store_->device(), gradient(parameter), parameter.type(), from);
+  const ParameterStore::Entry& entry = store_->entry(parameter);
+  return dense(store_->device(), entry.gradient.all, entry.lookups, parameter.type(), from);
 }
 std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
   return store_->sgd(rate, decay, from);

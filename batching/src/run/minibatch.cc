@@ -58,9 +58,7 @@ Tensor Minibatch::gradient(const std::string& name, std::source_location from) c
     if (!execution_->differentiated)
       throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
     const auto& [rows, parts] = execution_->given[i];
-    Gradient gradient;
-    for (const LookedUp& part : parts) gradient.rows.push_back(gradient_rows(execution_->device(), part));
-    return dense(execution_->device(), gradient, {Rows::count(rows), function.tensors[i].width}, from);
+    return dense(execution_->device(), {}, parts, {Rows::count(rows), function.tensors[i].width}, from);
   }
   throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");
 }

@@ -73,14 +73,16 @@ Runner::~Runner() = default;
 /// Plans depend on the types seen so far, so they are dropped when the types change.
 void Runner::see_types(Graphs graphs) {
   bool counted = false;
-  for (const InputGraph* graph : graphs) {
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    InputGraph::prefetch_after(graphs, g);
+    const InputGraph& graph = *graphs[g];
     bool settled = true;
-    for (std::int32_t t = 0; settled && t < graph->types_; ++t) settled = types_->settled(graph->type(t));
+    for (std::int32_t t = 0; settled && t < graph.types_; ++t) settled = types_->settled(graph.type(t));
     if (settled) continue;
     counted = true;
-    for (std::int32_t r = 0; r < graph->type_runs_; ++r) {
-      const InputGraph::TypeRun run = graph->type_run(r);
-      types_->count(graph->type(run.type), run.end - run.begin);
+    for (std::int32_t r = 0; r < graph.type_runs_; ++r) {
+      const InputGraph::TypeRun run = graph.type_run(r);
+      types_->count(graph.type(run.type), run.end - run.begin);
     }
   }
   if (!counted || !types_->decide()) return;

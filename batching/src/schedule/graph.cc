@@ -326,6 +326,17 @@ void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* 
   }
 }
 
+void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {
+  constexpr std::size_t ahead = 3, line = 64, number = line / sizeof(std::int32_t);
+  if (at + 2 * ahead < graphs.size()) {
+    const auto* const later = reinterpret_cast<const char*>(graphs[at + 2 * ahead]);
+    for (std::size_t i = 0; i < sizeof(InputGraph); i += line) __builtin_prefetch(later + i);
+  }
+  if (at + ahead >= graphs.size()) return;
+  const std::vector<std::int32_t>& block = graphs[at + ahead]->block_;
+  for (std::size_t i = 0; i < block.size(); i += number) __builtin_prefetch(block.data() + i);
+}
+
 void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
   const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
   for (std::int32_t r = 0; r < type_runs_; ++r) {

@@ -98,10 +98,16 @@ void Core::hold_back(Port& port) {
 PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
   if (bytes == 0) return {};
   if (Running::innermost() != nullptr) return pending_bytes_.take(bytes);
-  if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
+  // Behind threads that are held back even if there is room, since otherwise small pushes would take the room that a
+  // large one waits for.
+  if (!held_back_by_bytes_.any()) {
+    if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
+  }
   policy_->hand_over();
+  const HeldBack::Place place(held_back_by_bytes_);
   for (Patience patience(*this); !patience.is_over();) {
     patience.nap(pending_bytes_.too_many());
+    if (!place.is_first()) continue;
     if (auto share = pending_bytes_.try_take_again(bytes)) return std::move(*share);
   }
   return pending_bytes_.take(bytes);

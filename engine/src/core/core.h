@@ -340,7 +340,8 @@ class Core {
   const std::exception_ptr dropped_ =
       std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
   PendingBytes pending_bytes_{options.max_pending_bytes};
-  HeldBack held_back_;
+  HeldBack held_back_;           // by max_pending_ops
+  HeldBack held_back_by_bytes_;  // by max_pending_bytes
   OpSites sites_;
   RecordPool records_;
   mutable Ports ports_{number};

@@ -20,12 +20,14 @@ class HeldBack {
       Place** link = &among_.first_;
       while (*link != nullptr) link = &(*link)->next_;
       *link = this;
+      among_.any_.store(true, std::memory_order_relaxed);
     }
     ~Place() {
       MutexLock lock(among_.mutex_);
       Place** link = &among_.first_;
       while (*link != this) link = &(*link)->next_;
       *link = next_;
+      among_.any_.store(among_.first_ != nullptr, std::memory_order_relaxed);
     }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
@@ -40,6 +42,9 @@ class HeldBack {
     Place* next_ = nullptr;  // guarded by among_.mutex_
   };
 
+  /// Whether threads are in the queue. Another thread may enter or leave it at any time.
+  bool any() const { return any_.load(std::memory_order_relaxed); }
+
   /// True at the first call only, so that the log gets one warning that a thread goes on although ops are pending.
   bool is_news() { return !told_.exchange(true); }
 
@@ -47,10 +52,13 @@ class HeldBack {
   void each_mutex(EachMutex f) { f(mutex_); }
   /// To be called in a forked child, with the mutex held. The threads do not exist there; the thread that forked is not
   /// among them.
-  void forget_threads() WINDROW_UNCHECKED_LOCKING { first_ = nullptr; }
+  void forget_threads() WINDROW_UNCHECKED_LOCKING {
+    first_ = nullptr;
+    any_ = false;
+  }
 
  private:
-  std::atomic<bool> told_{false};
+  std::atomic<bool> told_{false}, any_{false};
   Mutex mutex_;
   Place* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
 };

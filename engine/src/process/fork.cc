@@ -209,6 +209,7 @@ void Forks::each_mutex_after_ports(Core& core, EachMutex f) WINDROW_UNCHECKED_LO
   f(core.launches_mutex_);
   core.ending_plans_.each_mutex(f);
   core.held_back_.each_mutex(f);
+  core.held_back_by_bytes_.each_mutex(f);
   f(core.idle_mutex_);
   f(core.point_mutex_);
   core.records_.each_mutex(f);
@@ -240,6 +241,7 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   core.link_->forget_users();
   core.pending_bytes_.forget_threads();
   core.held_back_.forget_threads();
+  core.held_back_by_bytes_.forget_threads();
   if (core.life_ == Core::Life::draining) core.life_ = Core::Life::running;  // the thread that drained does not exist
 }
 

@@ -64,6 +64,9 @@ class InputGraph {
   };
   class Loading;
 
+  /// Fetches graphs that follow number `at` into the cache. To be called in a loop over graphs, which are usually not
+  /// in the cache.
+  static void prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at);
   /// Appends the vertices in the order of their places; `type_numbers` maps the graph's types to those of `graph`.
   void append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const;
   std::string name() const { return name_ ? *name_ : "graph"; }

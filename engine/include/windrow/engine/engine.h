@@ -105,14 +105,15 @@ struct EngineOptions {
   /// them have finished. Held threads continue in the order in which they came. At least 1.
   std::uint64_t max_pending_ops = 8192;
   /// The same limit for the bytes that pending ops hold, as given by PushOptions::bytes; 0 means no limit. A push that
-  /// would exceed the limit is held back until half of it is free. An op above the limit is admitted only when no bytes
-  /// are pending.
+  /// would exceed the limit is held back until half of it is free, and later pushes queue behind it. An op above the
+  /// limit is admitted only when no bytes are pending. On an ordered lane, an op is no longer pending once it was
+  /// issued to the device, so neither limit bounds what the device has queued.
   std::uint64_t max_pending_bytes = 0;
   /// Pending ops may depend on the held thread in a way that the engine does not see. If no op finishes for this long,
   /// the engine releases the thread (the first time it logs a warning): for as many pushes as `max_pending_ops`, or for
   /// one push if bytes are the limit. It releases the thread after 20 ms if nothing is under way (no op runs, is ready,
-  /// or awaits its OnComplete or a lane's point), or if the thread itself completes ops (it calls an OnComplete, or
-  /// belongs to a lane).
+  /// or awaits its OnComplete or a lane's point), or if the thread itself completes ops (it has called an OnComplete
+  /// before, or belongs to a lane).
   std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
   /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
   /// `policy` is, and each op reads all watched bytes twice.
@@ -156,7 +157,8 @@ struct PushOptions {
   std::uint64_t bytes = 0;
   /// The source location that errors, traces and reports give for the op. A function that pushes on behalf of its
   /// caller should pass on the caller's location, or all its ops are reported as pushed inside it: take a parameter
-  /// `std::source_location from = std::source_location::current()`, and set `.pushed_at = from`.
+  /// `std::source_location from = std::source_location::current()`, and set `.pushed_at = from`. Options in a variable
+  /// have the location of its braces; without braces, `PushOptions options;`, C++ gives the location of this line.
   std::source_location pushed_at = std::source_location::current();
 };
 

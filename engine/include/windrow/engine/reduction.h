@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,14 +69,14 @@ class Reduction {
 
   /// The access with which an op or a wait comes after all adds so far. Pushes the op that combines the partial values,
   /// if there are new ones.
-  Access read() { return windrow::read(combined()); }
-  Access mutate() { return windrow::mutate(combined()); }
+  Access read(std::source_location from = std::source_location::current()) { return windrow::read(combined(from)); }
+  Access mutate(std::source_location from = std::source_location::current()) { return windrow::mutate(combined(from)); }
 
   /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
   T& value() { return state_->whole; }
 
   /// Pushes an op that sets the value, drops all adds so far, and heals.
-  void reset(T value) {
+  void reset(T value, std::source_location from = std::source_location::current()) {
     std::vector<Access> all{overwrite(whole_)};
     std::lock_guard lock(mutex_);
     for (const Var part : parts_) all.push_back(overwrite(part));
@@ -84,7 +85,7 @@ class Reduction {
           for (Part& part : state->parts) part.value = state->neutral;
           state->whole = value;
         },
-        all, {.name = name_});
+        all, {.name = name_, .pushed_at = from});
     added_ = 0;
   }
 
@@ -103,7 +104,7 @@ class Reduction {
     std::vector<Part> parts;
   };
 
-  Var combined() {
+  Var combined(std::source_location from) {
     std::lock_guard lock(mutex_);
     if (added_ == 0) return whole_;
     std::vector<Access> all{windrow::mutate(whole_)};
@@ -118,7 +119,7 @@ class Reduction {
                 state->combine(std::move(state->whole), std::exchange(state->parts[i].value, state->neutral));
           }
         },
-        all, {.name = name_});
+        all, {.name = name_, .pushed_at = from});
     added_ = 0;
     return whole_;
   }

@@ -21,11 +21,12 @@ namespace windrow {
 /// Threads: any thread; draws of several threads happen in the order of their pushes.
 class Generator {
  public:
-  Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream = 0);
+  using Site = std::source_location;
+
+  Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream = 0, Site from = Site::current());
 
   Var var() const { return draws_.var(); }
 
-  using Site = std::source_location;
   /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
   /// Fills `out` with normal numbers (Box and Muller 1958). Throws MisuseError unless deviation >= 0 and both arguments
