@@ -77,7 +77,7 @@ void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out
   for (std::size_t k = 0; k < in.size(); ++k) {
     in[k] = operand(direct && k == 1 ? step.direct.factor : step.in[k], tile);
   }
-  FewOrMany<Matrix<const std::int32_t>, 1> index_inputs(step.indices.size());
+  FewOrMany<Matrix<const std::int32_t>, 4> index_inputs(step.indices.size());
   const auto indices = index_inputs.span();
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const auto& column = layout_.types[tile.type].indices[step.indices[k]];

@@ -1,6 +1,6 @@
 // Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch costs no more than
-// pushing the ops, at any size and shape, except for small graphs that retire variables; a launch of many ops that
-// depend on each other costs a fraction of that.
+// pushing the ops, except for graphs that retire variables or have many independent asynchronous ops; a launch of many
+// ops that depend on each other costs a fraction of that.
 //
 //   windrow::Graph step = engine.capture([&] {
 //     engine.push([&] { y = f(x); }, {read(a), mutate(b)});
