@@ -38,15 +38,15 @@ Index columns_at_once(const Product& p) {
   return (p.out.width / parts / line + 1) * line;
 }
 
-/// Whether multiply_few_rows() is expected to be faster. For a single long row, oneDNN is. The bounds are rough, and
-/// found on one machine with AVX2; `windrow-perf train --model tree-lstm --batch 1` is sensitive to them.
+}  // namespace
+
+// For a single long row, oneDNN is faster. The bounds are rough, and found on one machine with AVX2. Batches of one are
+// sensitive to them: `windrow-perf train --model tree-lstm --batch 1`.
 bool has_few_rows(const Product& p) {
   if (p.y.as != Factor::As::transposed || p.x.as != Factor::As::it_is) return false;
   if (p.out.rows == 1) return p.x.width() <= 256;
   return p.out.rows <= std::clamp<Index>(p.x.width() / 16, 8, 32);
 }
-
-}  // namespace
 
 void multiply(const Product& p) {
   const Matrix<float> out = p.out;

@@ -77,16 +77,16 @@ TEST(FewRows, AreChosenByTheShapeOfAProduct) {
   for (const auto& [rows, few] : {std::pair{1, true}, {3, true}, {8, true}, {9, false}, {64, false}}) {
     Random x(rows, inner, random), y(40, inner, random), chosen(rows, 40, random), own = chosen;
     const Factor of_x{x.all()}, of_y{y.all(), Factor::As::transposed};
-    multiply({of_x, of_y, chosen.from(0, 0), Write::overwrite});
+    const Product product{of_x, of_y, chosen.from(0, 0), Write::overwrite};
+    EXPECT_EQ(has_few_rows(product), few) << rows << " rows";
+    multiply(product);
     multiply_few_rows({of_x, of_y, own.from(0, 0), Write::overwrite});
-    Index same = 0;
     for (Index r = 0; r < rows; ++r) {
       for (Index c = 0; c < 40; ++c) {
-        same += chosen.at(r, c) == own.at(r, c);
         ASSERT_NEAR(chosen.at(r, c), own.at(r, c), 1e-4);
+        if (few) ASSERT_EQ(chosen.at(r, c), own.at(r, c));  // for more rows, oneDNN may add in the same order or not
       }
     }
-    EXPECT_EQ(same == rows * 40, few) << rows << " rows";
   }
 }
 
