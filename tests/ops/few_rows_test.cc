@@ -84,7 +84,10 @@ TEST(FewRows, AreChosenByTheShapeOfAProduct) {
     for (Index r = 0; r < rows; ++r) {
       for (Index c = 0; c < 40; ++c) {
         ASSERT_NEAR(chosen.at(r, c), own.at(r, c), 1e-4);
-        if (few) ASSERT_EQ(chosen.at(r, c), own.at(r, c));  // for more rows, oneDNN may add in the same order or not
+        // For more rows, oneDNN may add in the same order or not.
+        if (few) {
+          ASSERT_EQ(chosen.at(r, c), own.at(r, c));
+        }
       }
     }
   }
