@@ -87,11 +87,12 @@ Pattern Pattern::named(const std::string& name, int width) {
 }
 
 Pattern Pattern::counted(const std::string& name) {
-  constexpr std::string_view declared = "-declared";
-  if (name.ends_with(declared)) {
-    Pattern pattern = counted(name.substr(0, name.size() - declared.size()));
+  for (const auto& [ending, flag] : {std::pair<std::string_view, bool Pattern::*>{"-declared", &Pattern::declared},
+                                     {"-beside-lane", &Pattern::beside_lane}}) {
+    if (!name.ends_with(ending)) continue;
+    Pattern pattern = counted(name.substr(0, name.size() - ending.size()));
     pattern.name = name;
-    pattern.declared = true;
+    pattern.*flag = true;
     return pattern;
   }
   const std::size_t digits = name.find_first_of("0123456789");

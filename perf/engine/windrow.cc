@@ -70,6 +70,21 @@ class Completer {
   std::thread thread_{[this] { serve(); }};
 };
 
+/// An ordered lane whose points are reached at once.
+class IdleLane final : public Lane {
+ public:
+  std::string_view name() const override { return "idle"; }
+  int device() const override { return 1; }
+  Point record() noexcept override { return {this, ++recorded_}; }
+  bool reached(Point) const noexcept override { return true; }
+  bool can_wait_for(const Lane&) const noexcept override { return true; }
+  void wait(Point, IfFailed) noexcept override {}
+  void when_reached(Point, Reached callback) noexcept override { callback(nullptr); }
+
+ private:
+  std::uint64_t recorded_ = 0;
+};
+
 class WindrowSystem : public System {
  public:
   enum class Way { plain, in_bulk, per_device, completed_outside };
@@ -77,6 +92,7 @@ class WindrowSystem : public System {
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
       : way_(way), engine_(engine_options(options)), replayed_(pattern) {
     if (way == Way::completed_outside) completer_.emplace();
+    if (pattern.beside_lane) engine_.add_lane(std::make_shared<IdleLane>());
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
     for (const Task& task : pattern.tasks) {

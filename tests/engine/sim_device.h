@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "windrow/engine/lane.h"
@@ -52,9 +53,25 @@ class SimLane final : public Lane {
     changed_.notify_all();
   }
   int waits_issued() const { return waits_issued_; }
+  /// The number of sections that were opened, and of those that are open.
+  int sections() const { return sections_; }
+  int open_sections() const { return open_sections_; }
+  /// The next leave() finds this error.
+  void fail_section(std::exception_ptr error) { section_error_ = std::move(error); }
+  bool is_closed() const { return closed_; }
 
   std::string_view name() const override { return name_; }
   int device() const override { return device_; }
+
+  void enter() noexcept override {
+    ++sections_;
+    ++open_sections_;
+  }
+  std::exception_ptr leave() noexcept override {
+    --open_sections_;
+    return std::exchange(section_error_, nullptr);
+  }
+  void close() noexcept override { closed_ = true; }
 
   Point record() noexcept override {
     std::lock_guard lock(mutex_);
@@ -161,8 +178,10 @@ class SimLane final : public Lane {
 
   const std::string name_;
   const int device_;
-  std::atomic<int> waits_issued_{0};
-  mutable std::mutex mutex_;  // guards all members below; the lane's own thread may read error_ without it
+  std::atomic<int> waits_issued_{0}, sections_{0}, open_sections_{0};
+  std::atomic<bool> closed_{false};
+  std::exception_ptr section_error_;  // belongs to the thread that issues
+  mutable std::mutex mutex_;          // guards all members below; the lane's own thread may read error_ without it
   std::condition_variable changed_;
   std::deque<Work> work_;
   std::multimap<std::uint64_t, Reached> callbacks_;

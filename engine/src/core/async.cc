@@ -10,8 +10,9 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   body.poison = std::move(poison);
   body.begun = begun;
   if (access_check_) begin_check(op);
-  if (op.info().lane->ordered) {
-    body.error = begin_issue(op);
+  Lane* const lane = op.info().lane->ordered.get();
+  if (lane != nullptr) {
+    body.error = begin_issue(op, body.held);
     body.issued = !body.error;
     if (!body.issued) {
       if (access_check_) end_check(op, body.error);
@@ -21,6 +22,10 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   {
     const Running frame(*this, op, slots);
     body.error = invoke(op, body.poison);
+    if (lane != nullptr) {
+      std::exception_ptr error = lane->leave();
+      if (!body.error) body.error = std::move(error);
+    }
     if (access_check_) end_check(op, body.error);
     if (begun != 0) record_call(op, begun);
     op.set_stage(OpRecord::Stage::has_returned);
@@ -54,13 +59,19 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
                 .kind = TraceRecord::Kind::async_op};
   // An exception of the function says more than the dropped OnComplete that results from it.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
-  if (ending.error) ending.outcome = Outcome::failed;
-  const bool issued = body.issued;
   {
     const Running frame(*this, op, slots);
+    if (body.issued) {
+      Lane& lane = *op.info().lane->ordered;
+      lane.enter();
+      ending.mark = leave_point(op);
+      std::exception_ptr error = lane.leave();
+      if (!ending.error) ending.error = std::move(error);
+      hold_captures(op, std::move(body.held));
+    }
     op.end_body();
   }
-  if (issued) ending.mark = leave_point(op);
+  if (ending.error) ending.outcome = Outcome::failed;
   // Even a serial engine does not wait for the point here, since this may be the lane's own thread.
   if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
   return finish(op, ending);
@@ -81,6 +92,8 @@ void OnComplete::operator()(std::exception_ptr error) {
   if (op_ == nullptr) throw MisuseError("OnComplete was called before, or moved from; call each token once");
   std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
 }
+
+Lane* OnComplete::lane() const { return op_ == nullptr ? nullptr : op_->info().lane->ordered.get(); }
 
 FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
 

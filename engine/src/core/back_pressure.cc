@@ -55,26 +55,34 @@ class Core::Patience {
   Naps::Clock::time_point last_progress_ = Naps::Clock::now(), next_look_ = last_progress_;
 };
 
-bool Core::any_under_way() {
-  if (policy_->ready() > 0) return true;
-  const auto is_under_way = [](const OpRecord& op) {
-    const OpRecord::Stage stage = op.stage();
-    return stage != OpRecord::Stage::queued && stage != OpRecord::Stage::waits_inside;
-  };
+bool Core::any_pending(const std::function<bool(const OpRecord&)>& is) {
   bool found = false;
   const Ports::Stopped stopped(ports_);
   records_.for_each([&](OpRecord& op) {
     const OpId id = op.id();
-    found |= id != 0 && id < OpRecord::first_wait_id && is_under_way(op);
+    found |= id != 0 && id < OpRecord::first_wait_id && is(op);
   });
   MutexLock lock(launches_mutex_);
   for (GraphLaunch* launch = launches_; launch != nullptr && !found; launch = launch->next) {
     for (const PlanNode& node : launch->plan().nodes()) {
       const OpRecord& op = launch->record(node.number);
-      found |= !op.has_finished(launch->first_id + node.number) && is_under_way(op);
+      found |= !op.has_finished(launch->first_id + node.number) && is(op);
     }
   }
   return found;
+}
+
+bool Core::any_under_way() {
+  if (policy_->ready() > 0) return true;
+  const std::size_t count = has_ordered_ ? lanes() : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const LaneState& lane = lane_at(i);
+    if (const Point last = lane.last(); last && !lane.ordered->reached(last)) return true;
+  }
+  return any_pending([](const OpRecord& op) {
+    const OpRecord::Stage stage = op.stage();
+    return stage != OpRecord::Stage::queued && stage != OpRecord::Stage::waits_inside;
+  });
 }
 
 void Core::hold_back(Port& port) {

@@ -50,9 +50,8 @@ Core::Core(EngineOptions given)
       access_check_(options.check ? std::make_unique<AccessCheck>() : nullptr) {
   engine_log();
   if (options.check) detours_ |= by_check;
-  lanes_.emplace_back(host_lane, HostLane{.name = "host", .threads = options.workers});
+  lanes_.emplace_back(*this, host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
-  host_->core = this;
   end_of_graph_.lane = fence_.lane = host_;
   policy_ = make_policy({.options = options,
                          .ports = ports_,
@@ -154,6 +153,7 @@ void Core::shutdown() {
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
+  if (HeldCaptures::destroys_here(this)) throw MisuseError("shutdown by the destructor of an op's captures");
   const SlotsFree slots;  // this may be called inside an op of another engine
   MutexLock lock(shutdown_mutex_);
   if (life_ == Life::stopped) return;
@@ -178,7 +178,9 @@ void Core::drain() {
   }
   const std::size_t count = lanes();
   for (std::size_t i = 0; i < count; ++i) {
-    if (const Point last = lane_at(i).last()) reach(last);
+    LaneState& lane = lane_at(i);
+    if (const Point last = lane.last()) reach(last);
+    if (lane.held) lane.held->finish();
   }
 }
 
@@ -199,6 +201,7 @@ bool Core::end() noexcept {
   if (fork_gate_.torn()) return false;
   try {
     shutdown();
+    drain();  // retires after the shutdown have issued more
   } catch (const std::exception& e) {
     engine_log().error("windrow: an engine cannot end and is leaked: {}", e.what());
     return false;

@@ -60,8 +60,10 @@ class Core {
   /// Wraps the function in the rare options of the push (adorned.h). Blocks while too many bytes are pending.
   template <class... Args>
   Function<void(Args...)> adorn(Function<void(Args...)>&& function, const PushOptions& how);
-  LaneId add_lane(std::shared_ptr<Lane> lane);
+  LaneId add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how);
   LaneId add_lane(HostLane lane);
+  void remove_lane(LaneId id);
+  void resume(LaneState& lane) noexcept;  ///< called when the lane has room for ops that wait there
   void shutdown();
   /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
@@ -80,8 +82,8 @@ class Core {
   void launch(GraphState& graph, std::source_location from);
   /// Returns false inside a capture.
   bool launch(const DeclaredState& op, std::source_location from);
-  /// Later launches push by the plan `by`, if it is not null. Returns the previous plan; no new use of it can begin.
-  /// The caller holds the graph's mutex.
+  /// Later launches push by `by`, if not null. Returns the previous plan, which gets no new use. Needs the graph's
+  /// mutex.
   PushPlan* replace(std::atomic<PushPlan*>& pushes, PushPlan* by);
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
   /// Throws MisuseError if one of the op's variables is retired.
@@ -162,7 +164,6 @@ class Core {
   LaneState& lane(LaneId id);
   LaneState& lane_at(std::size_t index);
   std::size_t lanes();
-  LaneId keep(LaneState& lane);
   /// Throws MisuseError for an empty or foreign variable.
   void check(Var var, const OpInfo& about) const {
     if (!var || var.state_->owner != number) [[unlikely]]
@@ -183,8 +184,7 @@ class Core {
   class Entry;
   /// Makes this the lone thread that enters records if there is none; else switches all threads to lock bits.
   void join_others(Port& port);
-  /// Captures or pushes the op. Throws MisuseError if the engine is shut down, or a variable is empty, foreign or
-  /// retired; Error if no thread can be started.
+  /// Captures or pushes the op. Throws MisuseError after shutdown or for a wrong variable, Error if no thread starts.
   template <class Body>
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
   template <class Accesses, class Body>
@@ -201,6 +201,8 @@ class Core {
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
   class Patience;
+  /// Whether `is` holds for an op that was pushed and has not finished. Needs no memory.
+  bool any_pending(const std::function<bool(const OpRecord&)>& is);
   /// Whether an op runs, is ready, or awaits its OnComplete or a lane's point. Needs no memory.
   bool any_under_way();
   /// Back-pressure: blocks a thread that has pushed too far ahead, unless it runs an op.
@@ -251,14 +253,13 @@ class Core {
   void release(OpRecord& op) noexcept;
   void release(OpRecord& op, ReadyList& ready) noexcept;
   void release_all(ReadyList& ready) noexcept;
-  /// Releases the ops that an op on these slots made ready. Returns the op that this thread runs next, or null. That is
-  /// `next`, if the thread has chosen one already, or one of the others.
+  /// Releases what an op on these slots made ready. Returns what this thread runs next: `next`, another one, or null.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
   /// Whether a thread that ran an op on these slots may choose one that became ready as its next op.
   bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
   /// True if a granted op may run without further checks. False only means that the checks are needed.
-  [[gnu::always_inline]] bool is_plainly_ready(const OpRecord& op) const {
-    return !has_ordered_ && !op.after_end && !op.commutes() && !op.is_wait();
+  [[gnu::always_inline]] bool is_plainly_ready(OpRecord& op) const {
+    return !op.after_end && !op.commutes() && !op.is_wait() && (!has_ordered_ || is_apart_from_lanes(op));
   }
   /// Whether to give the op, whose accesses are granted, to the policy now.
   bool may_run(OpRecord& op, ReadyList& ready) noexcept;
@@ -278,11 +279,11 @@ class Core {
   /// Ops that were kept, and should retry now, go to `others`.
   static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
-  /// Reserves memory for the op's marks, and makes its lane wait for other lanes. On an error the op is not issued.
-  std::exception_ptr begin_issue(OpRecord& op) noexcept;
+  /// Begins a section of the op's lane, which waits for other lanes there. On an error the op is not issued.
+  std::exception_ptr begin_issue(OpRecord& op, std::unique_ptr<HeldCaptures::Held>& held) noexcept;
   // Each of these runs an op, and returns the one that this thread runs next, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
-  /// Runs an op that cannot take the fast path.
+  /// Runs an op that cannot take the fast path; run_with_care() is the slowest path, which handles every op.
   OpRecord* run_detoured(OpRecord& op, Row& row);
   /// The fast path: an op with a function, on a host lane, that nothing keeps from running.
   OpRecord* run_function(OpRecord& op, Row& row);
@@ -291,9 +292,8 @@ class Core {
   /// Whether other ready ops get a turn before the thread continues with a successor.
   bool gives_way(const Row& row) const;
   /// Whether the thread may choose `op` as its next op; `next` is its choice so far, or null.
-  bool may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const;
+  bool may_be_next(OpRecord& op, const OpRecord* next, const Row& row) const;
   OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);
-  /// The slow path, which handles every op.
   OpRecord* run_with_care(OpRecord& op, const Begin& begin);
   void invoke_node(OpRecord& op, const FailurePtr& poison);
   /// To be called before and after the function of an op that is checked.
@@ -352,7 +352,7 @@ class Core {
   std::atomic<std::uint64_t> failed_{0}, skipped_{0}, cancelled_{0}, waits_{0}, waits_in_ops_{0}, last_wait_id_{0};
   std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
-  /// Reasons for which no op of the engine may take the fast path.
+  /// Reasons for which ops may not take the fast path; by_ordered_lanes holds unless is_apart_from_lanes().
   enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4 };
   std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};

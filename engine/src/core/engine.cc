@@ -60,7 +60,8 @@ Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
 
 Engine::~Engine() {
   if (core_ == nullptr) return;  // the heir below has taken over
-  if (core_->frame_of_mine() == nullptr || core_->torn()) {
+  const bool inside = core_->frame_of_mine() != nullptr || HeldCaptures::destroys_here(core_.get());
+  if (!inside || core_->torn()) {
     // The core stays in place until then, since ops still push to it during the drain. It is leaked if ops may still
     // run.
     life_->leaked = !core_->end();
@@ -68,8 +69,8 @@ Engine::~Engine() {
     life_->engine.store(nullptr, std::memory_order_release);
     return;
   }
-  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine. Until
-  // then references lead to the heir.
+  // An op, or its captures, held the last owner of its own engine. It cannot wait for itself, so another thread ends
+  // the engine. Until then references lead to the heir.
   std::unique_ptr<Engine> heir;
   try {
     heir.reset(new Engine(std::move(core_), life_));
@@ -135,8 +136,12 @@ bool Watcher::watch(Var var, std::span<std::byte> bytes) const {
   return core_ != nullptr && core_->watch_unless_retired(var, bytes);
 }
 
-LaneId Engine::add_lane(std::shared_ptr<Lane> lane) { return core_->add_lane(std::move(lane)); }
+LaneId Engine::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options) {
+  return core_->add_lane(std::move(lane), options);
+}
 LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
+
+void Engine::remove_lane(LaneId lane) { core_->remove_lane(lane); }
 
 void Engine::shutdown() { core_->shutdown(); }
 EngineStats Engine::stats() const { return core_->stats(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/dependency.h"
+#include "lane/held_captures.h"
 #include "trace/clock.h"
 #include "wait/once_signal.h"
 #include "windrow/engine/engine.h"
@@ -77,6 +78,8 @@ struct AsyncBody {
   std::exception_ptr outcome;
   Ticks begun = 0;      ///< when the function began, while the engine is traced
   bool issued = false;  ///< on an ordered lane, whether the function was called
+  /// On an ordered lane, the place of the function once it is not needed here any more.
+  std::unique_ptr<HeldCaptures::Held> held;
   /// Counts the function's return and the OnComplete's call. The op finishes when both have happened.
   std::atomic<int> parts{2};
   /// Both have happened, but the thread of the second has no memory for a port: a thread of the engine finishes the op.
@@ -176,6 +179,21 @@ class OpRecord : public Dep::Op {
     body_ == Body::function ? end_function() : end_other_body();
   }
 
+  /// Whether the body owns what its function has captured.
+  bool has_captures() {
+    if (body_ == Body::function) return table_->owns;
+    return body_ == Body::async && at<AsyncBody>().function.table()->owns;
+  }
+  /// Moves the function out of the body. Then end_body() must be called.
+  void move_function_to(HeldCaptures::Held& held) noexcept {
+    if (body_ == Body::async) {
+      held.function = std::move(at<AsyncBody>().function);
+    } else {
+      held.function = OpFunction::taken_from(*table_, place());
+      body_ = Body::none;
+    }
+  }
+
   /// Whether the body is a function, and the op neither retires a variable nor commutes.
   bool is_plain_function() const { return body_ == Body::function && !retires_or_commutes(); }
   /// As end_body, for a body that is a function.
@@ -261,6 +279,8 @@ struct alignas(64) VarState : Dep::Var {
   std::atomic<std::uint64_t> version{0};
   std::atomic<const char*> name{""};  ///< lives as long as the process
   LockBit<StdAtomics> residue_lock;
+  /// False only if no mark matters to an op that has access. Written under residue_lock; lies in a gap.
+  std::atomic<bool> marked{false};
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
   /// The ops that commute here take turns. Those that wait for their turn form a ring linked by `next_ready`; this is
   /// the last of them, or null. Guarded by residue_lock.

@@ -110,7 +110,7 @@ bool Core::admit(OpRecord& op) {
   for (OpRecord* next = &op; next != nullptr;) {
     const bool gives_lane_back = !next->after_end;
     run(*next, nullptr);
-    next = gives_lane_back ? nullptr : lane.release();
+    next = gives_lane_back ? nullptr : lane.release(LaneState::Room::ignore);
   }
   return false;
 }

@@ -36,7 +36,9 @@ inline bool Core::gives_way(const Row& row) const {
 
 [[gnu::always_inline]] inline OpRecord* Core::run_one(OpRecord& op, Row& row) {
   op.set_stage(OpRecord::Stage::runs);
-  if (detours_ == 0 && !failures_.any_poison()) [[likely]] {
+  const unsigned detours = detours_;
+  if ((detours == 0 || (detours == by_ordered_lanes && is_apart_from_lanes(op))) && !failures_.any_poison())
+      [[likely]] {
     if (op.is_plain_function()) return run_function(op, row);
     if (is_plain_node(op)) return run_nodes(op, row);
   }
@@ -98,7 +100,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
       OpRecord* const ready = launch.grant(successor);
       if (ready == nullptr) return;
       const PlanNode& of = nodes[successor.node];
-      if (op == nullptr && row.goes_on && !has_ordered_ && of.function != nullptr) {
+      if (op == nullptr && row.goes_on && of.function != nullptr && (!has_ordered_ || is_apart_from_lanes(*ready))) {
         op = ready;
         next = &of;
       } else {
@@ -119,7 +121,7 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
   }
 }
 
-inline bool Core::may_be_next(const OpRecord& op, const OpRecord* next, const Row& row) const {
+inline bool Core::may_be_next(OpRecord& op, const OpRecord* next, const Row& row) const {
   return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0;
 }
 
@@ -154,21 +156,23 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const bool checked = access_check_ && !skipped;
   if (checked) begin_check(op);
   const bool issues = info.lane->ordered && !skipped;
-  if (issues) ending.error = begin_issue(op);
+  std::unique_ptr<HeldCaptures::Held> held;
+  if (issues) ending.error = begin_issue(op, held);
   const bool runs = !skipped && !ending.error;
   {
     const Running frame(*this, op, slots);
     if (runs) ending.error = invoke(op, ending.poison);
+    if (issues && runs) {
+      ending.mark = leave_point(op);
+      std::exception_ptr error = info.lane->ordered->leave();
+      if (!ending.error) ending.error = std::move(error);
+      hold_captures(op, std::move(held));
+    }
     op.end_body();  // destroys the captures before any successor runs
   }
   if (ending.error) ending.outcome = Outcome::failed;
-  if (issues && runs) {
-    ending.mark = leave_point(op);
-    if (options.policy == Policy::serial) {
-      // A serial engine runs each op to its end, on a device as on the host.
-      reach(ending.mark->point);
-    }
-  }
+  // A serial engine runs each op to its end, on a device as on the host.
+  if (ending.mark && options.policy == Policy::serial) reach(ending.mark->point);
   if (checked) {
     end_check(op, ending.error);
     access_check_->let_go(op, true);
@@ -193,6 +197,7 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
       case OpRecord::Body::function: {
         OpContext context;
         context.failure_ = poison;
+        context.lane_ = op.info().lane->ordered.get();
         op.call(context);
         break;
       }
@@ -214,13 +219,16 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   return nullptr;
 }
 
-std::exception_ptr Core::begin_issue(OpRecord& op) noexcept {
+std::exception_ptr Core::begin_issue(OpRecord& op, std::unique_ptr<HeldCaptures::Held>& held) noexcept {
   try {
+    if (op.info().lane->closed) throw op.info().lane->removed_error();
     reserve_marks(op, lanes());
+    if (op.has_captures()) held = std::make_unique<HeldCaptures::Held>();
   } catch (...) {
     return std::current_exception();
   }
   Lane& own = *op.info().lane->ordered;
+  own.enter();
   for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) {
     if (mark.point.lane != &own && own.can_wait_for(*mark.point.lane)) own.wait(mark.point, if_failed);
   });
@@ -290,7 +298,7 @@ void Core::settle_access(OpRecord& op, Dep::Access& access, const Ending& ending
   if (has_ordered_) settle_marks(op, access, ending);
   if (op.ends_variable()) {
     failures_.clear(var);
-    var.residue.reset();
+    drop_marks(var);
     var.version.store(0, std::memory_order_release);
   }
 }

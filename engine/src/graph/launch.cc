@@ -234,6 +234,7 @@ void Core::invoke_node(OpRecord& op, const FailurePtr& poison) {
   } else if (captured.function) {
     OpContext context;
     context.failure_ = poison;
+    context.lane_ = captured.info->lane->ordered.get();
     captured.function(context);
   }
 }

@@ -35,6 +35,20 @@ struct EndedPart {
 
 /// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
 struct alignas(64) CapturedOp {
+  CapturedOp() = default;
+  /// On an ordered lane, the function is kept until the work that it has issued is done.
+  ~CapturedOp() {
+    if (held == nullptr) return;
+    if (kind == OpRecord::Body::async) {
+      held->function = std::move(async);
+    } else {
+      held->function = std::move(function);
+    }
+    held_by->keep(std::move(held));
+  }
+  CapturedOp(const CapturedOp&) = delete;
+  CapturedOp& operator=(const CapturedOp&) = delete;
+
   enum class Retires {
     nothing,
     own,      ///< a variable of the graph, whose life begins anew with the next launch
@@ -49,7 +63,9 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
-  std::vector<Dep::Access> accesses;  ///< canonical
+  std::vector<Dep::Access> accesses;         ///< canonical
+  std::shared_ptr<HeldCaptures> held_by;     ///< of an op's ordered lane
+  std::unique_ptr<HeldCaptures::Held> held;  ///< likewise
 };
 
 using CapturedOps = std::vector<std::shared_ptr<CapturedOp>>;

@@ -12,6 +12,8 @@ namespace {
 
 /// One use of a plan, by the body of a pushed op.
 struct CapturedUse {
+  using owns_nothing = void;  // what the function has captured belongs to the plan
+
   CapturedUse(CapturedOp& of, PushPlan& by) : op(&of), plan(&by) {}
   CapturedUse(CapturedUse&& other) noexcept : op(other.op), plan(std::exchange(other.plan, nullptr)) {}
   CapturedUse& operator=(CapturedUse&&) = delete;

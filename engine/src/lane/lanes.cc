@@ -2,34 +2,78 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 #include "core/core.h"
+#include "core/entry.h"
+#include "policy/slots_free.h"
+#include "wait/naps.h"
 
 namespace windrow {
 
+bool LaneState::has_room() {
+  if (last_.serial - known_reached_ < max_in_flight) return true;
+  const std::uint64_t enough = last_.serial - max_in_flight + 1;
+  if (!ordered->reached({ordered.get(), enough})) return false;
+  known_reached_ = enough;
+  return true;
+}
+
 bool LaneState::admit(OpRecord& op) {
   if (!ordered) return true;
-  MutexLock lock(mutex_);
-  if (taken_) {
+  Point room;
+  {
+    MutexLock lock(mutex_);
+    if (taken_) {
+      waiting_.put(op);
+      return false;
+    }
+    taken_ = true;
+    if (op.after_end || has_room()) return true;
     waiting_.put(op);
-    return false;
+    room = point_of_room();
   }
-  taken_ = true;
-  return true;
+  resume_behind(room);
+  return false;
 }
 
 Point LaneState::record() {
   const Point point = ordered->record();
+  held->recorded(point.serial);
   MutexLock lock(mutex_);
   return last_ = point;
 }
 
-OpRecord* LaneState::release() {
+OpRecord* LaneState::release(Room room) {
   if (!ordered) return nullptr;
-  MutexLock lock(mutex_);
-  if (!waiting_.empty()) return &waiting_.take();
-  taken_ = false;
+  Point awaited;
+  {
+    MutexLock lock(mutex_);
+    if (waiting_.empty()) {
+      taken_ = false;
+      return nullptr;
+    }
+    if (room == Room::ignore || has_room()) return &waiting_.take();
+    awaited = point_of_room();
+  }
+  resume_behind(awaited);
   return nullptr;
+}
+
+void LaneState::resume_behind(Point point) {
+  // An op waits here, so the engine does not end before the callback. The capture is one pointer, for which
+  // std::function needs no memory.
+  ordered->when_reached(point, [this](const std::exception_ptr&) { core->resume(*this); });
+}
+
+bool LaneState::close_if_idle() {
+  MutexLock lock(mutex_);
+  if (!taken_) closed = true;
+  return closed;
+}
+
+MisuseError LaneState::removed_error() const {
+  return MisuseError("lane '" + host.name + "' was removed from its engine; expected a lane that was not");
 }
 
 Point LaneState::last() const {
@@ -68,6 +112,21 @@ std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index) {
   return index == 0 ? residue.writer : residue.readers[index - 1];
 }
 
+bool is_apart_from_lanes(OpRecord& op) {
+  if (op.info().lane->ordered) return false;
+  const auto is_marked = [](const Dep::Access& access) {
+    return var_of(access).marked.load(std::memory_order_relaxed);
+  };
+  const std::span<Dep::Access> accesses = op.touches();
+  return std::none_of(accesses.begin(), accesses.end(), is_marked);
+}
+
+void hold_captures(OpRecord& op, std::unique_ptr<HeldCaptures::Held> held) noexcept {
+  if (held == nullptr) return;
+  op.move_function_to(*held);
+  op.info().lane->held->keep(std::move(held));
+}
+
 void reserve_marks(OpRecord& op, std::size_t lanes) {
   for (Dep::Access& access : op.touches()) {
     auto fresh = std::make_unique<Residue>();
@@ -75,6 +134,7 @@ void reserve_marks(OpRecord& op, std::size_t lanes) {
     auto& residue = var_of(access).residue;
     if (!residue) residue = std::move(fresh);
     residue->readers.reserve(lanes);
+    var_of(access).marked.store(true, std::memory_order_relaxed);
   }
 }
 
@@ -94,10 +154,15 @@ void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept {
   }
 }
 
+void drop_marks(VarState& var) {
+  var.residue.reset();
+  var.marked.store(false, std::memory_order_relaxed);
+}
+
 void clear_marks(VarState& var, AccessKind kind) {
   if (!var.residue) return;
   if (kind != AccessKind::read) {
-    var.residue.reset();
+    drop_marks(var);
   } else {
     var.residue->writer.reset();
   }
@@ -121,21 +186,26 @@ std::size_t Core::lanes() {
   return lanes_.size();
 }
 
-LaneId Core::keep(LaneState& lane) {
-  lane.core = this;
-  return lane.id;
+void Core::resume(LaneState& lane) noexcept {
+  const Visit visit(*this);
+  if (OpRecord* const op = lane.release()) policy_->add(*op);
 }
 
 void Core::start(LaneState& lane) {
   if (life_ == Life::stopped) return;
   fork_gate_.pass();
+  if (lane.removed) throw lane.removed_error();
   if (lane.lost) {
     throw MisuseError("lane '" + lane.host.name +
                       "' was made before a fork(), which its device does not survive; make a lane in the child");
   }
   policy_->start(lane);  // several threads may call this; if one fails, the next one tries again
   if (watchdog_) watchdog_->start();
-  fork_gate_.if_open([&] { lane.started.store(true, std::memory_order_release); });
+  fork_gate_.if_open([&] { lane.started.store(true); });
+  if (lane.removed) {  // meanwhile, by a thread that stores `started` before or after this one
+    lane.started = false;
+    throw lane.removed_error();
+  }
 }
 
 LaneId Core::add_lane(HostLane lane) {
@@ -145,21 +215,46 @@ LaneId Core::add_lane(HostLane lane) {
   }
   MutexLock lock(table_mutex_);
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  return keep(lanes_.emplace_back(id, std::move(lane)));
+  return lanes_.emplace_back(*this, id, std::move(lane)).id;
 }
 
-LaneId Core::add_lane(std::shared_ptr<Lane> lane) {
+LaneId Core::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how) {
   if (!lane) throw MisuseError("add_lane was given a null Lane");
-  HostLane about{std::string(lane->name()), lane->device(), 1};
+  const std::string name(lane->name());
+  if (how.max_in_flight < 1) throw MisuseError("lane '" + name + "' has max_in_flight = 0; expected 1 or more");
   MutexLock lock(table_mutex_);
   for (const LaneState& known : lanes_) {
-    if (known.ordered == lane) throw MisuseError("lane '" + about.name + "' was added to this engine before");
+    if (known.ordered == lane) throw MisuseError("lane '" + name + "' was added to this engine before");
   }
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  keep(lanes_.emplace_back(id, std::move(about), std::move(lane)));
+  lanes_.emplace_back(*this, id, std::move(lane), how);
   has_ordered_ = true;
   detours_ |= by_ordered_lanes;
   return id;
+}
+
+void Core::remove_lane(LaneId id) {
+  refuse_torn();
+  if (const Running* frame = frame_of_mine()) {
+    throw MisuseError("remove_lane inside " + site(frame->op->info()) + " would wait for that op itself");
+  }
+  if (id == host_lane) throw MisuseError("remove_lane was given the host lane; expected an ordered lane");
+  if (id.engine != number) throw MisuseError("remove_lane was given a lane of another engine");
+  LaneState& lane = lane_at(id.index);
+  const std::string name = "lane '" + lane.host.name + "'";
+  if (!lane.ordered) throw MisuseError("remove_lane was given host " + name + "; expected an ordered lane");
+  if (lane.removed.exchange(true)) throw MisuseError(name + " was removed before");
+  lane.started = false;  // so that pushes look at `removed`; see start()
+  const SlotsFree slots;
+  policy_->hand_over();
+  Naps naps;
+  const auto is_of_lane = [&lane](const OpRecord& op) { return op.info().lane == &lane; };
+  while (any_pending(is_of_lane) || !lane.close_if_idle()) {
+    std::this_thread::sleep_for(naps.next(1, Naps::Clock::now()));
+  }
+  if (const Point last = lane.last()) reach(last);
+  lane.held->finish();
+  lane.ordered->close();
 }
 
 }  // namespace windrow

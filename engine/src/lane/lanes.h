@@ -12,6 +12,7 @@
 
 #include "core/failure.h"
 #include "core/op.h"
+#include "lane/held_captures.h"
 #include "policy/ready_queue.h"
 #include "process/fork.h"
 #include "windrow/engine/mutex.h"
@@ -21,26 +22,44 @@ namespace windrow {
 class LaneCrew;
 
 /// One lane. An ordered lane issues one op at a time: the running policy holds at most one of its ops, and its other
-/// ready ops wait here.
+/// ready ops wait here. They also wait here while `max_in_flight` points are not reached.
 class LaneState {
  public:
-  LaneState(LaneId index, HostLane description, std::shared_ptr<Lane> lane = nullptr)
-      : id(index), host(std::move(description)), ordered(std::move(lane)) {}
+  LaneState(Core& of, LaneId index, HostLane description) : core(&of), id(index), host(std::move(description)) {}
+  LaneState(Core& of, LaneId index, std::shared_ptr<Lane> lane, const LaneOptions& options)
+      : core(&of),
+        id(index),
+        host{std::string(lane->name()), lane->device(), 1},
+        ordered(std::move(lane)),
+        max_in_flight(options.max_in_flight),
+        held(std::make_shared<HeldCaptures>(core, ordered)) {}
 
-  Core* core = nullptr;  ///< the engine's core; fixed
+  Core* const core;
   const LaneId id;
-  const HostLane host;                  ///< name, device and threads; for ordered lanes, too
-  const std::shared_ptr<Lane> ordered;  ///< empty for a host lane
+  const HostLane host;                       ///< name, device and threads; for ordered lanes, too
+  const std::shared_ptr<Lane> ordered;       ///< empty for a host lane
+  const std::uint64_t max_in_flight = 0;     ///< of an ordered lane
+  const std::shared_ptr<HeldCaptures> held;  ///< of an ordered lane
 
-  std::atomic<bool> started{false};  ///< whether the running policy knows the lane
-  LaneCrew* crew = nullptr;          ///< with policy per_device; written before `started`
+  std::atomic<bool> started{false};  ///< whether ops may be pushed: the running policy knows the lane
+  std::atomic<bool> removed{false};  ///< whether further pushes are refused
+  /// Whether nothing is issued any more: an op that was pushed while the lane was removed fails.
+  std::atomic<bool> closed{false};
+  LaneCrew* crew = nullptr;  ///< with policy per_device; written before `started`
 
-  /// Whether the ready op may go to the policy now; otherwise the lane keeps it until release() returns it.
+  /// Whether the ready op may go to the policy now; otherwise the lane keeps it, until release() returns it or `resume`
+  /// gives it to the policy.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// Records a point behind the work that the current op issued. Called while that op holds the lane.
   Point record() WINDROW_EXCLUDES(mutex_);
-  /// The current op gives the lane back; returns the next one to run, if any.
-  OpRecord* release() WINDROW_EXCLUDES(mutex_);
+  /// The current op gives the lane back; returns the next one to run, if any. `room`: whether to wait until another
+  /// point is reached if too many are not.
+  enum class Room { wait_for, ignore };
+  OpRecord* release(Room room = Room::wait_for) WINDROW_EXCLUDES(mutex_);
+  /// Closes the lane unless an op holds it. Returns whether it is closed.
+  bool close_if_idle() WINDROW_EXCLUDES(mutex_);
+  /// The error of pushes and ops after that.
+  MisuseError removed_error() const;
   /// The last recorded point, empty if there is none.
   Point last() const WINDROW_EXCLUDES(mutex_);
   /// For an ordered lane: the numbers of points reached and recorded.
@@ -52,20 +71,33 @@ class LaneState {
   FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
 
   // ---- fork; see fork.h ----
-  void each_mutex(EachMutex f) { f(mutex_); }
+  void each_mutex(EachMutex f) {
+    f(mutex_);
+    if (held) held->each_mutex(f);
+  }
   /// Called in a forked child while the mutex is held: the lane takes no more ops.
   void forget_device() WINDROW_UNCHECKED_LOCKING {
     lost = true;
     last_ = {};
+    held->forget_device();
   }
   std::shared_ptr<Passage> passage;  ///< guarded by the mutex of Forks
   bool lost = false;                 ///< written before the child has a second thread
 
  private:
+  /// Whether another op may be issued, as far as points that are not reached are concerned.
+  bool has_room() WINDROW_REQUIRES(mutex_);
+  /// The point behind which ops go on that wait for room: half of the points are reached then, so that a callback
+  /// serves several ops.
+  Point point_of_room() const WINDROW_REQUIRES(mutex_) { return {last_.lane, last_.serial - max_in_flight / 2}; }
+  /// Lets the waiting ops go on behind that point. The lane counts as taken meanwhile.
+  void resume_behind(Point point) WINDROW_EXCLUDES(mutex_);
+
   mutable Mutex mutex_;
   PriorityQueue waiting_ WINDROW_GUARDED_BY(mutex_);
   bool taken_ WINDROW_GUARDED_BY(mutex_) = false;
   Point last_ WINDROW_GUARDED_BY(mutex_);
+  std::uint64_t known_reached_ WINDROW_GUARDED_BY(mutex_) = 0;  // a serial
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
 };
 
@@ -89,9 +121,18 @@ void for_each_mark(OpRecord& op, F&& f) {
 /// Makes room in the op's variables for the mark that it will leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
+/// Whether a granted op is a host op, and no ordered lane has left a mark that it must respect.
+bool is_apart_from_lanes(OpRecord& op);
+
+/// Leaves the function of an op with its lane, which keeps it until the last recorded point. `held` may be null.
+void hold_captures(OpRecord& op, std::unique_ptr<HeldCaptures::Held> held) noexcept;
+
 /// Called for an op that was issued on an ordered lane: leaves its mark in the room that reserve_marks() made. The
 /// variable's residue_lock must be held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
+
+/// Forgets all marks. The variable's residue_lock must be held, or nobody else may have access.
+void drop_marks(VarState& var);
 
 /// Called for a host op that has waited for the marks before it: removes the marks that are past now. The variable's
 /// residue_lock must be held.

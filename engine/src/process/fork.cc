@@ -235,7 +235,7 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   }
   for (VarState& var : core.vars_) var.residue_lock.unlock();
   if (copied == Copied::torn) return;
-  for (VarState& var : core.vars_) var.residue.reset();  // all points have been passed
+  for (VarState& var : core.vars_) drop_marks(var);  // all points have been passed
   core.idle_waiters_ = 0;
   core.visitors_ = 0;
   core.link_->forget_users();

@@ -13,12 +13,13 @@
 //
 // Contract
 //   Order    The result equals that of running the ops one at a time in the order of their pushes. Two ops overlap only
-//            if neither has mutate or overwrite access to a variable that the other accesses. Pushes of several threads
-//            are in some order that keeps each thread's own.
-//   Errors   An op that throws poisons the variables that it mutates. Ops that read or mutate a poisoned variable are
-//            skipped and pass the poison on, unless they are marked run_always. Each wait for a poisoned variable
-//            throws OpError, until the variable is healed or overwritten. Misuse throws MisuseError and changes
-//            nothing. Nothing aborts.
+//            if they have no variable in common, or only read those that they share. Ops that commute on a variable may
+//            change places. Pushes of several threads are in some order that keeps each thread's own.
+//   Errors   An op that throws poisons the variables that it mutates, overwrites or commutes on. Ops that read, mutate
+//   or
+//            commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always. Each
+//            wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse throws
+//            MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
 //            MisuseError inside an op of the same engine.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
@@ -101,13 +102,13 @@ struct EngineOptions {
   /// wait, the last one to wait runs ready ops that its wait depends on, and no others. Two waits throw Error in that
   /// state: a wait for all ops of another engine, and a wait that is nested too deeply for its stack.
   int max_spare_threads = 256;
-  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until half of
-  /// them have finished. Held threads continue in the order in which they came. At least 1.
+  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until at
+  /// most half of this number is pending. Held threads continue in the order in which they came. At least 1.
   std::uint64_t max_pending_ops = 8192;
   /// The same limit for the bytes that pending ops hold, as given by PushOptions::bytes; 0 means no limit. A push that
   /// would exceed the limit is held back until half of it is free, and later pushes queue behind it. An op above the
   /// limit is admitted only when no bytes are pending. On an ordered lane, an op is no longer pending once it was
-  /// issued to the device, so neither limit bounds what the device has queued.
+  /// issued, but its bytes count until its point is reached; LaneOptions::max_in_flight bounds what is issued.
   std::uint64_t max_pending_bytes = 0;
   /// Pending ops may depend on the held thread in a way that the engine does not see. If no op finishes for this long,
   /// the engine releases the thread (the first time it logs a warning): for as many pushes as `max_pending_ops`, or for
@@ -146,8 +147,8 @@ struct PushOptions {
   /// then, so none starves.
   int priority = 0;
   LaneId lane = host_lane;
-  /// The op runs even if its variables are poisoned; OpContext::failure() tells. For frees, and for ops that peers wait
-  /// for.
+  /// The op runs even if its variables are poisoned; OpContext::failure() then returns the failure. Use it for ops that
+  /// free resources, and for ops that other processes wait for.
   bool run_always = false;
   /// If stop has been requested when the op is about to run, the op does not run and fails with Cancelled. A running op
   /// continues, and may check the token itself. Ignored for retires, heals and ops marked run_always.
@@ -170,10 +171,13 @@ class OpContext {
   /// Throws OpError if failure() is not null; the failure then counts as reported. If the op does not catch it, the op
   /// fails.
   void throw_if_poisoned() const;
+  /// The ordered lane that the op issues its work on; null on a host lane.
+  Lane* lane() const { return lane_; }
 
  private:
   friend class Core;
   FailurePtr failure_;
+  Lane* lane_ = nullptr;
 };
 
 /// A function that takes an OpContext&, or nothing.
@@ -249,7 +253,9 @@ class Engine {
   void retire(Var var, OpFunction&& last = nullptr, const PushOptions& options = {.name = "retire"});
 
   /// Pushes an op that runs `function` once its accesses are granted. The captures of `function` are destroyed before
-  /// any successor runs. Its move constructor must not push.
+  /// any successor runs. Its move constructor must not push. On an ordered lane the captures are kept until the op's
+  /// point is reached, so the device may use memory that they own. Then a thread of the lane, one that issues the next
+  /// op, or one that waits for the op destroys them.
   ///
   /// Throws MisuseError if there is no function, if a variable is empty, retired or of another engine, if the lane is
   /// one of another engine, and after shutdown (except inside ops, while the shutdown waits for them).
@@ -327,10 +333,14 @@ class Engine {
   /// engine.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
 
-  /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, one that was added before, or a
-  /// HostLane with less than one thread.
-  LaneId add_lane(std::shared_ptr<Lane> lane);
+  /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, one that was added before, options out
+  /// of range, or a HostLane with less than one thread.
+  LaneId add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options = {});
   LaneId add_lane(HostLane lane);
+  /// Refuses further pushes to an ordered lane, waits until its ops have ended and its last point is reached, and calls
+  /// Lane::close(). What its ops have written stays valid, and a failure of the lane is still reported. Throws
+  /// MisuseError for a host lane, a lane of another engine, a lane that was removed before, and inside an op.
+  void remove_lane(LaneId lane);
 
   /// Refuses further pushes from outside ops, lets all pending ops finish, and joins the threads. A second call does
   /// nothing. Throws MisuseError inside an op of this engine.

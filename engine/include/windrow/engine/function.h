@@ -67,6 +67,7 @@ class Function<Result(Args...)> {
     void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null if the bytes may be copied
     void (*destroy)(void*) noexcept;              ///< null if there is nothing to destroy
     std::size_t bytes;                            ///< a multiple of 16
+    bool owns;  ///< whether destroy() ends something that the call may use; false for types with `owns_nothing`
   };
 
   /// Null if empty.
@@ -74,6 +75,14 @@ class Function<Result(Args...)> {
   /// Moves the callable to `place`, which must have table()->bytes bytes with the alignment of std::max_align_t. The
   /// caller then owns the callable and uses it through that table. Must not be empty.
   void move_to(void* place) noexcept { relocate(*std::exchange(table_, nullptr), storage_, place); }
+
+  /// The callable at `place`, which is moved from there; the counterpart of move_to().
+  static Function taken_from(const Table& table, void* place) noexcept {
+    Function taken;
+    taken.table_ = &table;
+    relocate(table, static_cast<std::byte*>(place), taken.storage_);
+    return taken;
+  }
 
   /// The table of a callable of type T, which must fit inside a Function.
   template <class T>
@@ -133,9 +142,13 @@ class Function<Result(Args...)> {
   template <class Holder>
   static constexpr bool ends_silently = std::is_trivially_destructible_v<typename Holder::Stored>;
   template <class Holder>
+  static constexpr bool owns = !ends_silently<Holder> && !requires {
+    typename Holder::Stored::owns_nothing;
+  };
+  template <class Holder>
   static constexpr Table table_of = {&call_target<Holder>, is_bytes<Holder> ? nullptr : &move_target<Holder>,
                                      ends_silently<Holder> ? nullptr : &destroy_target<Holder>,
-                                     (sizeof(typename Holder::Stored) + 15) / 16 * 16};
+                                     (sizeof(typename Holder::Stored) + 15) / 16 * 16, owns<Holder>};
 
   static void relocate(const Table& table, std::byte* from, void* to) noexcept {
     if (table.move != nullptr) {

@@ -36,8 +36,9 @@ struct Point {
 /// work was to write. `go_on`: it needs the order alone, since it overwrites that value or what the failed work read.
 enum class IfFailed : std::uint8_t { fail, go_on };
 
-/// An ordered lane. A device room implements it; each lane is added to one engine only. The engine calls record() and
-/// wait() from one thread at a time, in issue order, and the other members from any thread. No member throws.
+/// An ordered lane. A device room implements it; each lane is added to one engine only. The engine calls enter(),
+/// wait(), record() and leave() from one thread at a time, in issue order, and the other members from any thread. No
+/// member throws.
 ///
 /// Failure: once a lane has failed, it stays failed, and reports the same exception_ptr for each later point. A lane
 /// that waits for a failed point with IfFailed::fail fails too.
@@ -47,6 +48,15 @@ class Lane {
   virtual std::string_view name() const = 0;
   /// Lanes with equal numbers share a device.
   virtual int device() const = 0;
+
+  /// Begins a section in which the calling thread issues work: calls of wait(), the function of an op, record(). For
+  /// example, makes the lane's device the current one of the thread. Sections of several lanes nest where an op's
+  /// function pushes with policy serial.
+  virtual void enter() noexcept {}
+  /// Ends the section, on the same thread, and undoes what enter() did. Returns the error of the work issued in it, if
+  /// one is known already, for example that a kernel could not be launched: the op fails with it, unless its function
+  /// has thrown. Successive ops of the lane are not affected.
+  virtual std::exception_ptr leave() noexcept { return nullptr; }
 
   /// Returns the point after all work issued so far.
   virtual Point record() noexcept = 0;
@@ -62,6 +72,18 @@ class Lane {
   /// Calls `callback` once, when the point is reached, with the failure or null: immediately on this thread if the
   /// point is already reached, otherwise later on a thread of the lane. The callback neither throws nor blocks.
   virtual void when_reached(Point point, Reached callback) noexcept = 0;
+
+  /// Called once by Engine::remove_lane: all recorded points are reached, and the engine issues nothing more. The lane
+  /// may release its queue. The object lives on with the engine, and the other members still answer for old points.
+  virtual void close() noexcept {}
+};
+
+/// How an engine uses an ordered lane. A value.
+struct LaneOptions {
+  /// The most ops that are issued before the points of the earlier ones are reached; at least 1. Ready ops beyond it
+  /// wait, and count as pending, so EngineOptions::max_pending_ops holds back a thread that pushes faster than the
+  /// device works.
+  std::uint32_t max_in_flight = 1024;
 };
 
 /// Names a lane of one engine. A value, returned by Engine::add_lane. The default value names the host lane of any

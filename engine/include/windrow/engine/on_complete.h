@@ -9,6 +9,7 @@
 namespace windrow {
 
 class Core;
+class Lane;
 class OpRecord;
 
 /// Owns the duty to complete one op. Call it once, from any thread: successors wait for that call and for the return of
@@ -27,6 +28,8 @@ class OnComplete {
 
   /// For an op marked run_always: the failure that poisons its variables; otherwise null.
   FailurePtr failure() const;
+  /// The ordered lane that the op issues its work on; null on a host lane.
+  Lane* lane() const;
 
  private:
   friend class Core;

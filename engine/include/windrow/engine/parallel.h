@@ -10,8 +10,8 @@
 //   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
 //            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
 //            run than the engine, or the lane, has workers. Outside an op, and with policies `serial` and `chaos`, the
-//            pieces run one after the other on the calling thread. The thread that per_device has for urgent ops gets
-//            no help.
+//            pieces run one after the other on the calling thread. The thread that per_device reserves for ops of
+//            positive priority gets no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
 //   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/src/cut.h) give
@@ -50,8 +50,8 @@ constexpr std::size_t piece_count(std::size_t count, std::size_t grain) {
 /// Calls body(begin, end) for each piece.
 void parallel_for(std::size_t count, std::size_t grain, LoopBody body);
 
-/// Combines map(begin, end) of all pieces, in the order of the pieces whoever computed them: the result has the same
-/// bits for any number of workers. `init` for no pieces; else it is the first operand.
+/// Combines map(begin, end) of all pieces, in the order of the pieces, so the result has the same bits for any number
+/// of workers. `init` is the first operand; without pieces it is the result.
 template <class T, class Map, class Combine>
 T parallel_reduce(std::size_t count, std::size_t grain, T init, Map&& map, Combine&& combine) {
   if (grain == 0) grain = 1;

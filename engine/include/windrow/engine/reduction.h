@@ -18,7 +18,7 @@ namespace windrow {
 
 struct ReductionOptions {
   OpName name = "reduction";
-  /// The number of partial values, at least 1; so many ops can add concurrently.
+  /// The number of partial values, at least 1. At most this many ops add concurrently.
   int ways = 8;
 };
 

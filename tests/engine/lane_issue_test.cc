@@ -1,0 +1,319 @@
+// What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "sim_device.h"
+#include "support.h"
+
+namespace windrow::testing {
+namespace {
+
+/// One lane on which at most three ops are in flight.
+class LaneIssueTest : public ::testing::TestWithParam<Setup> {
+ protected:
+  static constexpr std::uint32_t most = 3;
+
+  Engine engine{{.policy = GetParam().policy, .workers = GetParam().workers}};
+  std::shared_ptr<SimLane> lane = std::make_shared<SimLane>("lane"), other = std::make_shared<SimLane>("other");
+  LaneId on_lane = engine.add_lane(lane, {.max_in_flight = most}), on_other = engine.add_lane(other);
+  Var a = engine.new_var("a"), b = engine.new_var("b");
+
+  void TearDown() override {
+    lane->let_go();
+    other->let_go();
+  }
+  /// Waits until `is` holds. Returns false after the patience of tests.
+  template <class F>
+  static bool comes_true(F&& is) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (!is() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return is();
+  }
+};
+WINDROW_EVERY_POLICY(LaneIssueTest);
+class ThreadedLaneIssueTest : public LaneIssueTest {};
+WINDROW_THREADED_POLICIES(ThreadedLaneIssueTest);
+
+TEST_P(LaneIssueTest, AnOpKnowsItsLane) {
+  std::atomic<Lane*> seen{nullptr}, seen_by_async{nullptr}, on_host{lane.get()}, in_graph{nullptr};
+  engine.push([&](OpContext& context) { seen = context.lane(); }, {mutate(a)}, {.lane = on_lane});
+  engine.push_async([&](OnComplete done) { seen_by_async = done.lane(), done(); }, {mutate(a)}, {.lane = on_other});
+  engine.push([&](OpContext& context) { on_host = context.lane(); }, {mutate(a)});
+  Graph graph = engine.capture([&] {
+    for (int i = 0; i < 20; ++i) {
+      engine.push([&](OpContext& context) { in_graph = context.lane(); }, {mutate(a)}, {.lane = on_other});
+    }
+  });
+  graph.launch();
+  engine.wait(a);
+  EXPECT_EQ(seen, lane.get());
+  EXPECT_EQ(seen_by_async, other.get());
+  EXPECT_EQ(on_host, nullptr);
+  EXPECT_EQ(in_graph, other.get());
+}
+
+TEST_P(LaneIssueTest, AnOpIssuesInsideASectionOfItsLane) {
+  std::atomic<int> outside{0};
+  const auto look = [&] { outside += lane->open_sections() != 1; };
+  for (int i = 0; i < 5; ++i) engine.push(look, {mutate(a)}, {.lane = on_lane});
+  engine.push_async([&](OnComplete done) { look(), done(); }, {mutate(a)}, {.lane = on_lane});
+  engine.wait_all();
+  EXPECT_EQ(outside, 0);
+  EXPECT_EQ(lane->sections(), 7);  // the point of an asynchronous op has a section of its own
+  EXPECT_EQ(lane->open_sections(), 0);
+  EXPECT_EQ(other->sections(), 0);
+}
+
+TEST_P(LaneIssueTest, AnErrorOfASectionFailsItsOpAlone) {
+  const auto refuse = [&] { lane->fail_section(std::make_exception_ptr(Error("no such kernel"))); };
+  engine.push(refuse, {mutate(a)}, {.name = "refused", .lane = on_lane});
+  bool ran = false;
+  engine.push([&] { lane->launch([&] { ran = true; }); }, {mutate(b)}, {.lane = on_lane});
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  EXPECT_NE(text.find("op 'refused'"), std::string::npos) << text;
+  EXPECT_NE(text.find("no such kernel"), std::string::npos) << text;
+  engine.wait(b);
+  EXPECT_TRUE(ran);
+  engine.push_async([&](OnComplete done) { refuse(), done(); }, {overwrite(a)}, {.lane = on_lane});
+  EXPECT_THROW(engine.wait(a), OpError);
+  const auto both = [&] { refuse(), throw Error("bad shape"); };
+  engine.push(both, {overwrite(a)}, {.lane = on_lane});
+  EXPECT_NE(error_of<OpError>([&] { engine.wait(a); }).find("bad shape"), std::string::npos);
+}
+
+TEST_P(ThreadedLaneIssueTest, NoMoreOpsAreInFlightThanTheLaneAllows) {
+  constexpr int ops = 100;
+  std::atomic<int> issued{0};
+  std::atomic<std::uint32_t> done{0}, too_many{0};
+  lane->hold();
+  for (int i = 0; i < ops; ++i) {
+    const auto issue = [&] {
+      too_many += static_cast<std::uint32_t>(++issued) - done > most;
+      lane->launch([&] { ++done; });
+    };
+    engine.push(issue, {i % 2 == 0 ? mutate(a) : read(b)}, {.lane = on_lane});
+  }
+  ASSERT_TRUE(comes_true([&] { return issued == static_cast<int>(most); }));
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(issued, static_cast<int>(most));
+  EXPECT_EQ(engine.stats().pending, static_cast<std::uint64_t>(ops) - most);
+  bool ran = false;
+  const Var c = engine.new_var();
+  engine.push([&] { ran = true; }, {mutate(c)});
+  ASSERT_TRUE(engine.wait_for({read(c)}, patience));  // no thread is blocked
+  EXPECT_TRUE(ran);
+  const std::string text = engine.describe_pending();
+  EXPECT_NE(text.find("waits for its turn on lane 'lane'"), std::string::npos) << text;
+  EXPECT_NE(text.find("lane 'lane' has to reach 3 points"), std::string::npos) << text;
+  lane->let_go();
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(done, static_cast<std::uint32_t>(ops));
+  EXPECT_EQ(too_many, 0u);
+}
+
+TEST_P(ThreadedLaneIssueTest, AFailedLaneHasRoomForTheOpsThatFailWithIt) {
+  lane->hold();
+  engine.push([&] { lane->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)}, {.lane = on_lane});
+  for (int i = 0; i < 20; ++i) engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.lane = on_lane});
+  lane->let_go();
+  EXPECT_THROW(engine.wait(a), OpError);
+  EXPECT_THROW(engine.wait_all(), OpError);
+}
+
+TEST(LaneBackPressure, HoldsAThreadWhileTheDeviceWorks) {
+  Engine engine({.policy = Policy::pool, .workers = 2, .max_pending_ops = 8});
+  const auto lane = std::make_shared<SimLane>("lane");
+  const LaneId on_lane = engine.add_lane(lane, {.max_in_flight = 2});
+  const Var a = engine.new_var();
+  lane->hold();
+  std::atomic<int> pushed{0};
+  std::jthread pusher([&] {
+    for (int i = 0; i < 100; ++i, ++pushed) engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.lane = on_lane});
+  });
+  std::this_thread::sleep_for(100ms);  // longer than a thread is held if nothing were under way
+  EXPECT_LE(pushed, 2 + 8 + 2);
+  lane->let_go();
+  pusher.join();
+  engine.wait_all();
+}
+
+/// Counts its objects, as device memory would be counted.
+struct Counted {
+  explicit Counted(std::atomic<int>& of) : alive(of) { ++alive; }
+  ~Counted() { --alive; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  std::atomic<int>& alive;
+};
+
+TEST_P(ThreadedLaneIssueTest, CapturesAreKeptUntilTheDeviceHasUsedThem) {
+  std::atomic<int> alive{0}, missing{0};
+  lane->hold();
+  const auto counted = [&] { return std::make_shared<Counted>(alive); };
+  for (int i = 0; i < 2; ++i) {
+    engine.push([&, memory = counted()] { lane->launch([&, raw = memory.get()] { missing += alive == 0, (void)raw; }); },
+                {mutate(a)}, {.lane = on_lane});
+  }
+  engine.push_async([&, memory = counted()](OnComplete done) { lane->launch([] {}), done(); }, {mutate(a)},
+                    {.lane = on_lane});
+  ASSERT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
+  EXPECT_EQ(alive, 3);
+  lane->let_go();
+  EXPECT_TRUE(comes_true([&] { return alive == 0; }));  // without another push or wait
+  EXPECT_EQ(missing, 0);
+}
+
+TEST_P(ThreadedLaneIssueTest, AGraphThatEndsKeepsItsCapturesForTheDevice) {
+  for (const int ops : {1, 3}) {
+    std::atomic<int> alive{0};
+    lane->hold();
+    {
+      Graph graph = engine.capture([&] {
+        for (int i = 0; i < ops; ++i) {
+          engine.push([&, memory = std::make_shared<Counted>(alive)] { lane->launch([] {}); }, {mutate(a)},
+                      {.lane = on_lane});
+        }
+      });
+      graph.launch();
+    }
+    ASSERT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
+    EXPECT_EQ(alive, ops);
+    lane->let_go();
+    EXPECT_TRUE(comes_true([&] { return alive == 0; }));
+  }
+}
+
+TEST_P(LaneIssueTest, AFailingOpKeepsItsCapturesToo) {
+  std::atomic<int> alive{0};
+  lane->hold();
+  if (GetParam().policy == Policy::serial) lane->let_go();  // where a push waits for the point
+  engine.push([memory = std::make_shared<Counted>(alive)] { throw Error("after a launch"); }, {mutate(a)},
+              {.lane = on_lane});
+  ASSERT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
+  EXPECT_EQ(alive, GetParam().policy == Policy::serial ? 0 : 1);
+  lane->let_go();
+  EXPECT_TRUE(comes_true([&] { return alive == 0; }));
+  EXPECT_THROW(engine.wait_all(), OpError);
+}
+
+TEST_P(LaneIssueTest, AnEngineEndsBehindTheLastCaptures) {
+  std::atomic<int> alive{0};
+  {
+    Engine ending({.policy = GetParam().policy, .workers = GetParam().workers, .max_pending_bytes = 100});
+    const auto slow = std::make_shared<SimLane>("slow");
+    const LaneId on_slow = ending.add_lane(slow);
+    const Var v = ending.new_var();
+    for (int i = 0; i < 10; ++i) {
+      ending.push([slow = slow.get(), memory = std::make_shared<Counted>(alive)] {
+        slow->launch([] { std::this_thread::sleep_for(200us); });
+      }, {mutate(v)}, {.lane = on_slow, .bytes = 10});
+    }
+  }
+  EXPECT_EQ(alive, 0);
+}
+
+TEST_P(ThreadedLaneIssueTest, CapturesMayHoldTheLastOwnerOfTheEngine) {
+  std::atomic<bool> ended{false};
+  const auto slow = std::make_shared<SimLane>("slow");
+  slow->hold();
+  {
+    auto owner = std::shared_ptr<Engine>(new Engine({.policy = GetParam().policy, .workers = GetParam().workers}),
+                                         [&](Engine* ending) { delete ending, ended = true; });
+    const LaneId on_slow = owner->add_lane(slow);
+    Engine& of = *owner;
+    of.push([&, owner = std::move(owner)] { slow->launch([] {}); }, {}, {.lane = on_slow, .bytes = 10});
+  }
+  slow->let_go();
+  EXPECT_TRUE(comes_true([&] { return ended.load(); }));
+}
+
+TEST_P(LaneIssueTest, ARemovedLaneHasDoneItsWorkAndTakesNoMore) {
+  int value = 0, seen = 0;
+  engine.push([&] { lane->launch([&] { std::this_thread::sleep_for(5ms), value = 7; }); }, {mutate(a)},
+              {.lane = on_lane});
+  const PushOptions known{.lane = on_lane};
+  Graph graph = engine.capture([&] { engine.push([] {}, {mutate(a)}, {.lane = on_lane}); });
+  engine.remove_lane(on_lane);
+  EXPECT_EQ(value, 7);
+  EXPECT_TRUE(lane->is_closed());
+  EXPECT_FALSE(other->is_closed());
+  const std::string refusal = "lane 'lane' was removed from its engine; expected a lane that was not";
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.push([] {}, {mutate(a)}, known); }), refusal);
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.launch(); }), refusal);
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.remove_lane(on_lane); }), "lane 'lane' was removed before");
+  engine.push([&] { seen = value; }, {read(a)});
+  engine.push([&] { other->launch([&] { value = 8; }); }, {mutate(a)}, {.lane = on_other});
+  engine.wait_all();
+  EXPECT_EQ(seen, 7);
+  EXPECT_EQ(value, 8);
+}
+
+TEST_P(LaneIssueTest, AFailedLaneIsStillReportedWhenItIsRemoved) {
+  engine.push([&] { lane->launch([] { throw std::runtime_error("device lost"); }); }, {mutate(a)}, {.lane = on_lane});
+  engine.remove_lane(on_lane);
+  EXPECT_THROW(engine.wait(a), OpError);
+  EXPECT_THROW(engine.wait_all(), OpError);
+}
+
+TEST_P(LaneIssueTest, OnlyAnOrderedLaneOfThisEngineIsRemoved) {
+  Engine foreign;
+  const LaneId of_host = engine.add_lane(HostLane{.name = "copies"});
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.remove_lane(host_lane); }),
+            "remove_lane was given the host lane; expected an ordered lane");
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.remove_lane(of_host); }),
+            "remove_lane was given host lane 'copies'; expected an ordered lane");
+  EXPECT_EQ(error_of<MisuseError>([&] { foreign.remove_lane(on_lane); }),
+            "remove_lane was given a lane of another engine");
+  engine.push([&] { engine.remove_lane(on_lane); }, {mutate(a)}, {.name = "remover"});
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  EXPECT_NE(text.find("remove_lane inside op 'remover'"), std::string::npos) << text;
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.add_lane(std::make_shared<SimLane>("none"), {.max_in_flight = 0}); }),
+            "lane 'none' has max_in_flight = 0; expected 1 or more");
+}
+
+TEST_P(ThreadedLaneIssueTest, PushesBesideARemovalRunFailOrAreRefused) {
+  for (int round = 0; round < 20; ++round) {
+    const auto brief = std::make_shared<SimLane>("brief");
+    const LaneId on_brief = engine.add_lane(brief);
+    const Var v = engine.new_var();
+    std::atomic<int> issued_after_close{0};
+    std::atomic<bool> refused{false};
+    std::jthread pusher([&] {
+      try {
+        for (;;) engine.push([&] { issued_after_close += brief->is_closed(); }, {mutate(v)}, {.lane = on_brief});
+      } catch (const MisuseError&) {
+        refused = true;
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+    engine.remove_lane(on_brief);
+    pusher.join();
+    EXPECT_TRUE(refused);
+    EXPECT_EQ(issued_after_close, 0);
+    try {
+      engine.wait(v);
+    } catch (const OpError& error) {
+      EXPECT_NE(std::string(error.what()).find("was removed"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_P(LaneIssueTest, HostOpsThatShareNoVariableWithALaneAreUnaffected) {
+  // What they cost is bounded by scripts/gates: patterns A-beside-lane and D-beside-lane.
+  int host = 0, device = 0, mixed = 0;
+  const Var c = engine.new_var("c");
+  for (int i = 0; i < 200; ++i) {
+    engine.push([&] { ++host; }, {mutate(b)});
+    engine.push([&] { lane->launch([&] { ++device; }); }, {mutate(a)}, {.lane = on_lane});
+    if (i % 10 == 0) engine.push([&, i] { mixed += device == i + 1; }, {read(a), mutate(c)});
+    if (i % 50 == 0) engine.push([&] { ++host; }, {mutate(a), mutate(b)});
+  }
+  engine.wait({read(a), read(b), read(c)});
+  EXPECT_EQ(host, 204);
+  EXPECT_EQ(device, 200);
+  EXPECT_EQ(mixed, 20);
+}
+
+}  // namespace
+}  // namespace windrow::testing
