@@ -50,14 +50,14 @@ class Contestant {
     peak_.sample();
     const RunnerStats before = trainer_.stats();
     last_ = options_.inference ? evaluate() : trainer_.train();
-    rates_.push_back(last_.units_a_second());
+    rates_.push_back(last_.units_per_second());
     const RunnerStats after = trainer_.stats();
     const double steps =
         std::ceil(static_cast<double>(last_.samples) / static_cast<double>(options_.trainer.minibatch));
     batches_.push_back(static_cast<double>(after.batches - before.batches) / steps);
     schedule_ns_.push_back(static_cast<double>(after.schedule_ns - before.schedule_ns) /
                            static_cast<double>(after.vertices - before.vertices));
-    if (!options_.inference) unbatched_.push_back(trainer_.train_some_unbatched().units_a_second());
+    if (!options_.inference) unbatched_.push_back(trainer_.train_some_unbatched().units_per_second());
   }
 
   Record record() const {

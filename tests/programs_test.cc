@@ -32,7 +32,8 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, parser"
+#define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
+#define MODELS MODELS_WITH_GRAPHS ", parser"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
   "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, " \
@@ -77,32 +78,34 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --cell round",
               "windrow: --cell: 'round'; expected one of binary, child-sum" TRAIN_HELP},
         Wrong{"windrow train bilstm --leaves 3",
-              "windrow: bilstm: has no size 'leaves'; expected hidden, embedding, layers"},
-        Wrong{"windrow train dag --cell binary", "windrow: dag: has only one cell; expected no other to be chosen"},
+              "windrow: bilstm: size 'leaves' is unknown; expected hidden, embedding, layers"},
+        Wrong{"windrow train dag --cell binary",
+              "windrow: dag: cell 'binary'; expected none, because it has a single cell"},
         Wrong{"windrow train tree-fc --data /dev",
-              "windrow: tree-fc: has no data files, only generated data; expected no folder, got /dev"},
+              "windrow: tree-fc: data folder '/dev'; expected none, because its data are always generated"},
         Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected at least 2"},
         Wrong{"windrow train bilstm --data /dev",
               "windrow: /dev/all.txt: no such file; expected a file of tagged sentences, one per line"},
-        Wrong{"windrow schedule rnn", "windrow: model: 'rnn'; expected one of " MODELS "; see windrow schedule --help"},
+        Wrong{"windrow schedule rnn",
+              "windrow: model: 'rnn'; expected one of " MODELS_WITH_GRAPHS "; see windrow schedule --help"},
         Wrong{"windrow schedule parser --samples 1",
-              "windrow: parser: builds its graphs while it runs; expected a model whose graphs are known in advance"},
+              "windrow: model: 'parser'; expected one of " MODELS_WITH_GRAPHS "; see windrow schedule --help"},
         Wrong{"windrow-perf train --model all --data /dev",
               "windrow-perf: --data with several models; expected one model, because each has its own files"},
         Wrong{"windrow-perf train --model all --embedding 3",
-              "windrow-perf: tree-fc: has no size 'embedding'; expected hidden, leaves"},
+              "windrow-perf: tree-fc: size 'embedding' is unknown; expected hidden, leaves"},
         Wrong{"windrow-perf schedules --model all --layers 3",
-              "windrow-perf: tree-lstm: has no size 'layers'; expected hidden, embedding"},
+              "windrow-perf: tree-lstm: size 'layers' is unknown; expected hidden, embedding"},
         Wrong{"windrow-perf ablation --model tree-lstm,dag --cell child-sum",
-              "windrow-perf: dag: has only one cell; expected no other to be chosen"},
+              "windrow-perf: dag: cell 'child-sum'; expected none, because it has a single cell"},
         Wrong{"windrow-perf hand --layers 65",
               "windrow-perf: --layers: '65'; expected a whole number, 1 to 64; see windrow-perf hand --help"},
         Wrong{"windrow-perf serial --out ''",
               "windrow-perf: --out: '' is not a folder; expected the name of a folder; see windrow-perf serial --help"},
-        Wrong{
-            "windrow schedule --policy best",
-            "windrow: --policy: 'best'; expected one of level, depth, agenda, learned, serial, or several separated by "
-            "commas; see windrow schedule --help"},
+        Wrong{"windrow schedule --schedule best",
+              "windrow: --schedule: 'best'; expected one of level, depth, agenda, learned, serial, or several "
+              "separated by "
+              "commas; see windrow schedule --help"},
         Wrong{"windrow-perf train --model rnn",
               "windrow-perf: --model: 'rnn'; expected one of " MODELS ", all, or several separated by commas; see "
               "windrow-perf train --help"},

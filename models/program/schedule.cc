@@ -4,6 +4,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "flags.h"
 #include "windrow/batching/schedule.h"
@@ -66,9 +68,11 @@ std::function<void()> add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& command =
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
-  flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(workload_names()));
+  std::vector<std::string> models = workload_names();
+  std::erase(models, "parser");  // which builds its graphs while it runs
+  flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(models));
   add_workload_flags(command, arguments->workload);
-  flag(command, "--policy", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
+  flag(command, "--schedule", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
   return [arguments] { run(*arguments); };

@@ -47,14 +47,14 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
   return train;
 }
 
-/// The title of a figure's column.
-std::string validation(const std::string& figure) { return "validation " + figure; }
+/// The title of a metric's column.
+std::string validation(const std::string& metric) { return "validation " + metric; }
 
 int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
 
 void print_head(Trainer& trainer, const Workload& workload) {
   print("epoch  training loss");
-  for (const std::string& name : trainer.figure_names()) {
+  for (const std::string& name : trainer.metric_names()) {
     const std::string column = validation(name);
     print("  %*s", width_of(column), column.c_str());
   }
@@ -62,19 +62,19 @@ void print_head(Trainer& trainer, const Workload& workload) {
   print("  %*s\n", width_of(throughput), throughput.c_str());
 }
 
-void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Figure>& score, const Workload& workload) {
+void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Metric>& score, const Workload& workload) {
   print("%5d  %13.4f", epoch, pass.loss);
-  for (const Figure& figure : score) {
-    const int width = width_of(validation(figure.name));
+  for (const Metric& metric : score) {
+    const int width = width_of(validation(metric.name));
     if (workload.validation.empty()) {
       print("  %*s", width, "-");  // there is no validation set
-    } else if (figure.is == Figure::Is::share) {
-      print("  %*.1f %%", width - 2, 100 * figure.value);
+    } else if (metric.unit == Metric::Unit::fraction) {
+      print("  %*.1f %%", width - 2, 100 * metric.value);
     } else {
-      print("  %*.1f", width, figure.value);
+      print("  %*.1f", width, metric.value);
     }
   }
-  print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_a_second());
+  print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_per_second());
 }
 
 /// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
@@ -82,8 +82,8 @@ void compare(Trainer& trainer, const std::string& unit) {
   constexpr std::size_t samples = 512;
   double batched = 0, unbatched = 0;  // the best of three
   for (int i = 0; i < 3; ++i) {
-    batched = std::max(batched, trainer.train(samples).units_a_second());
-    unbatched = std::max(unbatched, trainer.train_some_unbatched().units_a_second());
+    batched = std::max(batched, trainer.train(samples).units_per_second());
+    unbatched = std::max(unbatched, trainer.train_some_unbatched().units_per_second());
   }
   print("\n                     %10s\n", (unit + "/s").c_str());
   print("batched                 %7.0f\n", batched);
@@ -101,9 +101,10 @@ void train_model(Arguments arguments) {
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(host, workload, options);
-  print("%s, %s: training on %s %ss, validating on %s\n\n", arguments.model.c_str(),
-        program::data_text(arguments.workload).c_str(), program::grouped(workload.training.size()).c_str(),
-        workload.kind->sample.c_str(), program::grouped(workload.validation.size()).c_str());
+  const std::size_t size = workload.training.size();
+  print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
+        program::data_text(arguments.workload).c_str(), program::grouped(size).c_str(), workload.kind->sample.c_str(),
+        size == 1 ? "" : "s", program::grouped(workload.validation.size()).c_str());
   print_head(trainer, workload);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();

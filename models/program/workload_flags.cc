@@ -35,7 +35,7 @@ void add_sizes(CLI::App& command, WorkloadOptions& to) {
 /// Two lines for each kind.
 std::string all_about() {
   std::ostringstream text;
-  text << "Models, with the files that --data DIR must contain, and their defaults:\n";
+  text << "Models, their data files, and the defaults of options that are marked 'see below':\n";
   for (const WorkloadKind& kind : workload_kinds()) {
     text << "  " << kind.name << ": " << kind.about << "\n     ";
     for (const std::string& file : kind.files) text << " " << file;
@@ -44,10 +44,10 @@ std::string all_about() {
     for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
     text << " --samples " << kind.samples << "; learning rate " << kind.learning_rate << "\n";
   }
-  text
-      << "The first listed file that exists is the training set, the next one is the validation set. If a model has a\n"
-         "single file, every tenth sample is for validation. Generated data have one validation sample for eight\n"
-         "training samples.";
+  text << "The training set is the first listed file that exists. The file listed after it is the validation set, and\n"
+          "must exist too; other files are not read. If a model has a single file, every tenth sample is for "
+          "validation.\n"
+          "Generated data have one validation sample for eight training samples.";
   return text.str();
 }
 
@@ -101,7 +101,7 @@ std::string schedule_policies_text() {
   return "Schedule policies; a batch is:\n"
          "  level       the vertices of one type and level, level by level\n"
          "  depth       the same, with levels recomputed for each minibatch\n"
-         "  agenda      all ready vertices of the type with the lowest mean depth (DyNet)\n"
+         "  agenda      all ready vertices of the type with the lowest mean level (DyNet)\n"
          "  learned     all ready vertices of the type that a learned table selects (ED-Batch)\n"
          "  serial      one vertex\n";
 }

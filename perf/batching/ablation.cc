@@ -104,7 +104,7 @@ Result ablation(const TableOptions& options) {
     Turns turns;
     for (const RunnerOptions& variant : variants()) {
       Trainer& trainer = loaded.trainer(batch, variant);
-      turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
+      turns.add([&trainer, samples] { return trainer.train(samples).units_per_second(); });
     }
     turns.take(options.repetitions);
     std::vector<Table::Entry> row = {model, loaded.workload().kind->unit + "/s", turns.median(0)};

@@ -24,7 +24,7 @@ Result batched_against_serial(const TableOptions& options) {
     const auto batch = static_cast<std::size_t>(samples_of_a_batch);
     Trainer& trainer = loaded.trainer(batch, runner);
     const std::size_t samples = loaded.samples_of_a_turn(trainer, batch);
-    return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
+    return turns.add([&trainer, samples] { return trainer.train(samples).units_per_second(); });
   };
   std::map<int, std::size_t> batched, serial;  // by batch size
   for (const int batch : options.batches) {

@@ -26,7 +26,7 @@ class Timed {
 
   double run() {
     const StepTimes before = trainer_.stats().times;
-    const double rate = trainer_.train(samples_).units_a_second();
+    const double rate = trainer_.train(samples_).units_per_second();
     const StepTimes after = trainer_.stats().times;
     const auto add = [&](std::vector<double>& to, std::int64_t ns) {
       to.push_back(static_cast<double>(ns) / 1e6 / static_cast<double>(samples_));

@@ -47,7 +47,7 @@ Result schedules(const TableOptions& options) {
     const auto add = [&](SchedulePolicy policy, std::size_t least) {
       Trainer& trainer = loaded.trainer(std::min(batch, least), {.schedule = policy});
       const std::size_t samples = loaded.samples_of_a_turn(trainer, least);
-      return turns.add([&trainer, samples] { return trainer.train(samples).units_a_second(); });
+      return turns.add([&trainer, samples] { return trainer.train(samples).units_per_second(); });
     };
     const std::size_t serial = add(SchedulePolicy::serial, std::min(serial_samples, loaded.samples()));
     std::vector<Table::Entry> row = {model, loaded.workload().kind->unit + "/s"};

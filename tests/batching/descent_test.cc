@@ -205,17 +205,17 @@ TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
   s.parameters.value(s.w).get();
   const SkippedSteps skipped = s.parameters.skipped_steps();
   EXPECT_EQ(skipped.count, 150u);
-  EXPECT_EQ(skipped.last.size(), SkippedSteps::most_told);
+  EXPECT_EQ(skipped.last.size(), SkippedSteps::most_reported);
   EXPECT_EQ(skipped.last.back().step, last);
 }
 
 TEST(SkippingSteps, AreToldInOrderInWhicheverOrderTheirChecksRun) {
   SkipLog log;
-  const std::uint64_t steps = SkippedSteps::most_told + 2;
+  const std::uint64_t steps = SkippedSteps::most_reported + 2;
   for (std::uint64_t step = steps; step-- > 0;) log.add({step ^ 1, "no reason"});
   const SkippedSteps skipped = log.steps();
   EXPECT_EQ(skipped.count, steps);
-  ASSERT_EQ(skipped.last.size(), SkippedSteps::most_told);
+  ASSERT_EQ(skipped.last.size(), SkippedSteps::most_reported);
   for (std::size_t i = 0; i < skipped.last.size(); ++i) EXPECT_EQ(skipped.last[i].step, i + 2);
 }
 

@@ -106,18 +106,18 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   options.data = folder.path.string();
   Trees trees(options, {.minibatch = 2, .learning_rate = 0.5});
   for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
-  const std::vector<Figure> figures = trees.trainer.evaluate();
-  ASSERT_EQ(figures.size(), 2u);
-  EXPECT_EQ(figures[0].name, "root accuracy");
-  EXPECT_DOUBLE_EQ(figures[0].value, 0.5);
-  EXPECT_EQ(figures[1].name, "all-node accuracy");
-  EXPECT_DOUBLE_EQ(figures[1].value, 0.7);
+  const std::vector<Metric> metrics = trees.trainer.evaluate();
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0].name, "root accuracy");
+  EXPECT_DOUBLE_EQ(metrics[0].value, 0.5);
+  EXPECT_EQ(metrics[1].name, "all-node accuracy");
+  EXPECT_DOUBLE_EQ(metrics[1].value, 0.7);
   trees.workload.validation.resize(1, trees.workload.validation[0]);
   std::vector<std::int32_t>& labels = graphs_of(trees.workload).validation[0].labels;
   labels = {-1, -1, 1};
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
   labels = {-1, -1, -1};
-  for (const Figure& figure : trees.trainer.evaluate()) EXPECT_EQ(figure.value, 0) << "of nothing";
+  for (const Metric& metric : trees.trainer.evaluate()) EXPECT_EQ(metric.value, 0) << "of nothing";
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {

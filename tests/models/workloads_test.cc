@@ -20,11 +20,11 @@ using testing::parameters_of;
 using testing::sanitized;
 using testing::TextFolder;
 
-/// A workload at a size for tests, and what it must come to: the figure of its score after so many passes.
+/// A workload at a size for tests, and what it must come to: the metric of its score after so many passes.
 struct Case {
   const char* name;
   WorkloadOptions options;
-  const char* figure;
+  const char* metric;
   double at_least;  ///< at most, of perplexity
   int passes;
   TrainerOptions training = {.minibatch = 16};
@@ -59,11 +59,11 @@ class EveryWorkload : public ::testing::TestWithParam<Case> {
     return result;
   }
 
-  static double value_of(const std::vector<Figure>& figures, const std::string& name) {
-    for (const Figure& figure : figures) {
-      if (figure.name == name) return figure.value;
+  static double value_of(const std::vector<Metric>& metrics, const std::string& name) {
+    for (const Metric& metric : metrics) {
+      if (metric.name == name) return metric.value;
     }
-    ADD_FAILURE() << "no figure " << name;
+    ADD_FAILURE() << "no metric " << name;
     return NAN;
   }
 };
@@ -104,12 +104,12 @@ TEST_P(EveryWorkload, LearnsWhatHoldsOnTheValidationSet) {
   Engine engine;
   Workload workload = make_workload(GetParam().name, host_device(engine), GetParam().options);
   Trainer trainer(host_device(engine), workload, GetParam().training);
-  const double before = value_of(trainer.evaluate(), GetParam().figure);
+  const double before = value_of(trainer.evaluate(), GetParam().metric);
   const double first = trainer.train().loss;
   double last = first;
   for (int pass = 1; pass < (sanitized ? 2 : GetParam().passes); ++pass) last = trainer.train().loss;
   EXPECT_LT(last, first);
-  const double after = value_of(trainer.evaluate(), GetParam().figure);
+  const double after = value_of(trainer.evaluate(), GetParam().metric);
   if (sanitized) return;  // behind so few passes
   if (GetParam().at_least > 1) {
     EXPECT_LT(after, GetParam().at_least);
@@ -123,36 +123,36 @@ TEST_P(EveryWorkload, LearnsWhatHoldsOnTheValidationSet) {
 const Case cases[] = {
     {.name = "tree-lstm",
      .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
-     .figure = "all-node accuracy",
+     .metric = "all-node accuracy",
      .at_least = 0.7,
      .passes = 12,
      .training = {.minibatch = 16, .learning_rate = 0.2}},
     {.name = "tree-lstm",
      .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
-     .figure = "all-node accuracy",
+     .metric = "all-node accuracy",
      .at_least = 0.65,
      .passes = 12,
      .training = {.minibatch = 16, .learning_rate = 0.2}},
     {.name = "tree-fc",
      .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
-     .figure = "accuracy",
+     .metric = "accuracy",
      .at_least = 0.6,
      .passes = 10},
     {.name = "fixed-lstm",
      .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}, {"steps", 20}}},
-     .figure = "perplexity",
+     .metric = "perplexity",
      .at_least = 10,
      .passes = 5,
      .done = 0.99},
     {.name = "var-lstm",
      .options = {.samples = 100, .sizes = {{"hidden", 16}, {"embedding", 16}, {"vocabulary", 100}}},
-     .figure = "perplexity",
+     .metric = "perplexity",
      .at_least = 10,
      .passes = 5,
      .done = 0.99},
     {.name = "bilstm",
      .options = {.samples = 500, .sizes = {{"hidden", 24}, {"embedding", 24}}},
-     .figure = "entity F1",
+     .metric = "entity F1",
      .at_least = 0.15,
      .passes = 12,
      .training = {.minibatch = 16, .learning_rate = 0.2},
@@ -164,25 +164,25 @@ const Case cases[] = {
                            {"layers", 2},
                            {"character-embedding", 8},
                            {"character-hidden", 12}}},
-     .figure = "entity F1",
+     .metric = "entity F1",
      .at_least = 0.3,
      .passes = 8,
      .training = {.minibatch = 16, .learning_rate = 0.2},
      .done = 0.98},
     {.name = "listops",
      .options = {.samples = 400, .sizes = {{"hidden", 32}}},
-     .figure = "all-node accuracy",
+     .metric = "all-node accuracy",
      .at_least = 0.35,
      .passes = 15},
     {.name = "dag",
      .options = {.samples = 200, .sizes = {{"hidden", 16}, {"embedding", 16}}},
-     .figure = "accuracy",
+     .metric = "accuracy",
      .at_least = 0.6,
      .passes = 12,
      .training = {.minibatch = 16, .learning_rate = 0.3}},
     {.name = "parser",
      .options = {.samples = 400, .sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}, {"scorer", 16}}},
-     .figure = "LAS",
+     .metric = "LAS",
      .at_least = 0.75,
      .passes = 8,
      .training = {.minibatch = 16, .learning_rate = 0.025},
@@ -230,14 +230,14 @@ std::string refusal_of(const char* name, const WorkloadOptions& options) {
 TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_TRUE(refusal_of("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"leaves", 3}}}),
-            "tree-lstm: has no size 'leaves'; expected hidden, embedding");
+            "tree-lstm: size 'leaves' is unknown; expected hidden, embedding");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"embedding", 0}}}), "tree-lstm: embedding 0; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
-  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: has only one cell; expected no other to be chosen");
+  EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");
   EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}),
-            "tree-fc: has no data files, only generated data; expected no folder, got trees");
+            "tree-fc: data folder 'trees'; expected none, because its data are always generated");
   EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected at least 2");
   EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"vocabulary", 1}}}),
             "var-lstm: vocabulary 1; expected at least 2");
@@ -249,8 +249,8 @@ TEST(Workloads, AreCheckedBeforeTheyAreMade) {
   };
   EXPECT_TRUE(refused("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
   EXPECT_EQ(refused("tree-fc", {.sizes = {{"embedding", 3}}}),
-            "tree-fc: has no size 'embedding'; expected hidden, leaves");
-  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: has only one cell; expected no other to be chosen");
+            "tree-fc: size 'embedding' is unknown; expected hidden, leaves");
+  EXPECT_EQ(refused("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");
   EXPECT_EQ(refused("bilstm", {.sizes = {{"layers", 65}}}), "bilstm: layers 65; expected 1 to 64");
   EXPECT_NO_THROW(check_workload("bilstm", {.data = "nowhere", .sizes = {{"layers", 64}}})) << "nothing is read";
 }

@@ -21,7 +21,7 @@ std::uint64_t next_id() {
 }  // namespace
 
 Initial Initial::glorot(Index rows, Index width) {
-  const float bound = std::sqrt(6.0f / static_cast<float>(rows + width));
+  const float bound = std::sqrt(6.0f / static_cast<float>(std::max<Index>(rows + width, 1)));
   return uniform(-bound, bound);
 }
 

@@ -29,7 +29,7 @@ class SkipLog {
     ++steps_.count;
     const auto place = std::ranges::upper_bound(steps_.last, step.step, {}, &SkippedStep::step);
     steps_.last.insert(place, std::move(step));
-    if (steps_.last.size() > SkippedSteps::most_told) steps_.last.erase(steps_.last.begin());
+    if (steps_.last.size() > SkippedSteps::most_reported) steps_.last.erase(steps_.last.begin());
   }
   SkippedSteps steps() const WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <exception>
 #include <optional>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -38,9 +39,10 @@ auto parallel_map(std::size_t count, Make&& make) {
   return result;
 }
 
-/// Calls f() in an op, so that idle workers help in its loops, and waits. Passes on what f() throws.
+/// Calls f() in an op, so that idle workers help in its loops, and waits. Passes on what f() throws. Traces name `from`
+/// as the place of the push.
 template <class F>
-void run_in_op(const EngineRef& engine, F&& f) {
+void run_in_op(const EngineRef& engine, F&& f, std::source_location from = std::source_location::current()) {
   std::exception_ptr error;
   const Var done = engine->new_var("data");
   engine->push(
@@ -51,7 +53,7 @@ void run_in_op(const EngineRef& engine, F&& f) {
           error = std::current_exception();
         }
       },
-      {mutate(done)}, {.name = "read data"});
+      {mutate(done)}, {.name = "read data", .pushed_at = from});
   engine->wait(done);
   engine->retire(done);
   if (error) std::rethrow_exception(error);

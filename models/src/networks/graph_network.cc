@@ -20,9 +20,9 @@ class GraphNetwork::ValidationScore final : public Score {
     }
     finish(std::exchange(last_, Running{std::move(labelled), runner_.run(graphs)}));
   }
-  std::vector<Figure> figures() override {
+  std::vector<Metric> metrics() override {
     finish(std::exchange(last_, std::nullopt));
-    return score_->figures();
+    return score_->metrics();
   }
 
  private:

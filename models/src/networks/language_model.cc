@@ -155,7 +155,7 @@ WorkloadKind fixed_lstm_kind() {
           .sample = "piece",
           .unit = "words",
           .files = {"train.txt", "valid.txt", "test.txt"},
-          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece", 64}},
+          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
           .cells = {},
           .samples = 512,
           .learning_rate = 0.05,

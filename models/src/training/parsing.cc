@@ -52,7 +52,7 @@ class ParserNetwork::Attachment final : public Score {
       }
     }
   }
-  std::vector<Figure> figures() override {
+  std::vector<Metric> metrics() override {
     const auto all = static_cast<double>(std::max<std::int64_t>(words_, 1));
     return {{"UAS", static_cast<double>(heads_) / all}, {"LAS", static_cast<double>(both_) / all}};
   }

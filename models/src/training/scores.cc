@@ -29,9 +29,9 @@ class Perplexity final : public GraphScore {
     loss_ += minibatch.loss();
     for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels);
   }
-  std::vector<Figure> figures() const override {
+  std::vector<Metric> metrics() const override {
     const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
-    return {{"perplexity", std::exp(mean), Figure::Is::number}};
+    return {{"perplexity", std::exp(mean), Metric::Unit::count}};
   }
 
  private:
@@ -63,7 +63,7 @@ class ByAnswers : public GraphScore {
 class Accuracy : public ByAnswers {
  public:
   explicit Accuracy(const char* name) : name_(name) {}
-  std::vector<Figure> figures() const override { return {{name_, all_.share()}}; }
+  std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
 
  protected:
   void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
@@ -78,8 +78,8 @@ class Accuracy : public ByAnswers {
 class RootAccuracy final : public Accuracy {
  public:
   RootAccuracy() : Accuracy("all-node accuracy") {}
-  std::vector<Figure> figures() const override {
-    return {{"root accuracy", root_.share()}, Accuracy::figures().front()};
+  std::vector<Metric> metrics() const override {
+    return {{"root accuracy", root_.share()}, Accuracy::metrics().front()};
   }
 
  private:
@@ -94,10 +94,10 @@ class RootAccuracy final : public Accuracy {
 class TaggingScore final : public Accuracy {
  public:
   explicit TaggingScore(const std::vector<std::string>& tags) : Accuracy("accuracy"), tags_(tags) {}
-  std::vector<Figure> figures() const override {
+  std::vector<Metric> metrics() const override {
     const std::int64_t either = there_ + told_;
     const double f1 = either == 0 ? 0 : 2 * static_cast<double>(found_) / static_cast<double>(either);
-    return {Accuracy::figures().front(), {"entity F1", f1}};
+    return {Accuracy::metrics().front(), {"entity F1", f1}};
   }
 
  private:

@@ -127,7 +127,7 @@ Trainer::Pass Trainer::train_some_unbatched() {
   return train(std::clamp<std::size_t>(samples, 1, all.samples), Batching::unbatched);
 }
 
-std::vector<Figure> Trainer::evaluate() {
+std::vector<Metric> Trainer::evaluate() {
   const std::unique_ptr<Score> score = learner_->score();
   std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
@@ -136,12 +136,12 @@ std::vector<Figure> Trainer::evaluate() {
     score->add(next);
     left = left.subspan(next.size());
   }
-  return score->figures();
+  return score->metrics();
 }
 
-std::vector<std::string> Trainer::figure_names() {
+std::vector<std::string> Trainer::metric_names() {
   std::vector<std::string> names;
-  for (const Figure& figure : learner_->score()->figures()) names.push_back(figure.name);
+  for (const Metric& metric : learner_->score()->metrics()) names.push_back(metric.name);
   return names;
 }
 

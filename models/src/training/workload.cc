@@ -28,7 +28,7 @@ void check_size(const WorkloadKind& kind, const std::string& name, Index value) 
   const auto found =
       std::find_if(kind.sizes.begin(), kind.sizes.end(), [&](const WorkloadSize& size) { return size.name == name; });
   if (found == kind.sizes.end()) {
-    throw MisuseError(kind.name + ": has no size '" + name + "'; expected " +
+    throw MisuseError(kind.name + ": size '" + name + "' is unknown; expected " +
                       list(kind.sizes, [](const WorkloadSize& size) { return size.name; }));
   }
   if (value >= 1 && value <= found->most) return;
@@ -38,7 +38,8 @@ void check_size(const WorkloadKind& kind, const std::string& name, Index value) 
 
 void check_cell(const WorkloadKind& kind, const std::string& cell) {
   if (cell.empty() || std::find(kind.cells.begin(), kind.cells.end(), cell) != kind.cells.end()) return;
-  if (kind.cells.empty()) throw MisuseError(kind.name + ": has only one cell; expected no other to be chosen");
+  if (kind.cells.empty())
+    throw MisuseError(kind.name + ": cell '" + cell + "'; expected none, because it has a single cell");
   throw MisuseError(kind.name + ": cell '" + cell + "'; expected " +
                     list(kind.cells, [](const std::string& one) { return one; }));
 }
@@ -48,7 +49,8 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
   if (kind.files.empty() && !options.data.empty()) {
-    throw MisuseError(kind.name + ": has no data files, only generated data; expected no folder, got " + options.data);
+    throw MisuseError(kind.name + ": data folder '" + options.data +
+                      "'; expected none, because its data are always generated");
   }
   for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();

@@ -76,13 +76,13 @@ class ExpressionOperators {
   friend Result row_max(const First& x) { return Types::apply(op::row_max, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
   friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
-  /// The mask is drawn from three keys per vertex or instance; see op::dropout.
+  /// The mask is drawn from three keys per vertex or sample; see op::dropout.
   friend Result dropout(const First& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
     return Types::apply(op::dropout, x, {x}, {keys}, op::dropout_by(rate, seed, site));
   }
 
   // Losses.
-  /// One value per vertex or instance; 0 where the label is -1.
+  /// One value per vertex or sample; 0 where the label is -1.
   friend Result softmax_cross_entropy(const First& logits, const Indices& label) {
     return Types::apply(op::softmax_cross_entropy, logits, {logits}, {label});
   }

@@ -1,4 +1,4 @@
-// Lazy expressions: operations on single instances are recorded as they are written, and computed in batches when a
+// Lazy expressions: operations on single samples are recorded as they are written, and computed in batches when a
 // value is requested. Start here for programs that build their graphs as they run.
 //
 //   windrow::LazyGraph graph(host, parameters);
@@ -124,7 +124,7 @@ struct LazyExprTypes {
   static Index width(const LazyHere& x);
 };
 
-/// A handle to a value of one instance: a row of numbers. It may outlive its graph, but is of no use then. Using an
+/// A handle to a value of one sample: a row of numbers. It may outlive its graph, but is of no use then. Using an
 /// empty handle (default-constructed or moved from) throws MisuseError.
 class LazyExpr : ExpressionOperators<LazyExprTypes> {
  public:

@@ -11,8 +11,8 @@
 //   for (const Sentence& sentence : minibatch) tasks.push_back(parse(model, graph, sentence));
 //   std::vector<double> scores = windrow::run(graph, std::move(tasks));
 //
-// Each instance is written as if it were alone. It runs until it waits for a value. When all instances wait, everything
-// that they recorded is computed in batches across instances, and all continue.
+// Each sample is written as if it were alone. It runs until it waits for a value. When all samples wait, everything
+// that they recorded is computed in batches across samples, and all continue.
 //
 // A coroutine copies its parameters; references are copied as references, so what they refer to must outlive the task.
 // Pass by value what the caller may not keep. Do not make a task of a lambda with captures, since the captures end with

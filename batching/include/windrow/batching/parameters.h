@@ -89,9 +89,9 @@ struct SkippedStep {
   std::string why;     ///< which loss or gradient is not finite and, where known, which value became so first
 };
 struct SkippedSteps {
-  static constexpr std::size_t most_told = 100;
+  static constexpr std::size_t most_reported = 100;
   std::uint64_t count = 0;
-  std::vector<SkippedStep> last;  ///< the last `most_told` at most, in order
+  std::vector<SkippedStep> last;  ///< the last `most_reported` at most, in order
 };
 
 /// Owns parameters. The runner or lazy graph that differentiates sets their gradients.
@@ -133,8 +133,8 @@ class Parameters {
   /// value). `rate` is the learning rate, `decay` the weight decay. Returns the number of the step, counted from 0.
   /// Throws MisuseError unless both are finite.
   std::uint64_t sgd(double rate, double decay = 0, std::source_location from = std::source_location::current());
-  /// The skipped steps among those that have run so far; see NonFinite::skip. Does not wait; a step has run when one
-  /// can read a parameter that it changes. May be called from any thread.
+  /// The skipped steps among those that have run so far; see NonFinite::skip. Does not wait. A step has
+  /// certainly run once a wait for a parameter that it changes has returned. May be called from any thread.
   SkippedSteps skipped_steps() const;
   /// Drops all gradients. Lookup gradients keep their minibatch's memory alive until this call or the next
   /// differentiation.

@@ -10,7 +10,7 @@
 //
 //   policy   a batch contains                                                      source
 //   level    the vertices of one type on one level                                 Cavs (Xu et al. 2018)
-//   depth    the same; levels are computed anew for each graph, not stored         Fold (Looks et al. 2017)
+//   depth    the same; levels are computed anew for each minibatch, not stored     Fold (Looks et al. 2017)
 //   agenda   all ready vertices of the type with the lowest mean level             DyNet (Neubig et al. 2017)
 //   learned  all ready vertices of the type that a table gives for this frontier   ED-Batch (Chen et al. 2023)
 //   serial   one vertex

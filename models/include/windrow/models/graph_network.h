@@ -22,7 +22,7 @@ class GraphScore {
   virtual ~GraphScore() = default;
   /// Adds a minibatch that was run over these graphs; waits for it.
   virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) = 0;
-  virtual std::vector<Figure> figures() const = 0;
+  virtual std::vector<Metric> metrics() const = 0;
 };
 
 /// An owner; must end before its parameters.

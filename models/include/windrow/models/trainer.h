@@ -2,7 +2,7 @@
 //
 //   windrow::Trainer trainer(host, workload, {.minibatch = 64, .learning_rate = workload.kind->learning_rate});
 //   windrow::Trainer::Pass pass = trainer.train();
-//   for (const windrow::Figure& figure : trainer.evaluate()) ...
+//   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class Trainer {
     double loss = 0;   ///< mean per label, before the step of its minibatch; 0 without labels
     double seconds = 0;
 
-    double units_a_second() const { return static_cast<double>(units) / seconds; }
+    double units_per_second() const { return static_cast<double>(units) / seconds; }
   };
   /// Trains on the next `samples` samples, in an order that is drawn anew for each epoch. Returns when everything has
   /// finished. Throws OpError if a loss is not finite; the parameters are poisoned then, and the workload cannot be
@@ -55,9 +55,9 @@ class Trainer {
   Pass train_some_unbatched();
 
   /// The score on the validation set.
-  std::vector<Figure> evaluate();
-  /// The names of the figures of the score, in order.
-  std::vector<std::string> figure_names();
+  std::vector<Metric> evaluate();
+  /// The names of the metrics of the score, in order.
+  std::vector<std::string> metric_names();
 
   /// Statistics of that kind of training; for batched training, evaluation is included.
   RunnerStats stats(Batching batching = Batching::batched) const;

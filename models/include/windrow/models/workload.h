@@ -33,12 +33,12 @@ struct Sample {
 /// Indices into Workload::training or Workload::validation.
 using SampleNumbers = std::span<const std::size_t>;
 
-/// A result of evaluation. A value.
-struct Figure {
-  enum class Is { share, number };
+/// A metric of the validation set, such as the accuracy. A value.
+struct Metric {
+  enum class Unit { fraction, count };
   std::string name = {};
   double value;
-  Is is = Is::share;
+  Unit unit = Unit::fraction;
 };
 
 /// Accumulates the score of a network on validation samples, minibatch by minibatch.
@@ -47,8 +47,8 @@ class Score {
   virtual ~Score() = default;
   /// Evaluates a minibatch; may return before it is computed. Throws OpError if this or an earlier minibatch failed.
   virtual void add(SampleNumbers samples) = 0;
-  /// The figures over all samples added. Waits; throws OpError if a minibatch failed.
-  virtual std::vector<Figure> figures() = 0;
+  /// The metrics over all samples added. Waits; throws OpError if a minibatch failed.
+  virtual std::vector<Metric> metrics() = 0;
 };
 
 /// One way of computing a network. An owner; must end before the network.
