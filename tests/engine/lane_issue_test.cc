@@ -152,8 +152,9 @@ TEST_P(ThreadedLaneIssueTest, CapturesAreKeptUntilTheDeviceHasUsedThem) {
   lane->hold();
   const auto counted = [&] { return std::make_shared<Counted>(alive); };
   for (int i = 0; i < 2; ++i) {
-    engine.push([&, memory = counted()] { lane->launch([&, raw = memory.get()] { missing += alive == 0, (void)raw; }); },
-                {mutate(a)}, {.lane = on_lane});
+    engine.push(
+        [&, memory = counted()] { lane->launch([&, raw = memory.get()] { missing += alive == 0, (void)raw; }); },
+        {mutate(a)}, {.lane = on_lane});
   }
   engine.push_async([&, memory = counted()](OnComplete done) { lane->launch([] {}), done(); }, {mutate(a)},
                     {.lane = on_lane});
@@ -205,9 +206,9 @@ TEST_P(LaneIssueTest, AnEngineEndsBehindTheLastCaptures) {
     const LaneId on_slow = ending.add_lane(slow);
     const Var v = ending.new_var();
     for (int i = 0; i < 10; ++i) {
-      ending.push([slow = slow.get(), memory = std::make_shared<Counted>(alive)] {
-        slow->launch([] { std::this_thread::sleep_for(200us); });
-      }, {mutate(v)}, {.lane = on_slow, .bytes = 10});
+      ending.push([slow = slow.get(), memory = std::make_shared<Counted>(
+                                          alive)] { slow->launch([] { std::this_thread::sleep_for(200us); }); },
+                  {mutate(v)}, {.lane = on_slow, .bytes = 10});
     }
   }
   EXPECT_EQ(alive, 0);
@@ -226,6 +227,38 @@ TEST_P(ThreadedLaneIssueTest, CapturesMayHoldTheLastOwnerOfTheEngine) {
   }
   slow->let_go();
   EXPECT_TRUE(comes_true([&] { return ended.load(); }));
+}
+
+/// Retires a variable and pushes an op when it ends.
+struct Retiring {
+  Retiring(Engine& of, Var ends, Var changes, int& to) : engine(&of), own(ends), other(changes), count(&to) {}
+  Retiring(Retiring&& from) noexcept : Retiring(*from.engine, from.own, from.other, *from.count) {
+    from.engine = nullptr;
+  }
+  Retiring& operator=(Retiring&&) = delete;
+  ~Retiring() {
+    if (engine == nullptr) return;
+    engine->retire(own);
+    engine->push([to = count] { ++*to; }, {mutate(other)});
+  }
+  Engine* engine;
+  Var own, other;
+  int* count;
+};
+
+TEST_P(LaneIssueTest, CapturesMayRetireAndPushWhenTheyEnd) {
+  int ended = 0;
+  for (int i = 0; i < 50; ++i) {
+    engine.push([&, on_end = Retiring(engine, engine.new_var(), b, ended)] { lane->launch([] {}); }, {mutate(a)},
+                {.lane = on_lane});
+    engine.push_async(
+        [&, on_end = Retiring(engine, engine.new_var(), b, ended)](OnComplete done) {
+          lane->launch([token = std::make_shared<OnComplete>(std::move(done))] { (*token)(); });
+        },
+        {mutate(a)}, {.lane = on_lane});
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(ended, 100);
 }
 
 TEST_P(LaneIssueTest, ARemovedLaneHasDoneItsWorkAndTakesNoMore) {

@@ -12,7 +12,7 @@ OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   if (access_check_) begin_check(op);
   Lane* const lane = op.info().lane->ordered.get();
   if (lane != nullptr) {
-    body.error = begin_issue(op, body.held);
+    body.error = begin_issue(op, body.keeper);
     body.issued = !body.error;
     if (!body.issued) {
       if (access_check_) end_check(op, body.error);
@@ -67,7 +67,9 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
       ending.mark = leave_point(op);
       std::exception_ptr error = lane.leave();
       if (!ending.error) ending.error = std::move(error);
-      hold_captures(op, std::move(body.held));
+      if (OpRecord* const keeper = std::exchange(body.keeper, nullptr)) {
+        keep(*keeper, op.take_captures(), ending.mark->point);
+      }
     }
     op.end_body();
   }

@@ -52,7 +52,7 @@ Core::Core(EngineOptions given)
   if (options.check) detours_ |= by_check;
   lanes_.emplace_back(*this, host_lane, HostLane{.name = "host", .threads = options.workers});
   host_ = &lanes_.front();
-  end_of_graph_.lane = fence_.lane = host_;
+  end_of_graph_.lane = fence_.lane = captures_.lane = host_;
   policy_ = make_policy({.options = options,
                          .ports = ports_,
                          .run = [this](OpRecord& op, Slots& slots) { run(op, &slots); },
@@ -153,7 +153,6 @@ void Core::shutdown() {
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
   }
-  if (HeldCaptures::destroys_here(this)) throw MisuseError("shutdown by the destructor of an op's captures");
   const SlotsFree slots;  // this may be called inside an op of another engine
   MutexLock lock(shutdown_mutex_);
   if (life_ == Life::stopped) return;
@@ -178,9 +177,7 @@ void Core::drain() {
   }
   const std::size_t count = lanes();
   for (std::size_t i = 0; i < count; ++i) {
-    LaneState& lane = lane_at(i);
-    if (const Point last = lane.last()) reach(last);
-    if (lane.held) lane.held->finish();
+    if (const Point last = lane_at(i).last()) reach(last);
   }
 }
 
@@ -201,7 +198,6 @@ bool Core::end() noexcept {
   if (fork_gate_.torn()) return false;
   try {
     shutdown();
-    drain();  // retires after the shutdown have issued more
   } catch (const std::exception& e) {
     engine_log().error("windrow: an engine cannot end and is leaked: {}", e.what());
     return false;

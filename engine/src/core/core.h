@@ -93,6 +93,7 @@ class Core {
   /// Called when a graph ends: retires a variable of the graph, or one from outside unless a launch has retired it.
   void retire_own(const Var& var) noexcept;
   void retire_captured(CapturedOp& op) noexcept;
+  void keep_captures(CapturedOp& op) noexcept;  ///< called when an op of an ordered lane ends with its graph
   const std::shared_ptr<CoreLink>& link() const { return link_; }
 
   // ---- waiting (wait.cc) ----
@@ -149,7 +150,6 @@ class Core {
     unsigned runs = 1;  ///< the number of ops so far, including the one that runs
   };
 
-  // front
   Var make_var(OpName name);
   /// For an engine that is draining or stopped: throws MisuseError if it accepts no ops from this thread.
   void check_life(Life life, const OpInfo& about) const;
@@ -172,8 +172,7 @@ class Core {
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  // The parts of a push: accesses in the form that Dep::place takes, the op's properties, and a body.
-  struct Listed;
+  struct Listed;  // the parts of a push: accesses in the form that Dep::place takes, the op's properties, and a body
   struct Single;
   struct Entering {
     const OpInfo& about;
@@ -213,7 +212,6 @@ class Core {
   void drain();
   void free(VarState& var);
 
-  // waiting
   class Waits;
   class Ahead;
   bool wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures);
@@ -223,7 +221,6 @@ class Core {
   /// Waits until the point is reached, without a limit. Needs no memory.
   static void reach(Point point) noexcept;
 
-  // graphs
   /// Does nothing and returns false if launches of this graph go by gates.
   bool launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
   void launch_by_gates(Port& port, GraphState& graph, std::source_location from);
@@ -280,8 +277,11 @@ class Core {
   static bool take_turns(OpRecord& op, ReadyList& others) noexcept;
   static void end_turns(OpRecord& op, ReadyList& others) noexcept;
   /// Begins a section of the op's lane, which waits for other lanes there. On an error the op is not issued.
-  std::exception_ptr begin_issue(OpRecord& op, std::unique_ptr<HeldCaptures::Held>& held) noexcept;
-  // Each of these runs an op, and returns the one that this thread runs next, or null.
+  std::exception_ptr begin_issue(OpRecord& op, OpRecord*& keeper) noexcept;
+  OpRecord& make_keeper(Port& port);
+  /// Destroys the captures, which a device may use, by an op of the engine's own that becomes ready at the point.
+  void keep(OpRecord& keeper, Captures&& captures, Point point) noexcept;
+  // Each of these runs an op, and returns the next one of this thread, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
   /// Runs an op that cannot take the fast path; run_with_care() is the slowest path, which handles every op.
   OpRecord* run_detoured(OpRecord& op, Row& row);
@@ -299,6 +299,7 @@ class Core {
   /// To be called before and after the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
+  OpRecord* end_captures(OpRecord& keeper, Slots* slots) noexcept;
   OpRecord* run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
@@ -388,13 +389,11 @@ class Core {
   LaneState* host_ = nullptr;                                  // fixed by the constructor
   OpInfo end_of_graph_{.name = "the end of a graph"};          // fixed by the constructor
   OpInfo fence_{.name = "a fence"};                            // likewise
+  OpInfo captures_{.name = "the captures of an op"};           // likewise
   const std::unique_ptr<AccessCheck> access_check_;            // null unless options.check
 
   std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if switched off
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };
-
-/// Makes a watchdog that is not started.
-std::unique_ptr<Watchdog> make_watchdog(Core& core);
 
 }  // namespace windrow

@@ -60,8 +60,7 @@ Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
 
 Engine::~Engine() {
   if (core_ == nullptr) return;  // the heir below has taken over
-  const bool inside = core_->frame_of_mine() != nullptr || HeldCaptures::destroys_here(core_.get());
-  if (!inside || core_->torn()) {
+  if (core_->frame_of_mine() == nullptr || core_->torn()) {
     // The core stays in place until then, since ops still push to it during the drain. It is leaked if ops may still
     // run.
     life_->leaked = !core_->end();
@@ -69,7 +68,7 @@ Engine::~Engine() {
     life_->engine.store(nullptr, std::memory_order_release);
     return;
   }
-  // An op, or its captures, held the last owner of its own engine. It cannot wait for itself, so another thread ends
+  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends
   // the engine. Until then references lead to the heir.
   std::unique_ptr<Engine> heir;
   try {

@@ -55,6 +55,9 @@ void OpRecord::end_other_body() noexcept {
     case Body::wait:
       std::destroy_at(&at<std::shared_ptr<Waiter>>());
       break;
+    case Body::captures:
+      std::destroy_at(&at<Captures>());
+      break;
   }
   body_ = Body::none;
 }

@@ -10,10 +10,10 @@
 #include <source_location>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/dependency.h"
-#include "lane/held_captures.h"
 #include "trace/clock.h"
 #include "wait/once_signal.h"
 #include "windrow/engine/engine.h"
@@ -67,6 +67,9 @@ struct Waiter {
   std::atomic<Slots*> left{nullptr};
 };
 
+/// The function of an op on an ordered lane, after its call. The device may still use what it has captured.
+using Captures = std::variant<OpFunction, AsyncFunction>;
+
 struct AsyncBody {
   explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
 
@@ -76,10 +79,9 @@ struct AsyncBody {
   std::exception_ptr error;  ///< thrown by the function
   /// The argument of the OnComplete. Written by its caller before it counts `parts` down.
   std::exception_ptr outcome;
-  Ticks begun = 0;      ///< when the function began, while the engine is traced
-  bool issued = false;  ///< on an ordered lane, whether the function was called
-  /// On an ordered lane, the place of the function once it is not needed here any more.
-  std::unique_ptr<HeldCaptures::Held> held;
+  Ticks begun = 0;             ///< when the function began, while the engine is traced
+  bool issued = false;         ///< on an ordered lane, whether the function was called
+  OpRecord* keeper = nullptr;  ///< see Core::keep()
   /// Counts the function's return and the OnComplete's call. The op finishes when both have happened.
   std::atomic<int> parts{2};
   /// Both have happened, but the thread of the second has no memory for a port: a thread of the engine finishes the op.
@@ -102,7 +104,7 @@ struct GatePlace {
 /// until it has joined, and by the engine from then on.
 class OpRecord : public Dep::Op {
  public:
-  enum class Body : std::uint8_t { none, function, async, wait, node, gate, fence };
+  enum class Body : std::uint8_t { none, function, async, wait, node, gate, fence, captures };
   /// The progress of an op.
   enum class Stage : std::int32_t {
     at_points = -4,  ///< waits for points of lanes
@@ -154,6 +156,7 @@ class OpRecord : public Dep::Op {
   }
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) { emplace<std::shared_ptr<Waiter>>(Body::wait, std::move(waiter)); }
+  void set_captures(Captures&& captures) { emplace<Captures>(Body::captures, std::move(captures)); }
   void set_fence() { body_ = Body::fence; }
   void set_node(NodePlace place) { emplace<NodePlace>(Body::node, place); }
   void set_gate(GatePlace place) { emplace<GatePlace>(Body::gate, place); }
@@ -185,13 +188,10 @@ class OpRecord : public Dep::Op {
     return body_ == Body::async && at<AsyncBody>().function.table()->owns;
   }
   /// Moves the function out of the body. Then end_body() must be called.
-  void move_function_to(HeldCaptures::Held& held) noexcept {
-    if (body_ == Body::async) {
-      held.function = std::move(at<AsyncBody>().function);
-    } else {
-      held.function = OpFunction::taken_from(*table_, place());
-      body_ = Body::none;
-    }
+  Captures take_captures() noexcept {
+    if (body_ == Body::async) return std::move(at<AsyncBody>().function);
+    body_ = Body::none;
+    return OpFunction::taken_from(*table_, place());
   }
 
   /// Whether the body is a function, and the op neither retires a variable nor commutes.

@@ -145,10 +145,7 @@ std::shared_ptr<CapturedOp> Core::without_body(const Entering& entering, const A
   op->info = &entering.about;
   op->priority = entering.priority;
   if (entering.retires) op->retires = CapturedOp::Retires::foreign;
-  if (const LaneState& lane = *entering.about.lane; lane.held) {
-    op->held = std::make_unique<HeldCaptures::Held>();
-    op->held_by = lane.held;
-  }
+  if (const LaneState& lane = *entering.about.lane; lane.ordered) op->core = lane.core->link();
   for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(accesses(i));
   return op;
 }

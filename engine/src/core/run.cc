@@ -144,6 +144,7 @@ OpRecord* Core::fail(OpRecord& op, const Row& row) {
 
 OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const auto [slots, begun] = begin;
+  if (op.body() == OpRecord::Body::captures) return end_captures(op, slots);
   const OpInfo& info = op.info();
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
   FailurePtr poison = first_poison(op);
@@ -156,8 +157,8 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const bool checked = access_check_ && !skipped;
   if (checked) begin_check(op);
   const bool issues = info.lane->ordered && !skipped;
-  std::unique_ptr<HeldCaptures::Held> held;
-  if (issues) ending.error = begin_issue(op, held);
+  OpRecord* keeper = nullptr;
+  if (issues) ending.error = begin_issue(op, keeper);
   const bool runs = !skipped && !ending.error;
   {
     const Running frame(*this, op, slots);
@@ -166,13 +167,17 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
       ending.mark = leave_point(op);
       std::exception_ptr error = info.lane->ordered->leave();
       if (!ending.error) ending.error = std::move(error);
-      hold_captures(op, std::move(held));
+      if (keeper != nullptr) {
+        keep(*keeper, op.take_captures(), ending.mark->point);
+      } else if (callers_run_ || (op.after_end && op.has_captures())) {
+        // A serial engine runs each op to its end, on a device as on the host. After the engine's end no thread is left
+        // that could end the captures later.
+        reach(ending.mark->point);
+      }
     }
     op.end_body();  // destroys the captures before any successor runs
   }
   if (ending.error) ending.outcome = Outcome::failed;
-  // A serial engine runs each op to its end, on a device as on the host.
-  if (ending.mark && options.policy == Policy::serial) reach(ending.mark->point);
   if (checked) {
     end_check(op, ending.error);
     access_check_->let_go(op, true);
@@ -211,6 +216,7 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
       case OpRecord::Body::wait:
       case OpRecord::Body::gate:
       case OpRecord::Body::fence:
+      case OpRecord::Body::captures:
         break;
     }
   } catch (...) {
@@ -219,11 +225,12 @@ std::exception_ptr Core::invoke(OpRecord& op, const FailurePtr& poison) {
   return nullptr;
 }
 
-std::exception_ptr Core::begin_issue(OpRecord& op, std::unique_ptr<HeldCaptures::Held>& held) noexcept {
+std::exception_ptr Core::begin_issue(OpRecord& op, OpRecord*& keeper) noexcept {
   try {
     if (op.info().lane->closed) throw op.info().lane->removed_error();
     reserve_marks(op, lanes());
-    if (op.has_captures()) held = std::make_unique<HeldCaptures::Held>();
+    const bool ends_here = !op.is_async() && (callers_run_ || op.after_end);
+    if (op.has_captures() && !ends_here) keeper = &make_keeper(ports_.mine());
   } catch (...) {
     return std::current_exception();
   }

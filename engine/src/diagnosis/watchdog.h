@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -61,5 +62,9 @@ class Watchdog {
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
   std::thread thread_ WINDROW_GUARDED_BY(mutex_);
 };
+
+class Core;
+/// Makes a watchdog that is not started.
+std::unique_ptr<Watchdog> make_watchdog(Core& core);
 
 }  // namespace windrow

@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "core/core.h"
+#include "graph/capture.h"
 #include "graph/launch.h"
 #include "lane/lanes.h"
 
@@ -54,6 +56,12 @@ class Pieces {
 };
 
 }  // namespace
+
+CapturedOp::~CapturedOp() {
+  if (core == nullptr) return;
+  if (core->begin_use()) core->of().keep_captures(*this);
+  core->end_use();  // before captures are destroyed, which may own the engine
+}
 
 /// Computes which op waits for which, as pushing the ops one after the other would.
 class GraphPlan::Analysis {

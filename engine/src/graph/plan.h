@@ -34,18 +34,12 @@ struct EndedPart {
 };
 
 /// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
+class CoreLink;
+
 struct alignas(64) CapturedOp {
   CapturedOp() = default;
-  /// On an ordered lane, the function is kept until the work that it has issued is done.
-  ~CapturedOp() {
-    if (held == nullptr) return;
-    if (kind == OpRecord::Body::async) {
-      held->function = std::move(async);
-    } else {
-      held->function = std::move(function);
-    }
-    held_by->keep(std::move(held));
-  }
+  /// On an ordered lane, the engine keeps the function until the work that it has issued is done.
+  ~CapturedOp();
   CapturedOp(const CapturedOp&) = delete;
   CapturedOp& operator=(const CapturedOp&) = delete;
 
@@ -63,9 +57,13 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
-  std::vector<Dep::Access> accesses;         ///< canonical
-  std::shared_ptr<HeldCaptures> held_by;     ///< of an op's ordered lane
-  std::unique_ptr<HeldCaptures::Held> held;  ///< likewise
+  std::vector<Dep::Access> accesses;  ///< canonical
+  std::shared_ptr<CoreLink> core;     ///< of an op on an ordered lane
+
+  Captures take_captures() noexcept {
+    if (kind == OpRecord::Body::async) return std::move(async);
+    return std::move(function);
+  }
 };
 
 using CapturedOps = std::vector<std::shared_ptr<CapturedOp>>;

@@ -39,7 +39,6 @@ bool LaneState::admit(OpRecord& op) {
 
 Point LaneState::record() {
   const Point point = ordered->record();
-  held->recorded(point.serial);
   MutexLock lock(mutex_);
   return last_ = point;
 }
@@ -121,12 +120,6 @@ bool is_apart_from_lanes(OpRecord& op) {
   return std::none_of(accesses.begin(), accesses.end(), is_marked);
 }
 
-void hold_captures(OpRecord& op, std::unique_ptr<HeldCaptures::Held> held) noexcept {
-  if (held == nullptr) return;
-  op.move_function_to(*held);
-  op.info().lane->held->keep(std::move(held));
-}
-
 void reserve_marks(OpRecord& op, std::size_t lanes) {
   for (Dep::Access& access : op.touches()) {
     auto fresh = std::make_unique<Residue>();
@@ -192,14 +185,16 @@ void Core::resume(LaneState& lane) noexcept {
 }
 
 void Core::start(LaneState& lane) {
+  if (lane.removed) throw lane.removed_error();
   if (life_ == Life::stopped) return;
   fork_gate_.pass();
-  if (lane.removed) throw lane.removed_error();
   if (lane.lost) {
     throw MisuseError("lane '" + lane.host.name +
                       "' was made before a fork(), which its device does not survive; make a lane in the child");
   }
-  policy_->start(lane);  // several threads may call this; if one fails, the next one tries again
+  // Several threads may call this; if one fails, the next one tries again.
+  if (lane.ordered) policy_->start(*host_);  // for the ops that end captures
+  policy_->start(lane);
   if (watchdog_) watchdog_->start();
   fork_gate_.if_open([&] { lane.started.store(true); });
   if (lane.removed) {  // meanwhile, by a thread that stores `started` before or after this one
@@ -233,6 +228,54 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how) {
   return id;
 }
 
+OpRecord& Core::make_keeper(Port& port) {
+  OpRecord& keeper = *records_.make(port.records, 0, sizeof(Captures));
+  Dep::place(keeper, std::size_t{0}, [](std::size_t) -> Dep::Access { return {}; });
+  return keeper;
+}
+
+void Core::keep(OpRecord& keeper, Captures&& captures, Point point) noexcept {
+  keeper.begin(captures_, 0, false);
+  keeper.set_captures(std::move(captures));
+  keeper.set_stage(OpRecord::Stage::at_points);
+  keeper.set_id(OpRecord::first_wait_id | ++last_wait_id_);
+  Port::add(ports_.mine().waits, 1);
+  // The capture is two words, for which std::function needs no memory.
+  point.lane->when_reached(point, [this, &keeper](const std::exception_ptr&) {
+    const Visit visit(*this);
+    policy_->add(keeper);
+  });
+}
+
+OpRecord* Core::end_captures(OpRecord& keeper, Slots* slots) noexcept {
+  {
+    const Running frame(*this, keeper, slots);
+    keeper.end_body();
+  }
+  Port& port = ports_.mine();
+  keeper.set_id(0);
+  records_.free(port.records, &keeper);
+  ReadyList none;
+  OpRecord* const next = go_on(nullptr, none, slots);
+  Port::add(port.waits_left, 1);
+  one_less_pending(port);
+  return next;
+}
+
+void Core::keep_captures(CapturedOp& op) noexcept {
+  const Point last = op.info->lane->last();
+  if (!last || last.lane->reached(last)) return;  // the caller destroys them
+  try {
+    const Entry entry(*this);            // the engine does not stop meanwhile
+    if (life_ == Life::stopped) return;  // all points are reached
+    OpRecord& keeper = make_keeper(entry.port());
+    keep(keeper, op.take_captures(), last);
+  } catch (const std::exception&) {  // no memory: nothing was taken
+    op.function.abandon();
+    op.async.abandon();
+  }
+}
+
 void Core::remove_lane(LaneId id) {
   refuse_torn();
   if (const Running* frame = frame_of_mine()) {
@@ -242,10 +285,11 @@ void Core::remove_lane(LaneId id) {
   if (id.engine != number) throw MisuseError("remove_lane was given a lane of another engine");
   LaneState& lane = lane_at(id.index);
   const std::string name = "lane '" + lane.host.name + "'";
+  if (lane.lost) throw MisuseError(name + " was made before a fork(), which its device does not survive");
   if (!lane.ordered) throw MisuseError("remove_lane was given host " + name + "; expected an ordered lane");
+  const SlotsFree slots;  // first, since it may throw
   if (lane.removed.exchange(true)) throw MisuseError(name + " was removed before");
   lane.started = false;  // so that pushes look at `removed`; see start()
-  const SlotsFree slots;
   policy_->hand_over();
   Naps naps;
   const auto is_of_lane = [&lane](const OpRecord& op) { return op.info().lane == &lane; };
@@ -253,7 +297,6 @@ void Core::remove_lane(LaneId id) {
     std::this_thread::sleep_for(naps.next(1, Naps::Clock::now()));
   }
   if (const Point last = lane.last()) reach(last);
-  lane.held->finish();
   lane.ordered->close();
 }
 

@@ -12,7 +12,6 @@
 
 #include "core/failure.h"
 #include "core/op.h"
-#include "lane/held_captures.h"
 #include "policy/ready_queue.h"
 #include "process/fork.h"
 #include "windrow/engine/mutex.h"
@@ -31,15 +30,13 @@ class LaneState {
         id(index),
         host{std::string(lane->name()), lane->device(), 1},
         ordered(std::move(lane)),
-        max_in_flight(options.max_in_flight),
-        held(std::make_shared<HeldCaptures>(core, ordered)) {}
+        max_in_flight(options.max_in_flight) {}
 
   Core* const core;
   const LaneId id;
-  const HostLane host;                       ///< name, device and threads; for ordered lanes, too
-  const std::shared_ptr<Lane> ordered;       ///< empty for a host lane
-  const std::uint64_t max_in_flight = 0;     ///< of an ordered lane
-  const std::shared_ptr<HeldCaptures> held;  ///< of an ordered lane
+  const HostLane host;                    ///< name, device and threads; for ordered lanes, too
+  const std::shared_ptr<Lane> ordered;    ///< empty for a host lane
+  const std::uint64_t max_in_flight = 0;  ///< of an ordered lane
 
   std::atomic<bool> started{false};  ///< whether ops may be pushed: the running policy knows the lane
   std::atomic<bool> removed{false};  ///< whether further pushes are refused
@@ -71,15 +68,11 @@ class LaneState {
   FailurePtr failure(FailureLog& log, const std::exception_ptr& error) WINDROW_EXCLUDES(mutex_);
 
   // ---- fork; see fork.h ----
-  void each_mutex(EachMutex f) {
-    f(mutex_);
-    if (held) held->each_mutex(f);
-  }
+  void each_mutex(EachMutex f) { f(mutex_); }
   /// Called in a forked child while the mutex is held: the lane takes no more ops.
   void forget_device() WINDROW_UNCHECKED_LOCKING {
     lost = true;
     last_ = {};
-    held->forget_device();
   }
   std::shared_ptr<Passage> passage;  ///< guarded by the mutex of Forks
   bool lost = false;                 ///< written before the child has a second thread
@@ -123,9 +116,6 @@ void reserve_marks(OpRecord& op, std::size_t lanes);
 
 /// Whether a granted op is a host op, and no ordered lane has left a mark that it must respect.
 bool is_apart_from_lanes(OpRecord& op);
-
-/// Leaves the function of an op with its lane, which keeps it until the last recorded point. `held` may be null.
-void hold_captures(OpRecord& op, std::unique_ptr<HeldCaptures::Held> held) noexcept;
 
 /// Called for an op that was issued on an ordered lane: leaves its mark in the room that reserve_marks() made. The
 /// variable's residue_lock must be held.

@@ -244,7 +244,6 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
-    awaited.mark.info->lane->held->finish();
     if (error && awaited.if_failed == IfFailed::fail) failures.push_back(lost(*awaited.mark.info, error));
   }
   return true;
@@ -303,7 +302,6 @@ bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& 
     const Point last = lane->last();
     std::exception_ptr error;
     if (last && !wait_until_reached(last, deadline, error)) return false;
-    if (last) lane->held->finish();
     if (error) failures.push_back(lane->failure(failures_, error));
   }
   return true;

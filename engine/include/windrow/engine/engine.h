@@ -254,11 +254,11 @@ class Engine {
 
   /// Pushes an op that runs `function` once its accesses are granted. The captures of `function` are destroyed before
   /// any successor runs. Its move constructor must not push. On an ordered lane the captures are kept until the op's
-  /// point is reached, so the device may use memory that they own. Then a thread of the lane, one that issues the next
-  /// op, or one that waits for the op destroys them.
+  /// point is reached, so the device may use memory that they own; a thread of the engine destroys them soon after
+  /// that, and wait_all() waits until it has done so.
   ///
   /// Throws MisuseError if there is no function, if a variable is empty, retired or of another engine, if the lane is
-  /// one of another engine, and after shutdown (except inside ops, while the shutdown waits for them).
+  /// one of another engine or was removed, and after shutdown (except inside ops, while the shutdown waits for them).
   void push(OpFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// Pushes an asynchronous op, which finishes when its OnComplete is called. If `function` throws, the op fails; it
