@@ -230,7 +230,11 @@ std::exception_ptr Core::begin_issue(OpRecord& op, OpRecord*& keeper) noexcept {
     if (op.info().lane->closed) throw op.info().lane->removed_error();
     reserve_marks(op, lanes());
     const bool ends_here = !op.is_async() && (callers_run_ || op.after_end);
-    if (op.has_captures() && !ends_here) keeper = &make_keeper(ports_.mine());
+    if (op.has_captures() && !ends_here) {
+      Port& port = ports_.mine();
+      const Turnstile::Pass pass(port.entry);  // a search of all records keeps threads from making records
+      keeper = &make_keeper(port);
+    }
   } catch (...) {
     return std::current_exception();
   }

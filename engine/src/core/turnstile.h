@@ -22,6 +22,18 @@ class Turnstile {
   }
   void leave() { inside_.store(false, std::memory_order_release); }
 
+  /// Inside for a scope.
+  class Pass {
+   public:
+    explicit Pass(Turnstile& turnstile) : turnstile_(turnstile) { turnstile_.enter(); }
+    ~Pass() { turnstile_.leave(); }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    Turnstile& turnstile_;
+  };
+
   /// Closing takes three steps, by one other thread at a time: close(), AsymmetricFence::heavy(), await_outside().
   /// After these the turnstile's own thread is outside.
   void close() { closed_.store(true, std::memory_order_relaxed); }
