@@ -255,8 +255,8 @@ OpRecord* Core::end_captures(OpRecord& keeper, Slots* slots) noexcept {
   Port& port = ports_.mine();
   keeper.set_id(0);
   records_.free(port.records, &keeper);
-  ReadyList none;
-  OpRecord* const next = go_on(nullptr, none, slots);
+  ReadyList no_others;
+  OpRecord* const next = go_on(nullptr, no_others, slots);
   Port::add(port.waits_left, 1);
   one_less_pending(port);
   return next;
