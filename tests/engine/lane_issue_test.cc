@@ -138,6 +138,25 @@ TEST(LaneBackPressure, HoldsAThreadWhileTheDeviceWorks) {
   engine.wait_all();
 }
 
+TEST(LaneBackPressure, HoldsNoThreadForOpsThatWereIssued) {
+  Engine engine({.policy = Policy::pool, .workers = 2, .max_pending_ops = 8, .push_patience = std::chrono::hours(1)});
+  const auto lane = std::make_shared<SimLane>("lane");
+  const LaneId on_lane = engine.add_lane(lane);
+  const Var a = engine.new_var();
+  lane->hold();
+  Gate pushed;
+  std::jthread pusher([&] {
+    for (int i = 0; i < 100; ++i) {
+      engine.push([&, memory = std::make_shared<int>(i)] { lane->launch([] {}); }, {mutate(a)}, {.lane = on_lane});
+    }
+    pushed.open();
+  });
+  EXPECT_TRUE(pushed.pass());
+  lane->let_go();
+  pusher.join();
+  engine.wait_all();
+}
+
 /// Counts its objects, as device memory would be counted.
 struct Counted {
   explicit Counted(std::atomic<int>& of) : alive(of) { ++alive; }

@@ -68,7 +68,8 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
       std::exception_ptr error = lane.leave();
       if (!ending.error) ending.error = std::move(error);
       if (OpRecord* const keeper = std::exchange(body.keeper, nullptr)) {
-        keep(*keeper, op.take_captures(), ending.mark->point);
+        keep(*keeper, op.take_captures(), ports_.mine());
+        end_at(*keeper, ending.mark->point);
       }
     }
     op.end_body();

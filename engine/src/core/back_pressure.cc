@@ -60,7 +60,7 @@ bool Core::any_pending(const std::function<bool(const OpRecord&)>& is) {
   const Ports::Stopped stopped(ports_);
   records_.for_each([&](OpRecord& op) {
     const OpId id = op.id();
-    found |= id != 0 && id < OpRecord::first_wait_id && is(op);
+    found |= id != 0 && is(op);
   });
   MutexLock lock(launches_mutex_);
   for (GraphLaunch* launch = launches_; launch != nullptr && !found; launch = launch->next) {
@@ -89,14 +89,19 @@ void Core::hold_back(Port& port) {
   const std::uint64_t most = options.max_pending_ops;
   port.pushes_to_look = static_cast<int>(std::clamp<std::uint64_t>(most / 4, 1, pushes_between_looks));
   if (Running::innermost() != nullptr) return;
-  std::uint64_t pending = ports_.sums().pending;
+  // Without waits, which also stand for ops that were issued on lanes and keep their captures.
+  const auto count = [this] {
+    const Ports::Sums sums = ports_.sums();
+    return sums.pending - sums.waits;
+  };
+  std::uint64_t pending = count();
   if (pending <= std::max(most, port.allowance)) return;
   policy_->hand_over();
   const HeldBack::Place place(held_back_);
-  for (Patience patience(*this); pending > most / 2 || !place.is_first(); pending = ports_.sums().pending) {
+  for (Patience patience(*this); pending > most / 2 || !place.is_first(); pending = count()) {
     patience.nap(std::max(pending, most / 2 + 1) - most / 2);
     if (patience.is_over()) {
-      port.allowance = ports_.sums().pending + most;
+      port.allowance = count() + most;
       return;
     }
   }

@@ -279,8 +279,9 @@ class Core {
   /// Begins a section of the op's lane, which waits for other lanes there. On an error the op is not issued.
   std::exception_ptr begin_issue(OpRecord& op, OpRecord*& keeper) noexcept;
   OpRecord& make_keeper(Port& port);
-  /// Destroys the captures, which a device may use, by an op of the engine's own that becomes ready at the point.
-  void keep(OpRecord& keeper, Captures&& captures, Point point) noexcept;
+  /// Keeps what a device may use in an op of the engine's own, which destroys it when end_at()'s point is reached.
+  void keep(OpRecord& keeper, Captures&& captures, Port& port) noexcept;
+  void end_at(OpRecord& keeper, Point point) noexcept;
   // Each of these runs an op, and returns the next one of this thread, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
   /// Runs an op that cannot take the fast path; run_with_care() is the slowest path, which handles every op.

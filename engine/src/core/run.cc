@@ -168,7 +168,8 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
       std::exception_ptr error = info.lane->ordered->leave();
       if (!ending.error) ending.error = std::move(error);
       if (keeper != nullptr) {
-        keep(*keeper, op.take_captures(), ending.mark->point);
+        keep(*keeper, op.take_captures(), ports_.mine());
+        end_at(*keeper, ending.mark->point);
       } else if (callers_run_ || (op.after_end && op.has_captures())) {
         // A serial engine runs each op to its end, on a device as on the host. After the engine's end no thread is left
         // that could end the captures later.

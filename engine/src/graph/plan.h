@@ -60,6 +60,10 @@ struct alignas(64) CapturedOp {
   std::vector<Dep::Access> accesses;  ///< canonical
   std::shared_ptr<CoreLink> core;     ///< of an op on an ordered lane
 
+  bool owns_captures() const {
+    const auto owns = [](const auto& f) { return f && f.table()->owns; };
+    return owns(function) || owns(async);
+  }
   Captures take_captures() noexcept {
     if (kind == OpRecord::Body::async) return std::move(async);
     return std::move(function);

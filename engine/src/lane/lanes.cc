@@ -234,12 +234,15 @@ OpRecord& Core::make_keeper(Port& port) {
   return keeper;
 }
 
-void Core::keep(OpRecord& keeper, Captures&& captures, Point point) noexcept {
+void Core::keep(OpRecord& keeper, Captures&& captures, Port& port) noexcept {
   keeper.begin(captures_, 0, false);
   keeper.set_captures(std::move(captures));
   keeper.set_stage(OpRecord::Stage::at_points);
   keeper.set_id(OpRecord::first_wait_id | ++last_wait_id_);
-  Port::add(ports_.mine().waits, 1);
+  Port::add(port.waits, 1);
+}
+
+void Core::end_at(OpRecord& keeper, Point point) noexcept {
   // The capture is two words, for which std::function needs no memory.
   point.lane->when_reached(point, [this, &keeper](const std::exception_ptr&) {
     const Visit visit(*this);
@@ -264,15 +267,23 @@ OpRecord* Core::end_captures(OpRecord& keeper, Slots* slots) noexcept {
 
 void Core::keep_captures(CapturedOp& op) noexcept {
   const Point last = op.info->lane->last();
-  if (!last || last.lane->reached(last)) return;  // the caller destroys them
+  if (!op.owns_captures() || !last || last.lane->reached(last)) return;  // the caller destroys them
+  OpRecord* keeper = nullptr;
   try {
-    const Entry entry(*this);            // the engine does not stop meanwhile
-    if (life_ == Life::stopped) return;  // all points are reached
-    OpRecord& keeper = make_keeper(entry.port());
-    keep(keeper, op.take_captures(), last);
-  } catch (const std::exception&) {  // no memory: nothing was taken
+    const Entry entry(*this);  // the engine does not stop meanwhile
+    if (life_ != Life::stopped) {
+      keeper = &make_keeper(entry.port());
+      keep(*keeper, op.take_captures(), entry.port());
+    }
+  } catch (const std::exception&) {  // no memory
     op.function.abandon();
     op.async.abandon();
+    return;
+  }
+  if (keeper != nullptr) {
+    end_at(*keeper, last);
+  } else {
+    reach(last);  // no thread is left that could end the captures later
   }
 }
 
