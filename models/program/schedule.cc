@@ -4,8 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "flags.h"
 #include "windrow/batching/schedule.h"
@@ -68,9 +66,7 @@ std::function<void()> add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& command =
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
-  std::vector<std::string> models = workload_names();
-  std::erase(models, "parser");  // which builds its graphs while it runs
-  flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(models));
+  flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(graph_workload_names()));
   add_workload_flags(command, arguments->workload);
   flag(command, "--schedule", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));

@@ -59,6 +59,12 @@ std::vector<std::string> workload_names() {
   return names;
 }
 
+std::vector<std::string> graph_workload_names() {
+  std::vector<std::string> names = workload_names();
+  std::erase(names, "parser");
+  return names;
+}
+
 void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to) {
   constexpr Index most = 65536;  // larger values are typing errors
   for (const WorkloadKind& kind : workload_kinds()) {

@@ -20,8 +20,6 @@ struct Command {
   std::map<std::string, Index> sizes = {};
 };
 
-const char* const graph_models = "tree-lstm,tree-fc,fixed-lstm,var-lstm,bilstm,bilstm-char,listops,dag";
-
 const std::vector<Command>& commands() {
   using Takes = Command::Takes;
   const std::map<std::string, Index> narrow = {{"hidden", 128}, {"embedding", 128}, {"vocabulary", 2000}};
@@ -95,7 +93,7 @@ struct TableArguments {
 };
 
 std::vector<std::string> models_of(const Command& command) {
-  if (command.takes == Command::Takes::graph_models) return program::words_of(graph_models);
+  if (command.takes == Command::Takes::graph_models) return program::graph_workload_names();
   return program::workload_names();
 }
 

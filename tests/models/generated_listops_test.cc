@@ -40,7 +40,7 @@ int longest_list(const GraphData& graph) {
   return most;
 }
 
-/// The metrics of the 10,000 trees for testing that were published.
+/// The figures of the 10,000 trees for testing that were published.
 TEST(GeneratedListOps, FollowsThePublishedData) {
   for (std::uint64_t seed = 1; seed <= (sanitized ? 1 : 2); ++seed) {
     const auto trees = read(generate_listops(100000, seed));

@@ -129,7 +129,7 @@ Shape shape_of(const GraphData& graph) {
   return shape;
 }
 
-/// The metrics that are known of the Stanford treebank's training part.
+/// The figures that are known of the Stanford treebank's training part.
 struct Statistics {
   double vertices = 0, leaves = 0, shapes = 0, levels = 0, width = 0, narrow = 0, level_pairs = 0;
 

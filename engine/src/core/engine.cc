@@ -68,8 +68,8 @@ Engine::~Engine() {
     life_->engine.store(nullptr, std::memory_order_release);
     return;
   }
-  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends
-  // the engine. Until then references lead to the heir.
+  // An op held the last owner of its own engine. It cannot wait for itself, so another thread ends the engine. Until
+  // then references lead to the heir.
   std::unique_ptr<Engine> heir;
   try {
     heir.reset(new Engine(std::move(core_), life_));

@@ -33,9 +33,9 @@ struct EndedPart {
   EndedPart& operator=(const EndedPart&) = delete;
 };
 
-/// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
 class CoreLink;
 
+/// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
 struct alignas(64) CapturedOp {
   CapturedOp() = default;
   /// On an ordered lane, the engine keeps the function until the work that it has issued is done.

@@ -2,8 +2,9 @@
 //
 // A thread without work polls at growing intervals, so that pushing threads can get ahead of it; then it yields its
 // core between polls; then it sleeps. Only one thread polls for long: waking one takes 50 to 150 microseconds on a
-// virtual machine. A thread that makes an op ready wakes another one only if none is searching. A searching thread that
-// finds work, and sees more, wakes the next.
+// virtual machine. Polls end by time and not by number: if another program uses the core, a single yield may take
+// milliseconds, and a thread that sleeps gets its core back sooner than one that yields. A thread that makes an op
+// ready wakes another one only if none is searching. A searching thread that finds work, and sees more, wakes the next.
 #pragma once
 
 #include <algorithm>
@@ -82,10 +83,12 @@ class Workers : public Slots {
     ended,  ///< the threads end
   };
 
-  /// Looks in each phase of a search: the first `spinning_searches` at growing intervals, of which the first
-  /// `plain_searches` do not look closely; then `yielding_searches` with a yield of the core in between, or
-  /// `lone_searches` while no other thread searches.
-  static constexpr int plain_searches = 6, spinning_searches = 16, yielding_searches = 48, lone_searches = 1000;
+  using Clock = std::chrono::steady_clock;
+  /// The looks of a search: the first `spinning_searches` at growing intervals, of which the first `plain_searches` do
+  /// not look closely; then looks with a yield of the core in between for `patience`, or for `lone_patience` while no
+  /// other thread searches.
+  static constexpr int plain_searches = 6, spinning_searches = 16;
+  static constexpr std::chrono::microseconds patience{25}, lone_patience{500};
 
   Ops& ops() { return static_cast<Ops&>(*this); }
   const Ops& ops() const { return static_cast<const Ops&>(*this); }
@@ -93,7 +96,10 @@ class Workers : public Slots {
   void serve();
   /// Searches until it finds an op; null when the threads end. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
-  static void pass_time(int looks);
+  static void pause(int looks);
+  bool is_patient(Clock::duration yielding) const {
+    return yielding < (searching_.load(std::memory_order_relaxed) == 1 ? lone_patience : patience);
+  }
   /// The searching thread has found something to do.
   void stop_searching();
   /// Whether a thread that is asleep would find something to do.
@@ -217,6 +223,7 @@ void Workers<Ops, Worker>::serve() {
 template <class Ops, class Worker>
 OpRecord* Workers<Ops, Worker>::search(Worker& worker) {
   out_of_work_();
+  Clock::time_point yielding_since;
   for (int looks = 0;; ++looks) {
     if (OpRecord* const op = ops().look_around(worker, looks >= plain_searches)) {
       stop_searching();
@@ -228,9 +235,14 @@ OpRecord* Workers<Ops, Worker>::search(Worker& worker) {
       // here for ever.
       looks = plain_searches;
     }
-    if (looks < spinning_searches + yielding_searches ||
-        (looks < spinning_searches + lone_searches && searching_.load(std::memory_order_relaxed) == 1)) {
-      pass_time(looks);
+    if (looks < spinning_searches) {
+      pause(looks);
+      continue;
+    }
+    const Clock::time_point now = Clock::now();
+    if (looks == spinning_searches) yielding_since = now;
+    if (is_patient(now - yielding_since)) {
+      std::this_thread::yield();
     } else {
       if (sleep() == Rest::ended) return nullptr;
       looks = plain_searches;
@@ -239,9 +251,8 @@ OpRecord* Workers<Ops, Worker>::search(Worker& worker) {
 }
 
 template <class Ops, class Worker>
-void Workers<Ops, Worker>::pass_time(int looks) {
+void Workers<Ops, Worker>::pause(int looks) {
   constexpr int longest_pause = 64;
-  if (looks >= spinning_searches) return std::this_thread::yield();
   for (int left = std::min(1 << std::min(looks, 20), longest_pause); left > 0; --left) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

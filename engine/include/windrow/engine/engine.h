@@ -16,10 +16,9 @@
 //            if they have no variable in common, or only read those that they share. Ops that commute on a variable may
 //            change places. Pushes of several threads are in some order that keeps each thread's own.
 //   Errors   An op that throws poisons the variables that it mutates, overwrites or commutes on. Ops that read, mutate
-//   or
-//            commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always. Each
-//            wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse throws
-//            MisuseError and changes nothing. Nothing aborts.
+//            or commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always.
+//            Each wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse
+//            throws MisuseError and changes nothing. Nothing aborts.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
 //            MisuseError inside an op of the same engine.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
@@ -102,8 +101,8 @@ struct EngineOptions {
   /// wait, the last one to wait runs ready ops that its wait depends on, and no others. Two waits throw Error in that
   /// state: a wait for all ops of another engine, and a wait that is nested too deeply for its stack.
   int max_spare_threads = 256;
-  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until at
-  /// most half of this number is pending. Held threads continue in the order in which they came. At least 1.
+  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until at most
+  /// half of this number is pending. Held threads continue in the order in which they came. At least 1.
   std::uint64_t max_pending_ops = 8192;
   /// The same limit for the bytes that pending ops hold, as given by PushOptions::bytes; 0 means no limit. A push that
   /// would exceed the limit is held back until half of it is free, and later pushes queue behind it. An op above the
