@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 
@@ -34,13 +35,33 @@ class HostAllocator final : public Allocator {
   }
 };
 
+/// On the host.
+void copy(std::byte* to, const std::byte* from, const CopyShape& shape) {
+  if (shape.width == 0) return;  // the pointers may be null, which memcpy does not allow
+  for (std::size_t row = 0; row < shape.rows; ++row) {
+    std::memcpy(to + row * shape.to_stride, from + row * shape.from_stride, shape.width);
+  }
+}
+
 }  // namespace
 
-std::size_t aligned_size(std::size_t bytes) {
+void Allocator::upload(Lane*, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
+  copy(to, from_host, shape);
+}
+
+void Allocator::download(Lane*, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
+  copy(to_host, from, shape);
+}
+
+void Allocator::clear(Lane*, std::byte* start, std::size_t bytes) { std::fill_n(start, bytes, std::byte{0}); }
+
+std::shared_ptr<Allocator> Allocator::staging() { return host_allocator(); }
+
+std::size_t aligned_size(std::size_t bytes, std::size_t alignment) {
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
     throw OutOfMemory(std::to_string(bytes) + " bytes are more than any memory holds");
   }
-  return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 void trim_heap() noexcept {

@@ -20,7 +20,7 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  bool on_host() const { return memory_->on_host(); }
+  Allocator& memory() const { return *memory_; }
   void hold() WINDROW_EXCLUDES(mutex_);
   /// Removes a holder; the last one frees the memory.
   void let_go() noexcept WINDROW_EXCLUDES(mutex_);

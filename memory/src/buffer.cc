@@ -17,19 +17,40 @@ struct Bytes::State {
   const std::size_t offset, size;
   const OpName name;
   const Watcher watcher;
+  const bool on_host;
+  Lane* const lane;  // whose ops allocate and free; null on the host
   Var var;
   // Written by ops that may write the buffer, read by ops that read it; the engine orders them. Invariant: if `start`
   // is set, this state holds the block.
   bool holds_block = true;
   std::byte* start = nullptr;
 
-  State(std::shared_ptr<Block> of, std::size_t at, std::size_t bytes, OpName called, Watcher by)
-      : block(std::move(of)), offset(at), size(bytes), name(called), watcher(by) {}
+  State(std::shared_ptr<Block> of, std::size_t at, std::size_t bytes, OpName called, Watcher by, Lane* on)
+      : block(std::move(of)),
+        offset(at),
+        size(bytes),
+        name(called),
+        watcher(by),
+        on_host(block->memory().on_host()),
+        lane(on) {}
   ~State() { end_life(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::byte* take() {
+  MisuseError error(const std::string& what) const {
+    return MisuseError("buffer '" + std::string(name.text()) + "' " + what);
+  }
+  std::string of_device() const { return "in the memory of " + std::string(block->memory().name()); }
+  void require_access(Lane* by) const {
+    if (!on_host && by == nullptr) {
+      throw error(of_device() + " is accessed by an op on the host; expected an op of a lane of that device");
+    }
+  }
+  std::byte* take(Lane* by) {
+    if (!on_host && by != lane) {
+      throw error(of_device() + " is written first by an op of lane '" + std::string(by->name()) +
+                  "'; expected one of its own, '" + std::string(lane->name()) + "'");
+    }
     if (!holds_block) {
       block->hold();
       holds_block = true;
@@ -42,9 +63,10 @@ struct Bytes::State {
   }
 };
 
-std::byte* Bytes::write() const {
+std::byte* Bytes::write(Lane* lane) const {
+  state_->require_access(lane);
   if (state_->start == nullptr) {
-    std::byte* const start = state_->take();
+    std::byte* const start = state_->take(lane);
     // Has no effect if an async op writes after the buffer has ended, from another thread than its function's.
     if (state_->watcher) state_->watcher.watch(state_->var, {start, state_->size});
     state_->start = start;
@@ -52,37 +74,53 @@ std::byte* Bytes::write() const {
   return state_->start;
 }
 
-std::byte* Bytes::write_unwatched() const {
-  if (state_->start == nullptr) state_->start = state_->take();
+std::byte* Bytes::write_cleared(Lane* lane) const {
+  const bool first = state_->start == nullptr;
+  std::byte* const start = write(lane);
+  if (first) memory().clear(lane, start, state_->size);
+  return start;
+}
+
+std::byte* Bytes::write_unwatched(Lane* lane) const {
+  state_->require_access(lane);
+  if (state_->start == nullptr) state_->start = state_->take(lane);
   return state_->start;
 }
 
-std::byte* Bytes::update() const {
-  if (state_->start == nullptr) {
-    throw MisuseError("buffer '" + std::string(state_->name.text()) + "' is read before anything was written to it");
+std::byte* Bytes::update(Lane* lane) const {
+  state_->require_access(lane);
+  if (state_->start == nullptr) throw state_->error("is read before anything was written to it");
+  return state_->start;
+}
+
+const std::byte* Bytes::read(Lane* lane) const { return update(lane); }
+
+Allocator& Bytes::memory() const { return state_->block->memory(); }
+
+Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name,
+               LaneId lane)
+    : engine_(std::move(engine)), size_(bytes), lane_(lane) {
+  const bool on_host = block->memory().on_host();
+  Lane* const ordered = lane == host_lane ? nullptr : engine_->lane(lane);
+  if (!on_host && ordered == nullptr) {
+    throw MisuseError("buffer '" + std::string(name.text()) + "' in the memory of " +
+                      std::string(block->memory().name()) +
+                      ": on a host lane; expected an ordered lane of that device");
   }
-  return state_->start;
-}
-
-const std::byte* Bytes::read() const { return update(); }
-
-bool Bytes::written() const { return state_->start != nullptr; }
-
-Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name)
-    : engine_(std::move(engine)), size_(bytes) {
-  const Watcher watcher = block->on_host() ? engine_->watcher() : Watcher();
-  auto state = std::make_unique<Bytes::State>(std::move(block), offset, bytes, name, watcher);
+  const Watcher watcher = on_host ? engine_->watcher() : Watcher();
+  auto state = std::make_unique<Bytes::State>(std::move(block), offset, bytes, name, watcher, ordered);
   state->var = var_ = engine_->new_var(name);
   state_ = state.release();
 }
 
-Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name)
-    : Buffer(std::move(engine), std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name) {}
+Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name, LaneId lane)
+    : Buffer(std::move(engine), std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name, lane) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : engine_(std::move(other.engine_)),
       var_(std::exchange(other.var_, {})),
       size_(other.size_),
+      lane_(other.lane_),
       state_(std::exchange(other.state_, nullptr)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -91,6 +129,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   engine_ = std::move(other.engine_);
   var_ = std::exchange(other.var_, {});
   size_ = other.size_;
+  lane_ = other.lane_;
   state_ = std::exchange(other.state_, nullptr);
   return *this;
 }
@@ -111,29 +150,42 @@ void Buffer::free() noexcept {
     return;
   }
   OpFunction end_life([ends = std::move(state)] { ends->end_life(); });
-  try {
-    engine->retire(std::exchange(var_, {}), std::move(end_life), {.name = "free"});
-  } catch (...) {
-    // The variable was already retired, or there is no memory for the op. Ops may still use the bytes, so keep them.
-    end_life.abandon();
-  }
+  const Var var = std::exchange(var_, {});
+  const auto retire_on = [&](LaneId lane) {
+    try {
+      engine->retire(var, std::move(end_life), {.name = "free", .lane = lane});
+      return true;
+    } catch (...) {
+      return false;
+    }
+  };
+  if (retire_on(lane_)) return;
+  if (lane_ != host_lane && retire_on(host_lane)) return;  // the lane was removed, so its work is done
+  // The variable was already retired, or there is no memory for the op. Ops may still use the bytes, so keep them.
+  end_life.abandon();
 }
 
-Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes)
+/// The constructor of the block throws if there is no allocator.
+static std::size_t alignment_of(const std::shared_ptr<Allocator>& memory) {
+  return memory == nullptr ? memory_alignment : memory->alignment();
+}
+
+Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, LaneId lane)
     : engine_(std::move(engine)),
-      block_(std::make_shared<Block>(std::move(memory), aligned_size(bytes))),
-      size_(aligned_size(bytes)) {}
+      block_(std::make_shared<Block>(memory, aligned_size(bytes, alignment_of(memory)))),
+      size_(aligned_size(bytes, alignment_of(memory))),
+      lane_(lane) {}
 
 Arena::~Arena() { block_->let_go(); }
 
 Buffer Arena::cut(std::size_t bytes, OpName name) {
-  const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1));
+  const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1), block_->memory().alignment());
   if (place > left()) {
     throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +
                       " bytes does not fit into the " + std::to_string(left()) + " that are left");
   }
   block_->hold();  // for the buffer
-  Buffer result(engine_, block_, used_, bytes, name);
+  Buffer result(engine_, block_, used_, bytes, name, lane_);
   used_ += place;
   return result;
 }

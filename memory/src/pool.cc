@@ -150,6 +150,16 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
   }
 }
 
+void Pool::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
+  below_->upload(lane, to, from_host, shape);
+}
+
+void Pool::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
+  below_->download(lane, to_host, from, shape);
+}
+
+void Pool::clear(Lane* lane, std::byte* start, std::size_t bytes) { below_->clear(lane, start, bytes); }
+
 void Pool::trim() noexcept {
   MutexLock trimming(trimming_);
   PiecesByClass pieces;

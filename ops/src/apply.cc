@@ -31,19 +31,22 @@ struct Launch {
   Tensor::View out;
   Attributes attributes;
   Write write;
-  bool on_host;  // only calls on the host may be cut
+  std::shared_ptr<Allocator> memory;
 
-  void operator()() const {
+  void operator()(OpContext& context) const { (*this)(context.lane()); }
+  void operator()(Lane* lane) const {
     std::vector<Matrix<const float>> inputs;
     std::vector<Matrix<const std::int32_t>> index_inputs;
-    for (const auto& view : in) inputs.push_back(view.read());
-    for (const auto& view : indices) index_inputs.push_back(view.read());
+    for (const auto& view : in) inputs.push_back(view.read(lane));
+    for (const auto& view : indices) index_inputs.push_back(view.read(lane));
     const KernelCall<float> call{.in = inputs,
                                  .indices = index_inputs,
-                                 .out = write == Write::add ? out.update() : out.write(),
+                                 .out = write == Write::add ? out.update(lane) : out.write(lane),
                                  .attributes = attributes,
-                                 .write = write};
-    on_host ? run_in_pieces(*op, kernel, call) : kernel(call);
+                                 .write = write,
+                                 .op = op,
+                                 .lane = lane};
+    lane == nullptr ? run_in_pieces(*op, kernel, call, *memory) : kernel(call, *memory);
   }
 };
 
@@ -56,6 +59,17 @@ void require_no_overlap(const Operator& op, const Signature& signature, const Op
       std::any_of(operands.indices.begin(), operands.indices.end(), shares)) {
     throw shape_error(op, signature, "a result that overlaps no operand");
   }
+}
+
+/// Throws unless all operands and the result lie in the same kind of memory as the device's.
+void require_memory(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
+  const auto elsewhere = [&](const auto& tensor) { return tensor.view().on_host() != device.on_host(); };
+  if (std::ranges::none_of(operands.in, elsewhere) && std::ranges::none_of(operands.indices, elsewhere) &&
+      !elsewhere(out)) {
+    return;
+  }
+  throw MisuseError(std::string(op.name.text()) + ": a tensor that is not in the memory of device '" + device.name +
+                    "'; expected all operands and the result there");
 }
 
 /// The type of the result.
@@ -82,7 +96,7 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
               out.view(),
               operands.attributes,
               operands.write,
-              device.memory == nullptr || device.memory->on_host()};
+              device.memory == nullptr ? host_allocator() : device.memory};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
   return made;
@@ -95,31 +109,33 @@ void launch(const Device& device, const Operator& op, const Operands& operands, 
                       {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
 }
 
-void require_fit(const Operator& op, const Operands& operands, const Tensor& out) {
+void require_fit(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
   const Signature signature = signature_of(operands);
   const Type type = checked_type(op, signature, operands.write);
   if (type_of(out) != type) {
     throw shape_error(op, signature, "a result " + to_string(type) + ", not " + to_string(type_of(out)));
   }
   require_no_overlap(op, signature, operands, out);
+  require_memory(device, op, operands, out);
 }
 
 }  // namespace
 
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at) {
-  require_fit(op, operands, out);
+  require_fit(device, op, operands, out);
   launch(device, op, operands, out, pushed_at);
 }
 
 Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
-  require_fit(op, operands, out);
+  require_fit(device, op, operands, out);
   return {accesses_of(operands, out), launch_of(device, op, operands, out)};
 }
 
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
   const Type type = checked_type(op, signature_of(operands), operands.write);
   const Tensor out(device, type.rows.number(), type.width, op.name);
+  require_memory(device, op, operands, out);
   launch(device, op, operands, out, pushed_at);
   return out;
 }

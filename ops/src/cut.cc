@@ -103,7 +103,8 @@ In for_columns(const Operator& op, std::size_t operand, const In& x, Index begin
 /// A call that is cut. Shapes are those of the whole call; a piece is a range [begin, end) of the side that is cut.
 struct CutCall {
   const Operator& op;
-  Kernel<float> kernel;
+  const Kernel<float>& kernel;
+  Allocator& memory;
   const Call& whole;
   Cut::Along along;
 
@@ -126,7 +127,12 @@ struct CutCall {
       }
     }
     for (const auto& index : whole.indices) indices.push_back(columns ? index : rows_of(index, begin, end));
-    kernel({.in = in, .indices = indices, .out = out, .attributes = whole.attributes, .write = write});
+    Call piece = whole;
+    piece.in = in;
+    piece.indices = indices;
+    piece.out = out;
+    piece.write = write;
+    kernel(piece, memory);
   }
 
   /// Sums each piece separately, then adds the sums in order.
@@ -152,11 +158,12 @@ struct CutCall {
 
 }  // namespace
 
-void run_in_pieces(const Operator& op, Kernel<float> kernel, const Call& call, Index smallest) {
+void run_in_pieces(const Operator& op, const Kernel<float>& kernel, const Call& call, Allocator& memory,
+                   Index smallest) {
   const Cut cut = cut_of(op, call);
   const Index grain = grain_of(cut, pieces_of(cut, call, units_of(op, call), smallest));
-  if (grain >= cut.length) return kernel(call);
-  const CutCall cut_call{op, kernel, call, cut.along};
+  if (grain >= cut.length) return kernel(call, memory);
+  const CutCall cut_call{op, kernel, memory, call, cut.along};
   try {
     if (cut.along == Cut::Along::summands) return cut_call.run_sum(cut.length, grain);
     parallel_for(static_cast<std::size_t>(cut.length), static_cast<std::size_t>(grain),
@@ -164,7 +171,7 @@ void run_in_pieces(const Operator& op, Kernel<float> kernel, const Call& call, I
                    cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
                  });
   } catch (const MisuseError&) {
-    kernel(call);  // throws again, and names rows of the whole call instead of the piece
+    kernel(call, memory);  // throws again, and names rows of the whole call instead of the piece
     throw;
   }
 }

@@ -11,8 +11,9 @@ constexpr Index units_a_piece = Index{1} << 17;
 
 /// Computes the call on the host, inside an op. A call with the work of four or more pieces is cut. The cut depends
 /// only on the operator's locality and on shapes, so the bits do not depend on the number of workers. Partial sums over
-/// rows take at most half as much memory as the operands. Errors are those of the whole call.
-void run_in_pieces(const Operator& op, Kernel<float> kernel, const KernelCall<float>& call,
+/// rows take at most half as much memory as the operands; workspaces come from `memory`. Errors are those of the whole
+/// call.
+void run_in_pieces(const Operator& op, const Kernel<float>& kernel, const KernelCall<float>& call, Allocator& memory,
                    Index smallest = units_a_piece);
 
 }  // namespace windrow

@@ -42,7 +42,7 @@ Terms of_binary_cross_entropy(const Signature&) {
 }  // namespace
 
 /// An elementwise operator on operands of one shape. The result is zero if an operand in the bit set `zero` is zero.
-static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned zero,
+static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned zero, std::string_view scalar,
                                       Terms (*gradients)(const Signature&) = nullptr,
                                       std::string_view attributes = {}) {
   return {.name = name,
@@ -51,45 +51,56 @@ static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned 
           .gradients = gradients,
           .locality = Locality::elementwise,
           .zero = zero,
-          .attributes = attributes};
+          .attributes = attributes,
+          .scalar = scalar};
 }
 
-constinit const Operator add = elementwise("add", 2, 0, of_add);
-constinit const Operator sub = elementwise("sub", 2, 0, of_sub);
-constinit const Operator mul = elementwise("mul", 2, 0b11, of_mul);
-constinit const Operator div = elementwise("div", 2, 0, of_div);
-constinit const Operator maximum = elementwise("maximum", 2, 0, of_maximum);
-constinit const Operator minimum = elementwise("minimum", 2, 0, of_minimum);
-constinit const Operator neg = elementwise("neg", 1, 0b1, of_neg);
-constinit const Operator scale = elementwise("scale", 1, 0b1, of_scale, "scaled_by");
-constinit const Operator tanh = elementwise("tanh", 1, 0b1, of_tanh);
-constinit const Operator sigmoid = elementwise("sigmoid", 1, 0, of_sigmoid);
-constinit const Operator relu = elementwise("relu", 1, 0b1, of_relu);
-constinit const Operator exp = elementwise("exp", 1, 0, of_exp);
-constinit const Operator log = elementwise("log", 1, 0, of_log);
-constinit const Operator square = elementwise("square", 1, 0b1, of_square);
-constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, of_sqrt);
-constinit const Operator abs = elementwise("abs", 1, 0b1, of_abs);
-constinit const Operator softplus = elementwise("softplus", 1, 0, of_softplus);
-constinit const Operator log_sigmoid = elementwise("log_sigmoid", 1, 0, of_log_sigmoid);
-constinit const Operator binary_cross_entropy = elementwise("binary_cross_entropy", 2, 0, of_binary_cross_entropy);
-constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10);
-constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11);
-constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11);
-constinit const Operator square_gradient = elementwise("square_gradient", 2, 0b11);
-constinit const Operator sqrt_gradient = elementwise("sqrt_gradient", 2, 0);
-constinit const Operator abs_gradient = elementwise("abs_gradient", 2, 0b11);
-constinit const Operator softplus_gradient = elementwise("softplus_gradient", 2, 0b10);
-constinit const Operator log_sigmoid_gradient = elementwise("log_sigmoid_gradient", 2, 0b10);
-constinit const Operator binary_cross_entropy_gradient = elementwise("binary_cross_entropy_gradient", 3, 0b100);
+constinit const Operator add = elementwise("add", 2, 0, "x + y", of_add);
+constinit const Operator sub = elementwise("sub", 2, 0, "x - y", of_sub);
+constinit const Operator mul = elementwise("mul", 2, 0b11, "x * y", of_mul);
+constinit const Operator div = elementwise("div", 2, 0, "x / y", of_div);
+constinit const Operator maximum = elementwise("maximum", 2, 0, "x < y || y != y ? y : x", of_maximum);
+constinit const Operator minimum = elementwise("minimum", 2, 0, "y < x || y != y ? y : x", of_minimum);
+constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", of_neg);
+constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", of_scale, "scaled_by");
+constinit const Operator tanh = elementwise("tanh", 1, 0b1, "tanh(x)", of_tanh);
+constinit const Operator sigmoid = elementwise("sigmoid", 1, 0, "1 / (1 + exp(-x))", of_sigmoid);
+constinit const Operator relu = elementwise("relu", 1, 0b1, "x < 0 ? 0 : x", of_relu);
+constinit const Operator exp = elementwise("exp", 1, 0, "exp(x)", of_exp);
+constinit const Operator log = elementwise("log", 1, 0, "log(x)", of_log);
+constinit const Operator square = elementwise("square", 1, 0b1, "x * x", of_square);
+constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, "sqrt(x)", of_sqrt);
+constinit const Operator abs = elementwise("abs", 1, 0b1, "fabs(x)", of_abs);
+constinit const Operator softplus =
+    elementwise("softplus", 1, 0, "(x < 0 ? 0 : x) + log1p(exp(-fabs(x)))", of_softplus);
+constinit const Operator log_sigmoid =
+    elementwise("log_sigmoid", 1, 0, "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))", of_log_sigmoid);
+constinit const Operator binary_cross_entropy =
+    elementwise("binary_cross_entropy", 2, 0,
+                "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
+                of_binary_cross_entropy);
+constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10, "y * (1 - x * x)");
+constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11, "y * (x - x * x)");
+constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11, "x <= 0 ? 0 : y");
+constinit const Operator square_gradient = elementwise("square_gradient", 2, 0b11, "2 * x * y");
+constinit const Operator sqrt_gradient = elementwise("sqrt_gradient", 2, 0, "y / (2 * x)");
+constinit const Operator abs_gradient = elementwise("abs_gradient", 2, 0b11, "x > 0 ? y : x < 0 ? -y : 0 * x");
+constinit const Operator softplus_gradient = elementwise("softplus_gradient", 2, 0b10, "y / (1 + exp(-x))");
+constinit const Operator log_sigmoid_gradient = elementwise("log_sigmoid_gradient", 2, 0b10, "y / (1 + exp(x))");
+constinit const Operator binary_cross_entropy_gradient =
+    elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * (1 / (1 + exp(-x)) - y)");
 constinit const Operator binary_cross_entropy_target_gradient =
-    elementwise("binary_cross_entropy_target_gradient", 2, 0b11);
-constinit const Operator div_gradient = elementwise("div_gradient", 3, 0);
-constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100);
-constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100);
+    elementwise("binary_cross_entropy_target_gradient", 2, 0b11, "-x * y");
+constinit const Operator div_gradient = elementwise("div_gradient", 3, 0, "-z * x / y");
+constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100, "x < y ? 0 : z");
+constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100, "x > y ? z : 0");
 
-constinit const Operator sgd{
-    .name = "sgd", .infer = same_shape, .locality = Locality::elementwise, .attributes = "at_rate", .updates = true};
+constinit const Operator sgd{.name = "sgd",
+                             .infer = same_shape,
+                             .locality = Locality::elementwise,
+                             .attributes = "at_rate",
+                             .scalar = "old - a * (x + b * old)",
+                             .updates = true};
 
 Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {factor, 0}}; }
 Attributes at_rate(double rate, double decay) { return {.made_by = "at_rate", .values = {rate, decay}}; }

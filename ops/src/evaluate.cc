@@ -72,7 +72,8 @@ Values evaluate(const KernelTable<double>& kernels, const Operator& op, const Ap
   const auto in = matrices(op, signature, signature.in, application.in);
   const auto indices = matrices(op, signature, signature.indices, application.indices);
   const Matrix<double> result{out.data(), type.rows.number(), type.width, type.width};
-  kernels.find(op)({in, indices, result, signature.attributes, write});
+  const std::shared_ptr<Allocator> memory = host_allocator();
+  kernels.find(op)({in, indices, result, signature.attributes, write, &op}, *memory);
   return out;
 }
 

@@ -4,6 +4,34 @@
 #include <string>
 
 namespace windrow {
+namespace {
+
+/// The shapes of a call, without elements.
+template <class T>
+std::vector<Matrix<T>> shapes_of(std::span<const Matrix<T>> matrices) {
+  std::vector<Matrix<T>> shapes(matrices.begin(), matrices.end());
+  for (Matrix<T>& shape : shapes) shape.data = nullptr;
+  return shapes;
+}
+
+}  // namespace
+
+/// On a device, the lane orders later uses of the workspace behind the kernel, so it is freed as soon as that is
+/// issued.
+template <class Real>
+void Kernel<Real>::run_with_workspace(KernelCall<Real>& call, Allocator& memory) const {
+  const auto in = shapes_of(call.in);
+  const auto indices = shapes_of(call.indices);
+  KernelCall<Real> shapes = call;
+  shapes.in = in;
+  shapes.indices = indices;
+  shapes.out.data = nullptr;
+  const std::size_t bytes = workspace(shapes);
+  const auto free = [&](std::byte* start) { memory.deallocate(start, bytes); };
+  const std::unique_ptr<std::byte, decltype(free)> held(memory.allocate(bytes), free);
+  call.workspace = held.get();
+  run(call);
+}
 
 /// The position of the operator's entry, or the position at which to insert it.
 template <class Real>
@@ -14,7 +42,7 @@ auto KernelTable<Real>::place_of(const Entries& entries, OpName op) -> typename 
 
 template <class Real>
 void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
-  if (kernel == nullptr) {
+  if (!kernel) {
     throw MisuseError("operator '" + std::string(op.name.text()) + "': a null kernel; expected a function");
   }
   Entries entries = kernels_ ? *kernels_ : Entries();
@@ -39,6 +67,8 @@ Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
                     "' has no kernel in this table; expected one added with KernelTable::add");
 }
 
+template struct Kernel<float>;
+template struct Kernel<double>;
 template class KernelTable<float>;
 template class KernelTable<double>;
 

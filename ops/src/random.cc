@@ -80,13 +80,12 @@ Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream, S
 
 template <class T, class Four>
 void Generator::draw(const TensorOf<T>& out, OpName name, Site pushed_at, Four four) {
-  draws_.engine().push(
-      [key = key_, stream = stream_, bytes = draws_.bytes(), view = out.view(), four] {
+  out.fill(
+      [key = key_, stream = stream_, bytes = draws_.bytes(), four](const Matrix<T>& to) {
         auto& draws = *std::launder(reinterpret_cast<std::uint64_t*>(bytes.update()));
-        const Matrix<T> to = view.write();
-        fill(to, Words(key, stream, draws++), four);
+        windrow::fill(to, Words(key, stream, draws++), four);
       },
-      {mutate(var()), out.write_access()}, {.name = name, .pushed_at = pushed_at});
+      {mutate(var())}, {.name = name, .pushed_at = pushed_at});
 }
 
 void Generator::uniform(const Tensor& out, float low, float high, Site pushed_at) {

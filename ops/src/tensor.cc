@@ -32,8 +32,9 @@ void require_range(Index begin, Index end, Index size, const char* what) {
 template <class T>
 TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
     : buffer_(std::make_shared<Buffer>(device.engine, device.memory,
-                                       bytes_of(rows, width, row_stride(width), sizeof(T), name), name)),
-      shape_{nullptr, rows, width, row_stride(width)},
+                                       bytes_of(rows, width, device.row_stride(width), sizeof(T), name), name,
+                                       device.on_host() ? host_lane : device.lane)),
+      shape_{nullptr, rows, width, device.row_stride(width)},
       whole_(true) {}
 
 template <class T>
@@ -85,23 +86,45 @@ TensorOf<T> TensorOf<T>::column_range(Index begin, Index end) const {
 }
 
 template <class T>
-Matrix<const T> TensorOf<T>::View::read() const {
+Matrix<const T> TensorOf<T>::View::read(Lane* lane) const {
   if (empty()) return at<const T>(nullptr);
-  return at(reinterpret_cast<const T*>(bytes_.read()));
+  return at(reinterpret_cast<const T*>(bytes_.read(lane)));
 }
 
 template <class T>
-Matrix<T> TensorOf<T>::View::update() const {
+Matrix<T> TensorOf<T>::View::update(Lane* lane) const {
   if (empty()) return at<T>(nullptr);
-  return at(reinterpret_cast<T*>(bytes_.update()));
+  return at(reinterpret_cast<T*>(bytes_.update(lane)));
 }
 
 template <class T>
-Matrix<T> TensorOf<T>::View::write() const {
-  const bool first = !bytes_.written();
-  std::byte* start = bytes_.write();
-  if (first) std::fill_n(start, to_clear_, std::byte{0});
-  return at(reinterpret_cast<T*>(start));
+Matrix<T> TensorOf<T>::View::write(Lane* lane) const {
+  return at(reinterpret_cast<T*>(whole_ ? bytes_.write(lane) : bytes_.write_cleared(lane)));
+}
+
+/// The copy of a matrix to contiguous rows (or from them, with exchanged strides).
+template <class T>
+static CopyShape to_contiguous(const Matrix<T>& from) {
+  const auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+  if (from.dense()) return CopyShape::contiguous(bytes(from.rows * from.width));
+  return {static_cast<std::size_t>(from.rows), bytes(from.width), bytes(from.width), bytes(from.stride)};
+}
+
+template <class T>
+void TensorOf<T>::View::upload(Lane* lane, const T* from) const {
+  const Matrix<T> to = write(lane);
+  if (empty()) return;
+  CopyShape shape = to_contiguous(to);
+  std::swap(shape.to_stride, shape.from_stride);
+  bytes_.memory().upload(lane, reinterpret_cast<std::byte*>(to.data), reinterpret_cast<const std::byte*>(from), shape);
+}
+
+template <class T>
+void TensorOf<T>::View::download(Lane* lane, T* to) const {
+  const Matrix<const T> from = read(lane);
+  if (empty()) return;
+  bytes_.memory().download(lane, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data),
+                           to_contiguous(from));
 }
 
 template <class T>
@@ -110,23 +133,20 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
     throw MisuseError("set: " + std::to_string(values.size()) + " values; expected " + std::to_string(rows()) + " x " +
                       std::to_string(width()));
   }
-  auto write = [view = view(), values = std::move(values)] {
-    const Matrix<T> to = view.write();
-    for (Index r = 0; r < to.rows; ++r) std::copy_n(values.data() + r * to.width, to.width, to.row(r));
-  };
-  engine().push(std::move(write), {write_access()}, {.name = "set", .pushed_at = pushed_at});
+  auto write = [view = view(), values = std::move(values)](OpContext& op) { view.upload(op.lane(), values.data()); };
+  engine().push(std::move(write), {write_access()}, {.name = "set", .lane = lane(), .pushed_at = pushed_at});
 }
 
 template <class T>
 std::vector<T> TensorOf<T>::get(std::source_location from) const {
   const auto values = std::make_shared<std::vector<T>>();  // shared, since the op may outlive a wait that throws
   const Var copied = engine().new_var("values");
-  auto copy = [values, view = view()] {
-    const Matrix<const T> x = view.read();
-    values->reserve(static_cast<std::size_t>(x.rows * x.width));
-    for (Index r = 0; r < x.rows; ++r) values->insert(values->end(), x.row(r), x.row(r) + x.width);
+  auto copy = [values, view = view(), count = static_cast<std::size_t>(rows() * width())](OpContext& op) {
+    values->resize(count);
+    view.download(op.lane(), values->data());
   };
-  engine().push(std::move(copy), {windrow::read(var()), overwrite(copied)}, {.name = "get", .pushed_at = from});
+  engine().push(std::move(copy), {windrow::read(var()), overwrite(copied)},
+                {.name = "get", .lane = lane(), .pushed_at = from});
   try {
     engine().wait(copied, from);
   } catch (...) {
@@ -135,6 +155,30 @@ std::vector<T> TensorOf<T>::get(std::source_location from) const {
   }
   engine().retire(copied);
   return std::move(*values);
+}
+
+template <class T>
+void TensorOf<T>::fill(std::function<void(const Matrix<T>&)> write, std::vector<Access> accesses,
+                       const PushOptions& options) const {
+  const View to = view();
+  if (to.on_host()) {
+    accesses.push_back(write_access());
+    engine().push([write = std::move(write), to] { write(to.write()); }, accesses, options);
+    return;
+  }
+  const Buffer staging(engine(), buffer_->bytes().memory().staging(),
+                       bytes_of(rows(), width(), width(), sizeof(T), options.name), options.name);
+  accesses.push_back(overwrite(staging.var()));
+  engine().push(
+      [write = std::move(write), bytes = staging.bytes(), rows = rows(), width = width()] {
+        write({reinterpret_cast<T*>(bytes.write()), rows, width, width});
+      },
+      accesses, options);
+  PushOptions up = options;
+  up.lane = lane();
+  engine().push([to, bytes = staging.bytes()](
+                    OpContext& op) { to.upload(op.lane(), reinterpret_cast<const T*>(bytes.read(op.lane()))); },
+                {windrow::read(staging.var()), write_access()}, up);
 }
 
 template class TensorOf<float>;

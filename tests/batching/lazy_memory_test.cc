@@ -17,7 +17,9 @@ constexpr int instances = 16;
 constexpr std::size_t step_bytes = instances * wide * sizeof(float);
 
 struct Model {
-  Engine engine{{.workers = 2}};
+  explicit Model(Policy policy = Policy::pool) : engine({.policy = policy, .workers = 2}) {}
+
+  Engine engine;
   Device host = host_device(engine);
   Parameters parameters{host, 1};
   Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
@@ -50,19 +52,25 @@ std::vector<float> generate(LazyGraph& graph, const Model& m, int steps, int tas
 class LazyMemory : public ::testing::TestWithParam<LazyOptions::For> {};
 
 /// Of the peak above what parameters take: a step's minibatch with its scores, the scores, and as much again that is
-/// freed while the next step begins. Pieces of the pool are up to a fifth larger than what was asked for.
+/// freed while the next step begins. Pieces of the pool are up to a fifth larger than what was asked for. With threads,
+/// a free may also come some steps late.
 TEST_P(LazyMemory, OfAGenerationDoesNotGrowWithItsSteps) {
-  std::size_t peak[2];
-  for (const int steps : {8, 80}) {
-    Model m;
-    const std::size_t before = m.stats().in_use;
-    LazyGraph graph(m.host, m.parameters, {.use = GetParam()});
-    generate(graph, m, steps, instances);
-    peak[steps == 80] = m.stats().peak_in_use - before;
-    EXPECT_LT(m.stats().in_use - before, 2 * step_bytes);
+  for (const Policy policy : {Policy::serial, Policy::pool}) {
+    std::size_t peak[2];
+    for (const int steps : {8, 80}) {
+      Model m(policy);
+      const std::size_t before = m.stats().in_use;
+      LazyGraph graph(m.host, m.parameters, {.use = GetParam()});
+      generate(graph, m, steps, instances);
+      peak[steps == 80] = m.stats().peak_in_use - before;
+      EXPECT_LT(m.stats().in_use - before, 2 * step_bytes);
+    }
+    const bool serial = policy == Policy::serial;
+    if (serial) {
+      EXPECT_LT(peak[1], peak[0] + step_bytes / 8);
+    }
+    EXPECT_LT(peak[1], (serial ? 5 : 10) * step_bytes);
   }
-  EXPECT_LT(peak[1], peak[0] + step_bytes / 2);
-  EXPECT_LT(peak[1], 5 * step_bytes);
 }
 INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::inference, LazyOptions::For::training),
                          [](const auto& of) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -13,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,7 +26,9 @@ namespace windrow::testing {
 
 class SimLane final : public Lane {
  public:
-  explicit SimLane(std::string name, int device = 1) : name_(std::move(name)), device_(device) {
+  /// With a seed, the lane sometimes takes longer, at random.
+  explicit SimLane(std::string name, int device = 1, unsigned seed = 0)
+      : name_(std::move(name)), device_(device), slow_(seed != 0), random_(seed) {
     thread_ = std::thread([this] { serve(); });
   }
   ~SimLane() override {
@@ -36,9 +40,13 @@ class SimLane final : public Lane {
     thread_.join();
   }
 
+  /// Whether work runs on a lane that has failed.
+  enum class Runs { unless_failed, always };
   /// Issues work, as a kernel launch would. It runs after all work that was issued before. If it throws, the lane fails
   /// permanently.
-  void launch(std::function<void()> work) { enqueue({.function = std::move(work)}); }
+  void launch(std::function<void()> work, Runs runs = Runs::unless_failed) {
+    enqueue({.function = std::move(work), .runs = runs});
+  }
 
   /// A lane that is held runs nothing until let_go().
   void hold() {
@@ -112,6 +120,7 @@ class SimLane final : public Lane {
     SimLane* awaited = nullptr;  // if set: waits for the point `serial` of that lane
     std::uint64_t serial = 0;    // without function and `awaited`: reaches this lane's point
     IfFailed if_failed = IfFailed::fail;
+    Runs runs = Runs::unless_failed;
   };
 
   bool passed(std::uint64_t serial) const { return events_[serial % events_.size()] >= serial; }
@@ -133,7 +142,8 @@ class SimLane final : public Lane {
       work_.pop_front();
       lock.unlock();
       std::exception_ptr error;
-      if (work.function) error = execute(work.function);
+      if (slow_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 100));
+      if (work.function) error = execute(work);
       if (work.awaited != nullptr) error = work.awaited->await(work.serial);
       if (work.if_failed == IfFailed::go_on) error = nullptr;
       lock.lock();
@@ -145,10 +155,10 @@ class SimLane final : public Lane {
     }
   }
 
-  std::exception_ptr execute(const std::function<void()>& function) {
-    if (error_) return error_;  // only this thread writes it
+  std::exception_ptr execute(const Work& work) {
+    if (error_ && work.runs == Runs::unless_failed) return error_;  // only this thread writes it
     try {
-      function();
+      work.function();
     } catch (...) {
       return std::current_exception();
     }
@@ -178,6 +188,8 @@ class SimLane final : public Lane {
 
   const std::string name_;
   const int device_;
+  const bool slow_;
+  std::minstd_rand random_;  // belongs to the lane's thread
   std::atomic<int> waits_issued_{0}, sections_{0}, open_sections_{0};
   std::atomic<bool> closed_{false};
   std::exception_ptr section_error_;  // belongs to the thread that issues

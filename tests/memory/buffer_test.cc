@@ -179,24 +179,6 @@ TEST(Checking, FindsAnOpThatTouchesABufferItDidNotDeclare) {
   EXPECT_NE(text.find("changed variable 'a', which it declared only to read"), std::string::npos) << text;
 }
 
-TEST(Checking, LeavesAloneWhatTheHostCannotRead) {
-  class Device final : public Allocator {
-   public:
-    std::string_view name() const override { return "device"; }
-    bool on_host() const override { return false; }
-    std::byte* allocate(std::size_t) override { return nullptr; }
-    void deallocate(std::byte*, std::size_t) noexcept override {}
-  };
-  Engine engine({.check = true});
-  for (const auto& memory : {std::shared_ptr<Allocator>(std::make_shared<Device>()),
-                             std::shared_ptr<Allocator>(std::make_shared<Pool>(std::make_shared<Device>()))}) {
-    Buffer buffer(engine, memory, 64);
-    engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
-    engine.push([] {}, {read(buffer.var())});
-    engine.wait_all();
-  }
-}
-
 TEST(Buffers, AreWrittenFirstByOpsThatOutliveTheirEnginesOwner) {
   auto engine = std::make_shared<Engine>(EngineOptions{.policy = Policy::pool, .workers = 1});
   auto memory = std::make_shared<CountingAllocator>();

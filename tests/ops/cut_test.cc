@@ -25,9 +25,11 @@ class CutOperator : public ::testing::TestWithParam<const Operator*> {
 INSTANTIATE_TEST_SUITE_P(All, CutOperator, ::testing::ValuesIn(op::all().begin(), op::all().end()),
                          [](const auto& about) { return std::string(about.param->name.text()); });
 
+const std::shared_ptr<Allocator> memory = host_allocator();
+
 /// A kernel that counts its calls.
 int calls = 0;
-Kernel<float> counted = nullptr;
+Kernel<float> counted;
 void count_and_run(const KernelCall<float>& call) {
   ++calls;
   counted(call);
@@ -47,7 +49,7 @@ TEST_P(CutOperator, GivesWhatTheWholeGives) {
       const Values before = testing::random_values(infer(op(), c.signature), random);
       const Values whole = run_host(op(), c, before, write, seed);
       const Values cut = testing::run_kernel(op(), c, before, write, seed, [&](const KernelCall<float>& call) {
-        run_in_pieces(op(), host_kernels().find(op()), call, 1);
+        run_in_pieces(op(), host_kernels().find(op()), call, *memory, 1);
       });
       const bool same_bits = op().locality != Locality::sums_rows && !op().name.text().starts_with("matmul");
       if (same_bits) {
@@ -66,7 +68,7 @@ TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
   calls = 0;
   counted = host_kernels().find(op());
   testing::run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,
-                      [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, 1); });
+                      [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, *memory, 1); });
   const bool by_columns = op().columnwise || &op() == &op::matmul || &op() == &op::matmul_nt;
   if (op().locality == Locality::mixed) {
     EXPECT_EQ(calls, 1);
@@ -83,7 +85,7 @@ TEST(Cut, SumsWideRowsByColumns) {
   calls = 0;
   counted = host_kernels().find(op::column_sum);
   const Values cut = testing::run_kernel(op::column_sum, c, before, Write::add, 1, [](const KernelCall<float>& call) {
-    run_in_pieces(op::column_sum, count_and_run, call, 1);
+    run_in_pieces(op::column_sum, count_and_run, call, *memory, 1);
   });
   EXPECT_GT(calls, 1);
   EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
@@ -100,8 +102,9 @@ TEST(Cut, KeepsSumsOfPiecesSmall) {
   const Values before = testing::random_values(infer(op::matmul_tn, signature), random);
   calls = 0;
   counted = host_kernels().find(op::matmul_tn);
-  testing::run_kernel(op::matmul_tn, c, before, Write::add, 1,
-                      [](const KernelCall<float>& call) { run_in_pieces(op::matmul_tn, count_and_run, call, 1); });
+  testing::run_kernel(op::matmul_tn, c, before, Write::add, 1, [](const KernelCall<float>& call) {
+    run_in_pieces(op::matmul_tn, count_and_run, call, *memory, 1);
+  });
   EXPECT_EQ(calls, 1);
 }
 

@@ -61,8 +61,8 @@ void ParameterStore::update(const Operator& op, Operands operands, const Tensor&
   Prepared prepared = prepare(device_, op, operands, value);
   prepared.accesses.push_back(read(step.check->decided.var()));
   device_.engine->push(
-      [check = step.check, compute = std::move(prepared.compute)] {
-        if (!check->skip) compute();
+      [check = step.check, compute = std::move(prepared.compute)](OpContext& context) {
+        if (!check->skip) compute(context.lane());
       },
       prepared.accesses, {.name = op.name, .lane = device_.lane, .pushed_at = step.from});
 }

@@ -60,7 +60,7 @@ void find_copies(Plan& plan, const KernelTable<float>& kernels) {
     if (step.in.size() != 2 || step.in[1].in != Place::In::tensor) return;
     const auto found = from.find(step.in[1].number);
     if (found == from.end()) return;
-    step.direct = {kernels.find(op::matmul_nt), found->second};
+    step.direct = {&op::matmul_nt, kernels.find(op::matmul_nt), found->second};
     Plan::Copy& copy = copies[found->first];
     copy.tensor = found->first;
     copy.users.push_back(user);

@@ -17,7 +17,7 @@ void count(const Segment& segment, TypePlan::Cost& cost, std::vector<std::size_t
     for (const Place& place : step.in) {
       if (place.in == Place::In::tensor) tensors.push_back(place.number);
     }
-    if (step.direct.kernel != nullptr) tensors.push_back(step.direct.factor.number);
+    if (step.direct.op != nullptr) tensors.push_back(step.direct.factor.number);
   }
 }
 

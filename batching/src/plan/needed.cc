@@ -22,7 +22,7 @@ class Needed {
       for (const Segment& segment : segments) {
         for (const Step& step : segment.steps) {
           note(step.in);
-          if (step.direct.kernel != nullptr && without(step.in[1].number)) note(step.direct.factor);
+          if (step.direct.op != nullptr && without(step.in[1].number)) note(step.direct.factor);
         }
       }
     }

@@ -44,8 +44,9 @@ struct Place {
 /// One kernel over some rows, or a move between vertices.
 struct Step {
   enum class Does : std::uint8_t { kernel, fill, scatter, gather, incoming } does;
-  ir::Value node;  ///< the node that it computes
-  Kernel<float> kernel = nullptr;
+  ir::Value node;                ///< the node that it computes
+  const Operator* op = nullptr;  ///< kernel: what it computes
+  Kernel<float> kernel = {};
   Attributes attributes = {};
   std::vector<Place> in = {};
   std::vector<std::size_t> indices = {};  ///< index pulls
@@ -58,7 +59,8 @@ struct Step {
   bool may_lack = false;       ///< rows may lack one of its indices; they become zero without a call of the kernel
   /// Of a product with a transposed copy: the equivalent product without it, for minibatches that make no copy.
   struct Direct {
-    Kernel<float> kernel = nullptr;
+    const Operator* op = nullptr;  ///< null: there is none
+    Kernel<float> kernel = {};
     Place factor = {};
   } direct = {};
   /// The category of its time; see StepTimes.

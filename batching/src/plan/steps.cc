@@ -86,6 +86,7 @@ Step Steps::kernel_step(Value value) const {
   }
   Step step{.does = Step::Does::kernel,
             .node = value,
+            .op = n.op,
             .kernel = kernels_.find(*n.op),
             .attributes = n.attributes,
             .indices = n.indices,
@@ -113,6 +114,7 @@ std::vector<Step> Steps::copies_into(Value sum) const {
     const Place from = provisional(n.in[k]);
     steps.push_back({.does = Step::Does::kernel,
                      .node = sum,
+                     .op = &op::scale,
                      .kernel = kernels_.find(op::scale),
                      .attributes = op::scaled_by(1),
                      .in = {from},

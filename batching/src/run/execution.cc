@@ -73,7 +73,7 @@ class FewOrMany {
 void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
   FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
   const auto in = inputs.span();
-  const bool direct = step.direct.kernel != nullptr && !needs(step.in[1].number);
+  const bool direct = step.direct.op != nullptr && !needs(step.in[1].number);
   for (std::size_t k = 0; k < in.size(); ++k) {
     in[k] = operand(direct && k == 1 ? step.direct.factor : step.in[k], tile);
   }
@@ -83,14 +83,14 @@ void Execution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out
     const auto& column = layout_.types[tile.type].indices[step.indices[k]];
     indices[k] = {column.row(tile.rows.begin), tile.rows.end - tile.rows.begin, column.width, column.width};
   }
-  const Kernel<float> kernel = direct ? step.direct.kernel : step.kernel;
-  const KernelCall<float> call{in, indices, out, step.attributes, step.write};
+  const Kernel<float>& kernel = direct ? step.direct.kernel : step.kernel;
+  const KernelCall<float> call{in, indices, out, step.attributes, step.write, direct ? step.direct.op : step.op};
   if (step.may_lack) return run_where_present(step, tile, kernel, call);
-  kernel(call);
+  kernel(call, *device_.memory);
 }
 
 /// Calls the kernel for each range of rows that have all indices. The result may lie in the place of an operand.
-void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel,
+void Execution::run_where_present(const Step& step, const Tile& tile, const Kernel<float>& kernel,
                                   const KernelCall<float>& call) const {
   const auto& pulls = plan_->program.function->index_pulls;
   const bool sums = plan_->program.at(step.node).type.rows.counted();
@@ -121,7 +121,8 @@ void Execution::run_where_present(const Step& step, const Tile& tile, Kernel<flo
       if (of_rows) in[k] = part(call.in[k]);
     }
     for (std::size_t k = 0; k < indices.size(); ++k) indices[k] = part(call.indices[k]);
-    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write});
+    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write, call.op},
+           *device_.memory);
   }
 }
 

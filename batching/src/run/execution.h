@@ -150,7 +150,8 @@ class Execution {
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
   void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
-  void run_where_present(const Step& step, const Tile& tile, Kernel<float> kernel, const KernelCall<float>& call) const;
+  void run_where_present(const Step& step, const Tile& tile, const Kernel<float>& kernel,
+                         const KernelCall<float>& call) const;
   /// The rows of the place that belong to the tile; all rows if the place has the other rate.
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;

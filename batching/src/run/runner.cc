@@ -61,6 +61,10 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   if (device.engine != parameters_->device().engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
+  if (!device.on_host()) {
+    throw MisuseError(function.name() + ": device '" + device.name +
+                      "' computes no vertex functions; expected the host");
+  }
   ir::check_complete(*function.function_);
   const std::uint64_t used = function.function_->parameters;
   if (used != 0 && used != parameters_->id()) {

@@ -62,6 +62,7 @@ class Core {
   Function<void(Args...)> adorn(Function<void(Args...)>&& function, const PushOptions& how);
   LaneId add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how);
   LaneId add_lane(HostLane lane);
+  LaneState& lane(LaneId id);
   void remove_lane(LaneId id);
   void resume(LaneState& lane) noexcept;  ///< called when the lane has room for ops that wait there
   void shutdown();
@@ -161,7 +162,6 @@ class Core {
     return known != nullptr ? *known : describe(port, how);
   }
   const OpInfo& describe(Port& port, const PushOptions& how);
-  LaneState& lane(LaneId id);
   LaneState& lane_at(std::size_t index);
   std::size_t lanes();
   /// Throws MisuseError for an empty or foreign variable.

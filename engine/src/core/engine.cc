@@ -139,6 +139,7 @@ LaneId Engine::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options) 
   return core_->add_lane(std::move(lane), options);
 }
 LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
+Lane* Engine::lane(LaneId lane) const { return core_->lane(lane).ordered.get(); }
 
 void Engine::remove_lane(LaneId lane) { core_->remove_lane(lane); }
 

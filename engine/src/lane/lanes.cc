@@ -165,7 +165,7 @@ void clear_marks(VarState& var, AccessKind kind) {
 
 LaneState& Core::lane(LaneId id) {
   if (id == host_lane) return *host_;
-  if (id.engine != number) throw MisuseError("PushOptions.lane names a lane of another engine");
+  if (id.engine != number) throw MisuseError("the LaneId names a lane of another engine");
   return lane_at(id.index);
 }
 

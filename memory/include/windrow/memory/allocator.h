@@ -1,7 +1,7 @@
-// Allocators.
+// Allocators: the memory of the host or of a device, and the copies between the two.
 //
 // The host's allocator is here; a device room implements Allocator for its own memory. Allocators know nothing of
-// variables and ops.
+// variables and ops. buffer.h says when their members are called.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 #include <string_view>
 
 #include "windrow/engine/error.h"
+#include "windrow/engine/lane.h"
 
 namespace windrow {
 
-/// Alignment of every allocation, in bytes: a cache line, and the widest vector register.
+/// The least alignment of an allocation, in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t memory_alignment = 64;
 
-/// `bytes` rounded up to a multiple of memory_alignment. Throws OutOfMemory if that is not representable.
-std::size_t aligned_size(std::size_t bytes);
+/// `bytes` rounded up to a multiple of `alignment`, a power of two. Throws OutOfMemory if that is not representable.
+std::size_t aligned_size(std::size_t bytes, std::size_t alignment = memory_alignment);
 
 /// Thrown if memory cannot be allocated. The text names the allocator, the bytes requested and, where known, the bytes
 /// in use.
@@ -26,17 +27,46 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// Interface of all allocators. Threads: every member may be called from any thread.
+/// The shape of a copy: `rows` rows of `width` bytes. Row i begins i strides, in bytes, after the first row.
+struct CopyShape {
+  std::size_t rows, width;
+  std::size_t to_stride, from_stride;
+
+  /// `bytes` contiguous bytes.
+  static CopyShape contiguous(std::size_t bytes) { return {1, bytes, bytes, bytes}; }
+};
+
+/// Interface of all allocators.
+///
+/// Memory that the host cannot access belongs to a device, and its use is ordered by one ordered lane of this device:
+/// allocate() and deallocate() are called by ops of this lane, while they issue work. An op deallocates memory that
+/// work in the queue of the lane still uses. So the allocator may give it to later work of the same lane at once, but
+/// must wait for the lane before it lets anyone else have it.
+///
+/// Threads: every member may be called from any thread.
 class Allocator {
  public:
   virtual ~Allocator() = default;
   virtual std::string_view name() const = 0;
   /// Whether the host can read and write the memory.
   virtual bool on_host() const { return true; }
-  /// Allocates `bytes` bytes, aligned to memory_alignment; a valid place even for 0 bytes. Throws OutOfMemory.
+  /// The alignment of each allocation, in bytes: a power of two, at least memory_alignment.
+  virtual std::size_t alignment() const { return memory_alignment; }
+  /// Allocates `bytes` bytes; a valid place even for 0 bytes. Throws OutOfMemory.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   /// Frees an allocation; `bytes` must be the value that was passed to allocate().
   virtual void deallocate(std::byte* start, std::size_t bytes) noexcept = 0;
+
+  // Copies between this memory and the host's, for ops. On a device they issue work on `lane`, which is the op's, and
+  // return; the host's memory must stay valid, and what is copied from it unchanged, until the op's point is reached.
+  // The implementations of this class are for memory that the host can access: `lane` is ignored, and the work is done
+  // when they return. They throw Error if the work cannot be issued.
+  virtual void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape);
+  virtual void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape);
+  /// Sets bytes to zero.
+  virtual void clear(Lane* lane, std::byte* start, std::size_t bytes);
+  /// The host's memory from which, and to which, copies are fastest: pinned memory for a GPU.
+  virtual std::shared_ptr<Allocator> staging();
 };
 
 /// The host's memory, from the C++ runtime's heap.

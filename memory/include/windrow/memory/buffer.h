@@ -10,6 +10,10 @@
 // Contract
 //   Order    The engine orders ops by the accesses that they declare on the buffer's variable; nothing else orders
 //            them.
+//   Devices  A buffer in a device's memory has an ordered lane of this device. The op that writes it first, and so
+//            allocates the memory, must be an op of this lane, and the freeing op is one too. Both are done when their
+//            work is issued: memory is used again in the order of the lane, and nobody waits for the device. Other
+//            lanes of the device may access the buffer between the two.
 //   Graphs   A buffer that is created and destroyed inside a capture belongs to the graph: each launch allocates its
 //            memory at the first write, and frees it where the buffer was destroyed. A buffer from outside that is
 //            destroyed inside a capture is freed by the graph's only launch or, if the graph is never launched, with
@@ -35,18 +39,23 @@ class Block;
 /// run.
 class Bytes {
  public:
+  // `lane` is the ordered lane of the op that calls, OpContext::lane(); null on the host. All of these throw
+  // MisuseError on the host for memory that the host cannot access.
+
   /// For ops that overwrite or mutate. The first call allocates the memory, whose contents are undefined. Throws
-  /// OutOfMemory.
-  std::byte* write() const;
+  /// OutOfMemory; MisuseError for the first call, in a device's memory, by an op of another lane than the buffer's.
+  std::byte* write(Lane* lane = nullptr) const;
+  /// As write(), but the first call sets all bytes of the buffer to zero.
+  std::byte* write_cleared(Lane* lane = nullptr) const;
   /// As write(), but if this is the first call, EngineOptions::check does not watch these bytes: for ops that divide
   /// the buffer among themselves, and so write parts of it concurrently with read access only.
-  std::byte* write_unwatched() const;
+  std::byte* write_unwatched(Lane* lane = nullptr) const;
   /// For ops that read. Throws MisuseError if no op has written the buffer.
-  const std::byte* read() const;
+  const std::byte* read(Lane* lane = nullptr) const;
   /// For ops that mutate and need the old contents. Throws MisuseError if no op has written the buffer.
-  std::byte* update() const;
-  /// Whether write() or write_unwatched() has been called.
-  bool written() const;
+  std::byte* update(Lane* lane = nullptr) const;
+  /// What owns the memory, and copies between it and the host's.
+  Allocator& memory() const;
 
  private:
   friend class Buffer;
@@ -61,8 +70,10 @@ class Bytes {
 /// once. Nobody else may retire the variable: the memory would never be freed.
 class Buffer {
  public:
-  /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator.
-  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer");
+  /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator, for a lane of another engine,
+  /// and, in a device's memory, if the lane is not an ordered one.
+  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer",
+         LaneId lane = host_lane);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -73,17 +84,21 @@ class Buffer {
   Var var() const { return var_; }
   /// In bytes.
   std::size_t size() const { return size_; }
+  /// The lane on which the memory is allocated and freed.
+  LaneId lane() const { return lane_; }
   /// Throws MisuseError if the buffer was moved from.
   Bytes bytes() const;
 
  private:
   friend class Arena;
-  Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name);
+  Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name,
+         LaneId lane);
   void free() noexcept;
 
   EngineRef engine_;
   Var var_;
   std::size_t size_;
+  LaneId lane_;
   Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
 
@@ -94,15 +109,15 @@ class Buffer {
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
  public:
-  /// An arena of aligned_size(bytes) bytes. Throws MisuseError if there is no allocator, OutOfMemory if the size is not
-  /// representable.
-  Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes);
+  /// An arena of `bytes` bytes, rounded up to the memory's alignment. Throws OutOfMemory if that is not representable,
+  /// and otherwise as Buffer does.
+  Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, LaneId lane = host_lane);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A buffer of the next `bytes` bytes; it takes aligned_size(bytes), at least memory_alignment. Throws MisuseError if
-  /// less is left.
+  /// A buffer of the next `bytes` bytes, rounded up to the memory's alignment, and at least as many. Throws MisuseError
+  /// if less is left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
   /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }
@@ -111,6 +126,7 @@ class Arena {
   EngineRef engine_;
   std::shared_ptr<Block> block_;
   std::size_t size_;
+  LaneId lane_;
   std::size_t used_ = 0;
 };
 

@@ -38,6 +38,9 @@ struct PoolStats {
 /// kept memory. If the request still fails, it throws OutOfMemory with the bytes requested, the bytes in use, and the
 /// limit or the error of the allocator below.
 ///
+/// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
+/// lane without waiting for it.
+///
 /// Threads: every member may be called from any thread.
 class Pool final : public Allocator {
  public:
@@ -49,8 +52,13 @@ class Pool final : public Allocator {
 
   std::string_view name() const override { return name_; }
   bool on_host() const override { return below_->on_host(); }
+  std::size_t alignment() const override { return below_->alignment(); }
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
+  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
+  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
+  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
+  std::shared_ptr<Allocator> staging() override { return below_->staging(); }
 
   /// Returns all kept memory to the allocator below.
   void trim() noexcept;

@@ -11,8 +11,11 @@
 // Contract
 //   Order    An application reads its operands and overwrites its result. It mutates the result if it adds to it, or if
 //            the result is only a part of its buffer. The engine orders applications accordingly.
-//   Errors   Operands that do not fit throw MisuseError at the call. An index out of range, lack of memory, or an
-//            operand that no op has written fails the op, which poisons the result.
+//   Devices  Operands and result lie in the device's memory. An op on a device's lane issues its kernel and returns;
+//            only ops on the host wait for the result.
+//   Errors   Operands that do not fit throw MisuseError at the call. Lack of memory, or an operand that no op has
+//            written, fails the op, which poisons the result. So does an index out of range on the host; on a device
+//            the rows of the result that it concerns become NaN (see Kernel).
 //   Threads  Every function may be called from any thread.
 #pragma once
 
@@ -44,10 +47,10 @@ Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
 
 /// What apply() pushes, for ops that do more than one application: the accesses, and the function to call once they are
-/// granted.
+/// granted, with the op's ordered lane, OpContext::lane().
 struct Prepared {
   std::vector<Access> accesses;
-  std::function<void()> compute;
+  std::function<void(Lane*)> compute;
 };
 /// Throws as apply() does.
 Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out);

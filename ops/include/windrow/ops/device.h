@@ -1,4 +1,7 @@
 // A device: the lane, memory and kernels of tensor ops.
+//
+// On the host, ops run on host threads. Another device has an ordered lane, on which its kernels and copies are issued,
+// and memory that belongs to this lane (see Allocator).
 #pragma once
 
 #include <memory>
@@ -18,6 +21,10 @@ struct Device {
   LaneId lane;
   std::shared_ptr<Allocator> memory = {};
   KernelTable<float> kernels;
+  /// The stride, in elements, of new tensors' rows of a width.
+  Index (*row_stride)(Index width) = windrow::row_stride;
+
+  bool on_host() const { return memory == nullptr || memory->on_host(); }
 };
 
 /// The host: its lane, its kernels, and a new pool of host memory.

@@ -1,10 +1,12 @@
 // Kernels, which compute operators on one kind of device, and the table in which they are found.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "windrow/memory/allocator.h"
 #include "windrow/ops/operator.h"
 
 namespace windrow {
@@ -24,18 +26,58 @@ struct KernelCall {
   Matrix<Real> out;
   Attributes attributes = {};
   Write write = Write::overwrite;
+  /// The operator, for functions that compute several.
+  const Operator* op = nullptr;
+  /// The ordered lane of the device on which the work is to be issued; null on the host.
+  Lane* lane = nullptr;
+  /// As many bytes of the device's memory as the kernel has asked for.
+  std::byte* workspace = nullptr;
 };
 
-/// A kernel runs on the calling thread. It throws MisuseError for an index out of range; the result is then undefined.
+/// The functions that compute an operator on one kind of device. A value.
+///
+/// On the host a kernel runs on the calling thread, and throws MisuseError for an index out of range; the result is
+/// then undefined. On a device it issues the work on the call's lane and returns: the spans of the call end then, the
+/// memory behind them does not. It throws Error if the work cannot be issued. It accesses nothing outside its operands,
+/// whatever the indices are; a row of the result with an index out of range is NaN, or left out where rows are
+/// scattered.
 template <class Real>
-using Kernel = void (*)(const KernelCall<Real>& call);
+struct Kernel {
+  using Run = void (*)(const KernelCall<Real>& call);
+  /// Returns the size of the workspace in bytes. Sees shapes and attributes; pointers to elements are null.
+  using Workspace = std::size_t (*)(const KernelCall<Real>& call);
+
+  Kernel() = default;
+  Kernel(Run function, Workspace bytes = nullptr) : run(function), workspace(bytes) {}
+  template <std::convertible_to<Run> Lambda>
+  Kernel(Lambda function, Workspace bytes = nullptr) : run(function), workspace(bytes) {}
+
+  explicit operator bool() const { return run != nullptr; }
+  friend bool operator==(const Kernel&, const Kernel&) = default;
+  /// For kernels without a workspace.
+  void operator()(const KernelCall<Real>& call) const { run(call); }
+  /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Throws OutOfMemory.
+  void operator()(KernelCall<Real> call, Allocator& memory) const {
+    if (workspace == nullptr) return run(call);
+    run_with_workspace(call, memory);
+  }
+
+  Run run = nullptr;
+  Workspace workspace = nullptr;
+
+ private:
+  void run_with_workspace(KernelCall<Real>& call, Allocator& memory) const;
+};
+
+extern template struct Kernel<float>;
+extern template struct Kernel<double>;
 
 /// Maps operators, by name, to kernels. A value; a copy costs no more than a shared pointer. Threads: find() may be
 /// called from any thread while no thread calls add().
 template <class Real>
 class KernelTable {
  public:
-  /// Adds or replaces the operator's kernel. Throws MisuseError for a null kernel.
+  /// Adds or replaces the operator's kernel. Throws MisuseError for an empty kernel.
   void add(const Operator& op, Kernel<Real> kernel);
   /// Throws MisuseError if there is no kernel, or if it was added for a different number of operands.
   Kernel<Real> find(const Operator& op) const;

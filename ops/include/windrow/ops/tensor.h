@@ -1,6 +1,7 @@
 // Tensors: views of buffers as rows of equal width.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <vector>
@@ -20,8 +21,9 @@ namespace windrow {
 template <class T>
 class TensorOf {
  public:
-  /// A new tensor of rows x width elements with stride row_stride(width), not yet written. Throws MisuseError for a
-  /// negative size, OutOfMemory for a size that is not representable.
+  /// A new tensor of rows x width elements with the device's stride, not yet written. In a device's memory it belongs
+  /// to the device's lane, whose ops write it first (see Buffer). Throws MisuseError for a negative size, OutOfMemory
+  /// for a size that is not representable.
   TensorOf(const Device& device, Index rows, Index width, OpName name = "tensor");
   /// A view of rows x width contiguous elements of a buffer, from element `offset` on. Throws MisuseError if they do
   /// not lie within it.
@@ -33,6 +35,8 @@ class TensorOf {
   Index width() const { return shape_.width; }
   Var var() const { return buffer_->var(); }
   Engine& engine() const { return buffer_->engine(); }
+  /// The lane on which the memory is allocated and freed.
+  LaneId lane() const { return buffer_->lane(); }
   /// True if the tensor covers its buffer, so that overwriting it leaves no old elements.
   bool whole() const { return whole_; }
   /// The access of an op that writes all elements: overwrite if whole(), otherwise mutate.
@@ -46,31 +50,42 @@ class TensorOf {
   TensorOf row_range(Index begin, Index end) const;
   TensorOf column_range(Index begin, Index end) const;
 
-  /// The elements, for ops to capture; see Bytes for read, write and update. A View does not keep the buffer alive; the
-  /// engine does until the op has run.
+  /// The elements, for ops to capture. A View does not keep the buffer alive; the engine does until the op has run.
+  ///
+  /// `lane` is the ordered lane of the op that calls, null on the host; see Bytes for read, write and update. In a
+  /// device's memory the pointers are the device's. upload() and download() are copies to and from row-major elements
+  /// in the host's memory, which must stay valid until the op's point is reached.
   class View {
    public:
-    Matrix<const T> read() const;
-    Matrix<T> write() const;
-    Matrix<T> update() const;
+    Matrix<const T> read(Lane* lane = nullptr) const;
+    Matrix<T> write(Lane* lane = nullptr) const;
+    Matrix<T> update(Lane* lane = nullptr) const;
+    void upload(Lane* lane, const T* from) const;
+    void download(Lane* lane, T* to) const;
+    bool on_host() const { return bytes_.memory().on_host(); }
 
    private:
     friend class TensorOf;
-    View(Bytes bytes, std::size_t to_clear, Matrix<T> shape, Index offset)
-        : bytes_(bytes), to_clear_(to_clear), shape_(shape), offset_(offset) {}
+    View(Bytes bytes, bool whole, Matrix<T> shape, Index offset)
+        : bytes_(bytes), whole_(whole), shape_(shape), offset_(offset) {}
     bool empty() const { return shape_.rows == 0 || shape_.width == 0; }
     template <class U>
     Matrix<U> at(U* start) const {
-      return {start + offset_, shape_.rows, shape_.width, shape_.stride};
+      return {start == nullptr ? nullptr : start + offset_, shape_.rows, shape_.width, shape_.stride};
     }
 
     Bytes bytes_;
-    std::size_t to_clear_;  // bytes of the buffer that the first write clears: all, unless the view covers the buffer
+    bool whole_;  // otherwise the first write clears the buffer
     Matrix<T> shape_;
     Index offset_;
   };
-  View view() const { return View(buffer_->bytes(), whole() ? 0 : buffer_->size(), shape_, offset_); }
+  View view() const { return View(buffer_->bytes(), whole(), shape_, offset_); }
 
+  /// Pushes an op that calls `write` on a thread of the host; `write` writes all elements of the matrix that it gets,
+  /// whose old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. In a
+  /// device's memory, the matrix is staging memory, from which a second op copies the elements.
+  void fill(std::function<void(const Matrix<T>&)> write, std::vector<Access> accesses,
+            const PushOptions& options) const;
   /// Pushes an op that writes `values`, in row-major order. Throws MisuseError if their number differs from the
   /// tensor's.
   void set(std::vector<T> values, std::source_location pushed_at = std::source_location::current()) const;

@@ -1,0 +1,79 @@
+// What every device must do. Start here.
+//
+// The suite is in the *_conformance.cc files. A device's test program compiles them and names its devices:
+//
+//   INSTANTIATE_TEST_SUITE_P(Host, OnDevice, ::testing::ValuesIn(cases), case_name);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/engine/support.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::testing {
+
+/// A device for one test. The engine must outlive it.
+struct DeviceUnderTest {
+  Device device;
+  /// Another ordered lane of the same device; host_lane for the host.
+  LaneId second_lane = host_lane;
+  std::shared_ptr<void> keeps = nullptr;
+};
+
+struct DeviceCase {
+  std::string name;
+  Policy policy;
+  int workers;
+  /// `capacity`: the device's memory in bytes.
+  DeviceUnderTest (*make)(Engine& engine, std::size_t capacity);
+};
+
+inline std::string case_name(const ::testing::TestParamInfo<DeviceCase>& info) {
+  return info.param.name + "_" + std::string(to_string(info.param.policy)) + "_" + std::to_string(info.param.workers);
+}
+
+class OnDevice : public ::testing::TestWithParam<DeviceCase> {
+ protected:
+  explicit OnDevice(std::size_t capacity = std::size_t{64} << 20, EngineOptions more = {})
+      : engine(with_policy(more)), under_test(GetParam().make(engine, capacity)), device(under_test.device) {}
+
+  Tensor tensor(Index rows, Index width, std::vector<float> values, OpName name = "tensor") const {
+    Tensor made(device, rows, width, name);
+    made.set(std::move(values));
+    return made;
+  }
+  IntTensor ints(Index rows, Index width, std::vector<std::int32_t> values) const {
+    IntTensor made(device, rows, width, "ints");
+    made.set(std::move(values));
+    return made;
+  }
+
+  Engine engine;
+  DeviceUnderTest under_test;
+  const Device& device;
+
+ private:
+  static EngineOptions with_policy(EngineOptions options) {
+    options.policy = GetParam().policy;
+    options.workers = GetParam().workers;
+    return options;
+  }
+};
+
+/// A device of little memory.
+class OnSmallDevice : public OnDevice {
+ public:
+  static constexpr std::size_t capacity = std::size_t{1} << 20;
+  OnSmallDevice() : OnDevice(capacity) {}
+};
+
+/// An engine that checks accesses.
+class OnCheckedDevice : public OnDevice {
+ public:
+  OnCheckedDevice() : OnDevice(std::size_t{64} << 20, {.check = true}) {}
+};
+
+}  // namespace windrow::testing

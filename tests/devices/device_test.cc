@@ -1,0 +1,118 @@
+// The conformance suite on the host and on a simulated device, and what only the simulated device shows.
+#include "tests/devices/conformance.h"
+#include "tests/devices/simulated.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+DeviceUnderTest make_host(Engine& engine, std::size_t) { return {host_device(engine)}; }
+
+DeviceUnderTest make_simulated(Engine& engine, const SimulatedOptions& options) {
+  const auto made = std::make_shared<SimulatedDevice>(simulated_device(engine, options));
+  const auto second = std::make_shared<SimLane>(options.name + " copies", options.number, options.seed);
+  return {made->device, engine.add_lane(second), made};
+}
+DeviceUnderTest make_with_pool(Engine& engine, std::size_t capacity) {
+  return make_simulated(engine, {.capacity = capacity});
+}
+/// Memory is overwritten as soon as it is freed, and the lane is slow at times.
+DeviceUnderTest make_slow(Engine& engine, std::size_t capacity) {
+  return make_simulated(engine, {.pool = false, .seed = 3, .capacity = capacity});
+}
+
+std::vector<DeviceCase> cases() {
+  std::vector<DeviceCase> all = {{"host", Policy::pool, 2, make_host}};
+  for (const Setup& setup : every_setup) {
+    if (setup.workers == 8) continue;
+    all.push_back({"simulated", setup.policy, setup.workers, make_with_pool});
+  }
+  all.push_back({"slow", Policy::pool, 2, make_slow});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, OnSmallDevice, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, OnCheckedDevice, ::testing::ValuesIn(cases()), case_name);
+
+TEST(SimulatedDeviceDeathTest, MemoryIsOutOfTheHostsReach) {
+  Engine engine({.policy = Policy::serial});
+  const SimulatedDevice made = simulated_device(engine);
+  const Tensor x(made.device, 1, 1);
+  x.set({1});
+  const volatile float* address = nullptr;
+  engine.push([&, view = x.view()](OpContext& op) { address = view.read(op.lane()).data; }, {read(x.var())},
+              {.lane = made.device.lane});
+  EXPECT_DEATH(static_cast<void>(*address), "");
+}
+
+TEST(SimulatedDevice, IssuesAChainWithoutWaitingForIt) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const SimulatedDevice made = simulated_device(engine);
+  const Tensor one(made.device, 1, 2);
+  one.set({1, 1});
+  engine.wait_all();
+  made.lane->hold();
+  Tensor x = one;
+  for (int i = 0; i < 100; ++i) x = apply(made.device, op::add, {.in = {x, one}});
+  // The temporaries are freed and used again while none of their work has run.
+  const Var issued = engine.new_var("issued");
+  engine.push([] {}, {overwrite(issued)}, {.lane = made.device.lane});
+  const auto& pool = dynamic_cast<const Pool&>(*made.device.memory);
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (pool.stats().reused < 90 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_GE(pool.stats().reused, 90u);
+  EXPECT_LE(pool.stats().peak_in_use, 6 * Pool::rounded(8));
+  made.lane->let_go();
+  EXPECT_EQ(x.get(), (Floats{101, 101}));
+  engine.wait_all();
+  engine.retire(issued);
+}
+
+TEST(SimulatedDevice, ThatFailsPoisonsItsTensorsAlone) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const SimulatedDevice broken = simulated_device(engine), other = simulated_device(engine, {.name = "sim:1", .number = 2});
+  const Tensor x(broken.device, 1, 2, "x"), y(other.device, 1, 2, "y");
+  x.set({1, 2});
+  y.set({3, 4});
+  engine.wait_all();
+  engine.push([lane = broken.lane.get()](OpContext&) { lane->launch([] { throw std::runtime_error("lost"); }); },
+              {mutate(x.var())}, {.name = "kernel", .lane = broken.device.lane});
+  const std::string text = error_of<OpError>([&] { x.get(); });
+  EXPECT_NE(text.find("lost"), std::string::npos) << text;
+  EXPECT_EQ(apply(other.device, op::neg, {.in = {y}}).get(), (Floats{-3, -4}));
+  error_of<OpError>([&] { engine.wait_all(); });
+}
+
+std::size_t asked_for = 0;
+/// Copies x to the workspace, and from there to the result.
+void copy_twice(const KernelCall<float>& call) {
+  const SimMemory& memory = SimMemory::of(call.out.data);
+  float* const between = memory.mapped(reinterpret_cast<float*>(call.workspace));
+  const float* const from = memory.mapped(call.in[0].data);
+  float* const to = memory.mapped(call.out.data);
+  auto& lane = dynamic_cast<SimLane&>(*call.lane);
+  const Index width = call.out.width;
+  lane.launch([=] { std::copy_n(from, width, between); });
+  lane.launch([=] { std::copy_n(between, width, to); });
+}
+std::size_t workspace_of(const KernelCall<float>& call) {
+  EXPECT_EQ(call.in[0].data, nullptr);
+  EXPECT_EQ(call.out.data, nullptr);
+  return asked_for = static_cast<std::size_t>(call.in[0].width) * sizeof(float);
+}
+
+TEST(SimulatedDevice, GivesKernelsTheWorkspaceThatTheyAskFor) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  SimulatedDevice made = simulated_device(engine, {.pool = false});
+  made.device.kernels.add(op::relu, Kernel<float>(copy_twice, workspace_of));
+  const Tensor x(made.device, 1, 100);
+  x.set(Floats(100, 7));
+  EXPECT_EQ(apply(made.device, op::relu, {.in = {x}}).get(), Floats(100, 7));
+  EXPECT_EQ(asked_for, 400u);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,142 @@
+// Kernels of a device, against the reference, and random numbers, against those of the host.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "tests/devices/conformance.h"
+#include "tests/ops/cases.h"
+#include "tests/sanitized.h"
+#include "tests/seed.h"
+#include "windrow/ops/random.h"
+
+namespace windrow::testing {
+namespace {
+
+/// The operands of a case as tensors of the device, every second one as columns of a wider tensor.
+class Applied {
+ public:
+  Applied(const Device& device, const Application& c) : device_(device) {
+    for (std::size_t k = 0; k < c.in.size(); ++k) {
+      const std::vector<float> values(c.in[k].begin(), c.in[k].end());
+      made.in.push_back(view<float>(c.signature.in[k], k % 2 == 1));
+      made.in.back().set(values);
+    }
+    for (std::size_t k = 0; k < c.indices.size(); ++k) {
+      made.indices.push_back(view<std::int32_t>(c.signature.indices[k], false));
+      made.indices.back().set(c.indices[k]);
+    }
+    made.attributes = c.signature.attributes;
+  }
+  template <class T>
+  TensorOf<T> view(const Type& type, bool part) const {
+    const TensorOf<T> whole(device_, type.rows.number(), type.width + (part ? 5 : 0));
+    return part ? whole.column_range(2, 2 + type.width) : whole;
+  }
+
+  Operands made;
+
+ private:
+  const Device& device_;
+};
+
+Values values_of(const Tensor& tensor) {
+  const std::vector<float> values = tensor.get();
+  return {values.begin(), values.end()};
+}
+
+TEST_P(OnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
+  const std::vector<Index> row_counts = sanitized ? std::vector<Index>{0, 5} : std::vector<Index>{0, 1, 3, 33, 150};
+  for (const Operator* op : op::all()) {
+    for (const Index rows : row_counts) {
+      const unsigned seed = first_seed() + static_cast<unsigned>(rows);
+      SCOPED_TRACE(std::string(op->name.text()) + ", rows " + std::to_string(rows) + ", seed " + std::to_string(seed));
+      std::mt19937 random(seed);
+      const Application c = random_case(*op, rows, random);
+      const Type type = infer(*op, c.signature);
+      Applied applied(device, c);
+      if (!op->updates) {
+        expect_close(values_of(apply(device, *op, applied.made)), evaluate(reference_kernels(), *op, c), 1e-5);
+      }
+      const Values before = random_values(type, random);
+      const Tensor out = applied.view<float>(type, true);
+      out.set({before.begin(), before.end()});
+      applied.made.write = Write::add;
+      apply(device, *op, applied.made, out);
+      expect_close(values_of(out), evaluate(reference_kernels(), *op, c, before), 1e-5);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(OnDevice, ComputesElementwiseOperatorsInPlace) {
+  for (const Operator* op : op::all()) {
+    if (op->locality != Locality::elementwise || op->updates) continue;
+    std::mt19937 random(first_seed());
+    const Application c = random_case(*op, 7, random);
+    Applied applied(device, c);
+    SCOPED_TRACE(std::string(op->name.text()));
+    apply(device, *op, applied.made, applied.made.in[0]);
+    expect_close(values_of(applied.made.in[0]), evaluate(reference_kernels(), *op, c), 1e-5);
+  }
+}
+
+/// On the host the op fails.
+TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
+  const Tensor table = tensor(3, 2, {1, 2, 3, 4, 5, 6});
+  for (const std::int32_t bad : {4, -2, INT32_MAX, INT32_MIN}) {
+    const IntTensor rows = ints(3, 1, {2, bad, 0});
+    const Tensor found = apply(device, op::gather_rows, {.in = {table}, .indices = {rows}});
+    const Tensor picked = apply(device, op::pick, {.in = {table}, .indices = {rows}});
+    if (device.on_host()) {
+      EXPECT_THROW(found.get(), OpError);
+      continue;
+    }
+    const std::vector<float> values = found.get();
+    EXPECT_EQ(values[0], 5);
+    EXPECT_EQ(values[5], 2);
+    EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[3]));
+    EXPECT_TRUE(std::isnan(picked.get()[1]));
+    const IntTensor segments = ints(2, 2, {0, 2, std::min(2, bad), bad});
+    const Tensor sums = apply(device, op::segment_sum, {.in = {table}, .indices = {segments}});
+    EXPECT_EQ(sums.get()[1], 6);
+    EXPECT_TRUE(std::isnan(sums.get()[2]));
+    // No row outside the result is written.
+    apply(device, op::scatter_rows,
+          {.in = {table}, .indices = {rows}, .attributes = op::to_rows(Rows::count(3))})
+        .get();
+  }
+  if (device.on_host()) error_of<OpError>([&] { engine.wait_all(); });
+}
+
+TEST_P(OnDevice, MakesElementsWithABadTargetNotANumber) {
+  const Tensor x = tensor(2, 2, {1, 2, 3, 4}), y = tensor(2, 2, {0, 1, 0.5, 2});
+  const Tensor loss = apply(device, op::binary_cross_entropy, {.in = {x, y}});
+  if (device.on_host()) {
+    EXPECT_THROW(loss.get(), OpError);
+    return;
+  }
+  EXPECT_TRUE(std::isnan(loss.get()[3]));
+  EXPECT_NEAR(loss.get()[1], std::log1p(std::exp(-2.0)), 1e-6);
+}
+
+/// Draws what the host draws, in the order of the pushes, whatever the device is.
+TEST_P(OnDevice, DrawsTheNumbersOfTheHost) {
+  const Device host = host_device(engine);
+  Generator here(engine, 7), there(engine, 7);
+  for (const Index width : {1, 64, 70}) {
+    const Tensor a(device, 5, width), b(host, 5, width), c(device, 6, width), d(host, 6, width);
+    const IntTensor keys(device, 5, 3), expected(host, 5, 3);
+    here.uniform(a, -1, 2);
+    here.normal(c, 1, 2);
+    here.dropout_keys(keys);
+    there.uniform(b, -1, 2);
+    there.normal(d, 1, 2);
+    there.dropout_keys(expected);
+    EXPECT_EQ(a.get(), b.get());
+    EXPECT_EQ(c.get(), d.get());
+    EXPECT_EQ(keys.get(), expected.get());
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

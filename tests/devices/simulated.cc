@@ -1,0 +1,218 @@
+#include "tests/devices/simulated.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "windrow/memory/pool.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::testing {
+namespace {
+
+/// All simulated memories, for kernels, which get addresses alone.
+struct Memories {
+  std::mutex mutex;
+  std::set<const SimMemory*> all;
+};
+Memories& memories() {
+  static Memories made;
+  return made;
+}
+
+SimLane& lane_of(Lane* lane, const char* work) {
+  auto* const simulated = dynamic_cast<SimLane*>(lane);
+  if (simulated == nullptr) throw Error(std::string(work) + ": not on a simulated lane");
+  return *simulated;
+}
+
+template <class T>
+Matrix<T> mapped(const Matrix<T>& matrix) {
+  if (matrix.rows == 0 || matrix.width == 0) return matrix;
+  return {SimMemory::of(matrix.data).mapped(matrix.data), matrix.rows, matrix.width, matrix.stride};
+}
+
+/// A kernel call that owns its spans, with the lane's addresses.
+struct Issued {
+  std::vector<Matrix<const float>> in;
+  std::vector<Matrix<const std::int32_t>> indices;
+  KernelCall<float> call;
+
+  explicit Issued(const KernelCall<float>& of) : call(of) {
+    for (const auto& matrix : of.in) in.push_back(mapped(matrix));
+    for (const auto& matrix : of.indices) indices.push_back(mapped(matrix));
+    call.in = in;
+    call.indices = indices;
+    call.out = mapped(of.out);
+    call.lane = nullptr;
+  }
+  Issued(const Issued&) = delete;
+  Issued& operator=(const Issued&) = delete;
+};
+
+Matrix<float> row_of(const Matrix<float>& matrix, Index row) { return {matrix.row(row), 1, matrix.width, matrix.stride}; }
+template <class T>
+Matrix<const T> row_of(const Matrix<const T>& matrix, Index row) {
+  return {matrix.row(row), 1, matrix.width, matrix.stride};
+}
+
+/// The host's kernel throws where an index is out of range. A device's makes the row NaN.
+void run_row_by_row(const Kernel<float>& kernel, const KernelCall<float>& call) {
+  for (Index r = 0; r < call.out.rows; ++r) {
+    std::vector<Matrix<const float>> in(call.in.begin(), call.in.end());
+    std::vector<Matrix<const std::int32_t>> indices;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      if ((call.op->whole >> k & 1) == 0) in[k] = row_of(in[k], r);
+    }
+    for (const auto& index : call.indices) indices.push_back(row_of(index, r));
+    KernelCall<float> row = call;
+    row.in = in;
+    row.indices = indices;
+    row.out = row_of(call.out, r);
+    try {
+      kernel(row);
+    } catch (const MisuseError&) {
+      std::fill_n(row.out.data, row.out.width, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+}
+
+void simulate(const KernelCall<float>& call) {
+  lane_of(call.lane, "a kernel").launch([issued = std::make_shared<Issued>(call)] {
+    const Operator& op = *issued->call.op;
+    const Kernel<float> kernel = host_kernels().find(op);
+    try {
+      kernel(issued->call, *host_allocator());
+    } catch (const MisuseError&) {
+      const bool by_rows = op.locality == Locality::rowwise || op.locality == Locality::elementwise;
+      if (by_rows) run_row_by_row(kernel, issued->call);
+    }
+  });
+}
+
+}  // namespace
+
+SimMemory::SimMemory(std::shared_ptr<SimLane> lane, std::size_t capacity)
+    : lane_(std::move(lane)), capacity_(capacity), name_(lane_->name()) {
+  const int file = ::memfd_create("windrow", 0);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(capacity)) != 0) throw Error("simulated memory: no file");
+  const auto map = [&](int rights) {
+    void* const start = ::mmap(nullptr, capacity, rights, MAP_SHARED, file, 0);
+    if (start == MAP_FAILED) throw Error("simulated memory: no mapping");
+    return static_cast<std::byte*>(start);
+  };
+  addresses_ = map(PROT_NONE);
+  contents_ = map(PROT_READ | PROT_WRITE);
+  ::close(file);
+  std::lock_guard lock(memories().mutex);
+  memories().all.insert(this);
+}
+
+SimMemory::~SimMemory() {
+  {
+    std::unique_lock lock(mutex_);
+    released_.wait_for(lock, std::chrono::seconds(60), [&] { return releasing_ == 0; });
+  }
+  {
+    std::lock_guard lock(memories().mutex);
+    memories().all.erase(this);
+  }
+  ::munmap(addresses_, capacity_);
+  ::munmap(contents_, capacity_);
+}
+
+const SimMemory& SimMemory::of(const void* device_address) {
+  std::lock_guard lock(memories().mutex);
+  const auto at = reinterpret_cast<std::uintptr_t>(device_address);
+  for (const SimMemory* memory : memories().all) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory->addresses_);
+    if (begin <= at && at < begin + memory->capacity_) return *memory;
+  }
+  throw Error("a kernel of a simulated device: an address outside its memory");
+}
+
+std::byte* SimMemory::allocate(std::size_t bytes) {
+  const std::size_t size = aligned_size(std::max<std::size_t>(bytes, 1), alignment());
+  std::unique_lock lock(mutex_);
+  while (true) {
+    std::size_t begin = 0;  // the first gap that is large enough
+    for (const auto& [other, end] : taken_) {
+      if (other - begin >= size) break;
+      begin = end;
+    }
+    if (size <= capacity_ && begin <= capacity_ - size) {
+      taken_.emplace(begin, begin + size);
+      held_ += size;
+      return addresses_ + begin;
+    }
+    const bool waited = releasing_ > 0 && released_.wait_for(lock, std::chrono::seconds(10)) == std::cv_status::no_timeout;
+    if (waited) continue;
+    throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " + std::to_string(held_) +
+                      " of " + std::to_string(capacity_) + " are in use");
+  }
+}
+
+void SimMemory::deallocate(std::byte* start, std::size_t bytes) noexcept {
+  const auto begin = static_cast<std::size_t>(start - addresses_);
+  const std::size_t end = begin + aligned_size(std::max<std::size_t>(bytes, 1), alignment());
+  {
+    std::lock_guard lock(mutex_);
+    ++releasing_;
+  }
+  lane_->launch([this, place = Place{begin, end}] { release(place); }, SimLane::Runs::always);
+}
+
+void SimMemory::release(Place place) {
+  std::memset(contents_ + place.begin, 0xcd, place.end - place.begin);
+  std::lock_guard lock(mutex_);
+  taken_.erase(place.begin);
+  held_ -= place.end - place.begin;
+  --releasing_;
+  released_.notify_all();
+}
+
+std::size_t SimMemory::held() const {
+  std::lock_guard lock(mutex_);
+  return held_;
+}
+
+static void copy(std::byte* to, const std::byte* from, const CopyShape& shape) {
+  for (std::size_t row = 0; row < shape.rows; ++row) {
+    std::memcpy(to + row * shape.to_stride, from + row * shape.from_stride, shape.width);
+  }
+}
+
+void SimMemory::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
+  lane_of(lane, "upload").launch([to = mapped(to), from_host, shape] { copy(to, from_host, shape); });
+}
+
+void SimMemory::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
+  lane_of(lane, "download").launch([to_host, from = mapped(from), shape] { copy(to_host, from, shape); });
+}
+
+void SimMemory::clear(Lane* lane, std::byte* start, std::size_t bytes) {
+  lane_of(lane, "clear").launch([start = mapped(start), bytes] { std::memset(start, 0, bytes); });
+}
+
+SimulatedDevice simulated_device(Engine& engine, const SimulatedOptions& options) {
+  SimulatedDevice made;
+  made.lane = std::make_shared<SimLane>(options.name, options.number, options.seed);
+  made.memory = std::make_shared<SimMemory>(made.lane, options.capacity);
+  KernelTable<float> kernels;
+  for (const Operator* op : op::all()) kernels.add(*op, simulate);
+  std::shared_ptr<Allocator> memory = made.memory;
+  if (options.pool) memory = std::make_shared<Pool>(memory);
+  made.device = {.name = options.name,
+                 .engine = engine,
+                 .lane = engine.add_lane(made.lane),
+                 .memory = std::move(memory),
+                 .kernels = std::move(kernels),
+                 .row_stride = [](Index width) { return (width + 3) / 4 * 4; }};
+  return made;
+}
+
+}  // namespace windrow::testing

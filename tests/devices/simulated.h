@@ -1,0 +1,84 @@
+// A simulated device: an ordered lane with a thread of its own, memory that the host cannot access, and the host's
+// kernels, which run when the lane reaches them.
+//
+// The memory is mapped twice. Buffers have addresses in a mapping without access rights, so code on the host that uses
+// one ends with a segmentation fault. The lane's work uses the other mapping.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tests/engine/sim_device.h"
+#include "windrow/memory/allocator.h"
+#include "windrow/ops/device.h"
+
+namespace windrow::testing {
+
+/// Memory of the lane that is passed with the constructor. What is freed is overwritten, and can be allocated again,
+/// when the lane gets there.
+class SimMemory final : public Allocator {
+ public:
+  SimMemory(std::shared_ptr<SimLane> lane, std::size_t capacity);
+  ~SimMemory() override;
+  SimMemory(const SimMemory&) = delete;
+  SimMemory& operator=(const SimMemory&) = delete;
+
+  std::string_view name() const override { return name_; }
+  bool on_host() const override { return false; }
+  std::size_t alignment() const override { return 256; }
+  std::byte* allocate(std::size_t bytes) override;
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override;
+  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
+  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
+  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
+
+  /// Bytes that are allocated, or freed and not yet reached by the lane.
+  std::size_t held() const;
+  /// The lane's address of a device address; null for null.
+  template <class T>
+  T* mapped(T* device_address) const {
+    if (device_address == nullptr) return nullptr;
+    return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(device_address) -
+                                reinterpret_cast<std::uintptr_t>(addresses_) +
+                                reinterpret_cast<std::uintptr_t>(contents_));
+  }
+  /// The memory that contains a device address.
+  static const SimMemory& of(const void* device_address);
+
+ private:
+  struct Place {
+    std::size_t begin, end;
+  };
+  void release(Place place);
+
+  const std::shared_ptr<SimLane> lane_;
+  const std::size_t capacity_;
+  const std::string name_;
+  std::byte* addresses_ = nullptr;  // without access rights
+  std::byte* contents_ = nullptr;
+  mutable std::mutex mutex_;
+  std::condition_variable released_;
+  std::map<std::size_t, std::size_t> taken_;  // guarded by mutex_: end by begin
+  std::size_t held_ = 0, releasing_ = 0;      // guarded by mutex_
+};
+
+struct SimulatedDevice {
+  std::shared_ptr<SimLane> lane;
+  std::shared_ptr<SimMemory> memory;
+  Device device;
+};
+
+struct SimulatedOptions {
+  std::string name = "sim:0";
+  int number = 1;  ///< Lane::device()
+  bool pool = true;
+  unsigned seed = 0;  ///< of random delays in the lane's work; 0 for none
+  std::size_t capacity = std::size_t{256} << 20;
+};
+
+/// Adds a simulated device's lane to the engine.
+SimulatedDevice simulated_device(Engine& engine, const SimulatedOptions& options = {});
+
+}  // namespace windrow::testing
