@@ -136,6 +136,16 @@ void segment_sum(const HostCall& k, Share share) {
   }
 }
 
+void gather_sum(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
+    for (Index q = first; q < last; ++q) {
+      add_scaled(k.out.row(r), k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows)), k.out.width, 1);
+    }
+  }
+}
+
 /// The row in the non-empty range [first, last) with the maximum of column c: the first NaN, or otherwise the first
 /// maximum.
 Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
@@ -196,6 +206,7 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::place, place);
   table.add(op::segment_sum, [](const HostCall& k) { segment_sum(k, Share::whole); });
   table.add(op::segment_mean, [](const HostCall& k) { segment_sum(k, Share::mean); });
+  table.add(op::gather_sum, gather_sum);
   table.add(op::segment_max_gradient, segment_max_gradient);
   table.add(op::segment_spread, [](const HostCall& k) { segment_spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const HostCall& k) { segment_spread(k, Share::mean); });

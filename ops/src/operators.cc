@@ -68,6 +68,7 @@ std::span<const Operator* const> all() {
                                              &segment_mean,
                                              &segment_max,
                                              &segment_argmax,
+                                             &gather_sum,
                                              &segment_spread,
                                              &segment_spread_mean,
                                              &segment_max_gradient,

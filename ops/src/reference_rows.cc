@@ -95,6 +95,14 @@ void add_segments(KernelTable<double>& table) {
   table.add(op::segment_argmax, [](const Call& k) {
     segments(k, [](In x, Index c, Index b, Index e) { return static_cast<double>(first_maximum(x, c, b, e) - b); });
   });
+  table.add(op::gather_sum, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
+      double sum = 0;
+      for (Index q = first; q < last; ++q) sum += k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows))[c];
+      return sum;
+    });
+  });
   table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
   table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
   table.add(op::segment_max_gradient, [](const Call& k) {

@@ -29,6 +29,11 @@ Type infer_sgd_rows(const Operator& op, const Signature& s) {
   require(s.indices[1].width == 1, op, s, "an order of width 1");
   return {s.attributes.rows, s.in[0].width};
 }
+Type infer_gather_sum(const Operator& op, const Signature& s) {
+  require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
+  require(s.indices[1].width == 1, op, s, "an order of width 1");
+  return {s.indices[0].rows, s.in[0].width};
+}
 Type infer_concat(const Operator& op, const Signature& s) {
   require(!s.in.empty(), op, s, "one operand or more");
   Type result = {s.in[0].rows, 0};
@@ -199,6 +204,8 @@ constinit const Operator segment_sum = reduction("segment_sum", of_segment_sum);
 constinit const Operator segment_mean = reduction("segment_mean", of_segment_mean);
 constinit const Operator segment_max = reduction("segment_max", of_segment_max);
 constinit const Operator segment_argmax = reduction("segment_argmax", nullptr);
+
+constinit const Operator gather_sum{.name = "gather_sum", .index_inputs = 2, .infer = infer_gather_sum, .zero = 0b1};
 
 constinit const Operator segment_spread{.name = "segment_spread",
                                         .index_inputs = 1,

@@ -1,6 +1,6 @@
 // Which ops a group's work becomes, of made-up plans and layouts: what each row needs has run before, in any order that
 // the pieces allow.
-#include "batching/src/run/pieces.h"
+#include "batching/src/host/pieces.h"
 
 #include <gtest/gtest.h>
 

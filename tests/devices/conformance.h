@@ -63,6 +63,9 @@ class OnDevice : public ::testing::TestWithParam<DeviceCase> {
   }
 };
 
+/// For what takes long: instantiated for fewer policies.
+class OnDeviceInFull : public OnDevice {};
+
 /// A device of little memory.
 class OnSmallDevice : public OnDevice {
  public:

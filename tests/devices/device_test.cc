@@ -34,6 +34,14 @@ std::vector<DeviceCase> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name);
+/// The host, and both simulated devices.
+std::vector<DeviceCase> few_cases() {
+  return {{"host", Policy::pool, 2, make_host},
+          {"simulated", Policy::serial, 1, make_with_pool},
+          {"slow", Policy::pool, 2, make_slow}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnDeviceInFull, ::testing::ValuesIn(few_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(All, OnSmallDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(All, OnCheckedDevice, ::testing::ValuesIn(cases()), case_name);
 
@@ -73,7 +81,8 @@ TEST(SimulatedDevice, IssuesAChainWithoutWaitingForIt) {
 
 TEST(SimulatedDevice, ThatFailsPoisonsItsTensorsAlone) {
   Engine engine({.policy = Policy::pool, .workers = 2});
-  const SimulatedDevice broken = simulated_device(engine), other = simulated_device(engine, {.name = "sim:1", .number = 2});
+  const SimulatedDevice broken = simulated_device(engine),
+                        other = simulated_device(engine, {.name = "sim:1", .number = 2});
   const Tensor x(broken.device, 1, 2, "x"), y(other.device, 1, 2, "y");
   x.set({1, 2});
   y.set({3, 4});

@@ -101,8 +101,7 @@ TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
     EXPECT_EQ(sums.get()[1], 6);
     EXPECT_TRUE(std::isnan(sums.get()[2]));
     // No row outside the result is written.
-    apply(device, op::scatter_rows,
-          {.in = {table}, .indices = {rows}, .attributes = op::to_rows(Rows::count(3))})
+    apply(device, op::scatter_rows, {.in = {table}, .indices = {rows}, .attributes = op::to_rows(Rows::count(3))})
         .get();
   }
   if (device.on_host()) error_of<OpError>([&] { engine.wait_all(); });

@@ -118,8 +118,9 @@ TEST_P(OnSmallDevice, UsesMemoryAgainInTheOrderOfTheLane) {
 TEST_P(OnSmallDevice, PoisonsWhatFindsNoMemory) {
   if (device.on_host()) return;  // it has more
   const Tensor x = tensor(1, 2, {1, 2}), large(device, 1 << 10, 1 << 10, "large");
-  const Tensor sum = apply(device, op::spread_rows,
-                           {.in = {tensor(1, 1 << 10, Floats(1 << 10, 1))}, .attributes = op::to_rows(Rows::count(1 << 10))});
+  const Tensor sum =
+      apply(device, op::spread_rows,
+            {.in = {tensor(1, 1 << 10, Floats(1 << 10, 1))}, .attributes = op::to_rows(Rows::count(1 << 10))});
   const std::string text = error_of<OpError>([&] { sum.get(); });
   EXPECT_NE(text.find("4194304 bytes are not to be had"), std::string::npos) << text;
   EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), (Floats{-1, -2}));

@@ -54,7 +54,9 @@ struct Issued {
   Issued& operator=(const Issued&) = delete;
 };
 
-Matrix<float> row_of(const Matrix<float>& matrix, Index row) { return {matrix.row(row), 1, matrix.width, matrix.stride}; }
+Matrix<float> row_of(const Matrix<float>& matrix, Index row) {
+  return {matrix.row(row), 1, matrix.width, matrix.stride};
+}
 template <class T>
 Matrix<const T> row_of(const Matrix<const T>& matrix, Index row) {
   return {matrix.row(row), 1, matrix.width, matrix.stride};
@@ -149,7 +151,8 @@ std::byte* SimMemory::allocate(std::size_t bytes) {
       held_ += size;
       return addresses_ + begin;
     }
-    const bool waited = releasing_ > 0 && released_.wait_for(lock, std::chrono::seconds(10)) == std::cv_status::no_timeout;
+    const bool waited =
+        releasing_ > 0 && released_.wait_for(lock, std::chrono::seconds(10)) == std::cv_status::no_timeout;
     if (waited) continue;
     throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " + std::to_string(held_) +
                       " of " + std::to_string(capacity_) + " are in use");

@@ -341,6 +341,11 @@ const std::map<std::string, Make>& makes() {
       {"segment_mean", make_segments},
       {"segment_max", make_segments},
       {"segment_argmax", make_segments},
+      {"gather_sum",
+       [](Maker& m) {
+         m.operand(counted(9, m.width)), m.segments(m.rows, 20);
+         m.index(counted(20, 1), [&m] { return m.number(0, 8); });
+       }},
       {"segment_spread", make_spread},
       {"segment_spread_mean", make_spread},
       {"segment_max_gradient",
@@ -367,14 +372,9 @@ const std::map<std::string, Make>& makes() {
       {"dropout",
        [](Maker& m) {
          elementwise(1)(m);
-         m.index(counted(m.rows, 3), [&m] { return m.number(-1'000'000, 1'000'000); });
-         m.made.signature.attributes = op::dropout_by(0.3, 5'000'000'000, 7);
-       }},
-      {"dropout",
-       [](Maker& m) {
-         elementwise(1)(m);
-         m.index(counted(m.rows, 5), [&m] { return m.number(-1'000'000, 1'000'000); });
-         m.made.signature.attributes = op::dropout_by(0.3, 0, 7);
+         const bool own_seed = m.number(0, 1) == 1;
+         m.index(counted(m.rows, own_seed ? 5 : 3), [&m] { return m.number(-1'000'000, 1'000'000); });
+         m.made.signature.attributes = op::dropout_by(0.3, own_seed ? 0 : 5'000'000'000, 7);
        }},
   };
   return table;

@@ -36,8 +36,9 @@ class Scalars : public ::testing::Test {
           << "  return " << op->scalar << ";\n}\n";
     }
     out.close();
-    const std::string command = std::string(WINDROW_COMPILER) + " -std=c++20 -O1 -Wall -Wextra -Werror -fPIC -shared -o " +
-                                made.string() + " " + source.string();
+    const std::string command = std::string(WINDROW_COMPILER) +
+                                " -std=c++20 -O1 -Wall -Wextra -Werror -fPIC -shared -o " + made.string() + " " +
+                                source.string();
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
     library() = ::dlopen(made.c_str(), RTLD_NOW);
     ASSERT_NE(library(), nullptr) << ::dlerror();
@@ -81,12 +82,13 @@ TEST_F(Scalars, GiveWhatTheReferenceGives) {
       std::mt19937 random(first_seed());
       const Application c = random_case(*op, 40, random, numbers);
       const Values before = random_values(infer(*op, c.signature), random);
-      const Values expected = op->updates ? evaluate(reference_kernels(), *op, c, before)
-                                          : evaluate(reference_kernels(), *op, c);
+      const Values expected =
+          op->updates ? evaluate(reference_kernels(), *op, c, before) : evaluate(reference_kernels(), *op, c);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         std::vector<double> operands;
         for (const Values& operand : c.in) operands.push_back(operand[i]);
-        ASSERT_NEAR(value(*op, c.signature.attributes, operands, before[i]), expected[i], 1e-12 * (1 + std::abs(expected[i])))
+        ASSERT_NEAR(value(*op, c.signature.attributes, operands, before[i]), expected[i],
+                    1e-12 * (1 + std::abs(expected[i])))
             << op->name.text() << ", seed " << first_seed();
       }
     }
@@ -111,7 +113,8 @@ TEST_F(Scalars, GiveWhatTheHostGivesAtTheEnds) {
       if (op == &op::binary_cross_entropy && (operands[1] < 0 || operands[1] > 1)) continue;  // the host refuses
       c.signature.attributes.values = {-0.75, 0};
       if (op == &op::scale) c.signature.attributes = op::scaled_by(-0.75);
-      const double host = run_host(*op, c, {0}, Write::overwrite, 1)[0], here = value(*op, c.signature.attributes, operands, 0);
+      const double host = run_host(*op, c, {0}, Write::overwrite, 1)[0],
+                   here = value(*op, c.signature.attributes, operands, 0);
       const std::string about = std::string(op->name.text()) + " of " + ::testing::PrintToString(operands);
       if (std::isnan(host)) {
         EXPECT_TRUE(std::isnan(here)) << about << ": " << here;

@@ -1,5 +1,5 @@
 // The intermediate representation: typed nodes in single static assignment. Start here; then builder.h, program.h,
-// plan.h, layout.h, execution.h, in the order in which a vertex function becomes engine ops.
+// plan.h, layout.h, execution.h, host_execution.h, in the order in which a vertex function becomes engine ops.
 //
 // A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
 // ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.

@@ -25,7 +25,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   }
   require_computed(times);
   require_unchanged(times, from);
-  losses_checked_ = std::make_shared<Buffer>(*device_.engine, device_.memory, 0, OpName("losses"));
+  losses_checked_ = std::make_shared<Buffer>(tag(device_.engine, "losses"));
   auto mode = Runner::Gradients::set;
   std::size_t end = epochs_.size();
   do {
@@ -66,7 +66,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
         const auto& operands = record_.key(node).operands;
         if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
         throw MisuseError("backward(): parameter '" + parameters_->entry(at(number)).name +
-                          "' was modified in place after the flush at " + to_string(epoch.versions->from) +
+                          "' was modified in place after the flush at " + line_of(epoch.versions->from) +
                           ", which computed what a loss depends on; expected the same value until backward()");
       }
     }
@@ -127,45 +127,22 @@ std::vector<Epochs::GradientPart> Epochs::take_parts(std::size_t begin, std::siz
   return parts;
 }
 
-/// Pushes an op that checks the losses, as a runner checks those of its function. A loss that is not finite fails the
-/// gradient, or is noted in the end of its minibatch. To name the culprit, the op recomputes values in the memory of
-/// the minibatch, so it must run before the backward pass.
+/// Checks the losses, as a runner checks those of its function. A loss that is not finite fails the gradient, or is
+/// noted in the end of its minibatch.
 void Epochs::require_finite(const Computed& computed, std::int32_t column, const std::vector<NodeId>& losses,
                             const Tensor& gradient, std::source_location from) const {
-  struct Loss {
-    std::int32_t row, vertex;
-    std::source_location from;
-  };
   const Output& output = computed.outputs.at(column);
-  const std::shared_ptr<Execution>& execution = computed.minibatch.execution_;
-  const bool skips = parameters_->skips_non_finite();
-  std::vector<Loss> all;
+  Execution& execution = *computed.minibatch.execution_;
+  LossCheck check{.output = execution.number_of(output.name), .values = *output.tensor};
+  check.skips = parameters_->skips_non_finite();
+  if (!check.skips) check.poisoned.push_back(gradient.var());
+  check.poisoned.push_back(losses_checked_->var());
   for (NodeId loss : losses) {
     const std::int32_t row = computed.output_row(loss).row;
     const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
-    all.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
+    check.losses.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
   }
-  std::vector<Access> accesses = {read(output.tensor->var()),
-                                  mutate(skips ? execution->end()->over.var() : gradient.var()),
-                                  mutate(losses_checked_->var()), mutate(execution->memory())};
-  for (Var var : execution->inputs()) accesses.push_back(read(var));
-  device_.engine->push(
-      [all = std::move(all), values = output.tensor->view(), name = output.name, execution, skips] {
-        for (const Loss& loss : all) {
-          const float value = *values.read().row(loss.row);
-          if (std::isfinite(value)) continue;
-          try {
-            execution->refuse_loss(name, loss.vertex,
-                                   "the loss recorded at " + to_string(loss.from) + " is " + std::to_string(value) +
-                                       ", expected a finite number; ");
-          } catch (const Error& error) {
-            if (!skips) throw;
-            execution->end()->not_finite = error.what();
-            return;
-          }
-        }
-      },
-      accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
+  execution.check_losses(std::move(check), from);
 }
 
 /// The gradient of an output: its rows, a row that stays zero, and a row that collects gradients of other outputs.

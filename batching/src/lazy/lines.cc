@@ -4,10 +4,6 @@
 
 namespace windrow::lazy {
 
-std::string to_string(std::source_location from) {
-  return std::string(from.file_name()) + ":" + std::to_string(from.line());
-}
-
 Lines::Lines(const Record& record, const std::vector<Run>& runs) {
   std::size_t nodes = 0;
   begin_.reserve(runs.size() + 1);
@@ -35,7 +31,7 @@ std::string Lines::of(std::int32_t vertex, const Operator* op) const {
   const bool known = op != nullptr && std::any_of(first, last, [&](const Line& line) { return ops_[line.key] == op; });
   std::vector<std::string> texts;
   for (auto line = first; line != last; ++line) {
-    const std::string text = to_string(line->from);
+    const std::string text = line_of(line->from);
     if ((known && ops_[line->key] != op) || std::find(texts.begin(), texts.end(), text) != texts.end()) continue;
     texts.push_back(text);
   }
@@ -45,7 +41,7 @@ std::string Lines::of(std::int32_t vertex, const Operator* op) const {
 }
 
 std::string Lines::of_row(const std::string& tensor, Index row) const {
-  return to_string(rows_.at(tensor)[static_cast<std::size_t>(row)]);
+  return line_of(rows_.at(tensor)[static_cast<std::size_t>(row)]);
 }
 
 }  // namespace windrow::lazy

@@ -12,9 +12,6 @@
 
 namespace windrow::lazy {
 
-/// "parser.cc:12".
-std::string to_string(std::source_location from);
-
 /// The lines of the runs of one flush. Copies what it needs from the record, since ops may use it after clear().
 class Lines final : public Origins {
  public:

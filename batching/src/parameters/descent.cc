@@ -27,8 +27,17 @@ bool within(Matrix<const float> x, float limit) {
 struct Checked {
   std::string parameter;
   Tensor::View gradient;
-  float limit;  // if all elements are at most this, the sum of all parts is finite
+  float limit;                               // if all elements are at most this, the sum of all parts is finite
+  std::shared_ptr<float> largest = nullptr;  // of all elements, if they are not on the host
+
+  bool finite() const { return largest ? std::abs(*largest) <= limit : within(gradient.read(), limit); }
 };
+
+/// The largest magnitude of all elements, or NaN, as a 1 x 1 tensor.
+Tensor largest(const Device& device, const Tensor& x, std::source_location from) {
+  const Tensor of_rows = apply(device, op::row_max, {.in = {apply(device, op::abs, {.in = {x}}, from)}}, from);
+  return apply(device, op::row_max, {.in = {apply(device, op::transpose, {.in = {of_rows}}, from)}}, from);
+}
 
 }  // namespace
 
@@ -70,7 +79,7 @@ void ParameterStore::update(const Operator& op, Operands operands, const Tensor&
 /// Pushes the op that decides for all ops of the step, so the step is skipped as a whole or not at all.
 std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
-  std::vector<Access> accesses = {overwrite(check->decided.var())};
+  std::vector<Access> accesses = {overwrite(check->decided.var()), read(check->copied.var())};
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
   std::vector<Checked> gradients;
   for (const Entry& entry : entries_) {
@@ -78,7 +87,15 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
     for (const LookedUp& lookup : entry.lookups) rows += lookup.rows.rows();
     const auto add = [&](const Tensor& gradient) {
       accesses.push_back(read(gradient.var()));
-      gradients.push_back({entry.name, gradient.view(), std::numeric_limits<float>::max() / static_cast<float>(rows)});
+      Checked& added = gradients.emplace_back(
+          Checked{entry.name, gradient.view(), std::numeric_limits<float>::max() / static_cast<float>(rows)});
+      if (device_.on_host()) return;
+      added.largest = std::make_shared<float>(0.0f);
+      const Tensor found = largest(device_, gradient, from);
+      device_.engine->push(
+          [view = found.view(), to = added.largest](OpContext& op) { view.download(op.lane(), to.get()); },
+          {read(found.var()), mutate(check->copied.var())},
+          {.name = "check step", .lane = device_.lane, .pushed_at = from});
     };
     if (entry.gradient.all) add(*entry.gradient.all);
     for (const LookedUp& lookup : entry.lookups) add(lookup.rows);
@@ -87,8 +104,8 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
     for (const auto& source : sources) {
       if (!source->not_finite.empty()) return source->not_finite;
     }
-    for (const auto& [parameter, gradient, limit] : gradients) {
-      if (!within(gradient.read(), limit)) return "the gradient of parameter '" + parameter + "' is not finite";
+    for (const Checked& gradient : gradients) {
+      if (!gradient.finite()) return "the gradient of parameter '" + gradient.parameter + "' is not finite";
     }
     return {};
   };
@@ -98,7 +115,7 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
         check->skip = !reason.empty();
         if (check->skip) log->add({number, std::move(reason)});
       },
-      accesses, {.name = "check step", .lane = device_.lane, .pushed_at = from});
+      accesses, {.name = "check step", .lane = device_.on_host() ? device_.lane : host_lane, .pushed_at = from});
   return check;
 }
 

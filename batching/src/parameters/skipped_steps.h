@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "run/tag.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/engine/mutex.h"
 #include "windrow/memory/buffer.h"
@@ -14,10 +15,11 @@ namespace windrow {
 
 /// Shared by the ops of one step: the first op decides, the others read the decision.
 struct StepCheck {
-  explicit StepCheck(const Device& device) : decided(device.engine, device.memory, 0, "step") {}
+  explicit StepCheck(const Device& device) : decided(tag(device.engine, "step")), copied(tag(device.engine, "step")) {}
 
   const Buffer decided;  ///< no bytes; the op that decides writes its variable
-  bool skip = false;     ///< guarded by that variable
+  const Buffer copied;   ///< no bytes; what the host must see is copied before its variable may be read
+  bool skip = false;     ///< guarded by the variable of `decided`
 };
 
 /// Written by ops, read by any thread.

@@ -317,10 +317,10 @@ class Planner {
 };
 
 /// Called when the place of each value is decided.
-void find_regions(Plan& plan) {
+void find_regions(Plan& plan, const PlanOptions& options) {
   for (TypePlan& type : plan.types) {
     const auto add = [&](Index width, Rate rate) {
-      type.regions.push_back({row_stride(width), rate});
+      type.regions.push_back({options.row_stride(width), rate});
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
@@ -344,7 +344,7 @@ void find_regions(Plan& plan) {
 Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
   Plan plan = Planner(std::move(program), options, kernels).run();
   if (options.sharing) share_memory(plan);
-  find_regions(plan);
+  find_regions(plan, options);
   find_copies(plan, kernels);
   count_costs(plan);
   return plan;

@@ -141,6 +141,7 @@ struct TypePlan {
 struct PlanOptions {
   bool training = false;
   bool eager = true, lazy = true, slots = true, sharing = true, fusion = true;  ///< see Optimisations
+  Index (*row_stride)(Index width) = windrow::row_stride;                       ///< of the device
 };
 
 struct Plan {

@@ -41,10 +41,7 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
     if (function.outputs[p].name != name) continue;
     const Index width = function.outputs[p].width;
     const Tensor out(execution_->device(), rows, width, "output");
-    execution_->device().engine->push([execution = execution_, p, row_of = std::move(row_of),
-                                       to = out.view()] { execution->collect(p, row_of, to.write()); },
-                                      {read(execution_->memory()), overwrite(out.var())},
-                                      {.name = "push", .lane = execution_->device().lane, .pushed_at = from});
+    execution_->collect(p, std::move(row_of), out, from);
     return out;
   }
   throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");

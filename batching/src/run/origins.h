@@ -3,11 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include "windrow/ops/operator.h"
 
 namespace windrow {
+
+/// "parser.cc:12".
+inline std::string line_of(std::source_location from) {
+  return std::string(from.file_name()) + ":" + std::to_string(from.line());
+}
 
 /// Used by ops when something fails. Threads: all members may be called from any thread.
 class Origins {

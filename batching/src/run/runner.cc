@@ -4,13 +4,13 @@
 #include <atomic>
 #include <chrono>
 
+#include "host/host_execution.h"
+#include "interpret/interpretation.h"
 #include "ir/ir.h"
 #include "layout/layout_memory.h"
 #include "parameters/parameter_store.h"
 #include "plan/needed.h"
 #include "plan/plan.h"
-#include "run/execution.h"
-#include "run/push.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
 
@@ -60,10 +60,6 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
   if (device.engine != parameters_->device().engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
-  }
-  if (!device.on_host()) {
-    throw MisuseError(function.name() + ": device '" + device.name +
-                      "' computes no vertex functions; expected the host");
   }
   ir::check_complete(*function.function_);
   const std::uint64_t used = function.function_->parameters;
@@ -122,18 +118,24 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-  const PlanOptions options{.training = purpose.training,
-                            .eager = on.eager,
-                            .lazy = on.lazy,
-                            .slots = on.slots,
-                            .sharing = on.sharing,
-                            .fusion = on.fusion};
-  auto made = std::make_shared<Plan>(make_plan(std::move(program), options, device_.kernels));
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), plan_options(purpose), device_.kernels));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
   }
   made->outputs = purpose.outputs;
   return made;
+}
+
+PlanOptions Runner::plan_options(const Purpose& purpose) const {
+  const Optimisations& on = options_.optimisations;
+  const PlanOptions options{.training = purpose.training,
+                            .eager = on.eager,
+                            .lazy = on.lazy,
+                            .slots = on.slots,
+                            .sharing = on.sharing,
+                            .fusion = on.fusion,
+                            .row_stride = device_.row_stride};
+  return device_.on_host() ? options : Interpretation::options_for(options);
 }
 
 void Runner::hold_back(std::source_location from) {
@@ -151,7 +153,8 @@ void Runner::hold_back(std::source_location from) {
 namespace {
 
 /// Checks the given tensors, and returns the one for each tensor that the function pulls.
-std::vector<const Given*> check_given(const ir::Function& function, const GivenTensors& given, Index vertices) {
+std::vector<const Given*> check_given(const Device& device, const ir::Function& function, const GivenTensors& given,
+                                      Index vertices) {
   std::vector<const Given*> result;
   for (const ir::Field& field : function.tensors) {
     const auto found = given.find(field.name);
@@ -161,6 +164,9 @@ std::vector<const Given*> check_given(const ir::Function& function, const GivenT
     if (rows.width() != field.width) {
       throw MisuseError(tensor + " is " + std::to_string(rows.width()) + " wide; expected " +
                         std::to_string(field.width));
+    }
+    if (rows.view().on_host() != device.on_host()) {
+      throw MisuseError(tensor + " is not in the memory of device '" + device.name + "'; expected it there");
     }
     const Index told = row_of.empty() ? rows.rows() : static_cast<Index>(row_of.size());
     const bool any_rows = vertices == 0 && row_of.empty();
@@ -207,11 +213,13 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
     }
     vertices += graph->vertices();
   }
-  const std::vector<const Given*> given = check_given(*function_.function_, given_tensors, vertices);
+  const std::vector<const Given*> given = check_given(device_, *function_.function_, given_tensors, vertices);
   hold_back(from);
   const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
-  LayoutOptions options{.groups = options_.groups, .group_flops = options_.group_flops, .schedule = options_.schedule};
+  LayoutOptions options{.groups = device_.on_host() ? options_.groups : 1,
+                        .group_flops = options_.group_flops,
+                        .schedule = options_.schedule};
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();
@@ -224,22 +232,26 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 
-  std::vector<char> needed = needed_tensors(*plan, layout);
-  std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-  auto execution = std::make_shared<Execution>(
-      device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-      Execution::Options{.runner = id_,
+  Execution::Options how{.runner = id_,
                          .number = stats_.minibatches,
                          .batch_rows = options_.batch_rows,
                          .clock = clock_,
                          .origins = std::move(origins_),
                          .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
-                         .layouts = layouts_});
+                         .layouts = layouts_};
+  std::shared_ptr<Execution> execution;
+  if (device_.on_host()) {
+    std::vector<char> needed = needed_tensors(*plan, layout);
+    std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
+    execution = std::make_shared<HostExecution>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
+                                                std::move(how));
+  } else {
+    std::vector<Tensor> tensors = tensors_of(*plan, given, std::vector<char>(plan->tensors.size(), 1));
+    execution = std::make_shared<Interpretation>(device_, plan, plan_options(purpose), std::move(layout),
+                                                 std::move(tensors), std::move(how));
+  }
   for (const Given* one : given) execution->given.push_back({one->rows.rows()});
   execution->announced_rows = std::move(announced_rows);
-  Push push(execution, options_, stats_, from);
-  push.memory();
-  push.before();
   ++stats_.minibatches;
   stats_.vertices += execution->layout().vertices;
   stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());
@@ -252,10 +264,7 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
   const auto execution = start(graphs, given, {.training = true}, {}, from);
-  Push push(execution, options_, stats_, from);
-  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::both);
-  push.finish();
-  push.after();
+  execution->differentiate({options_, stats_, from});
   set_gradients(*execution, from);
   unfinished_.push_back(execution->end());
   return Minibatch(execution);
@@ -295,9 +304,7 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
 std::shared_ptr<Execution> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
                                            RowsOf rows, std::source_location from) {
   const auto execution = start(graphs, given, purpose, std::move(rows), from);
-  Push push(execution, options_, stats_, from);
-  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::forward);
-  push.finish();
+  execution->forward({options_, stats_, from});
   unfinished_.push_back(execution->end());
   return execution;
 }

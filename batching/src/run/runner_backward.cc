@@ -4,7 +4,6 @@
 
 #include "parameters/parameter_store.h"
 #include "run/execution.h"
-#include "run/push.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
 
@@ -42,10 +41,7 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
   } else {
     parameters_->forget_gradients();
   }
-  Push push(execution, options_, stats_, from);
-  for (Index g = 0; g < execution->layout().groups; ++g) push.group(g, Push::Passes::backward);
-  push.seal();
-  push.after();
+  execution->backward({options_, stats_, from});
   add_gradients(*execution, from);
 }
 

@@ -50,6 +50,7 @@ class LayoutMemory;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
+struct PlanOptions;
 namespace lazy {
 class Epochs;
 }
@@ -233,6 +234,7 @@ class Runner {
   void see_types(Graphs graphs);
   const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
+  PlanOptions plan_options(const Purpose& purpose) const;
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   /// Pushes the ops that precede the groups.

@@ -5,7 +5,7 @@
 // fixed number of rows. The comments of operators that need attributes end with the function that makes them, such as
 // `to_rows`.
 //
-// Operators named *_gradient, segment_argmax, gather_where, sgd and sgd_rows have no gradient.
+// Operators named *_gradient, segment_argmax, gather_where, gather_sum, sgd and sgd_rows have no gradient.
 #pragma once
 
 #include <cstdint>
@@ -108,6 +108,10 @@ extern const Operator segment_mean;
 extern const Operator segment_max;  ///< NaN if the segment contains NaN
 /// The position, within the segment, of the first row with the maximum. Exact up to 2^24.
 extern const Operator segment_argmax;
+
+/// m x w; n x 2, k x 1 -> n x w: row r of the result is the sum of the rows j[q] of x, where j is the second index
+/// operand, for q from i[r][0] to i[r][1] - 1, in this order.
+extern const Operator gather_sum;
 
 // From segments back to rows: n x w; n x 2 -> m x w.
 extern const Operator segment_spread;        ///< adds row r of x to each row of segment r of a zero matrix; to_rows

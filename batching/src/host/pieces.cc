@@ -1,4 +1,4 @@
-#include "run/pieces.h"
+#include "host/pieces.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 #include <new>
 #include <optional>
 
-#include "run/execution.h"
+#include "host/host_execution.h"
 
 namespace windrow {
 namespace {
@@ -39,47 +39,37 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 
 }  // namespace
 
-void Execution::finish() {
+void HostExecution::finish() {
   scratch_.give_back();  // all ops that used it have run
-  double sum = 0;
-  std::optional<VertexRow> bad;
-  float loss_of_bad = 0;
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    if (layout_.types[t].rows == 0) continue;
-    for (const Place& place : plan_->types[t].losses) {
-      const Matrix<const float> values = operand(place, {t, Rate::vertices, {0, layout_.types[t].rows}});
-      for (Index r = 0; r < values.rows; ++r) {
-        sum += *values.row(r);
-        if (std::isfinite(*values.row(r)) || bad) continue;
-        bad = VertexRow{t, r};
-        loss_of_bad = *values.row(r);
-      }
-    }
-  }
-  end_->loss = sum;
-  if (!bad) return;
-  const std::string what = "the loss of " + name_of(*bad) + " is " + std::to_string(loss_of_bad);
-  const std::string text =
-      name() + ": " + what + ", expected a finite number; " + find_culprit(*bad, lead_to_losses(plan_->program));
-  if (!options_.keeps_not_finite) throw Error(text);
-  end_->not_finite = text;
+  const auto values_of = [&](std::size_t type, const Place& place) {
+    return operand(place, {type, Rate::vertices, {0, layout_.types[type].rows}});
+  };
+  if (const auto bad = add_up_losses(values_of)) refuse(bad->what + culprit(*bad), options_.keeps_not_finite);
 }
 
-void Execution::refuse_loss(const std::string& output, std::int32_t vertex, const std::string& what) {
-  const auto& outputs = plan_->program.function->outputs;
-  std::size_t number = 0;
-  while (outputs[number].name != output) ++number;
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const auto& vertices = layout_.types[t].vertex;
-    const auto found = std::find(vertices.begin(), vertices.end(), vertex);
-    if (found == vertices.end()) continue;
-    const VertexRow row{t, found - vertices.begin()};
-    throw Error(what + find_culprit(row, lead_to(plan_->program, {plan_->program.pushes[t][number]})));
-  }
-  throw Error(what + "its vertex is not known");
+/// The culprit is found by computing values again in the memory of the minibatch, so the op runs before the backward
+/// pass.
+void HostExecution::check_losses(LossCheck check, std::source_location from) {
+  std::vector<Access> accesses = {read(check.values.var()), mutate(memory())};
+  for (Var var : check.poisoned) accesses.push_back(mutate(var));
+  if (check.skips) accesses.push_back(mutate(end_->over.var()));
+  for (Var var : inputs()) accesses.push_back(read(var));
+  device_.engine->push(
+      [self = self(), values = check.values.view(), check = std::move(check)] {
+        const auto bad = self->find_bad(check, values.read());
+        if (bad) self->refuse(bad->what + self->culprit(*bad), check.skips);
+      },
+      accesses, {.name = "losses", .lane = device_.lane, .pushed_at = from});
 }
 
-std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& leads) {
+std::string HostExecution::culprit(const BadLoss& bad) {
+  const ir::Program& program = plan_->program;
+  const std::vector<char> leads =
+      bad.output ? lead_to(program, {program.pushes[bad.vertex.type][*bad.output]}) : lead_to_losses(program);
+  return find_culprit(bad.vertex, leads);
+}
+
+std::string HostExecution::find_culprit(VertexRow loss, const std::vector<char>& leads) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorSpec& spec = plan_->tensors[i];
     if (spec.is == TensorSpec::Is::parameter && !finite(tensors_[i].view().read())) {
@@ -128,7 +118,7 @@ std::string Execution::find_culprit(VertexRow loss, const std::vector<char>& lea
   return found.empty() ? "no operator gave such a value" : found;
 }
 
-std::string Execution::find_input(const std::vector<std::vector<char>>& involved) const {
+std::string HostExecution::find_input(const std::vector<std::vector<char>>& involved) const {
   const auto& pulls = plan_->program.function->pulls;
   for (std::size_t t = 0; t < involved.size(); ++t) {
     for (std::size_t p = 0; p < pulls.size(); ++p) {
@@ -147,7 +137,7 @@ std::string Execution::find_input(const std::vector<std::vector<char>>& involved
 }
 
 /// Finds a row of a given tensor that is not finite.
-std::string Execution::find_given(const std::vector<std::vector<char>>& involved) const {
+std::string HostExecution::find_given(const std::vector<std::vector<char>>& involved) const {
   const ir::Function& function = *plan_->program.function;
   std::vector<const Tensor*> pulled(function.tensors.size(), nullptr);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -174,7 +164,7 @@ std::string Execution::find_given(const std::vector<std::vector<char>>& involved
 }
 
 /// The vertex and all its descendants, by type and row.
-std::vector<std::vector<char>> Execution::below(VertexRow top) const {
+std::vector<std::vector<char>> HostExecution::below(VertexRow top) const {
   std::map<Slot, VertexRow> producer;
   std::vector<std::vector<char>> reached;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
@@ -200,7 +190,7 @@ std::vector<std::vector<char>> Execution::below(VertexRow top) const {
   return reached;
 }
 
-Execution::VertexRow Execution::vertex_of(const Tile& tile, Index row) const {
+VertexRow HostExecution::vertex_of(const Tile& tile, Index row) const {
   if (tile.rate == Rate::vertices) return {tile.type, row};
   const auto& begin = layout_.types[tile.type].edge_begin;
   return {tile.type, std::upper_bound(begin.begin(), begin.end(), row) - begin.begin() - 1};
@@ -208,7 +198,7 @@ Execution::VertexRow Execution::vertex_of(const Tile& tile, Index row) const {
 
 /// Whether an error of a kernel is to be explained by the vertex that caused it. Without origins, only MisuseError is,
 /// so that other errors of user-defined kernels reach the caller unchanged.
-bool Execution::explains(const std::exception& error) const {
+bool HostExecution::explains(const std::exception& error) const {
   if (dynamic_cast<const MisuseError*>(&error) != nullptr) return true;
   const bool of_no_row = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                          dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
@@ -217,7 +207,7 @@ bool Execution::explains(const std::exception& error) const {
 }
 
 /// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the tile.
-void Execution::explain(const Step& step, const Tile& tile, const std::string& error) {
+void HostExecution::explain(const Step& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
       Tile row = tile;
@@ -228,41 +218,6 @@ void Execution::explain(const Step& step, const Tile& tile, const std::string& e
     }
   }
   throw Error(name() + ": " + name_of(step) + ": " + error);
-}
-
-std::string Execution::name() const {
-  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
-}
-
-std::string Execution::name_of(VertexRow vertex) const {
-  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
-  std::size_t graph = 0;
-  while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
-  const auto& name = layout_.names[graph];
-  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph) +
-         (name ? " (" + *name + ")" : "");
-}
-
-std::string Execution::origin_of(VertexRow vertex, const Step* step) const {
-  if (!options_.origins) return " at " + name_of(vertex);
-  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
-  const Operator* const op = step == nullptr ? nullptr : plan_->program.at(step->node).op;
-  return " recorded at " + options_.origins->of(number, op);
-}
-
-std::string Execution::name_of(const Step& step) const {
-  const ir::Node& node = plan_->program.at(step.node);
-  if (node.op != nullptr) return std::string(node.op->name.text());
-  switch (step.does) {
-    case Step::Does::fill:
-      return "fill";
-    case Step::Does::gather:
-      return "gather";
-    case Step::Does::incoming:
-      return "incoming";
-    default:
-      return "sum";
-  }
 }
 
 }  // namespace windrow

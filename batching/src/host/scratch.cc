@@ -1,4 +1,4 @@
-#include "run/scratch.h"
+#include "host/scratch.h"
 
 namespace windrow {
 

@@ -6,7 +6,7 @@
 #include <source_location>
 #include <vector>
 
-#include "run/execution.h"
+#include "host/host_execution.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
@@ -14,8 +14,7 @@ namespace windrow {
 /// Pushes the ops of an execution, and counts them. Its members are called in the order of their declaration.
 class Push {
  public:
-  Push(std::shared_ptr<Execution> execution, const RunnerOptions& options, RunnerStats& stats,
-       std::source_location from);
+  Push(std::shared_ptr<HostExecution> execution, const Execution::Pushing& pushing);
 
   void memory();
   /// Tensors derived from parameters alone. They are rarely needed at once, so other ready ops go first.
@@ -42,9 +41,8 @@ class Push {
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);
   Index batches_of(Index rows) const;
   std::vector<Access> after_groups();
-  std::vector<Access> parameters() const;
 
-  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<HostExecution> execution_;
   const PieceOptions options_;
   RunnerStats& stats_;
   const std::source_location from_;

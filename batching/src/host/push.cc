@@ -1,4 +1,4 @@
-#include "run/push.h"
+#include "host/push.h"
 
 #include <algorithm>
 #include <functional>
@@ -17,15 +17,14 @@ constexpr Index most_blocks = 8;
 
 }  // namespace
 
-Push::Push(std::shared_ptr<Execution> execution, const RunnerOptions& options, RunnerStats& stats,
-           std::source_location from)
+Push::Push(std::shared_ptr<HostExecution> execution, const Execution::Pushing& pushing)
     : execution_(std::move(execution)),
-      options_{.op_flops = options.op_flops,
-               .split_rows = options.split_rows,
-               .streaming = options.optimisations.streaming,
-               .splitting = options.optimisations.splitting},
-      stats_(stats),
-      from_(from) {}
+      options_{.op_flops = pushing.options.op_flops,
+               .split_rows = pushing.options.split_rows,
+               .streaming = pushing.options.optimisations.streaming,
+               .splitting = pushing.options.optimisations.splitting},
+      stats_(pushing.stats),
+      from_(pushing.from) {}
 
 void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority) {
   const Device& device = execution_->device();
@@ -37,18 +36,9 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
 /// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
 /// released its memory, which this op can reuse.
 void Push::memory() {
-  std::vector<Access> accesses = parameters();
+  std::vector<Access> accesses = execution_->parameters();
   accesses.push_back(overwrite(execution_->memory()));
   push("minibatch memory", accesses, [execution = execution_] { execution->take_memory(); });
-}
-
-std::vector<Access> Push::parameters() const {
-  std::vector<Access> accesses;
-  for (std::size_t i = 0; i < execution_->plan().tensors.size(); ++i) {
-    if (execution_->plan().tensors[i].is == TensorSpec::Is::parameter)
-      accesses.push_back(read(execution_->tensor(i).var()));
-  }
-  return accesses;
 }
 
 void Push::before() {
@@ -164,7 +154,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
     const auto cut = [&](Index at) {
       return at == blocks ? tensor.width() : tensor.width() * at / blocks / line * line;
     };
-    const Execution::Range columns{cut(block), cut(block + 1)};
+    const HostExecution::Range columns{cut(block), cut(block + 1)};
     const Var done = execution_->add_op_var();
     push(name, {read(execution_->memory()), read(tensor.var()), mutate(done)},
          [execution = execution_, parts, columns] {
@@ -227,7 +217,7 @@ std::vector<Access> Push::after_groups() {
 
 void Push::finish() {
   std::vector<Access> accesses = after_groups();
-  for (const Access& parameter : parameters()) accesses.push_back(parameter);
+  for (const Access& parameter : execution_->parameters()) accesses.push_back(parameter);
   push("loss", accesses, [execution = execution_] { execution->finish(); });
 }
 

@@ -1,7 +1,7 @@
 // The memory of a minibatch: its size, and the places of values in it.
 #include <algorithm>
 
-#include "run/execution.h"
+#include "host/host_execution.h"
 
 namespace windrow {
 
@@ -14,22 +14,16 @@ static Index scratch_of(const Plan& plan, const Layout& layout) {
   return most;
 }
 
-Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-                     std::vector<char> needed, Options options)
-    : device_(device),
-      plan_(std::move(plan)),
-      layout_(std::move(layout)),
-      tensors_(std::move(tensors)),
+HostExecution::HostExecution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
+                             std::vector<Tensor> tensors, std::vector<char> needed, Options options)
+    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
       needed_(std::move(needed)),
-      adds_to_(tensors_.size(), 0),
-      options_(options),
-      end_(std::make_shared<MinibatchEnd>(device)),
       scratch_(device.memory, scratch_of(*plan_, layout_)) {
   map_memory();
 }
 
 /// Only types that have rows get regions. A plan may have many other types, which must not take time here.
-void Execution::map_memory() {
+void HostExecution::map_memory() {
   offsets_.assign(plan_->regions, 0);
   Index size = 0;
   const auto take = [&](std::size_t t, std::size_t begin, std::size_t end) {
@@ -50,13 +44,13 @@ void Execution::map_memory() {
                                      OpName("minibatch"));
 }
 
-void Execution::take_memory() {
+void HostExecution::take_memory() {
   data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
   clear_missing();
 }
 
 /// Clears the slots that may belong to missing children: no vertex scatters to these.
-void Execution::clear_missing() {
+void HostExecution::clear_missing() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
@@ -67,24 +61,18 @@ void Execution::clear_missing() {
   }
 }
 
-Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) const {
-  if (rate == Rate::vertices) return vertices;
-  const auto& begin = layout_.types[type].edge_begin;
-  return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
-}
-
-Var Execution::add_op_var() {
-  op_vars_.push_back(Buffer(device_.engine, device_.memory, 0, "op of a minibatch"));
+Var HostExecution::add_op_var() {
+  op_vars_.push_back(tag(device_.engine, "op of a minibatch"));
   return op_vars_.back().var();
 }
 
-Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
+Matrix<float> HostExecution::place(const Place& place, const Tile& tile) const {
   const TypePlan& plan = plan_->types[tile.type];
   const Range rows = place.rate == tile.rate ? tile.rows : Range{0, layout_.count(tile.type, place.rate)};
   const Index count = rows.end - rows.begin;
   switch (place.in) {
     case Place::In::arena: {
-      const Index stride = row_stride(plan.arenas[place.number].width);
+      const Index stride = plan.regions[place.number].stride;
       return {region(plan, place.number) + rows.begin * stride + place.column, count, place.width, stride};
     }
     case Place::In::tile: {
@@ -95,7 +83,7 @@ Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
     case Place::In::state:
     case Place::In::state_gradient: {
       const ChildSlots& slots = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
-      const Index stride = row_stride(slots.width);
+      const Index stride = plan.regions[slots.region].stride;
       return {region(plan, slots.region) + rows.begin * stride + place.column, count, place.width, stride};
     }
     default:
@@ -103,7 +91,7 @@ Matrix<float> Execution::place(const Place& place, const Tile& tile) const {
   }
 }
 
-Matrix<const float> Execution::operand(const Place& from, const Tile& tile) const {
+Matrix<const float> HostExecution::operand(const Place& from, const Tile& tile) const {
   if (from.in == Place::In::tensor) {
     Matrix<const float> whole = tensors_[from.number].view().read();
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
@@ -116,7 +104,7 @@ Matrix<const float> Execution::operand(const Place& from, const Tile& tile) cons
   return place(from, tile);
 }
 
-Tensor Execution::rows_of(const Plan::Rows& rows) const {
+Tensor HostExecution::rows_of(const Plan::Rows& rows) const {
   const auto type = static_cast<std::size_t>(rows.vertex_type);
   const TypePlan& plan = plan_->types[type];
   const Index stride = plan.regions[rows.rows.number].stride;

@@ -1,0 +1,143 @@
+// A minibatch on the host: its memory, and the functions that its ops run. Start here; push.h pushes the ops.
+//
+// The memory is one buffer. The first op overwrites the buffer's variable and the last op mutates it, so an op that
+// reads the variable after that sees everything that was written. Each op between them reads the buffer's variable,
+// writes a variable of its own, and reads the variables of the ops that it must wait for (pieces.h). Ops that may run
+// concurrently write disjoint parts of the buffer.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host/pieces.h"
+#include "host/scratch.h"
+#include "host/step_clock.h"
+#include "layout/layout.h"
+#include "layout/layout_memory.h"
+#include "layout/looked_up.h"
+#include "plan/plan.h"
+#include "run/execution.h"
+#include "windrow/batching/parameters.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/device.h"
+#include "windrow/ops/tensor.h"
+
+namespace windrow {
+
+/// An owner; see Execution.
+class HostExecution final : public Execution {
+ public:
+  HostExecution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+                std::vector<char> needed, Options options);
+
+  void forward(const Pushing& pushing) override;
+  void differentiate(const Pushing& pushing) override;
+  void backward(const Pushing& pushing) override;
+  void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
+               std::source_location from) override;
+  void check_losses(LossCheck check, std::source_location from) override;
+  Var memory() const override { return memory_->var(); }
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
+  Tensor rows_of(const Plan::Rows& rows) const override;
+
+  /// See needed.h.
+  bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
+  /// Makes a variable for an op of the minibatch.
+  Var add_op_var();
+  Index batch_rows() const { return options_.batch_rows; }
+
+  using Execution::Range;
+  /// A range of rows that steps run over: of vertices of a type, or of their edges.
+  struct Tile {
+    std::size_t type;
+    Rate rate;
+    Range rows;
+    float* scratch = nullptr;    ///< the memory of values in tiles
+    Index first_in_scratch = 0;  ///< the first row in that memory
+  };
+  // The functions of ops. Each requires the accesses described at the top of this file.
+  void take_memory();
+  void run(const std::vector<Part>& parts);
+  void run(const TensorStep& step);
+  /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
+  /// one block.
+  void begin_in_blocks(std::size_t tensor);
+  void run(const TensorStep& step, Range columns);
+  /// Adds up the losses. If one is not finite, throws Error, naming the minibatch and the operator, or stores that text
+  /// in MinibatchEnd::not_finite.
+  void finish();
+  /// The end of gradients that are pushed by backward(), without losses.
+  void finish_backward() { scratch_.give_back(); }
+  /// What made a loss not finite: an input, a parameter, or an operator. Computes values again in the minibatch's
+  /// memory, so it must run after the forward pass, and before any op of the backward pass.
+  std::string culprit(const BadLoss& bad);
+  using Execution::BadLoss;
+  using Execution::range;
+
+ private:
+  std::shared_ptr<HostExecution> self() { return std::static_pointer_cast<HostExecution>(shared_from_this()); }
+  void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
+  void map_memory();
+  float* region(const TypePlan& type, std::size_t number) const { return data_ + offsets_[type.first_region + number]; }
+  void clear_missing();
+  /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
+  template <class Visit>
+  void each_step(const Part& part, float* scratch, Visit visit);
+  void run_step(const Step& step, const Tile& tile);
+  void run_timed(const TensorStep& step, Matrix<float> tensor);
+  void run_untimed(const TensorStep& step, Matrix<float> out);
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first
+  /// consumer of each row, then for further consumers in order. `slots_of` selects states or gradients.
+  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
+  template <class Visit>
+  void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const;
+  void scatter(const Step& step, const Tile& tile);
+  void gather(const Step& step, const Tile& tile);
+  void take_incoming(const Step& step, const Tile& tile);
+  void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
+  void run_where_present(const Step& step, const Tile& tile, const Kernel<float>& kernel,
+                         const KernelCall<float>& call) const;
+  /// The rows of the place that belong to the tile; all rows if the place has the other rate.
+  Matrix<float> place(const Place& place, const Tile& tile) const;
+  Matrix<const float> operand(const Place& place, const Tile& tile) const;
+  bool explains(const std::exception& error) const;
+  [[noreturn]] void explain(const Step& step, const Tile& tile, const std::string& error);
+  std::string find_culprit(VertexRow loss, const std::vector<char>& leads);
+  std::string find_input(const std::vector<std::vector<char>>& involved) const;
+  std::string find_given(const std::vector<std::vector<char>>& involved) const;
+  std::vector<std::vector<char>> below(VertexRow top) const;
+  /// The vertex of a row, or the consumer of a row that is an edge.
+  VertexRow vertex_of(const Tile& tile, Index row) const;
+
+  const std::vector<char> needed_;
+  std::shared_ptr<Buffer> memory_;
+  std::vector<Buffer> op_vars_;  // without bytes: own the variables of add_op_var()
+  std::vector<Index> offsets_;   // in elements, by region of the plan; only set for types that have rows
+  Scratch scratch_;
+  float* data_ = nullptr;  // written by take_memory()
+};
+
+template <class Visit>
+void HostExecution::each_step(const Part& part, float* scratch, Visit visit) {
+  const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
+  if (segments.empty()) return;
+  for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
+    batch.end = std::min(part.end - batch.begin, options_.batch_rows) + batch.begin;
+    for (const Segment& segment : segments) {
+      const Range rows = range(part.type, segment.rate, batch);
+      const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
+      Tile tile{part.type, segment.rate, {rows.begin, 0}, scratch};
+      for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
+        tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
+        tile.first_in_scratch = tile.rows.begin;
+        for (const Step& step : segment.steps) visit(step, tile);
+      }
+    }
+  }
+}
+
+}  // namespace windrow

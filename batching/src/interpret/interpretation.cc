@@ -1,0 +1,375 @@
+#include "interpret/interpretation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+
+PlanOptions Interpretation::options_for(PlanOptions options) {
+  options.slots = options.sharing = options.fusion = false;
+  return options;
+}
+
+Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan> plan, const PlanOptions& plan_options,
+                               Layout layout, std::vector<Tensor> tensors, Options options)
+    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
+      plan_options_(plan_options),
+      packed_(*plan_, layout_) {
+  place_values();
+  memory_ = std::make_shared<Buffer>(device_.engine, device_.memory,
+                                     static_cast<std::size_t>(values_) * sizeof(float) + packed_.words.size() * sizeof(packed_.words[0]),
+                                     OpName("minibatch"), device_.lane);
+}
+
+void Interpretation::place_values() {
+  offsets_.assign(plan_->regions, 0);
+  const auto line = static_cast<Index>(device_.memory->alignment() / sizeof(float));
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const TypePlan& type = plan_->types[t];
+    for (std::size_t r = 0; r < type.regions.size() && layout_.types[t].rows > 0; ++r) {
+      offsets_[type.first_region + r] = values_;
+      values_ += layout_.count(t, type.regions[r].rate) * type.regions[r].stride;
+      values_ = (values_ + line - 1) / line * line;
+    }
+  }
+}
+
+// --- Pushing
+
+Var Interpretation::add_tag() {
+  tags_.push_back(tag(device_.engine, "stage of a minibatch"));
+  return tags_.back().var();
+}
+
+void Interpretation::push(const Pushing& pushing, OpName name, std::vector<Access> accesses,
+                          std::function<void(Lane*)> issue) {
+  device_.engine->push([issue = std::move(issue)](OpContext& op) { issue(op.lane()); }, accesses,
+                       {.name = name, .lane = device_.lane, .pushed_at = pushing.from});
+  ++pushing.stats.ops;
+}
+
+void Interpretation::forward(const Pushing& pushing) {
+  push_start(pushing);
+  push_pass(pushing, Passes::forward);
+  push_losses(pushing);
+}
+
+void Interpretation::differentiate(const Pushing& pushing) {
+  push_start(pushing);
+  push_pass(pushing, Passes::forward);
+  push_pass(pushing, Passes::backward);
+  push_losses(pushing);
+  push_tensors(pushing, plan_->after);
+}
+
+void Interpretation::backward(const Pushing& pushing) {
+  push_pass(pushing, Passes::backward);
+  push_tensors(pushing, plan_->after);
+}
+
+/// Takes the memory, copies the indices and inputs, and computes tensors from parameters alone.
+void Interpretation::push_start(const Pushing& pushing) {
+  std::vector<Access> accesses = parameters();
+  accesses.push_back(overwrite(memory()));
+  push(pushing, "minibatch memory", std::move(accesses), [self = self()](Lane* lane) {
+    const Bytes bytes = self->memory_->bytes();
+    self->data_ = reinterpret_cast<float*>(bytes.write(lane));
+    bytes.memory().upload(lane, reinterpret_cast<std::byte*>(self->data_ + self->values_),
+                          reinterpret_cast<const std::byte*>(self->packed_.words.data()),
+                          CopyShape::contiguous(self->packed_.words.size() * sizeof(self->packed_.words[0])));
+  });
+  push_tensors(pushing, plan_->before);
+}
+
+void Interpretation::push_pass(const Pushing& pushing, Passes passes) {
+  std::vector<Access> accesses = {mutate(memory())};
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (plan_->tensors[i].is != TensorSpec::Is::gradient) accesses.push_back(read(tensors_[i].var()));
+  }
+  if (passes == Passes::forward) {  // gradients of outputs come later
+    accesses = {mutate(memory())};
+    for (Var var : inputs()) accesses.push_back(read(var));
+  }
+  each_part(passes, [&](Phase phase, std::size_t type, Range vertices) { count(pushing, phase, type, vertices); });
+  push(pushing, passes == Passes::forward ? OpName("forward") : OpName("backward"), std::move(accesses),
+       [self = self(), passes](Lane* lane) { self->run_pass(passes, lane); });
+}
+
+void Interpretation::count(const Pushing& pushing, Phase phase, std::size_t type, Range vertices) const {
+  for (const Rate rate : {Rate::vertices, Rate::edges}) {
+    const TypePlan::Cost& cost = plan_->types[type].costs[static_cast<std::size_t>(phase)][static_cast<std::size_t>(rate)];
+    if (cost.segments == 0) continue;
+    const Index rows = layout_.count(type, rate, vertices.begin, vertices.end);
+    pushing.stats.batches += rows > 0 ? cost.segments : 0;
+    pushing.stats.kernels += rows > 0 ? cost.steps : 0;
+    pushing.stats.multiply_flops += cost.multiply_flops * rows;
+  }
+}
+
+/// An op for each step. The first one that writes a tensor clears its poison; later poison comes from this minibatch.
+void Interpretation::push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps) {
+  std::set<std::size_t> begun;
+  for (const TensorStep& step : steps) {
+    const std::size_t out = step.step.out.number;
+    const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
+    const Index rows = step.vertex_type < 0 ? 0 : layout_.count(type, step.step.rate);
+    const bool adds = step.step.write == Write::add || adds_to(out);
+    if (adds && step.vertex_type >= 0 && rows == 0) continue;
+    std::vector<Access> accesses;
+    for (const Place& place : step.step.in) {
+      if (place.in == Place::In::tensor) accesses.push_back(read(tensors_[place.number].var()));
+    }
+    accesses.push_back(read(memory()));
+    const bool first = begun.insert(out).second && !adds_to(out);
+    accesses.push_back(first ? overwrite(tensors_[out].var()) : mutate(tensors_[out].var()));
+    if (step.vertex_type >= 0) {
+      pushing.stats.multiply_flops += rows * step.step.flops_a_row;
+      ++pushing.stats.batches;
+      ++pushing.stats.kernels;
+    }
+    push(pushing, name_of(step.step), std::move(accesses), [self = self(), &step](Lane* lane) { self->run(step, lane); });
+  }
+}
+
+// --- Issuing
+
+/// Calls visit(phase, type, vertices) for all that a pass computes, in order.
+template <class Visit>
+void Interpretation::each_part(Passes passes, Visit visit) const {
+  const auto all = [&](Phase phase) {
+    for (std::size_t t = 0; t < plan_->types.size(); ++t) visit(phase, t, Range{0, layout_.types[t].rows});
+  };
+  const std::vector<Layout::BatchRows>& batches = layout_.batches.front();  // of the only group
+  if (passes == Passes::forward) {
+    all(Phase::eager);
+    for (const Layout::BatchRows& batch : batches) visit(Phase::level, batch.type, Range{batch.begin, batch.end});
+    all(Phase::lazy);
+  } else {
+    for (auto batch = batches.rbegin(); batch != batches.rend(); ++batch) {
+      visit(Phase::back_level, batch->type, Range{batch->begin, batch->end});
+    }
+    all(Phase::back_lazy);
+  }
+}
+
+void Interpretation::run_pass(Passes passes, Lane* lane) {
+  each_part(passes, [&](Phase phase, std::size_t type, Range vertices) { run(phase, type, vertices, lane); });
+}
+
+void Interpretation::run(Phase phase, std::size_t type, Range vertices, Lane* lane) {
+  for (Range batch{vertices.begin, 0}; batch.begin < vertices.end; batch.begin = batch.end) {
+    batch.end = std::min(vertices.end - batch.begin, options_.batch_rows) + batch.begin;
+    for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
+      const At at{type, segment.rate, range(type, segment.rate, batch), lane};
+      for (const Step& step : segment.steps) run(step, at);
+    }
+  }
+}
+
+void Interpretation::run(const Step& step, const At& at) {
+  switch (step.does) {
+    case Step::Does::kernel:
+      return run_kernel(step, at, place(step.out, at));
+    case Step::Does::fill:
+      return fill(place(step.out, at), step.constant, step.write, at.lane);
+    case Step::Does::gather:
+      return gather(step, at);
+    case Step::Does::incoming:
+      return take_incoming(step, at);
+    case Step::Does::scatter:
+      throw Error("a plan with slots is not interpreted");
+  }
+}
+
+void Interpretation::call(const Operator& op, KernelCall<float> call, Lane* lane) const {
+  call.op = &op;
+  call.lane = lane;
+  device_.kernels.find(op)(call, *device_.memory);
+}
+
+/// A step whose rows may lack an index is issued for each range of rows that have all of them; other rows are zero.
+void Interpretation::run_kernel(const Step& step, const At& at, Matrix<float> out) {
+  const bool sums = plan_->program.at(step.node).type.rows.counted();
+  const auto& pulls = plan_->program.function->index_pulls;
+  const auto lacks = [&](Index row) {
+    return step.may_lack && std::ranges::any_of(step.indices, [&](std::size_t pull) {
+             return pulls[pull].optional && *layout_.types[at.type].indices[pull].row(row) == -1;
+           });
+  };
+  const auto issue = [&](Range rows, Matrix<float> to, Write write) {
+    const At part{at.type, at.rate, rows, at.lane};
+    std::vector<Matrix<const float>> in;
+    for (const Place& place : step.in) in.push_back(operand(place, part));
+    std::vector<Matrix<const std::int32_t>> indices;
+    for (const std::size_t pull : step.indices) {
+      const Index width = layout_.types[at.type].indices[pull].width;
+      indices.push_back({word(packed_.indices[at.type][pull]) + rows.begin * width, rows.end - rows.begin, width, width});
+    }
+    call(*step.op, {.in = in, .indices = indices, .out = to, .attributes = step.attributes, .write = write}, at.lane);
+  };
+  if (!step.may_lack) return issue(at.rows, out, step.write);
+  if (sums && step.write == Write::overwrite) fill(out, 0, Write::overwrite, at.lane);
+  for (Range run{at.rows.begin, at.rows.begin}; run.begin < at.rows.end; run.begin = run.end) {
+    const bool lacking = lacks(run.begin);
+    while (run.end < at.rows.end && lacks(run.end) == lacking) ++run.end;
+    const Matrix<float> part{out.data + (run.begin - at.rows.begin) * out.stride, run.end - run.begin, out.width,
+                             out.stride};
+    if (!lacking) {
+      issue(run, sums ? out : part, sums ? Write::add : step.write);
+    } else if (!sums && step.write == Write::overwrite) {
+      fill(part, 0, Write::overwrite, at.lane);
+    }
+  }
+}
+
+void Interpretation::fill(Matrix<float> out, float constant, Write write, Lane* lane) {
+  if (out.rows == 0 || out.width == 0) return;
+  const Matrix<const float> row{reinterpret_cast<const float*>(word(packed_.constants.at(constant))), 1, out.width, out.width};
+  call(op::spread_rows,
+       {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write}, lane);
+}
+
+void Interpretation::gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
+                                Matrix<float> out, Write write, Lane* lane) {
+  const Matrix<const std::int32_t> indices[] = {
+      {words + gather.bounds + 2 * static_cast<std::size_t>(rows.begin), rows.end - rows.begin, 2, 2},
+      {words + gather.order, gather.length, 1, 1}};
+  call(op::gather_sum, {.in = {&from, 1}, .indices = indices, .out = out, .write = write}, lane);
+}
+
+static Matrix<float> columns_of(const Matrix<float>& matrix, Index begin, Index width) {
+  return {matrix.data + begin, matrix.rows, width, matrix.stride};
+}
+
+/// Missing children have zeros.
+void Interpretation::gather(const Step& step, const At& at) {
+  const Matrix<float> to = place(step.out, at);
+  fill(to, 0, Write::overwrite, at.lane);
+  const std::vector<Index>& column = plan_->types[at.type].states[step.state].column;
+  for (const PackedLayout::Source& child : packed_.children[at.type]) {
+    if (column[child.child] < 0) continue;
+    const Place& stored = plan_->types[child.type].stored[step.state];
+    if (stored.in == Place::In::nowhere) continue;
+    const At all{child.type, Rate::vertices, {0, layout_.types[child.type].rows}, at.lane};
+    const Matrix<const float> from = operand(stored, all);
+    gather_sum(from, word(0), child.gather, at.rows, columns_of(to, column[child.child], from.width), Write::add, at.lane);
+  }
+}
+
+void Interpretation::take_incoming(const Step& step, const At& at) {
+  const Matrix<float> to = place(step.out, at);
+  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
+  for (const PackedLayout::Source& consumer : packed_.consumers[at.type]) {
+    const TypePlan& type = plan_->types[consumer.type];
+    const ChildSlots& slots = type.gradients[step.state];
+    if (!slots.any() || slots.column[consumer.child] < 0) continue;
+    const Matrix<const float> from{region(consumer.type, slots.region) + slots.column[consumer.child],
+                                   layout_.count(consumer.type, type.children), to.width,
+                                   type.regions[slots.region].stride};
+    gather_sum(from, word(0), consumer.gather, at.rows, to, Write::add, at.lane);
+  }
+}
+
+/// See HostExecution::run_untimed.
+void Interpretation::run(const TensorStep& tensor_step, Lane* lane) {
+  Step step = tensor_step.step;
+  const Tensor::View view = tensors_[step.out.number].view();
+  if (adds_to(step.out.number)) step.write = Write::add;
+  const Matrix<float> tensor = step.write == Write::add ? view.update(lane) : view.write(lane);
+  const Matrix<float> out = columns_of(tensor, step.out.column, step.out.width);
+  if (step.does == Step::Does::fill) return fill(out, step.constant, step.write, lane);
+  if (tensor_step.vertex_type < 0) return run_kernel(step, {0, step.rate, {0, 0}, lane}, out);
+  const auto type = static_cast<std::size_t>(tensor_step.vertex_type);
+  const Index rows = layout_.count(type, step.rate);
+  const bool parts = plan_->program.at(step.node).op->locality == Locality::sums_rows;
+  if (!parts || rows <= options_.batch_rows) return run_kernel(step, {type, step.rate, {0, rows}, lane}, out);
+  for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
+    run_kernel(step, {type, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}, lane}, out);
+  }
+}
+
+// --- Places
+
+Matrix<float> Interpretation::place(const Place& place, const At& at) const {
+  const TypePlan& plan = plan_->types[at.type];
+  const Range rows = place.rate == at.rate ? at.rows : Range{0, layout_.count(at.type, place.rate)};
+  std::size_t number = place.number;  // of the region; arenas come first
+  if (place.in == Place::In::state) number = plan.states[number].region;
+  if (place.in == Place::In::state_gradient) number = plan.gradients[number].region;
+  const Index stride = plan.regions[number].stride;
+  return {region(at.type, number) + rows.begin * stride + place.column, rows.end - rows.begin, place.width, stride};
+}
+
+Matrix<const float> Interpretation::operand(const Place& from, const At& at) const {
+  if (from.in == Place::In::tensor) {
+    const Matrix<const float> whole = tensors_[from.number].view().read(at.lane);
+    return {whole.data + from.column, whole.rows, from.width, whole.stride};
+  }
+  if (from.in == Place::In::pull) {
+    const Index width = layout_.types[at.type].values[from.number].width;
+    const Range rows = from.rate == at.rate ? at.rows : Range{0, layout_.count(at.type, from.rate)};
+    const auto* const column = reinterpret_cast<const float*>(word(packed_.values[at.type][from.number]));
+    return {column + rows.begin * width + from.column, rows.end - rows.begin, from.width, width};
+  }
+  return place(from, at);
+}
+
+Tensor Interpretation::rows_of(const Plan::Rows& rows) const {
+  const auto type = static_cast<std::size_t>(rows.vertex_type);
+  const TypePlan& plan = plan_->types[type];
+  const Index stride = plan.regions[rows.rows.number].stride;
+  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offsets_[plan.first_region + rows.rows.number])
+      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
+}
+
+// --- Outputs
+
+void Interpretation::collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
+                             std::source_location from) {
+  struct Part {
+    std::size_t type;
+    PackedGather gather;
+  };
+  std::vector<Part> parts;
+  PackedLayout::Words words;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    if (type.rows == 0 || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
+    std::vector<std::pair<Index, std::int32_t>> rows;
+    for (Index r = 0; r < type.rows; ++r) {
+      const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row >= 0) rows.push_back({row, static_cast<std::int32_t>(r)});
+    }
+    std::ranges::sort(rows);
+    const auto same_row = [](const auto& one, const auto& other) { return one.first == other.first; };
+    rows.erase(std::unique(rows.begin(), rows.end(), same_row), rows.end());
+    if (!rows.empty()) parts.push_back({t, PackedLayout::append(words, out.rows(), rows)});
+  }
+  device_.engine->push(
+      [self = self(), output, parts = std::move(parts), words = std::move(words), view = out.view()](OpContext& op) {
+        Lane* const lane = op.lane();
+        Allocator& memory = *self->device_.memory;
+        const Matrix<float> to = view.write(lane);
+        self->fill(to, 0, Write::overwrite, lane);
+        const std::size_t bytes = words.size() * sizeof(words[0]);
+        std::byte* const start = memory.allocate(bytes);
+        try {
+          memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
+          for (const Part& part : parts) {
+            const At all{part.type, Rate::vertices, {0, self->layout_.types[part.type].rows}, lane};
+            self->gather_sum(self->operand(self->plan_->types[part.type].pushes[output], all),
+                             reinterpret_cast<const std::int32_t*>(start), part.gather, {0, to.rows}, to, Write::add, lane);
+          }
+        } catch (...) {
+          memory.deallocate(start, bytes);
+          throw;
+        }
+        memory.deallocate(start, bytes);
+      },
+      {read(memory()), overwrite(out.var())}, {.name = "push", .lane = device_.lane, .pushed_at = from});
+}
+
+}  // namespace windrow

@@ -1,0 +1,94 @@
+// A minibatch on a device that has no back end of its own: its plan, step by step, through the device's kernels. Also
+// the slow counterpart to which back ends are compared.
+//
+// All values, and all indices and inputs, lie in one buffer of the device's memory. The indices and inputs are packed
+// on the host and copied at once. Each stage is one op on the device's lane, which issues the kernels of all its steps.
+// States are gathered from where they were computed (plans without slots).
+#pragma once
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "layout/packed_layout.h"
+#include "run/execution.h"
+
+namespace windrow {
+
+/// An owner; see Execution.
+class Interpretation final : public Execution {
+ public:
+  /// The plan must have been made by these options, which are those of options_for().
+  Interpretation(const Device& device, std::shared_ptr<const Plan> plan, const PlanOptions& plan_options, Layout layout,
+                 std::vector<Tensor> tensors, Options options);
+
+  /// The options of plans that can be interpreted.
+  static PlanOptions options_for(PlanOptions options);
+
+  void forward(const Pushing& pushing) override;
+  void differentiate(const Pushing& pushing) override;
+  void backward(const Pushing& pushing) override;
+  void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
+               std::source_location from) override;
+  void check_losses(LossCheck check, std::source_location from) override;
+  Var memory() const override { return memory_->var(); }
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
+  Tensor rows_of(const Plan::Rows& rows) const override;
+
+ private:
+  /// Where a step runs: on rows of vertices of a type, or of their edges.
+  struct At {
+    std::size_t type;
+    Rate rate;
+    Range rows;
+    Lane* lane;
+  };
+  enum class Passes { forward, backward };
+
+  void place_values();
+
+  // Pushing.
+  std::shared_ptr<Interpretation> self() { return std::static_pointer_cast<Interpretation>(shared_from_this()); }
+  Var add_tag();
+  void push(const Pushing& pushing, OpName name, std::vector<Access> accesses, std::function<void(Lane*)> issue);
+  void push_start(const Pushing& pushing);
+  void push_pass(const Pushing& pushing, Passes passes);
+  void push_losses(const Pushing& pushing);
+  void push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps);
+  void count(const Pushing& pushing, Phase phase, std::size_t type, Range vertices) const;
+  struct Check;
+  void push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::vector<Access> refuses,
+                  std::source_location from);
+  std::string culprit(const Check& check) const;
+
+  // Issuing, in ops of the lane.
+  void run_pass(Passes passes, Lane* lane);
+  template <class Visit>
+  void each_part(Passes passes, Visit visit) const;
+  void run(Phase phase, std::size_t type, Range vertices, Lane* lane);
+  void run(const Step& step, const At& at);
+  void run(const TensorStep& step, Lane* lane);
+  void run_kernel(const Step& step, const At& at, Matrix<float> out);
+  void gather(const Step& step, const At& at);
+  void take_incoming(const Step& step, const At& at);
+  void fill(Matrix<float> out, float constant, Write write, Lane* lane);
+  void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
+                  Matrix<float> out, Write write, Lane* lane);
+  void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
+  Matrix<float> place(const Place& place, const At& at) const;
+  Matrix<const float> operand(const Place& place, const At& at) const;
+  float* region(std::size_t type, std::size_t number) const {
+    return data_ + offsets_[plan_->types[type].first_region + number];
+  }
+  const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
+
+  const PlanOptions plan_options_;
+  std::shared_ptr<Buffer> memory_;  // the values, then the words
+  std::vector<Index> offsets_;      // in elements, by region of the plan
+  Index values_ = 0;                // elements
+  const PackedLayout packed_;
+  std::vector<Buffer> tags_;
+  float* data_ = nullptr;  // written by the first op
+};
+
+}  // namespace windrow

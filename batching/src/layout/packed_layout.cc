@@ -1,0 +1,96 @@
+#include "layout/packed_layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace windrow {
+
+PackedLayout::PackedLayout(const Plan& plan, const Layout& layout)
+    : indices(plan.types.size()), values(plan.types.size()), children(plan.types.size()), consumers(plan.types.size()) {
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    pack_columns(layout.types[t], t);
+    if (layout.types[t].rows > 0) pack_sources(plan, layout, t);
+  }
+  pack_constants(plan);
+}
+
+void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {
+  for (const auto& column : type.indices) {
+    indices[number].push_back(words.size());
+    words.insert(words.end(), column.elements.begin(), column.elements.end());
+  }
+  for (const auto& column : type.values) {
+    const std::size_t at = words.size();
+    values[number].push_back(at);
+    words.resize(at + column.elements.size());
+    if (!column.elements.empty()) {
+      std::memcpy(&words[at], column.elements.data(), column.elements.size() * sizeof(float));
+    }
+  }
+}
+
+PackedGather PackedLayout::append(Words& words, Index rows,
+                                              const std::vector<std::pair<Index, std::int32_t>>& from) {
+  PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
+  std::size_t at = 0;
+  for (Index r = 0; r < rows; ++r) {
+    words.push_back(static_cast<std::int32_t>(at));
+    while (at < from.size() && from[at].first == r) ++at;
+    words.push_back(static_cast<std::int32_t>(at));
+  }
+  gather.order = words.size();
+  for (const auto& [row, source] : from) words.push_back(source);
+  return gather;
+}
+
+void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::size_t type) {
+  using Pairs = std::vector<std::pair<Index, std::int32_t>>;
+  const TypeRows& rows = layout.types[type];
+  std::map<std::pair<std::size_t, std::size_t>, Pairs> of_children, of_consumers;  // by type and child
+  const Index slots = layout.count(type, plan.types[type].children);
+  const std::size_t child_count = slots == 0 ? 0 : rows.producers.size() / static_cast<std::size_t>(slots);
+  for (std::size_t i = 0; i < rows.producers.size(); ++i) {
+    const Producer& producer = rows.producers[i];
+    if (producer.row < 0) continue;
+    of_children[{producer.type, i % child_count}].push_back({static_cast<Index>(i / child_count), producer.row});
+  }
+  for (const auto& [from, pairs] : of_children) {
+    children[type].push_back({from.first, from.second, append(words, slots, pairs)});
+  }
+  const auto note = [&](Index row, Slot slot) {
+    if (slot.row >= 0) of_consumers[{slot.type, slot.child}].push_back({row, slot.row});
+  };
+  auto more = rows.further.begin();
+  for (Index r = 0; r < rows.rows; ++r) {
+    note(r, layout.slot(type, r));
+    for (; more != rows.further.end() && more->row == r; ++more) note(r, more->slot);
+  }
+  for (const auto& [to, pairs] : of_consumers) {
+    consumers[type].push_back({to.first, to.second, append(words, rows.rows, pairs)});
+  }
+}
+
+void PackedLayout::pack_constants(const Plan& plan) {
+  constants[0] = 0;
+  Index widest = 1;
+  const auto look = [&](const Step& step) {
+    if (step.does == Step::Does::fill) constants[step.constant] = 0;
+    widest = std::max(widest, step.out.width);
+  };
+  for (const TypePlan& type : plan.types) {
+    for (const auto& segments : type.phases) {
+      for (const Segment& segment : segments) std::ranges::for_each(segment.steps, look);
+    }
+  }
+  for (const auto* steps : {&plan.before, &plan.after}) {
+    for (const TensorStep& step : *steps) look(step.step);
+  }
+  for (const ir::Field& output : plan.program.function->outputs) widest = std::max(widest, output.width);
+  for (auto& [constant, at] : constants) {
+    at = words.size();
+    words.insert(words.end(), static_cast<std::size_t>(widest), std::bit_cast<std::int32_t>(constant));
+  }
+}
+
+}  // namespace windrow

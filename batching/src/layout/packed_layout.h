@@ -1,0 +1,50 @@
+// The indices and inputs of a minibatch in one block of 32-bit words, for devices that copy them at once, with the
+// positions of each. Pure data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "layout/layout.h"
+#include "plan/plan.h"
+
+namespace windrow {
+
+/// The index operands of op::gather_sum, as positions in a block: for each of `rows` rows, begin and end in `order`.
+struct PackedGather {
+  std::size_t bounds = 0, order = 0;
+  Index rows = 0, length = 0;
+};
+
+/// A value. All positions are in words.
+struct PackedLayout {
+  PackedLayout(const Plan& plan, const Layout& layout);
+
+  using Words = std::vector<std::int32_t>;
+  Words words;
+  /// By type and number of the pull: the column in the order of rows or edges; see TypeRows::Column.
+  std::vector<std::vector<std::size_t>> indices, values;
+  /// Rows of type `type` that rows of another type take values from, by the number of the child.
+  struct Source {
+    std::size_t type, child;
+    PackedGather gather;
+  };
+  /// By type: the producers of the states that its rows or edges gather. Empty for plans with slots.
+  std::vector<std::vector<Source>> children;
+  /// By type: the rows or edges of the consumers, which hold the gradients that they send.
+  std::vector<std::vector<Source>> consumers;
+  /// For zero, and each constant that a step fills values with: a row of it, as wide as the widest value.
+  std::map<float, std::size_t> constants;
+
+  /// Appends a gather: `from` contains pairs of row and source, by ascending rows.
+  static PackedGather append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from);
+
+ private:
+  void pack_columns(const TypeRows& type, std::size_t number);
+  void pack_sources(const Plan& plan, const Layout& layout, std::size_t type);
+  void pack_constants(const Plan& plan);
+};
+
+}  // namespace windrow

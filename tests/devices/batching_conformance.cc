@@ -1,0 +1,152 @@
+// Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
+#include <cmath>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/check_minibatch.h"
+#include "tests/batching/random_function.h"
+#include "tests/batching/seeing_cell.h"
+#include "tests/devices/conformance.h"
+#include "tests/seed.h"
+
+namespace windrow::testing {
+namespace {
+
+template <class Cell>
+VertexFunction function_of(const Cell& cell) {
+  return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+}
+VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
+
+/// Two minibatches of random graphs.
+template <class Cell>
+void check(const Device& device, Form form, unsigned seed, const RunnerOptions& options = {}) {
+  SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Parameters parameters(device, seed);
+  const Cell cell(parameters);
+  const VertexFunction function = function_of(cell);
+  Runner runner(device, function, parameters, options);
+  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
+    std::vector<GraphData> data;
+    for (std::int32_t vertices : {1, 9, 0, 12, 2}) {
+      data.push_back(random_graph(vertices, Cell::arity, form, random));
+      if constexpr (std::is_same_v<Cell, Kinds>) Kinds::give_kinds(data.back());
+    }
+    check_minibatch(runner, parameters, oracle, function, data);
+  }
+}
+
+template <class Cell>
+void check_forms(const Device& device) {
+  check<Cell>(device, Form::trees, first_seed());
+  check<Cell>(device, Form::dag, first_seed() + 1);
+  check<Cell>(device, Form::any_order, first_seed() + 2, {.schedule = SchedulePolicy::agenda});
+  check<Cell>(device, Form::dag, first_seed() + 3, {.own_types = 0});  // vertices may lack children and indices
+  check<Cell>(device, Form::dag, first_seed() + 4,
+              {.batch_rows = 2, .optimisations = {.specialisation = false, .packing = false, .eager = false, .lazy = false}});
+}
+
+TEST_P(OnDeviceInFull, ComputesTreesOfFixedArity) {
+  check_forms<TreeLstm>(device);
+  check_forms<PassingCell>(device);
+}
+TEST_P(OnDeviceInFull, ComputesCellsOfOddShapes) {
+  check_forms<OddCell>(device);
+  check_forms<GatesCell>(device);
+}
+TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
+  check_forms<ChildSumCell>(device);
+  check_forms<MaxCell>(device);
+}
+TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
+TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }
+
+TEST_P(OnDeviceInFull, ComputesRandomFunctions) {
+  for (unsigned seed = first_seed(); seed < first_seed() + (sanitized ? 2 : 10); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    Parameters parameters(device, seed);
+    const RandomFunction body(random, parameters);
+    const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
+    Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
+    Runner runner(device, function, parameters);
+    std::vector<GraphData> data;
+    for (std::int32_t vertices : {1, 9, 0, 14}) data.push_back(random_graph(vertices, body.arity, Form::dag, random));
+    check_minibatch(runner, parameters, oracle, function, data);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// A function of one parameter, with a loss that is not finite at vertices whose input is 0.
+struct LogCell {
+  Parameter w;
+
+  VertexFunction function() const {
+    return VertexFunction("logs", {.arity = 1}, [this](Vertex& v) {
+      const State h = v.state("h", 2);
+      const Expr state = matmul(v.pull("x", 2), w) + v.gather(0, h);
+      v.scatter(h, state);
+      v.push("h", state);
+      v.loss(row_sum(log(v.pull("y", 1))) + row_sum(state));
+    });
+  }
+};
+
+GraphData chain(int length, int bad) {
+  GraphData data;
+  for (int i = 0; i < length; ++i) {
+    data.children.push_back(i - 1);
+    data.child_begin.push_back(i + 1);
+    data.values["x"].insert(data.values["x"].end(), {1.0f, 2.0f});
+    data.values["y"].push_back(i == bad ? -1.0f : 1.0f);
+  }
+  return data;
+}
+
+/// What a minibatch with a bad loss tells, and the parameter behind a step.
+std::pair<std::string, std::vector<float>> told_by(const Device& device, ParametersOptions options) {
+  Parameters parameters(device, 1, options);
+  const LogCell cell{parameters.add("w", 2, 2, Initial::constant(1))};
+  const VertexFunction function = cell.function();
+  Runner runner(device, function, parameters);
+  const std::vector<GraphData> data = {chain(3, -1), chain(4, 2)};
+  const Graphs graphs(function, data);
+  const Minibatch bad = runner.differentiate(graphs.pointers);
+  parameters.sgd(0.5);
+  std::string text;
+  if (options.non_finite == NonFinite::skip) {
+    EXPECT_TRUE(std::isnan(bad.loss()));
+    device.engine->wait_all();
+    const SkippedSteps skipped = parameters.skipped_steps();
+    EXPECT_EQ(skipped.count, 1u);
+    if (!skipped.last.empty()) text = skipped.last.back().why;
+    return {text, parameters.value(cell.w).get()};
+  }
+  try {
+    bad.loss();
+  } catch (const OpError& error) {
+    text = error.what();
+  }
+  return {text, {}};
+}
+
+TEST_P(OnDevice, NamesTheCulpritOfALossThatIsNotFinite) {
+  Engine other({.policy = Policy::serial});
+  const auto after_op = [](const std::string& text) { return text.substr(text.find("minibatch 0 of logs")); };
+  const std::string here = told_by(device, {}).first, there = told_by(host_device(other), {}).first;
+  EXPECT_NE(here.find("the loss of vertex 2 of graph 1 is nan"), std::string::npos) << here;
+  EXPECT_NE(here.find("'log'"), std::string::npos) << here;
+  EXPECT_EQ(after_op(here), after_op(there));
+}
+
+TEST_P(OnDevice, SkipsStepsWhoseGradientIsNotFinite) {
+  Engine other({.policy = Policy::serial});
+  const ParametersOptions skip{.non_finite = NonFinite::skip};
+  const auto here = told_by(device, skip), there = told_by(host_device(other), skip);
+  EXPECT_EQ(here, there);
+  EXPECT_EQ(here.second, (std::vector<float>{1, 1, 1, 1}));
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,67 @@
+// All models on a device: training and evaluation, against the same on the host.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/devices/conformance.h"
+#include "tests/models/training.h"
+#include "tests/sanitized.h"
+
+namespace windrow::testing {
+namespace {
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> parameters;
+  std::vector<Metric> metrics;
+};
+
+Trained train(const Device& device, const std::string& name, const WorkloadOptions& options) {
+  Workload workload = make_workload(name, device, options);
+  Trainer trainer(device, workload, {.minibatch = 7, .learning_rate = 0.05});
+  Trained result;
+  for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(14).loss);
+  result.metrics = trainer.evaluate();
+  result.parameters = parameters_of(workload);
+  return result;
+}
+
+void compare(const Device& device, const std::string& name, const std::string& cell = {}) {
+  SCOPED_TRACE(name + " " + cell);
+  const std::map<std::string, Index> small = {{"hidden", 8},           {"embedding", 6},        {"vocabulary", 40},
+                                              {"leaves", 6},           {"steps", 5},            {"character-embedding", 4},
+                                              {"character-hidden", 4}, {"tag-embedding", 4},    {"scorer", 8}};
+  WorkloadOptions options{.seed = 3, .samples = 20, .cell = cell};
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (kind.name != name) continue;
+    for (const WorkloadSize& size : kind.sizes) {
+      if (small.count(size.name) > 0) options.sizes[size.name] = small.at(size.name);
+    }
+  }
+  Engine other({.policy = Policy::serial});
+  const Trained expected = train(host_device(other), name, options), actual = train(device, name, options);
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(actual.losses[i], expected.losses[i], 1e-4 * std::abs(expected.losses[i]));
+  }
+  ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
+  for (std::size_t p = 0; p < expected.parameters.size(); ++p) {
+    float largest = 0, off = 0;
+    for (std::size_t i = 0; i < expected.parameters[p].size(); ++i) {
+      largest = std::max(largest, std::abs(expected.parameters[p][i]));
+      off = std::max(off, std::abs(actual.parameters[p][i] - expected.parameters[p][i]));
+    }
+    EXPECT_LE(off, 1e-4f * std::max(largest, 0.01f)) << "parameter " << p;
+  }
+  ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
+  for (std::size_t i = 0; i < expected.metrics.size(); ++i) {
+    EXPECT_NEAR(actual.metrics[i].value, expected.metrics[i].value, 1e-3 * (1 + std::abs(expected.metrics[i].value)))
+        << expected.metrics[i].name;
+  }
+}
+
+TEST_P(OnDeviceInFull, TrainsEveryModelAsTheHostDoes) {
+  for (const WorkloadKind& kind : workload_kinds()) compare(device, kind.name);
+  compare(device, "tree-lstm", "child-sum");
+}
+
+}  // namespace
+}  // namespace windrow::testing
