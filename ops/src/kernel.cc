@@ -19,7 +19,7 @@ std::vector<Matrix<T>> shapes_of(std::span<const Matrix<T>> matrices) {
 /// On a device, the lane orders later uses of the workspace behind the kernel, so it is freed as soon as that is
 /// issued.
 template <class Real>
-void Kernel<Real>::run_with_workspace(KernelCall<Real>& call, Allocator& memory) const {
+void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
   const auto in = shapes_of(call.in);
   const auto indices = shapes_of(call.indices);
   KernelCall<Real> shapes = call;
@@ -29,8 +29,9 @@ void Kernel<Real>::run_with_workspace(KernelCall<Real>& call, Allocator& memory)
   const std::size_t bytes = workspace(shapes);
   const auto free = [&](std::byte* start) { memory.deallocate(start, bytes); };
   const std::unique_ptr<std::byte, decltype(free)> held(memory.allocate(bytes), free);
-  call.workspace = held.get();
-  run(call);
+  KernelCall<Real> whole = call;
+  whole.workspace = held.get();
+  run(whole);
 }
 
 /// The position of the operator's entry, or the position at which to insert it.

@@ -57,7 +57,7 @@ struct Kernel {
   /// For kernels without a workspace.
   void operator()(const KernelCall<Real>& call) const { run(call); }
   /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Throws OutOfMemory.
-  void operator()(KernelCall<Real> call, Allocator& memory) const {
+  void operator()(const KernelCall<Real>& call, Allocator& memory) const {
     if (workspace == nullptr) return run(call);
     run_with_workspace(call, memory);
   }
@@ -66,7 +66,7 @@ struct Kernel {
   Workspace workspace = nullptr;
 
  private:
-  void run_with_workspace(KernelCall<Real>& call, Allocator& memory) const;
+  void run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const;
 };
 
 extern template struct Kernel<float>;
