@@ -26,7 +26,7 @@ std::size_t at(Phase phase) { return static_cast<std::size_t>(phase); }
 
 /// One group: batches of types, with what each phase takes for a row; of the last type, for an edge.
 struct Work {
-  Plan plan;
+  HostPlan plan;
   Layout layout;
 
   Work(const std::vector<std::array<Index, phase_count>>& costs, const std::vector<Layout::BatchRows>& batches) {

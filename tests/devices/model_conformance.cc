@@ -27,9 +27,9 @@ Trained train(const Device& device, const std::string& name, const WorkloadOptio
 
 void compare(const Device& device, const std::string& name, const std::string& cell = {}) {
   SCOPED_TRACE(name + " " + cell);
-  const std::map<std::string, Index> small = {{"hidden", 8},           {"embedding", 6},        {"vocabulary", 40},
-                                              {"leaves", 6},           {"steps", 5},            {"character-embedding", 4},
-                                              {"character-hidden", 4}, {"tag-embedding", 4},    {"scorer", 8}};
+  const std::map<std::string, Index> small = {{"hidden", 8},           {"embedding", 6},     {"vocabulary", 40},
+                                              {"leaves", 6},           {"steps", 5},         {"character-embedding", 4},
+                                              {"character-hidden", 4}, {"tag-embedding", 4}, {"scorer", 8}};
   WorkloadOptions options{.seed = 3, .samples = 20, .cell = cell};
   for (const WorkloadKind& kind : workload_kinds()) {
     if (kind.name != name) continue;

@@ -53,7 +53,7 @@ void HostExecution::run(const std::vector<Part>& parts) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   float* const scratch = scratch_.of_this_thread();
-  const auto visit = [&](const Step& step, const Tile& tile) {
+  const auto visit = [&](const HostStep& step, const Tile& tile) {
     try {
       run_step(step, tile);
     } catch (const std::exception& error) {
@@ -65,7 +65,7 @@ void HostExecution::run(const std::vector<Part>& parts) {
   for (const Part& part : parts) each_step(part, scratch, visit);
 }
 
-void HostExecution::run_step(const Step& step, const Tile& tile) {
+void HostExecution::run_step(const HostStep& step, const Tile& tile) {
   switch (step.does) {
     case Step::Does::kernel:
       return run_kernel(step, tile, place(step.out, tile));
@@ -97,7 +97,7 @@ class FewOrMany {
 
 }  // namespace
 
-void HostExecution::run_kernel(const Step& step, const Tile& tile, Matrix<float> out) {
+void HostExecution::run_kernel(const HostStep& step, const Tile& tile, Matrix<float> out) {
   FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
   const auto in = inputs.span();
   const bool direct = step.direct.op != nullptr && !needs(step.in[1].number);
@@ -224,14 +224,14 @@ void HostExecution::begin_in_blocks(std::size_t tensor) {
   adds_to(tensor) ? view.update() : view.write();
 }
 
-void HostExecution::run(const TensorStep& step) {
+void HostExecution::run(const HostTensorStep& step) {
   const Tensor::View view = tensors_[step.step.out.number].view();
   const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
   run_timed(step, adds ? view.update() : view.write());
 }
 
-void HostExecution::run(const TensorStep& part, Range columns) {
-  TensorStep step = part;
+void HostExecution::run(const HostTensorStep& part, Range columns) {
+  HostTensorStep step = part;
   const Index width = columns.end - columns.begin;
   for (Place* place : {&step.step.in[1], &step.step.out}) {
     place->column += columns.begin;
@@ -240,15 +240,15 @@ void HostExecution::run(const TensorStep& part, Range columns) {
   run_timed(step, tensors_[step.step.out.number].view().update());
 }
 
-void HostExecution::run_timed(const TensorStep& step, Matrix<float> tensor) {
+void HostExecution::run_timed(const HostTensorStep& step, Matrix<float> tensor) {
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   run_untimed(step, tensor);
   if (lap) lap->end_of(step.step);
 }
 
-void HostExecution::run_untimed(const TensorStep& tensor_step, Matrix<float> tensor) {
-  Step step = tensor_step.step;
+void HostExecution::run_untimed(const HostTensorStep& tensor_step, Matrix<float> tensor) {
+  HostStep step = tensor_step.step;
   if (adds_to(step.out.number)) step.write = Write::add;
   const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
   if (step.does == Step::Does::fill) return fill(out, step.constant, step.write);

@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "host/host_plan.h"
 #include "host/pieces.h"
 #include "host/scratch.h"
 #include "host/step_clock.h"
 #include "layout/layout.h"
 #include "layout/layout_memory.h"
 #include "layout/looked_up.h"
-#include "plan/plan.h"
 #include "run/execution.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/memory/buffer.h"
@@ -31,8 +31,8 @@ namespace windrow {
 /// An owner; see Execution.
 class HostExecution final : public Execution {
  public:
-  HostExecution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-                std::vector<char> needed, Options options);
+  HostExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const HostPlan> lowered,
+                Layout layout, std::vector<Tensor> tensors, std::vector<char> needed, Options options);
 
   void forward(const Pushing& pushing) override;
   void differentiate(const Pushing& pushing) override;
@@ -44,6 +44,7 @@ class HostExecution final : public Execution {
   std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
   Tensor rows_of(const Plan::Rows& rows) const override;
 
+  const HostPlan& lowered() const { return *lowered_; }
   /// See needed.h.
   bool needs(std::size_t tensor) const { return needed_[tensor] != 0; }
   /// Makes a variable for an op of the minibatch.
@@ -62,11 +63,11 @@ class HostExecution final : public Execution {
   // The functions of ops. Each requires the accesses described at the top of this file.
   void take_memory();
   void run(const std::vector<Part>& parts);
-  void run(const TensorStep& step);
+  void run(const HostTensorStep& step);
   /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
   /// one block.
   void begin_in_blocks(std::size_t tensor);
-  void run(const TensorStep& step, Range columns);
+  void run(const HostTensorStep& step, Range columns);
   /// Adds up the losses. If one is not finite, throws Error, naming the minibatch and the operator, or stores that text
   /// in MinibatchEnd::not_finite.
   void finish();
@@ -87,9 +88,9 @@ class HostExecution final : public Execution {
   /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
   template <class Visit>
   void each_step(const Part& part, float* scratch, Visit visit);
-  void run_step(const Step& step, const Tile& tile);
-  void run_timed(const TensorStep& step, Matrix<float> tensor);
-  void run_untimed(const TensorStep& step, Matrix<float> out);
+  void run_step(const HostStep& step, const Tile& tile);
+  void run_timed(const HostTensorStep& step, Matrix<float> tensor);
+  void run_untimed(const HostTensorStep& step, Matrix<float> out);
   /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first
   /// consumer of each row, then for further consumers in order. `slots_of` selects states or gradients.
   using SlotsOf = std::vector<ChildSlots> TypePlan::*;
@@ -98,14 +99,14 @@ class HostExecution final : public Execution {
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
-  void run_kernel(const Step& step, const Tile& tile, Matrix<float> out);
+  void run_kernel(const HostStep& step, const Tile& tile, Matrix<float> out);
   void run_where_present(const Step& step, const Tile& tile, const Kernel<float>& kernel,
                          const KernelCall<float>& call) const;
   /// The rows of the place that belong to the tile; all rows if the place has the other rate.
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;
   bool explains(const std::exception& error) const;
-  [[noreturn]] void explain(const Step& step, const Tile& tile, const std::string& error);
+  [[noreturn]] void explain(const HostStep& step, const Tile& tile, const std::string& error);
   std::string find_culprit(VertexRow loss, const std::vector<char>& leads);
   std::string find_input(const std::vector<std::vector<char>>& involved) const;
   std::string find_given(const std::vector<std::vector<char>>& involved) const;
@@ -113,6 +114,7 @@ class HostExecution final : public Execution {
   /// The vertex of a row, or the consumer of a row that is an edge.
   VertexRow vertex_of(const Tile& tile, Index row) const;
 
+  const std::shared_ptr<const HostPlan> lowered_;
   const std::vector<char> needed_;
   std::shared_ptr<Buffer> memory_;
   std::vector<Buffer> op_vars_;  // without bytes: own the variables of add_op_var()
@@ -123,18 +125,18 @@ class HostExecution final : public Execution {
 
 template <class Visit>
 void HostExecution::each_step(const Part& part, float* scratch, Visit visit) {
-  const auto& segments = plan_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
+  const auto& segments = lowered_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
   if (segments.empty()) return;
   for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
     batch.end = std::min(part.end - batch.begin, options_.batch_rows) + batch.begin;
-    for (const Segment& segment : segments) {
+    for (const HostSegment& segment : segments) {
       const Range rows = range(part.type, segment.rate, batch);
       const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
       Tile tile{part.type, segment.rate, {rows.begin, 0}, scratch};
       for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
         tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
         tile.first_in_scratch = tile.rows.begin;
-        for (const Step& step : segment.steps) visit(step, tile);
+        for (const HostStep& step : segment.steps) visit(step, tile);
       }
     }
   }

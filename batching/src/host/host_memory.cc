@@ -6,7 +6,7 @@
 namespace windrow {
 
 /// The most elements that the tiles of one segment take.
-static Index scratch_of(const Plan& plan, const Layout& layout) {
+static Index scratch_of(const HostPlan& plan, const Layout& layout) {
   Index most = 0;
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (layout.types[t].rows > 0) most = std::max(most, plan.types[t].scratch);
@@ -14,11 +14,13 @@ static Index scratch_of(const Plan& plan, const Layout& layout) {
   return most;
 }
 
-HostExecution::HostExecution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
-                             std::vector<Tensor> tensors, std::vector<char> needed, Options options)
+HostExecution::HostExecution(const Device& device, std::shared_ptr<const Plan> plan,
+                             std::shared_ptr<const HostPlan> lowered, Layout layout, std::vector<Tensor> tensors,
+                             std::vector<char> needed, Options options)
     : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
+      lowered_(std::move(lowered)),
       needed_(std::move(needed)),
-      scratch_(device.memory, scratch_of(*plan_, layout_)) {
+      scratch_(device.memory, scratch_of(*lowered_, layout_)) {
   map_memory();
 }
 
@@ -75,10 +77,10 @@ Matrix<float> HostExecution::place(const Place& place, const Tile& tile) const {
       const Index stride = plan.regions[place.number].stride;
       return {region(plan, place.number) + rows.begin * stride + place.column, count, place.width, stride};
     }
-    case Place::In::tile: {
-      const TypePlan::Tile& in = plan.tiles[place.number];
-      float* const first = tile.scratch + in.offset + (rows.begin - tile.first_in_scratch) * in.width;
-      return {first + place.column, count, place.width, in.width};
+    case Place::In::local: {
+      const Index width = plan.locals[place.number], offset = lowered_->types[tile.type].local_offsets[place.number];
+      float* const first = tile.scratch + offset + (rows.begin - tile.first_in_scratch) * width;
+      return {first + place.column, count, place.width, width};
     }
     case Place::In::state:
     case Place::In::state_gradient: {

@@ -21,7 +21,7 @@ void join(std::vector<Part>& parts, const Part& more) {
 
 }  // namespace
 
-Index work_of(const Plan& plan, const Layout& layout, const Part& part) {
+Index work_of(const HostPlan& plan, const Layout& layout, const Part& part) {
   const auto& costs = plan.types[part.type].costs[static_cast<std::size_t>(part.phase)];
   Index work = 0;
   for (Rate rate : {Rate::vertices, Rate::edges}) {
@@ -31,7 +31,7 @@ Index work_of(const Plan& plan, const Layout& layout, const Part& part) {
   return work;
 }
 
-Pieces::Pieces(const Plan& plan, const Layout& layout, Index group, const PieceOptions& options)
+Pieces::Pieces(const HostPlan& plan, const Layout& layout, Index group, const PieceOptions& options)
     : plan_(plan),
       layout_(layout),
       group_(group),

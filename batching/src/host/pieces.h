@@ -9,8 +9,8 @@
 
 #include <vector>
 
+#include "host/host_plan.h"
 #include "layout/layout.h"
-#include "plan/plan.h"
 
 namespace windrow {
 
@@ -38,7 +38,7 @@ struct PieceOptions {
 class Pieces {
  public:
   /// Plan and layout must outlive this object.
-  Pieces(const Plan& plan, const Layout& layout, Index group, const PieceOptions& options);
+  Pieces(const HostPlan& plan, const Layout& layout, Index group, const PieceOptions& options);
 
   /// Adds the pieces of the forward phases.
   void forward();
@@ -77,7 +77,7 @@ class Pieces {
   void append_side_by_side(std::vector<std::vector<Part>> parts, Index first, const std::vector<std::size_t>& after);
   void close();
 
-  const Plan& plan_;
+  const HostPlan& plan_;
   const Layout& layout_;
   const Index group_;
   const PieceOptions options_;
@@ -95,6 +95,6 @@ class Pieces {
 };
 
 /// The work of a part, in floating point operations.
-Index work_of(const Plan& plan, const Layout& layout, const Part& part);
+Index work_of(const HostPlan& plan, const Layout& layout, const Part& part);
 
 }  // namespace windrow

@@ -89,7 +89,7 @@ std::string HostExecution::find_culprit(VertexRow loss, const std::vector<char>&
   clear_missing();
   std::string found;
   const auto watch = [&](const Part& part) {
-    each_step(part, scratch_.of_this_thread(), [&](const Step& step, const Tile& tile) {
+    each_step(part, scratch_.of_this_thread(), [&](const HostStep& step, const Tile& tile) {
       if (!found.empty()) return;
       run_step(step, tile);
       if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
@@ -207,7 +207,7 @@ bool HostExecution::explains(const std::exception& error) const {
 }
 
 /// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the tile.
-void HostExecution::explain(const Step& step, const Tile& tile, const std::string& error) {
+void HostExecution::explain(const HostStep& step, const Tile& tile, const std::string& error) {
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     try {
       Tile row = tile;

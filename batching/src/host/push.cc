@@ -42,7 +42,7 @@ void Push::memory() {
 }
 
 void Push::before() {
-  for (const TensorStep& step : execution_->plan().before) {
+  for (const HostTensorStep& step : execution_->lowered().before) {
     if (counts(step)) tensor(step, -1);
   }
 }
@@ -52,11 +52,11 @@ void Push::before() {
 /// other steps follow in the order of the plan, since they may read tensors that were computed before.
 void Push::after() {
   struct Sum {
-    std::vector<const TensorStep*> parts = {};
+    std::vector<const HostTensorStep*> parts = {};
     Index flops = 0;
   };
   std::map<std::size_t, Sum> sums;  // by tensor
-  for (const TensorStep& step : execution_->plan().after) {
+  for (const HostTensorStep& step : execution_->lowered().after) {
     if (counts(step)) sums[step.step.out.number].parts.push_back(&step);
   }
   std::vector<const Sum*> of_products;
@@ -70,16 +70,16 @@ void Push::after() {
     if (blocks > 1) {
       in_blocks(sum->parts, blocks);
     } else {
-      for (const TensorStep* part : sum->parts) tensor(*part, 0);
+      for (const HostTensorStep* part : sum->parts) tensor(*part, 0);
     }
   }
-  for (const TensorStep& step : execution_->plan().after) {
+  for (const HostTensorStep& step : execution_->lowered().after) {
     if (counts(step) && sums[step.step.out.number].flops == 0) tensor(step, 0);
   }
 }
 
 /// Whether the step changes a tensor that is needed.
-bool Push::counts(const TensorStep& step) const {
+bool Push::counts(const HostTensorStep& step) const {
   const std::size_t out = step.step.out.number;
   if (!execution_->needs(out)) return false;
   const bool adds = step.step.write == Write::add || execution_->adds_to(out);
@@ -87,7 +87,7 @@ bool Push::counts(const TensorStep& step) const {
          execution_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
 }
 
-void Push::count(const TensorStep& step) {
+void Push::count(const HostTensorStep& step) {
   if (step.vertex_type < 0) return;
   const Index rows = execution_->layout().count(static_cast<std::size_t>(step.vertex_type), step.step.rate);
   stats_.multiply_flops += rows * step.step.flops_a_row;
@@ -101,7 +101,7 @@ Access Push::write_access(std::size_t tensor) {
   return begun_.insert(tensor).second && !execution_->adds_to(tensor) ? overwrite(var) : mutate(var);
 }
 
-void Push::tensor(const TensorStep& step, int priority) {
+void Push::tensor(const HostTensorStep& step, int priority) {
   std::vector<Access> accesses;
   for (const Place& place : step.step.in) {
     if (place.in == Place::In::tensor) accesses.push_back(read(execution_->tensor(place.number).var()));
@@ -114,11 +114,11 @@ void Push::tensor(const TensorStep& step, int priority) {
 }
 
 /// The floating point operations of a sum of products over rows of vertices; 0 if any part is something else.
-Index Push::flops_of(const std::vector<const TensorStep*>& parts) const {
+Index Push::flops_of(const std::vector<const HostTensorStep*>& parts) const {
   Index flops = 0;
   const Index width = execution_->tensor(parts.front()->step.out.number).width();
-  for (const TensorStep* part : parts) {
-    const Step& step = part->step;
+  for (const HostTensorStep* part : parts) {
+    const HostStep& step = part->step;
     const auto in_tensor = [](const Place& place) { return place.in == Place::In::tensor; };
     if (part->vertex_type < 0 || step.flops_a_row == 0 || step.out.width != width || step.in.size() != 2 ||
         std::ranges::any_of(step.in, in_tensor)) {
@@ -130,7 +130,7 @@ Index Push::flops_of(const std::vector<const TensorStep*>& parts) const {
 }
 
 /// The number of column blocks for such a sum; 1 for little work. Depends on shapes only.
-Index Push::blocks_of(const TensorStep& part, Index flops) const {
+Index Push::blocks_of(const HostTensorStep& part, Index flops) const {
   // With access checks, writing the tensor under a read access would be an error.
   if (execution_->device().engine->watcher()) return 1;
   const Index width = execution_->tensor(part.step.out.number).width();
@@ -142,11 +142,11 @@ Index Push::blocks_of(const TensorStep& part, Index flops) const {
 /// Ops that may run concurrently write different columns of one tensor, under read accesses. They run between an op
 /// that overwrites the tensor and an op that mutates it. Each has a variable of its own, which the last op reads, so
 /// failures reach the tensor.
-void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
+void Push::in_blocks(const std::vector<const HostTensorStep*>& parts, Index blocks) {
   const std::size_t number = parts.front()->step.out.number;
   const Tensor& tensor = execution_->tensor(number);
   const OpName name = execution_->name_of(parts.front()->step);
-  for (const TensorStep* part : parts) count(*part);
+  for (const HostTensorStep* part : parts) count(*part);
   push(name, {write_access(number)}, [execution = execution_, number] { execution->begin_in_blocks(number); });
   std::vector<Access> all = {mutate(tensor.var())};
   for (Index block = 0; block < blocks; ++block) {
@@ -158,7 +158,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
     const Var done = execution_->add_op_var();
     push(name, {read(execution_->memory()), read(tensor.var()), mutate(done)},
          [execution = execution_, parts, columns] {
-           for (const TensorStep* part : parts) execution->run(*part, columns);
+           for (const HostTensorStep* part : parts) execution->run(*part, columns);
          });
     all.push_back(read(done));
   }
@@ -166,7 +166,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
 }
 
 void Push::group(Index number, Passes passes) {
-  Pieces pieces(execution_->plan(), execution_->layout(), number, options_);
+  Pieces pieces(execution_->lowered(), execution_->layout(), number, options_);
   if (passes != Passes::backward) pieces.forward();
   if (passes != Passes::forward) pieces.backward();
   std::vector<Var> done;
@@ -191,11 +191,11 @@ OpName Push::name_of(const Piece& piece) {
 
 /// Adds the tensors that the part reads to `tensors`.
 void Push::count(const Part& part, std::set<std::size_t>& tensors) {
-  const TypePlan& type = execution_->plan().types[part.type];
+  const HostPlan::Type& type = execution_->lowered().types[part.type];
   const auto phase = static_cast<std::size_t>(part.phase);
   tensors.insert(type.tensors[phase].begin(), type.tensors[phase].end());
   for (Rate rate : {Rate::vertices, Rate::edges}) {
-    const TypePlan::Cost& cost = type.costs[phase][static_cast<std::size_t>(rate)];
+    const HostPlan::Cost& cost = type.costs[phase][static_cast<std::size_t>(rate)];
     if (cost.segments == 0) continue;
     const Index rows = execution_->layout().count(part.type, rate, part.begin, part.end);
     stats_.batches += cost.segments * batches_of(rows);

@@ -29,13 +29,13 @@ class Push {
   void after();
 
  private:
-  bool counts(const TensorStep& step) const;
-  void count(const TensorStep& step);
+  bool counts(const HostTensorStep& step) const;
+  void count(const HostTensorStep& step);
   Access write_access(std::size_t tensor);
-  void tensor(const TensorStep& step, int priority);
-  Index flops_of(const std::vector<const TensorStep*>& parts) const;
-  Index blocks_of(const TensorStep& part, Index flops) const;
-  void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);
+  void tensor(const HostTensorStep& step, int priority);
+  Index flops_of(const std::vector<const HostTensorStep*>& parts) const;
+  Index blocks_of(const HostTensorStep& part, Index flops) const;
+  void in_blocks(const std::vector<const HostTensorStep*>& parts, Index blocks);
   static OpName name_of(const Piece& piece);
   void count(const Part& part, std::set<std::size_t>& tensors);
   void push(OpName name, const std::vector<Access>& accesses, OpFunction function, int priority = 0);

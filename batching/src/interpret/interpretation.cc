@@ -12,15 +12,15 @@ PlanOptions Interpretation::options_for(PlanOptions options) {
   return options;
 }
 
-Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan> plan, const PlanOptions& plan_options,
-                               Layout layout, std::vector<Tensor> tensors, Options options)
+Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
+                               std::vector<Tensor> tensors, Options options)
     : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
-      plan_options_(plan_options),
       packed_(*plan_, layout_) {
   place_values();
-  memory_ = std::make_shared<Buffer>(device_.engine, device_.memory,
-                                     static_cast<std::size_t>(values_) * sizeof(float) + packed_.words.size() * sizeof(packed_.words[0]),
-                                     OpName("minibatch"), device_.lane);
+  memory_ = std::make_shared<Buffer>(
+      device_.engine, device_.memory,
+      static_cast<std::size_t>(values_) * sizeof(float) + packed_.words.size() * sizeof(packed_.words[0]),
+      OpName("minibatch"), device_.lane);
 }
 
 void Interpretation::place_values() {
@@ -98,13 +98,12 @@ void Interpretation::push_pass(const Pushing& pushing, Passes passes) {
 }
 
 void Interpretation::count(const Pushing& pushing, Phase phase, std::size_t type, Range vertices) const {
-  for (const Rate rate : {Rate::vertices, Rate::edges}) {
-    const TypePlan::Cost& cost = plan_->types[type].costs[static_cast<std::size_t>(phase)][static_cast<std::size_t>(rate)];
-    if (cost.segments == 0) continue;
-    const Index rows = layout_.count(type, rate, vertices.begin, vertices.end);
-    pushing.stats.batches += rows > 0 ? cost.segments : 0;
-    pushing.stats.kernels += rows > 0 ? cost.steps : 0;
-    pushing.stats.multiply_flops += cost.multiply_flops * rows;
+  for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
+    const Index rows = layout_.count(type, segment.rate, vertices.begin, vertices.end);
+    if (rows == 0) continue;
+    ++pushing.stats.batches;
+    pushing.stats.kernels += static_cast<std::int64_t>(segment.steps.size());
+    for (const Step& step : segment.steps) pushing.stats.multiply_flops += step.flops_a_row * rows;
   }
 }
 
@@ -129,7 +128,8 @@ void Interpretation::push_tensors(const Pushing& pushing, const std::vector<Tens
       ++pushing.stats.batches;
       ++pushing.stats.kernels;
     }
-    push(pushing, name_of(step.step), std::move(accesses), [self = self(), &step](Lane* lane) { self->run(step, lane); });
+    push(pushing, name_of(step.step), std::move(accesses),
+         [self = self(), &step](Lane* lane) { self->run(step, lane); });
   }
 }
 
@@ -205,7 +205,8 @@ void Interpretation::run_kernel(const Step& step, const At& at, Matrix<float> ou
     std::vector<Matrix<const std::int32_t>> indices;
     for (const std::size_t pull : step.indices) {
       const Index width = layout_.types[at.type].indices[pull].width;
-      indices.push_back({word(packed_.indices[at.type][pull]) + rows.begin * width, rows.end - rows.begin, width, width});
+      indices.push_back(
+          {word(packed_.indices[at.type][pull]) + rows.begin * width, rows.end - rows.begin, width, width});
     }
     call(*step.op, {.in = in, .indices = indices, .out = to, .attributes = step.attributes, .write = write}, at.lane);
   };
@@ -226,13 +227,14 @@ void Interpretation::run_kernel(const Step& step, const At& at, Matrix<float> ou
 
 void Interpretation::fill(Matrix<float> out, float constant, Write write, Lane* lane) {
   if (out.rows == 0 || out.width == 0) return;
-  const Matrix<const float> row{reinterpret_cast<const float*>(word(packed_.constants.at(constant))), 1, out.width, out.width};
-  call(op::spread_rows,
-       {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write}, lane);
+  const Matrix<const float> row{reinterpret_cast<const float*>(word(packed_.constants.at(constant))), 1, out.width,
+                                out.width};
+  call(op::spread_rows, {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write},
+       lane);
 }
 
-void Interpretation::gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
-                                Matrix<float> out, Write write, Lane* lane) {
+void Interpretation::gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather,
+                                Range rows, Matrix<float> out, Write write, Lane* lane) {
   const Matrix<const std::int32_t> indices[] = {
       {words + gather.bounds + 2 * static_cast<std::size_t>(rows.begin), rows.end - rows.begin, 2, 2},
       {words + gather.order, gather.length, 1, 1}};
@@ -254,7 +256,8 @@ void Interpretation::gather(const Step& step, const At& at) {
     if (stored.in == Place::In::nowhere) continue;
     const At all{child.type, Rate::vertices, {0, layout_.types[child.type].rows}, at.lane};
     const Matrix<const float> from = operand(stored, all);
-    gather_sum(from, word(0), child.gather, at.rows, columns_of(to, column[child.child], from.width), Write::add, at.lane);
+    gather_sum(from, word(0), child.gather, at.rows, columns_of(to, column[child.child], from.width), Write::add,
+               at.lane);
   }
 }
 
@@ -361,7 +364,8 @@ void Interpretation::collect(std::size_t output, std::vector<std::int32_t> row_o
           for (const Part& part : parts) {
             const At all{part.type, Rate::vertices, {0, self->layout_.types[part.type].rows}, lane};
             self->gather_sum(self->operand(self->plan_->types[part.type].pushes[output], all),
-                             reinterpret_cast<const std::int32_t*>(start), part.gather, {0, to.rows}, to, Write::add, lane);
+                             reinterpret_cast<const std::int32_t*>(start), part.gather, {0, to.rows}, to, Write::add,
+                             lane);
           }
         } catch (...) {
           memory.deallocate(start, bytes);

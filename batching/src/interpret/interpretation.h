@@ -18,9 +18,9 @@ namespace windrow {
 /// An owner; see Execution.
 class Interpretation final : public Execution {
  public:
-  /// The plan must have been made by these options, which are those of options_for().
-  Interpretation(const Device& device, std::shared_ptr<const Plan> plan, const PlanOptions& plan_options, Layout layout,
-                 std::vector<Tensor> tensors, Options options);
+  /// The plan must have been made by options of options_for().
+  Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+                 Options options);
 
   /// The options of plans that can be interpreted.
   static PlanOptions options_for(PlanOptions options);
@@ -82,7 +82,6 @@ class Interpretation final : public Execution {
   }
   const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
 
-  const PlanOptions plan_options_;
   std::shared_ptr<Buffer> memory_;  // the values, then the words
   std::vector<Index> offsets_;      // in elements, by region of the plan
   Index values_ = 0;                // elements

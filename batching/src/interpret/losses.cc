@@ -16,8 +16,8 @@ struct Interpretation::Check {
   std::vector<std::vector<float>> tensors = {};  ///< if there is a bad loss
 };
 
-/// Pushes four ops: two copies on the lane, and a host op behind each. `refuses` are the accesses of the last one, which
-/// fails if there is a bad loss.
+/// Pushes four ops: two copies on the lane, and a host op behind each. `refuses` are the accesses of the last one,
+/// which fails if there is a bad loss.
 void Interpretation::push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads,
                                 std::vector<Access> refuses, std::source_location from) {
   const Var copied = add_tag(), checked = add_tag(), staged = add_tag();
@@ -103,23 +103,23 @@ void Interpretation::check_losses(LossCheck losses, std::source_location from) {
 /// Computes the forward pass on the host, from the same parameters and inputs, and looks at its values.
 std::string Interpretation::culprit(const Check& check) const {
   const Device host = host_device(*device_.engine);
-  std::shared_ptr<Plan> plan;
+  std::shared_ptr<const HostPlan> lowered;
   try {
-    plan = std::make_shared<Plan>(make_plan(plan_->program, plan_options_, host.kernels));
+    lowered = std::make_shared<HostPlan>(lower(*plan_, host.kernels));
   } catch (const MisuseError&) {
     return "an operator without a kernel on the host hides the cause";
   }
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::vector<float>& values = check.tensors[i];
-    const Tensor& made = tensors.emplace_back(Tensor(host, values.empty() ? 0 : tensors_[i].rows(), tensors_[i].width()));
+    const Tensor& made =
+        tensors.emplace_back(Tensor(host, values.empty() ? 0 : tensors_[i].rows(), tensors_[i].width()));
     if (!values.empty()) made.view().upload(nullptr, values.data());
-    plan->tensors[i].name = plan_->tensors[i].name;
   }
   Options options = options_;
   options.layouts = nullptr;
   options.clock = nullptr;
-  const auto again = std::make_shared<HostExecution>(host, std::move(plan), layout_, std::move(tensors),
+  const auto again = std::make_shared<HostExecution>(host, plan_, std::move(lowered), layout_, std::move(tensors),
                                                      std::vector<char>(tensors_.size(), 1), std::move(options));
   again->take_memory();
   return again->culprit(*check.bad);

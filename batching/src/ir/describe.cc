@@ -61,7 +61,7 @@ std::string to_string(const Plan& plan) {
     for (std::size_t p = 0; p < phase_count; ++p) {
       for (const Segment& segment : plan.types[t].phases[p]) {
         text += "    " + std::string(phases[p]) + (segment.rate == Rate::edges ? ", edges" : "") +
-                (segment.tiled ? ", by " + std::to_string(segment.tile_rows) + " rows\n" : "\n");
+                (segment.fused ? ", fused\n" : "\n");
         for (const Step& step : segment.steps) text += line_of(plan, step);
       }
     }

@@ -30,8 +30,7 @@ void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {
   }
 }
 
-PackedGather PackedLayout::append(Words& words, Index rows,
-                                              const std::vector<std::pair<Index, std::int32_t>>& from) {
+PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from) {
   PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
   std::size_t at = 0;
   for (Index r = 0; r < rows; ++r) {

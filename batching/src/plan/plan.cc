@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/copies.h"
-#include "plan/costs.h"
 #include "plan/phases.h"
 #include "plan/placement.h"
 #include "plan/sharing.h"
@@ -16,21 +14,16 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// The most memory of the rows of a tile. A tile that fits the first-level cache has so few rows that starting its
-/// steps costs more than accessing the second-level cache: half of this value is slower in `windrow-perf train --model
-/// tree-lstm --hidden 128`.
-constexpr Index tile_bytes = 96 * 1024;
-
 class Planner {
  public:
-  Planner(Program program, const PlanOptions& options, const KernelTable<float>& kernels)
+  Planner(Program program, const PlanOptions& options)
       : plan_{.program = std::move(program),
               .training = options.training,
               .lazy = options.lazy,
               .slots = options.slots},
         phases_(phases_of(plan_.program, options)),
         roots_(plan_.program),
-        steps_(plan_.program, roots_, kernels, options) {}
+        steps_(plan_.program, roots_, options) {}
 
   Plan run() {
     if (program().types.size() > UINT16_MAX) {
@@ -134,7 +127,7 @@ class Planner {
     homes_.resize(program().nodes.size());
     for (std::size_t i = 0; i < program().nodes.size(); ++i) {
       if (roots_.of(static_cast<Value>(i)).root != static_cast<Value>(i)) continue;
-      const bool local = touched_by[i].size() == 1 && (*touched_by[i].begin())->tiled && !read_outside_[i];
+      const bool local = touched_by[i].size() == 1 && (*touched_by[i].begin())->fused && !read_outside_[i];
       homes_[i] = home_of(static_cast<Value>(i), local);
     }
   }
@@ -155,8 +148,8 @@ class Planner {
       return {Place::In::state_gradient, n.number, 0, width};
     }
     if (local) {
-      type.tiles.push_back({width});
-      return {Place::In::tile, type.tiles.size() - 1, 0, width};
+      type.locals.push_back(width);
+      return {Place::In::local, type.locals.size() - 1, 0, width};
     }
     type.arenas.push_back({width, rate_of(n)});
     return {Place::In::arena, type.arenas.size() - 1, 0, width};
@@ -224,8 +217,6 @@ class Planner {
         }
         segment.steps = std::move(steps);
         for (Step& step : segment.steps) settle_step(step);
-        segment.tile_rows = tile_rows(segment);
-        arrange_tiles(type, segment);
         note_pulls(type, segment.steps);
       }
     }
@@ -254,33 +245,6 @@ class Planner {
       for (const Place& place : step.in) note_pull(type, place);
       for (std::size_t pull : step.indices) type.pulls_indices[pull] = 1;
     }
-  }
-
-  static Index tile_rows(const Segment& segment) {
-    std::set<std::tuple<Place::In, std::size_t, Index, Index>> places;
-    for (const Step& step : segment.steps) {
-      for (const Place& p : step.in) {
-        if (p.in != Place::In::tensor && p.rate == step.rate) places.insert({p.in, p.number, p.column, p.width});
-      }
-      places.insert({step.out.in, step.out.number, step.out.column, step.out.width});
-    }
-    Index width = 1;
-    for (const auto& place : places) width += std::get<3>(place);
-    return std::max<Index>(1, tile_bytes / (width * static_cast<Index>(sizeof(float))));
-  }
-
-  /// Tiles of one segment lie one after the other; other segments reuse the same scratch memory.
-  static void arrange_tiles(TypePlan& type, const Segment& segment) {
-    std::set<std::size_t> tiles;
-    for (const Step& step : segment.steps) {
-      if (step.out.in == Place::In::tile && step.does != Step::Does::scatter) tiles.insert(step.out.number);
-    }
-    Index offset = 0;
-    for (std::size_t tile : tiles) {
-      type.tiles[tile].offset = offset;
-      offset += aligned(type.tiles[tile].width * segment.tile_rows);
-    }
-    type.scratch = std::max(type.scratch, offset);
   }
 
   void settle_tensors() {
@@ -341,13 +305,37 @@ void find_regions(Plan& plan, const PlanOptions& options) {
 
 }  // namespace
 
-Plan make_plan(Program program, const PlanOptions& options, const KernelTable<float>& kernels) {
-  Plan plan = Planner(std::move(program), options, kernels).run();
+Index work_of(const Step& step) {
+  constexpr Index flops_of_an_element = 20;  // of the result, in addition to products
+  return step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1);
+}
+
+Plan make_plan(Program program, const PlanOptions& options) {
+  Plan plan = Planner(std::move(program), options).run();
   if (options.sharing) share_memory(plan);
   find_regions(plan, options);
-  find_copies(plan, kernels);
-  count_costs(plan);
+  for (TypePlan& type : plan.types) {
+    for (const auto& segments : type.phases) {
+      for (const Segment& segment : segments) {
+        for (const Step& step : segment.steps) type.cost += work_of(step);
+      }
+    }
+  }
   return plan;
+}
+
+void require_kernels(const Plan& plan, const KernelTable<float>& kernels) {
+  const auto look = [&](const Step& step) {
+    if (step.does == Step::Does::kernel) kernels.find(*step.op);
+  };
+  for (const TypePlan& type : plan.types) {
+    for (const auto& segments : type.phases) {
+      for (const Segment& segment : segments) std::ranges::for_each(segment.steps, look);
+    }
+  }
+  for (const auto* steps : {&plan.before, &plan.after}) {
+    for (const TensorStep& step : *steps) look(step.step);
+  }
 }
 
 }  // namespace windrow

@@ -1,13 +1,13 @@
 // Plans: the place of each value of a program, and the steps, segments and phases that compute it.
 //
-// A plan contains no sizes: it serves every minibatch with the same vertex types, on one kind of device. Pure data.
+// A plan contains no sizes, and no kernels: it serves every minibatch with the same vertex types. A back end lowers it
+// to what it runs (host/host_plan.h for the host). Pure data.
 #pragma once
 
 #include <array>
 #include <vector>
 
 #include "ir/program.h"
-#include "windrow/memory/allocator.h"
 #include "windrow/ops/kernel.h"
 
 namespace windrow {
@@ -29,7 +29,7 @@ enum class Rate : std::uint8_t { vertices, edges };
 struct Place {
   enum class In : std::uint8_t {
     arena,           ///< matrix `number` of the vertex type
-    tile,            ///< matrix `number` of scratch, for the rows of the current tile
+    local,           ///< matrix `number` of those that only one segment uses, so their rows need no memory beyond it
     pull,            ///< input `number`
     state,           ///< state `number` of the children, as ChildSlots says
     state_gradient,  ///< the gradient of state `number` of the children, as ChildSlots says
@@ -41,12 +41,11 @@ struct Place {
   Rate rate = Rate::vertices;
 };
 
-/// One kernel over some rows, or a move between vertices.
+/// One operator over some rows, or a move between vertices.
 struct Step {
   enum class Does : std::uint8_t { kernel, fill, scatter, gather, incoming } does;
   ir::Value node;                ///< the node that it computes
   const Operator* op = nullptr;  ///< kernel: what it computes
-  Kernel<float> kernel = {};
   Attributes attributes = {};
   std::vector<Place> in = {};
   std::vector<std::size_t> indices = {};  ///< index pulls
@@ -57,23 +56,16 @@ struct Step {
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< of its rows; an operand of the other rate is passed as a whole
   bool may_lack = false;       ///< rows may lack one of its indices; they become zero without a call of the kernel
-  /// Of a product with a transposed copy: the equivalent product without it, for minibatches that make no copy.
-  struct Direct {
-    const Operator* op = nullptr;  ///< null: there is none
-    Kernel<float> kernel = {};
-    Place factor = {};
-  } direct = {};
   /// The category of its time; see StepTimes.
   enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
 };
 
-/// Steps that run in order over the same rows: over all rows at once, or tile by tile, so that the output of a step is
-/// still in the cache when the next step reads it.
+/// Steps that run in order over the same rows: each over all rows, or, if `fused`, all of them for some rows at a time,
+/// since a row depends on no other row of the segment.
 struct Segment {
-  bool tiled;
+  bool fused;
   Rate rate;
   std::vector<Step> steps = {};
-  Index tile_rows = 0;
 };
 
 /// A step that belongs to no vertex, or that sums over all vertices of a type. It is pushed as a separate op.
@@ -119,20 +111,9 @@ struct TypePlan {
   std::vector<Region> regions;
   std::size_t state_regions = 0;  ///< the number of regions for states
   std::size_t first_region = 0;   ///< among those of all types
-  struct Tile {
-    Index width;
-    Index offset = 0;  ///< elements from the start of scratch
-  };
-  std::vector<Tile> tiles;
-  Index scratch = 0;  ///< the most elements that the tiles of one segment take
+  std::vector<Index> locals;      ///< the widths of the matrices that only one segment uses
   std::array<std::vector<Segment>, phase_count> phases;
-  struct Cost {
-    Index segments = 0, steps = 0;       ///< per batch
-    Index multiply_flops = 0, work = 0;  ///< floating point operations per row: of products, and in total
-  };
-  std::array<std::array<Cost, 2>, phase_count> costs = {};         ///< by phase and rate
-  Index cost = 0;                                                  ///< of a vertex, in all phases, where it has an edge
-  std::array<std::vector<std::size_t>, phase_count> tensors = {};  ///< by phase: that its steps read, ascending
+  Index cost = 0;  ///< floating point operations of a vertex with one edge in all phases, an estimate
   std::vector<Place> losses;
   std::vector<Place> pushes;
   std::vector<char> pulls_values, pulls_indices;  ///< by number: whether anything reads it
@@ -163,26 +144,15 @@ struct Plan {
     Place rows;
   };
   std::vector<Rows> rows = {};
-  /// A transposed copy that is used only by products with an alternative: the types and phases of these products.
-  struct Copy {
-    std::size_t tensor;
-    struct User {
-      std::size_t type;
-      Phase phase;
-      Rate rate;
-    };
-    std::vector<User> users;
-  };
-  std::vector<Copy> copies = {};
 };
 
-/// Elements, rounded up so that what follows them is aligned.
-inline Index aligned(Index elements) {
-  return static_cast<Index>(aligned_size(static_cast<std::size_t>(elements) * sizeof(float)) / sizeof(float));
-}
+/// An estimate of the floating point operations of a step for each of its rows.
+Index work_of(const Step& step);
 
-/// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
-Plan make_plan(ir::Program program, const PlanOptions& options, const KernelTable<float>& kernels);
+/// Throws MisuseError for an operator that mixes rows.
+Plan make_plan(ir::Program program, const PlanOptions& options);
+/// Throws MisuseError for an operator that the table has no kernel for.
+void require_kernels(const Plan& plan, const KernelTable<float>& kernels);
 
 /// A description for people.
 std::string to_string(const Plan& plan);

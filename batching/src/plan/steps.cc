@@ -87,7 +87,6 @@ Step Steps::kernel_step(Value value) const {
   Step step{.does = Step::Does::kernel,
             .node = value,
             .op = n.op,
-            .kernel = kernels_.find(*n.op),
             .attributes = n.attributes,
             .indices = n.indices,
             .out = provisional(value)};
@@ -115,7 +114,6 @@ std::vector<Step> Steps::copies_into(Value sum) const {
     steps.push_back({.does = Step::Does::kernel,
                      .node = sum,
                      .op = &op::scale,
-                     .kernel = kernels_.find(op::scale),
                      .attributes = op::scaled_by(1),
                      .in = {from},
                      .out = {whole.in, whole.number, whole.column + n.at[k], from.width, whole.rate}});
@@ -127,24 +125,24 @@ std::vector<Step> Steps::copies_into(Value sum) const {
 /// Cycles through the four kinds of segments and adds all ready tasks of each kind, until no task is left.
 std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   static constexpr struct {
-    bool tiled;
+    bool fused;
     Rate rate;
   } kinds[] = {{true, Rate::edges}, {true, Rate::vertices}, {false, Rate::edges}, {false, Rate::vertices}};
   std::vector<Segment> segments;
   for (std::size_t turn = 0; !tasks.empty(); ++turn) {
-    const auto [tiled, rate] = kinds[turn % std::size(kinds)];
-    Segment segment{.tiled = tiled && options_.fusion, .rate = rate};
+    const auto [fused, rate] = kinds[turn % std::size(kinds)];
+    Segment segment{.fused = fused && options_.fusion, .rate = rate};
     std::vector<Value> left;  // ascending, as the tasks are
     for (Value task : tasks) {
       const Node& n = node(task);
       const bool ready = std::none_of(n.in.begin(), n.in.end(),
                                       [&](Value value) { return std::binary_search(left.begin(), left.end(), value); });
-      if (!ready || heavy(program_, n) == tiled || rate_of(n) != rate) {
+      if (!ready || heavy(program_, n) == fused || rate_of(n) != rate) {
         left.push_back(task);
         continue;
       }
       if (!options_.fusion && !segment.steps.empty()) {
-        segments.push_back(std::exchange(segment, {.tiled = false, .rate = rate}));
+        segments.push_back(std::exchange(segment, {.fused = false, .rate = rate}));
       }
       for (Step& step : of(task)) segment.steps.push_back(std::move(step));
     }

@@ -13,11 +13,11 @@ inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges
 /// The steps of one program. Their places name roots; the planner replaces these when all steps are known.
 class Steps {
  public:
-  Steps(const ir::Program& program, const Roots& roots, const KernelTable<float>& kernels, const PlanOptions& options)
-      : program_(program), roots_(roots), kernels_(kernels), options_(options) {}
+  Steps(const ir::Program& program, const Roots& roots, const PlanOptions& options)
+      : program_(program), roots_(roots), options_(options) {}
 
   Place provisional(ir::Value value) const;
-  /// Throws MisuseError for an operator that mixes rows, or that the table has no kernel for.
+  /// Throws MisuseError for an operator that mixes rows.
   std::vector<Step> of(ir::Value value) const;
   /// The segments that compute values of one vertex type and phase, given in ascending order.
   std::vector<Segment> segments(std::vector<ir::Value> tasks) const;
@@ -33,7 +33,6 @@ class Steps {
 
   const ir::Program& program_;
   const Roots& roots_;
-  const KernelTable<float>& kernels_;
   const PlanOptions options_;
 };
 

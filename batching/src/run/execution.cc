@@ -78,8 +78,8 @@ std::optional<Execution::BadLoss> Execution::find_bad(const LossCheck& check, Ma
   for (const LossCheck::Loss& loss : check.losses) {
     const float value = *values.row(loss.row);
     if (std::isfinite(value)) continue;
-    const std::string what = "the loss recorded at " + line_of(loss.from) + " is " + std::to_string(value) +
-                             ", expected a finite number; ";
+    const std::string what =
+        "the loss recorded at " + line_of(loss.from) + " is " + std::to_string(value) + ", expected a finite number; ";
     for (std::size_t t = 0; t < layout_.types.size(); ++t) {
       const auto& vertices = layout_.types[t].vertex;
       const auto found = std::find(vertices.begin(), vertices.end(), loss.vertex);

@@ -60,8 +60,8 @@ struct LossCheck {
 
 /// An owner. Made by the runner and shared by the ops of the minibatch; the last holder destroys it.
 ///
-/// The variable memory() stands for all values of the vertices: an op that reads it after the last stage sees everything
-/// that the stages wrote. A failure of a stage poisons it.
+/// The variable memory() stands for all values of the vertices: an op that reads it after the last stage sees
+/// everything that the stages wrote. A failure of a stage poisons it.
 class Execution : public std::enable_shared_from_this<Execution> {
  public:
   struct Options {

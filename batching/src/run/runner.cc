@@ -5,11 +5,11 @@
 #include <chrono>
 
 #include "host/host_execution.h"
+#include "host/needed.h"
 #include "interpret/interpretation.h"
 #include "ir/ir.h"
 #include "layout/layout_memory.h"
 #include "parameters/parameter_store.h"
-#include "plan/needed.h"
 #include "plan/plan.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
@@ -90,18 +90,24 @@ void Runner::see_types(Graphs graphs) {
   lessons_->begin_anew();
 }
 
-const std::shared_ptr<const Plan>& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
+const Runner::Planned& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
   see_types(graphs);
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
     std::shared_ptr<const Plan> plan = new_plan(purpose);
+    std::shared_ptr<const HostPlan> lowered;
+    if (device_.on_host()) {
+      lowered = std::make_shared<HostPlan>(lower(*plan, device_.kernels));
+    } else {
+      require_kernels(*plan, device_.kernels);
+    }
     ++stats_.plans;
     stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
     forget_a_plan();
-    known = plans_.emplace(purpose, Planned{std::move(plan), 0}).first;
+    known = plans_.emplace(purpose, Planned{std::move(plan), std::move(lowered), 0}).first;
   }
   known->second.used = stats_.minibatches;
-  return known->second.plan;
+  return known->second;
 }
 
 /// Drops the least recently used plan if there are many: a lazy program may name different outputs each time.
@@ -118,7 +124,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-  auto made = std::make_shared<Plan>(make_plan(std::move(program), plan_options(purpose), device_.kernels));
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), plan_options(purpose)));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
   }
@@ -215,7 +221,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   }
   const std::vector<const Given*> given = check_given(device_, *function_.function_, given_tensors, vertices);
   hold_back(from);
-  const std::shared_ptr<const Plan> plan = plan_for(graphs, purpose);
+  const auto [plan, lowered, used] = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
   LayoutOptions options{.groups = device_.on_host() ? options_.groups : 1,
                         .group_flops = options_.group_flops,
@@ -241,14 +247,13 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .layouts = layouts_};
   std::shared_ptr<Execution> execution;
   if (device_.on_host()) {
-    std::vector<char> needed = needed_tensors(*plan, layout);
+    std::vector<char> needed = needed_tensors(*plan, *lowered, layout);
     std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-    execution = std::make_shared<HostExecution>(device_, plan, std::move(layout), std::move(tensors), std::move(needed),
-                                                std::move(how));
+    execution = std::make_shared<HostExecution>(device_, plan, lowered, std::move(layout), std::move(tensors),
+                                                std::move(needed), std::move(how));
   } else {
     std::vector<Tensor> tensors = tensors_of(*plan, given, std::vector<char>(plan->tensors.size(), 1));
-    execution = std::make_shared<Interpretation>(device_, plan, plan_options(purpose), std::move(layout),
-                                                 std::move(tensors), std::move(how));
+    execution = std::make_shared<Interpretation>(device_, plan, std::move(layout), std::move(tensors), std::move(how));
   }
   for (const Given* one : given) execution->given.push_back({one->rows.rows()});
   execution->announced_rows = std::move(announced_rows);

@@ -50,6 +50,7 @@ class LayoutMemory;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
+struct HostPlan;
 struct PlanOptions;
 namespace lazy {
 class Epochs;
@@ -232,7 +233,12 @@ class Runner {
     friend auto operator<=>(const Purpose&, const Purpose&) = default;
   };
   void see_types(Graphs graphs);
-  const std::shared_ptr<const Plan>& plan_for(Graphs graphs, const Purpose& purpose);
+  struct Planned {
+    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const HostPlan> lowered;  // null unless the device is the host
+    std::int64_t used;                        // number of the last minibatch that used it
+  };
+  const Planned& plan_for(Graphs graphs, const Purpose& purpose);
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
   PlanOptions plan_options(const Purpose& purpose) const;
   void forget_a_plan();
@@ -253,12 +259,8 @@ class Runner {
   VertexFunction function_;
   std::shared_ptr<ParameterStore> parameters_;
   RunnerOptions options_;
-  const std::uint64_t id_;           // unique among the runners of the process
-  std::unique_ptr<OwnTypes> types_;  // of all graphs so far
-  struct Planned {
-    std::shared_ptr<const Plan> plan;
-    std::int64_t used;  // number of the last minibatch that used it
-  };
+  const std::uint64_t id_;                    // unique among the runners of the process
+  std::unique_ptr<OwnTypes> types_;           // of all graphs so far
   std::map<Purpose, Planned> plans_;          // cleared when the types change
   std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;

@@ -2,14 +2,14 @@
 // with few rows take less time without it than making the copy would.
 #pragma once
 
+#include "host/host_plan.h"
 #include "layout/layout.h"
-#include "plan/plan.h"
 
 namespace windrow {
 
-/// Fills in Plan::copies and Step::direct.
-void find_copies(Plan& plan, const KernelTable<float>& kernels);
+/// Fills in HostPlan::copies and HostStep::direct.
+void find_copies(const Plan& plan, HostPlan& lowered, const KernelTable<float>& kernels);
 /// Whether making the copy costs less time than the products lose without it. Depends on shapes only.
-bool pays(const Plan::Copy& copy, const Layout& layout);
+bool pays(const HostPlan::Copy& copy, const Layout& layout);
 
 }  // namespace windrow

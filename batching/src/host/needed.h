@@ -4,13 +4,13 @@
 
 #include <vector>
 
+#include "host/host_plan.h"
 #include "layout/layout.h"
-#include "plan/plan.h"
 
 namespace windrow {
 
 /// By number of the tensor: whether the computation of the layout's vertices or of gradients of parameters reads it,
 /// directly or through a derived tensor.
-std::vector<char> needed_tensors(const Plan& plan, const Layout& layout);
+std::vector<char> needed_tensors(const Plan& plan, const HostPlan& lowered, const Layout& layout);
 
 }  // namespace windrow

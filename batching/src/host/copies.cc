@@ -1,4 +1,4 @@
-#include "plan/copies.h"
+#include "host/copies.h"
 
 #include <algorithm>
 #include <map>
@@ -32,11 +32,11 @@ std::map<std::size_t, Place> transposed(const Plan& plan) {
 }
 
 template <class Visit>
-void each_step(Plan& plan, Visit visit) {
+void each_step(HostPlan& plan, Visit visit) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     for (std::size_t phase = 0; phase < phase_count; ++phase) {
-      for (Segment& segment : plan.types[t].phases[phase]) {
-        for (Step& step : segment.steps) visit(step, Plan::Copy::User{t, static_cast<Phase>(phase), step.rate});
+      for (HostSegment& segment : plan.types[t].phases[phase]) {
+        for (HostStep& step : segment.steps) visit(step, HostPlan::Copy::User{t, static_cast<Phase>(phase), step.rate});
       }
     }
   }
@@ -44,42 +44,42 @@ void each_step(Plan& plan, Visit visit) {
 
 }  // namespace
 
-void find_copies(Plan& plan, const KernelTable<float>& kernels) {
+void find_copies(const Plan& plan, HostPlan& lowered, const KernelTable<float>& kernels) {
   std::map<std::size_t, Place> from = transposed(plan);
   const auto multiplies = [&](const Step& step, std::size_t k) {
     return k == 1 && step.does == Step::Does::kernel && plan.program.at(step.node).is(op::matmul) &&
            whole(plan, step.in[1]);
   };
-  each_step(plan, [&](Step& step, const Plan::Copy::User&) {
+  each_step(lowered, [&](HostStep& step, const HostPlan::Copy::User&) {
     for (std::size_t k = 0; k < step.in.size(); ++k) {
       if (step.in[k].in == Place::In::tensor && !multiplies(step, k)) from.erase(step.in[k].number);
     }
   });
-  std::map<std::size_t, Plan::Copy> copies;
-  each_step(plan, [&](Step& step, const Plan::Copy::User& user) {
+  std::map<std::size_t, HostPlan::Copy> copies;
+  each_step(lowered, [&](HostStep& step, const HostPlan::Copy::User& user) {
     if (step.in.size() != 2 || step.in[1].in != Place::In::tensor) return;
     const auto found = from.find(step.in[1].number);
     if (found == from.end()) return;
     step.direct = {&op::matmul_nt, kernels.find(op::matmul_nt), found->second};
-    Plan::Copy& copy = copies[found->first];
+    HostPlan::Copy& copy = copies[found->first];
     copy.tensor = found->first;
     copy.users.push_back(user);
   });
-  for (auto& [tensor, copy] : copies) plan.copies.push_back(std::move(copy));
+  for (auto& [tensor, copy] : copies) lowered.copies.push_back(std::move(copy));
 }
 
 /// On the host, products of up to `very_few` rows are as fast without the transposed copy. Products of up to `few` rows
 /// are somewhat slower without it; `in_all` such rows lose as much time as the copy takes. With more rows, oneDNN
 /// copies operands itself, and products without the copy are slow. The bounds are rough, and follow those of
 /// `multiply()` in host_product.cc; `windrow-perf train --model tree-lstm --batch 1` is sensitive to them.
-bool pays(const Plan::Copy& copy, const Layout& layout) {
+bool pays(const HostPlan::Copy& copy, const Layout& layout) {
   constexpr Index very_few = 16, few = 32, in_all = 128;
   Index all = 0;
   const auto too_many = [&](Index rows) {
     if (rows > very_few) all += rows;
     return rows > few || all > in_all;
   };
-  for (const Plan::Copy::User& user : copy.users) {
+  for (const HostPlan::Copy::User& user : copy.users) {
     const bool scheduled = user.phase == Phase::level || user.phase == Phase::back_level;
     for (Index g = 0; g < layout.groups; ++g) {
       const Index begin = layout.begin(user.type, g), end = layout.begin(user.type, g + 1);

@@ -1,6 +1,6 @@
-#include "plan/needed.h"
+#include "host/needed.h"
 
-#include "plan/copies.h"
+#include "host/copies.h"
 
 namespace windrow {
 namespace {
@@ -17,17 +17,15 @@ class Needed {
   void note(const std::vector<Place>& places) {
     for (const Place& place : places) note(place);
   }
-  void note(const TypePlan& type) {
+  void note(const HostPlan::Type& type) {
     for (const auto& segments : type.phases) {
-      for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) {
+      for (const HostSegment& segment : segments) {
+        for (const HostStep& step : segment.steps) {
           note(step.in);
           if (step.direct.op != nullptr && without(step.in[1].number)) note(step.direct.factor);
         }
       }
     }
-    note(type.losses);
-    note(type.pushes);
   }
   bool holds(const Place& place) const { return needed_[place.number] != 0; }
   std::vector<char> take() { return std::move(needed_); }
@@ -40,13 +38,16 @@ class Needed {
 
 }  // namespace
 
-std::vector<char> needed_tensors(const Plan& plan, const Layout& layout) {
+std::vector<char> needed_tensors(const Plan& plan, const HostPlan& lowered, const Layout& layout) {
   Needed needed(plan);
-  for (const Plan::Copy& copy : plan.copies) {
+  for (const HostPlan::Copy& copy : lowered.copies) {
     if (!pays(copy, layout)) needed.do_without(copy.tensor);
   }
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    if (layout.types[t].rows > 0) needed.note(plan.types[t]);
+    if (layout.types[t].rows == 0) continue;
+    needed.note(lowered.types[t]);
+    needed.note(plan.types[t].losses);
+    needed.note(plan.types[t].pushes);
   }
   for (const TensorStep& one : plan.after) {
     needed.note(one.step.in);
