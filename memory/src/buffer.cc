@@ -102,6 +102,10 @@ Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offse
     : engine_(std::move(engine)), size_(bytes), lane_(lane) {
   const bool on_host = block->memory().on_host();
   Lane* const ordered = lane == host_lane ? nullptr : engine_->lane(lane);
+  if (on_host && ordered != nullptr) {
+    throw MisuseError("buffer '" + std::string(name.text()) + "' in the host's memory: on lane '" +
+                      std::string(ordered->name()) + "'; expected a host lane, which every device may use");
+  }
   if (!on_host && ordered == nullptr) {
     throw MisuseError("buffer '" + std::string(name.text()) + "' in the memory of " +
                       std::string(block->memory().name()) +
@@ -160,7 +164,8 @@ void Buffer::free() noexcept {
     }
   };
   if (retire_on(lane_)) return;
-  if (lane_ != host_lane && retire_on(host_lane)) return;  // the lane was removed, so its work is done
+  // If the lane was removed, its work is done.
+  if (lane_ != host_lane && retire_on(host_lane)) return;
   // The variable was already retired, or there is no memory for the op. Ops may still use the bytes, so keep them.
   end_life.abandon();
 }
@@ -174,9 +179,13 @@ Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t by
     : engine_(std::move(engine)),
       block_(std::make_shared<Block>(memory, aligned_size(bytes, alignment_of(memory)))),
       size_(aligned_size(bytes, alignment_of(memory))),
-      lane_(lane) {}
+      lane_(lane) {
+  if (lane_ != host_lane) own_ = Buffer(engine_, block_, 0, 0, "arena", lane_);
+}
 
-Arena::~Arena() { block_->let_go(); }
+Arena::~Arena() {
+  if (!own_) block_->let_go();
+}
 
 Buffer Arena::cut(std::size_t bytes, OpName name) {
   const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1), block_->memory().alignment());

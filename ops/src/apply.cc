@@ -32,9 +32,14 @@ struct Launch {
   Attributes attributes;
   Write write;
   std::shared_ptr<Allocator> memory;
+  Lane* expected;
 
   void operator()(OpContext& context) const { (*this)(context.lane()); }
+  /// On a device, the lane must be the device's, since the workspace is used again in its order.
   void operator()(Lane* lane) const {
+    if (lane != expected) {
+      throw MisuseError(std::string(op->name.text()) + ": computed by an op of another lane; expected the device's");
+    }
     std::vector<Matrix<const float>> inputs;
     std::vector<Matrix<const std::int32_t>> index_inputs;
     for (const auto& view : in) inputs.push_back(view.read(lane));
@@ -61,9 +66,9 @@ void require_no_overlap(const Operator& op, const Signature& signature, const Op
   }
 }
 
-/// Throws unless all operands and the result lie in the same kind of memory as the device's.
+/// Throws unless all operands and the result lie in the device's memory.
 void require_memory(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
-  const auto elsewhere = [&](const auto& tensor) { return tensor.view().on_host() != device.on_host(); };
+  const auto elsewhere = [&](const auto& tensor) { return !device.holds(tensor); };
   if (std::ranges::none_of(operands.in, elsewhere) && std::ranges::none_of(operands.indices, elsewhere) &&
       !elsewhere(out)) {
     return;
@@ -96,7 +101,8 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
               out.view(),
               operands.attributes,
               operands.write,
-              device.memory == nullptr ? host_allocator() : device.memory};
+              device.memory == nullptr ? host_allocator() : device.memory,
+              device.lane == host_lane ? nullptr : device.engine->lane(device.lane)};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
   return made;

@@ -15,6 +15,8 @@ using testing::error_of;
 using testing::Graphs;
 using testing::many_trees;
 using testing::no_gradient;
+using testing::refuse_last_word;
+using testing::refused_word;
 using testing::Trainer;
 using testing::TreeLstm;
 using testing::Watched;
@@ -30,12 +32,13 @@ void expect_says(const std::string& said, const std::string& what) {
 TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
   Trainer s;
   std::vector<GraphData> data = many_trees(1, 3);
-  data[1].indices["word"][4] = TreeLstm::vocabulary;
+  refuse_last_word(data);
+  data[1].indices["word"][4] = refused_word;
   const Graphs bad(s.function, data);
   const Minibatch minibatch = s.runner.differentiate(bad.pointers);
   s.parameters.sgd(0.1);
   const std::string said = said_of(minibatch);
-  expect_says(said, "minibatch 0 of tree_lstm: embedding at vertex 4 of graph 1: index 7 at row 0; expected 0 to 6");
+  expect_says(said, "minibatch 0 of tree_lstm: embedding at vertex 4 of graph 1: the word at row 0 is refused");
   expect_says(said, "failure_test.cc");
   EXPECT_THROW(s.parameters.value(s.parameters.find("head")).get(), OpError);
   EXPECT_THROW(s.parameters.gradient(s.parameters.find("head")).all->get(), OpError);
@@ -44,10 +47,11 @@ TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
 TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
   for (const bool asked : {true, false}) {
     Trainer s({}, {.ahead = 2});
-    const Graphs good(s.function, many_trees(2, 3));
+    std::vector<GraphData> good_data = many_trees(2, 3), data = many_trees(1, 3);
+    refuse_last_word(good_data);
+    const Graphs good(s.function, good_data);
     const double loss = s.runner.run(good.pointers).loss();
-    std::vector<GraphData> data = many_trees(1, 3);
-    data[1].indices["word"][0] = TreeLstm::vocabulary;
+    data[1].indices["word"][0] = refused_word;
     const Graphs bad(s.function, data);
     const Minibatch minibatch = s.runner.differentiate(bad.pointers);
     if (asked) said_of(minibatch);

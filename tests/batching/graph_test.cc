@@ -87,6 +87,26 @@ TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
   EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls");
 }
 
+TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
+  const VertexFunction function("labelled", {.arity = any_arity}, [](Vertex& v) {
+    const Expr x = v.pull("x", 3);
+    v.loss(softmax_cross_entropy(x, v.pull_index("label")) + pick(x, v.pull_index("choice", Presence::sometimes)));
+    const State s = v.state("s", 2);
+    v.scatter(s, sum_children(mul_columns(v.each(s), pick(v.each(s), v.pull_edge_index("side")))));
+  });
+  const auto said = [&](std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
+    GraphData data = graph_of({{}, {0}});
+    data.values["x"] = {1, 2, 3, 4, 5, 6};
+    data.indices = {{"label", std::move(labels)}, {"choice", std::move(choices)}};
+    data.edge_indices["side"] = {side};
+    return testing::error_of<MisuseError>([&] { InputGraph(function, std::move(data), "train.txt:7"); });
+  };
+  EXPECT_EQ(said({-1, 3}, {0, 0}, 0), "train.txt:7: vertex 1: 'label' is 3; expected -1 to 2");
+  EXPECT_EQ(said({-2, 0}, {0, 0}, 0), "train.txt:7: vertex 0: 'label' is -2; expected -1 to 2");
+  EXPECT_EQ(said({0, 0}, {-1, 5}, 0), "train.txt:7: vertex 1: 'choice' is 5; expected 0 to 2, or -1 for none");
+  EXPECT_EQ(said({0, 0}, {-1, 2}, 2), "train.txt:7: vertex 1: 'side' is 2; expected 0 to 1");
+}
+
 TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
   const VertexFunction function = pair_function();
   const InputGraph leaf(function, graph_of({{}})), chain(function, graph_of({{}, {0}})),

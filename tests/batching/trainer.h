@@ -3,19 +3,46 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <string>
 
 #include "tests/batching/cells.h"
 
 namespace windrow::testing {
 
+/// A word for which the Trainer's kernel of `embedding` throws; -1 for none.
+inline std::int32_t refused_word = -1;
+inline void embedding_unless_refused(const KernelCall<float>& call) {
+  for (Index r = 0; r < call.indices[0].rows; ++r) {
+    if (*call.indices[0].row(r) == refused_word)
+      throw MisuseError("the word at row " + std::to_string(r) + " is refused");
+  }
+  host_kernels().find(op::embedding)(call);
+}
+
+/// Takes the last word out of all graphs, and refuses it.
+inline void refuse_last_word(std::vector<GraphData>& data) {
+  refused_word = TreeLstm::vocabulary - 1;
+  for (GraphData& graph : data) {
+    for (std::int32_t& word : graph.indices["word"]) word = std::min(word, refused_word - 1);
+  }
+}
+
 /// A Tree-LSTM with its engine, parameters and runner.
 struct Trainer {
   explicit Trainer(EngineOptions options = {}, RunnerOptions runner_options = {})
       : engine(options), runner(host, function, parameters, runner_options) {}
+  ~Trainer() { refused_word = -1; }
+
+  static Device host_of(Engine& engine) {
+    Device host = host_device(engine);
+    host.kernels.add(op::embedding, embedding_unless_refused);
+    return host;
+  }
 
   Engine engine;
-  Device host = host_device(engine);
+  Device host = host_of(engine);
   Parameters parameters{host, 3};
   TreeLstm cell{parameters};
   VertexFunction function{"tree_lstm", {.arity = 2}, [this](Vertex& v) { cell(v); }};

@@ -141,6 +141,68 @@ TEST_P(OnDevice, NamesTheCulpritOfALossThatIsNotFinite) {
   EXPECT_EQ(after_op(here), after_op(there));
 }
 
+/// The gradient of sqrt at 0 is infinite, and the loss is 0.
+TEST_P(OnDevice, SkipsStepsWhoseGradientAloneIsNotFinite) {
+  Parameters parameters(device, 1, {.non_finite = NonFinite::skip});
+  const Parameter w = parameters.add("w", 2, 2, Initial::constant(0)),
+                  b = parameters.add("b", 1, 1, Initial::constant(1));
+  const VertexFunction function("root", {.arity = 0}, [&](Vertex& v) {
+    v.loss(row_sum(sqrt(matmul(v.pull("x", 2), w))) + matmul(v.pull("y", 1), b));
+  });
+  Runner runner(device, function, parameters);
+  GraphData data{.child_begin = {0, 0}};
+  data.values = {{"x", {2, 1}}, {"y", {0}}};
+  const Graphs graphs(function, {data});
+  const Minibatch minibatch = runner.differentiate(graphs.pointers);
+  parameters.sgd(0.5);
+  EXPECT_EQ(minibatch.loss(), 0);
+  EXPECT_EQ(parameters.value(w).get(), (std::vector<float>{0, 0, 0, 0}));
+  engine.wait_all();
+  const SkippedSteps skipped = parameters.skipped_steps();
+  ASSERT_EQ(skipped.count, 1u);
+  EXPECT_EQ(skipped.last.back().why, "the gradient of parameter 'w' is not finite");
+}
+
+/// Each launch checks its own losses.
+TEST_P(OnDevice, ChecksTheLossesOfEachLaunchOfAGraph) {
+  Parameters parameters(device, 1);
+  const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
+  const VertexFunction function("root", {.arity = 0},
+                                [&](Vertex& v) { v.loss(row_sum(sqrt(matmul(v.pull("x", 2), w)))); });
+  Runner runner(device, function, parameters);
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {2, 1};
+  const Graphs graphs(function, {data});
+  runner.differentiate(graphs.pointers).loss();
+  engine.wait_all();
+  const Graph step = engine.capture([&] { runner.differentiate(graphs.pointers); });
+  step.launch();
+  EXPECT_TRUE(std::isfinite(parameters.dense_gradient(w).get()[0]));
+  parameters.value(w).set({-1, -1, -1, -1});
+  step.launch();
+  EXPECT_THROW(parameters.dense_gradient(w).get(), OpError);
+  error_of<OpError>([&] { engine.wait_all(); });
+}
+
+TEST_P(OnDevice, CollectsAnOutputOfSeveralVerticesInOneRow) {
+  Engine other({.policy = Policy::serial});
+  const auto collected = [](const Device& on) {
+    Parameters parameters(on, 1);
+    const VertexFunction function("sums", {.arity = 1}, [](Vertex& v) {
+      const State s = v.state("s", 1);
+      const Expr sum = v.pull("x", 1) + v.gather(0, s);
+      v.scatter(s, sum);
+      v.push("sum", sum);
+    });
+    Runner runner(on, function, parameters);
+    GraphData data{.child_begin = {0, 0, 1, 1}, .children = {0}};
+    data.values["x"] = {1, 10, 100};
+    const Graphs graphs(function, {data});
+    return runner.run(graphs.pointers).output("sum", {0, 0, 2}).row_range(0, 1).get();
+  };
+  EXPECT_EQ(collected(device), collected(host_device(other)));
+}
+
 TEST_P(OnDevice, SkipsStepsWhoseGradientIsNotFinite) {
   Engine other({.policy = Policy::serial});
   const ParametersOptions skip{.non_finite = NonFinite::skip};

@@ -1,6 +1,7 @@
 // The conformance suite on the host and on a simulated device, and what only the simulated device shows.
 #include "tests/devices/conformance.h"
 #include "tests/devices/simulated.h"
+#include "windrow/batching/runner.h"
 #include "windrow/memory/pool.h"
 
 namespace windrow::testing {
@@ -23,6 +24,10 @@ DeviceUnderTest make_slow(Engine& engine, std::size_t capacity) {
   return make_simulated(engine, {.pool = false, .seed = 3, .capacity = capacity});
 }
 
+DeviceUnderTest make_slow_with_pool(Engine& engine, std::size_t capacity) {
+  return make_simulated(engine, {.seed = 4, .capacity = capacity});
+}
+
 std::vector<DeviceCase> cases() {
   std::vector<DeviceCase> all = {{"host", Policy::pool, 2, make_host}};
   for (const Setup& setup : every_setup) {
@@ -38,6 +43,8 @@ INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name)
 std::vector<DeviceCase> few_cases() {
   return {{"host", Policy::pool, 2, make_host},
           {"simulated", Policy::serial, 1, make_with_pool},
+          {"simulated", Policy::pool, 2, make_with_pool},
+          {"slow_with_pool", Policy::pool, 2, make_slow_with_pool},
           {"slow", Policy::pool, 2, make_slow}};
 }
 
@@ -95,6 +102,92 @@ TEST(SimulatedDevice, ThatFailsPoisonsItsTensorsAlone) {
   error_of<OpError>([&] { engine.wait_all(); });
 }
 
+TEST(SimulatedDevice, TakesMemoryBackAfterMinibatches) {
+  for (const float x : {1.0f, -1.0f}) {  // the loss of the second one is not finite
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const SimulatedDevice made = simulated_device(engine, {.pool = false, .seed = 5});
+    {
+      Parameters parameters(made.device, 1);
+      const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
+      const VertexFunction function("roots", {.arity = 0}, [&](Vertex& v) {
+        const Expr y = matmul(v.pull("x", 2), w);
+        v.push("y", y);
+        v.loss(row_sum(sqrt(y)));
+      });
+      Runner runner(made.device, function, parameters);
+      GraphData data{.child_begin = {0, 0}};
+      data.values["x"] = {x, x};
+      const InputGraph graph(function, data);
+      const InputGraph* const graphs[] = {&graph};
+      for (int i = 0; i < 3; ++i) {
+        const Minibatch minibatch = runner.differentiate(graphs);
+        parameters.sgd(0.1);
+        try {
+          minibatch.output("y").get();
+        } catch (const OpError&) {
+          EXPECT_LT(x, 0);
+          break;
+        }
+      }
+    }
+    try {
+      engine.wait_all();
+    } catch (const OpError&) {
+      EXPECT_LT(x, 0);
+    }
+    engine.wait_all();
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (made.memory->held() > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(made.memory->held(), 0u);
+  }
+}
+
+/// Another lane may read a buffer; its memory is not used again before that lane has done so.
+TEST(SimulatedDevice, FreesMemoryBehindTheWorkOfOtherLanes) {
+  for (const bool pool : {false, true}) {
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const SimulatedDevice made = simulated_device(engine, {.pool = pool});
+    const auto second = std::make_shared<SimLane>("second");
+    const LaneId copies = engine.add_lane(second);
+    const auto seen = std::make_shared<Floats>(1000);
+    const Var done = engine.new_var("done");
+    second->hold();
+    {
+      const Tensor x(made.device, 1, 1000);
+      x.set(Floats(1000, 1));
+      engine.push([seen, view = x.view()](OpContext& op) { view.download(op.lane(), seen->data()); },
+                  {read(x.var()), overwrite(done)}, {.lane = copies});
+    }
+    const Tensor y(made.device, 1, 1000);
+    y.set(Floats(1000, 2));
+    EXPECT_FALSE(engine.wait_for({read(done)}, std::chrono::milliseconds(20)));
+    second->let_go();
+    engine.wait(done);
+    EXPECT_EQ(*seen, Floats(1000, 1));
+    engine.retire(done);
+  }
+}
+
+TEST(SimulatedDevice, KeepsBuffersOfTheHostOffItsLane) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const SimulatedDevice made = simulated_device(engine);
+  const std::string text =
+      error_of<MisuseError>([&] { Buffer(engine, host_allocator(), 16, "pinned", made.device.lane); });
+  EXPECT_EQ(text,
+            "buffer 'pinned' in the host's memory: on lane 'sim:0'; expected a host lane, which every device may use");
+}
+
+TEST(SimulatedDevice, RefusesTensorsOfAnotherOne) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const SimulatedDevice one = simulated_device(engine),
+                        other = simulated_device(engine, {.name = "sim:1", .number = 2});
+  const Tensor x(one.device, 1, 2), y(other.device, 1, 2);
+  error_of<MisuseError>([&] { apply(one.device, op::add, {.in = {x, y}}); });
+  Parameters parameters(other.device, 1);
+  const VertexFunction function("f", {.arity = 0}, [](Vertex& v) { v.push("x", v.pull("x", 1)); });
+  error_of<MisuseError>([&] { Runner(one.device, function, parameters); });
+}
+
 std::size_t asked_for = 0;
 /// Copies x to the workspace, and from there to the result.
 void copy_twice(const KernelCall<float>& call) {
@@ -121,6 +214,14 @@ TEST(SimulatedDevice, GivesKernelsTheWorkspaceThatTheyAskFor) {
   x.set(Floats(100, 7));
   EXPECT_EQ(apply(made.device, op::relu, {.in = {x}}).get(), Floats(100, 7));
   EXPECT_EQ(asked_for, 400u);
+  // Another lane would use the workspace out of order.
+  const Tensor y(made.device, 1, 100);
+  Prepared prepared = prepare(made.device, op::relu, {.in = {x}}, y);
+  const LaneId second = engine.add_lane(std::make_shared<SimLane>("second"));
+  engine.push([compute = std::move(prepared.compute)](OpContext& op) { compute(op.lane()); }, prepared.accesses,
+              {.lane = second});
+  const std::string text = error_of<OpError>([&] { engine.wait(y.var()); });
+  EXPECT_NE(text.find("relu: computed by an op of another lane; expected the device's"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -100,9 +100,15 @@ TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
     const Tensor sums = apply(device, op::segment_sum, {.in = {table}, .indices = {segments}});
     EXPECT_EQ(sums.get()[1], 6);
     EXPECT_TRUE(std::isnan(sums.get()[2]));
-    // No row outside the result is written.
-    apply(device, op::scatter_rows, {.in = {table}, .indices = {rows}, .attributes = op::to_rows(Rows::count(3))})
-        .get();
+    // A scattered row with a bad index is left out, and no row outside the result is written.
+    const Tensor around = tensor(5, 2, std::vector<float>(10, 7));
+    apply(device, op::scatter_rows,
+          {.in = {table}, .indices = {rows}, .attributes = op::to_rows(Rows::count(3)), .write = Write::add},
+          around.row_range(1, 4));
+    EXPECT_EQ(around.get(), (std::vector<float>{7, 7, 12, 13, 7, 7, 8, 9, 7, 7}));
+    const Tensor gathered = apply(device, op::gather_sum, {.in = {table}, .indices = {ints(2, 2, {0, 1, 1, 2}), rows}});
+    EXPECT_EQ(gathered.get()[0], 5);
+    EXPECT_TRUE(std::isnan(gathered.get()[2]));
   }
   if (device.on_host()) error_of<OpError>([&] { engine.wait_all(); });
 }

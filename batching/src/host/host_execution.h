@@ -106,6 +106,8 @@ class HostExecution final : public Execution {
   Matrix<float> place(const Place& place, const Tile& tile) const;
   Matrix<const float> operand(const Place& place, const Tile& tile) const;
   bool explains(const std::exception& error) const;
+  /// The text of the error that explain() throws, or of `error` if that is not to be explained.
+  std::string explanation(const HostStep& step, const Tile& tile, const std::exception& error);
   [[noreturn]] void explain(const HostStep& step, const Tile& tile, const std::string& error);
   std::string find_culprit(VertexRow loss, const std::vector<char>& leads);
   std::string find_input(const std::vector<std::vector<char>>& involved) const;

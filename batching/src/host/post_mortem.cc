@@ -91,7 +91,12 @@ std::string HostExecution::find_culprit(VertexRow loss, const std::vector<char>&
   const auto watch = [&](const Part& part) {
     each_step(part, scratch_.of_this_thread(), [&](const HostStep& step, const Tile& tile) {
       if (!found.empty()) return;
-      run_step(step, tile);
+      try {
+        run_step(step, tile);
+      } catch (const std::exception& error) {
+        found = explanation(step, tile, error);
+        return;
+      }
       if (step.does == Step::Does::scatter || !leads[ir::at(step.node)]) return;
       const Matrix<const float> out = place(step.out, tile);
       for (Index r = 0; r < out.rows && found.empty(); ++r) {
@@ -204,6 +209,15 @@ bool HostExecution::explains(const std::exception& error) const {
                          dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
                          dynamic_cast<const Cancelled*>(&error) != nullptr;
   return options_.origins != nullptr && !of_no_row;
+}
+
+std::string HostExecution::explanation(const HostStep& step, const Tile& tile, const std::exception& error) {
+  if (!explains(error)) return error.what();
+  try {
+    explain(step, tile, error.what());
+  } catch (const Error& explained) {
+    return explained.what();
+  }
 }
 
 /// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the tile.

@@ -1,11 +1,17 @@
 #include "interpret/interpretation.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "windrow/ops/operators.h"
 
 namespace windrow {
+
+void Interpretation::require_kernels(const Plan& plan, const KernelTable<float>& kernels) {
+  windrow::require_kernels(plan, kernels);
+  for (const Operator* op : {&op::spread_rows, &op::gather_sum}) kernels.find(*op);
+}
 
 PlanOptions Interpretation::options_for(PlanOptions options) {
   options.slots = options.sharing = options.fusion = false;
@@ -227,8 +233,9 @@ void Interpretation::run_kernel(const Step& step, const At& at, Matrix<float> ou
 
 void Interpretation::fill(Matrix<float> out, float constant, Write write, Lane* lane) {
   if (out.rows == 0 || out.width == 0) return;
-  const Matrix<const float> row{reinterpret_cast<const float*>(word(packed_.constants.at(constant))), 1, out.width,
-                                out.width};
+  const Matrix<const float> row{
+      reinterpret_cast<const float*>(word(packed_.constants.at(std::bit_cast<std::uint32_t>(constant)))), 1, out.width,
+      out.width};
   call(op::spread_rows, {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write},
        lane);
 }
@@ -335,21 +342,25 @@ void Interpretation::collect(std::size_t output, std::vector<std::int32_t> row_o
     std::size_t type;
     PackedGather gather;
   };
+  // The last vertex of a row counts, as on the host.
+  std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    for (Index r = 0; r < layout_.types[t].rows; ++r) {
+      const std::int32_t vertex = layout_.types[t].vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row >= 0) source[static_cast<std::size_t>(row)] = {t, r};
+    }
+  }
+  std::vector<std::vector<std::pair<Index, std::int32_t>>> rows(plan_->types.size());
+  for (Index row = 0; row < out.rows(); ++row) {
+    const auto [type, from_row] = source[static_cast<std::size_t>(row)];
+    if (type < rows.size()) rows[type].push_back({row, static_cast<std::int32_t>(from_row)});
+  }
   std::vector<Part> parts;
   PackedLayout::Words words;
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const TypeRows& type = layout_.types[t];
-    if (type.rows == 0 || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
-    std::vector<std::pair<Index, std::int32_t>> rows;
-    for (Index r = 0; r < type.rows; ++r) {
-      const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
-      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
-      if (row >= 0) rows.push_back({row, static_cast<std::int32_t>(r)});
-    }
-    std::ranges::sort(rows);
-    const auto same_row = [](const auto& one, const auto& other) { return one.first == other.first; };
-    rows.erase(std::unique(rows.begin(), rows.end(), same_row), rows.end());
-    if (!rows.empty()) parts.push_back({t, PackedLayout::append(words, out.rows(), rows)});
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
+    parts.push_back({t, PackedLayout::append(words, out.rows(), rows[t])});
   }
   device_.engine->push(
       [self = self(), output, parts = std::move(parts), words = std::move(words), view = out.view()](OpContext& op) {

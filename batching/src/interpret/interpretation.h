@@ -24,6 +24,8 @@ class Interpretation final : public Execution {
 
   /// The options of plans that can be interpreted.
   static PlanOptions options_for(PlanOptions options);
+  /// Throws MisuseError for an operator that the table has no kernel for.
+  static void require_kernels(const Plan& plan, const KernelTable<float>& kernels);
 
   void forward(const Pushing& pushing) override;
   void differentiate(const Pushing& pushing) override;

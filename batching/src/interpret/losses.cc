@@ -7,13 +7,19 @@
 
 namespace windrow {
 
-/// A check while it runs: each of its ops fills one member, and the next op reads it.
+/// What the ops of a check share. Launches of a captured check use it one after the other.
 struct Interpretation::Check {
-  std::function<void(Lane*)> download;
+  std::function<void(Lane*)> download;  ///< issues the copies that `find` reads
   std::function<std::optional<BadLoss>()> find;
-  bool note = false;  ///< in the end of the minibatch, instead of a failure
-  std::optional<BadLoss> bad = {};
-  std::vector<std::vector<float>> tensors = {};  ///< if there is a bad loss
+  bool note = false;                ///< in the end of the minibatch, instead of a failure
+  std::optional<BadLoss> bad = {};  ///< what `find` has found
+  /// The tensors that the forward pass reads, and their values on the host if there is a bad loss.
+  struct Input {
+    std::size_t number;
+    Tensor tensor;
+    std::vector<float> values = {};
+  };
+  std::vector<Input> inputs = {};
 };
 
 /// Pushes four ops: two copies on the lane, and a host op behind each. `refuses` are the accesses of the last one,
@@ -31,17 +37,16 @@ void Interpretation::push_check(const std::shared_ptr<Check>& check, std::vector
   accesses = std::move(reads);
   accesses.push_back(read(checked));
   accesses.push_back(overwrite(staged));
-  const std::vector<Var> inputs_of_pass = inputs();
-  for (Var var : inputs_of_pass) accesses.push_back(read(var));
+  for (const std::size_t number : numbers_of_inputs()) {
+    check->inputs.push_back({number, tensors_[number]});
+    accesses.push_back(read(tensors_[number].var()));
+  }
   engine.push(
-      [self = self(), check, inputs_of_pass](OpContext& op) {
-        if (!check->bad) return;
-        for (const Tensor& tensor : self->tensors_) {
-          const bool read = std::ranges::find(inputs_of_pass, tensor.var()) != inputs_of_pass.end();
-          std::vector<float>& values = check->tensors.emplace_back();
-          if (!read) continue;
-          values.resize(static_cast<std::size_t>(tensor.rows() * tensor.width()));
-          tensor.view().download(op.lane(), values.data());
+      [self = self(), check](OpContext& op) {
+        for (Check::Input& input : check->inputs) {
+          if (!check->bad) return;
+          input.values.resize(static_cast<std::size_t>(input.tensor.rows() * input.tensor.width()));
+          input.tensor.view().download(op.lane(), input.values.data());
         }
       },
       accesses, on_lane);
@@ -54,16 +59,23 @@ void Interpretation::push_check(const std::shared_ptr<Check>& check, std::vector
 }
 
 void Interpretation::push_losses(const Pushing& pushing) {
+  const auto has_losses = [](const TypePlan& type) { return !type.losses.empty(); };
+  if (std::ranges::none_of(plan_->types, has_losses)) {
+    // `mutate`, so a failure of the minibatch reaches its end.
+    return push(pushing, "loss", {mutate(memory()), mutate(end_->over.var())}, [self = self()](Lane*) {});
+  }
   // By type, and by loss of the type.
   const auto values = std::make_shared<std::vector<std::vector<std::vector<float>>>>(plan_->types.size());
   const auto check = std::make_shared<Check>();
   check->note = options_.keeps_not_finite;
-  // The ops hold the minibatch; the check must not, since it is shared by them and would outlive it in a cycle.
+  // `this` suffices: each op that uses the check also holds the minibatch.
   check->download = [this, values](Lane* lane) {
     for (std::size_t t = 0; t < plan_->types.size(); ++t) {
       const Index rows = layout_.types[t].rows;
       for (std::size_t i = 0; rows > 0 && i < plan_->types[t].losses.size(); ++i) {
-        std::vector<float>& to = (*values)[t].emplace_back(static_cast<std::size_t>(rows));
+        (*values)[t].resize(plan_->types[t].losses.size());
+        std::vector<float>& to = (*values)[t][i];
+        to.resize(static_cast<std::size_t>(rows));
         const Matrix<const float> from = operand(plan_->types[t].losses[i], {t, Rate::vertices, {0, rows}, lane});
         device_.memory->download(lane, reinterpret_cast<std::byte*>(to.data()),
                                  reinterpret_cast<const std::byte*>(from.data),
@@ -102,27 +114,25 @@ void Interpretation::check_losses(LossCheck losses, std::source_location from) {
 
 /// Computes the forward pass on the host, from the same parameters and inputs, and looks at its values.
 std::string Interpretation::culprit(const Check& check) const {
-  const Device host = host_device(*device_.engine);
-  std::shared_ptr<const HostPlan> lowered;
   try {
-    lowered = std::make_shared<HostPlan>(lower(*plan_, host.kernels));
-  } catch (const MisuseError&) {
-    return "an operator without a kernel on the host hides the cause";
+    const Device host = host_device(*device_.engine);
+    auto lowered = std::make_shared<const HostPlan>(lower(*plan_, host.kernels));
+    std::vector<Tensor> tensors;
+    for (const TensorSpec& spec : plan_->tensors) tensors.push_back(Tensor(host, 0, spec.width));
+    for (const Check::Input& input : check.inputs) {
+      tensors[input.number] = Tensor(host, input.tensor.rows(), input.tensor.width());
+      tensors[input.number].view().upload(nullptr, input.values.data());
+    }
+    Options options = options_;
+    options.layouts = nullptr;
+    options.clock = nullptr;
+    const auto again = std::make_shared<HostExecution>(host, plan_, std::move(lowered), layout_, std::move(tensors),
+                                                       std::vector<char>(plan_->tensors.size(), 1), std::move(options));
+    again->take_memory();
+    return again->culprit(*check.bad);
+  } catch (const std::exception& error) {
+    return std::string("the search for its cause failed: ") + error.what();
   }
-  std::vector<Tensor> tensors;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const std::vector<float>& values = check.tensors[i];
-    const Tensor& made =
-        tensors.emplace_back(Tensor(host, values.empty() ? 0 : tensors_[i].rows(), tensors_[i].width()));
-    if (!values.empty()) made.view().upload(nullptr, values.data());
-  }
-  Options options = options_;
-  options.layouts = nullptr;
-  options.clock = nullptr;
-  const auto again = std::make_shared<HostExecution>(host, plan_, std::move(lowered), layout_, std::move(tensors),
-                                                     std::vector<char>(tensors_.size(), 1), std::move(options));
-  again->take_memory();
-  return again->culprit(*check.bad);
 }
 
 }  // namespace windrow

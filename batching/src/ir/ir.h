@@ -93,6 +93,7 @@ struct Kind {
   std::vector<Value> pushes = {};     ///< by output; no_value if this kind does not push it
   std::vector<Value> losses = {};
   std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< numbers of those that this kind uses
+  std::vector<IndexRange> index_ranges = {};              ///< for each of index_pulls: what all its users accept
   /// By state: a bit for each child that it is gathered from; for any arity, bit 0 stands for all children.
   std::vector<std::uint32_t> gathered = {};
 

@@ -49,6 +49,25 @@ void note_what_is_gathered(ir::Function& function) {
   }
 }
 
+void note_index_ranges(ir::Function& function) {
+  ir::Kind& kind = function.kinds[0];
+  kind.index_ranges.assign(kind.index_pulls.size(), {INT32_MIN, INT32_MAX});
+  for (const Node& node : kind.nodes) {
+    if (node.code != Code::apply || node.op->index_range == nullptr) continue;
+    Signature signature{.attributes = node.attributes};
+    for (Value in : node.in) signature.in.push_back(kind.nodes[ir::at(in)].type);
+    for (std::size_t pull : node.indices) {
+      signature.indices.push_back({function.index_pulls[pull].rows, function.index_pulls[pull].width});
+    }
+    for (std::size_t k = 0; k < node.indices.size(); ++k) {
+      const auto place = std::ranges::find(kind.index_pulls, node.indices[k]) - kind.index_pulls.begin();
+      IndexRange& range = kind.index_ranges[static_cast<std::size_t>(place)];
+      const IndexRange accepted = node.op->index_range(signature, k);
+      range = {std::max(range.first, accepted.first), std::min(range.last, accepted.last)};
+    }
+  }
+}
+
 }  // namespace
 
 State Vertex::state(const std::string& name, Index width) {
@@ -179,6 +198,7 @@ VertexFunction::VertexFunction(std::string name, Shape shape, const std::functio
   body(vertex);
   check_types(f);
   note_what_is_gathered(f);
+  note_index_ranges(f);
   function_ = std::make_shared<const ir::Function>(std::move(f));
 }
 

@@ -74,7 +74,7 @@ void PackedLayout::pack_constants(const Plan& plan) {
   constants[0] = 0;
   Index widest = 1;
   const auto look = [&](const Step& step) {
-    if (step.does == Step::Does::fill) constants[step.constant] = 0;
+    if (step.does == Step::Does::fill) constants[std::bit_cast<std::uint32_t>(step.constant)] = 0;
     widest = std::max(widest, step.out.width);
   };
   for (const TypePlan& type : plan.types) {
@@ -88,7 +88,7 @@ void PackedLayout::pack_constants(const Plan& plan) {
   for (const ir::Field& output : plan.program.function->outputs) widest = std::max(widest, output.width);
   for (auto& [constant, at] : constants) {
     at = words.size();
-    words.insert(words.end(), static_cast<std::size_t>(widest), std::bit_cast<std::int32_t>(constant));
+    words.insert(words.end(), static_cast<std::size_t>(widest), static_cast<std::int32_t>(constant));
   }
 }
 

@@ -35,8 +35,8 @@ struct PackedLayout {
   std::vector<std::vector<Source>> children;
   /// By type: the rows or edges of the consumers, which hold the gradients that they send.
   std::vector<std::vector<Source>> consumers;
-  /// For zero, and each constant that a step fills values with: a row of it, as wide as the widest value.
-  std::map<float, std::size_t> constants;
+  /// By the bits of zero, and of each constant that a step fills values with: a row of it, as wide as the widest value.
+  std::map<std::uint32_t, std::size_t> constants;
 
   /// Appends a gather: `from` contains pairs of row and source, by ascending rows.
   static PackedGather append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from);

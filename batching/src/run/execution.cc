@@ -20,14 +20,20 @@ Execution::~Execution() {
   if (options_.layouts != nullptr) options_.layouts->give_back(std::move(layout_));
 }
 
-std::vector<Var> Execution::inputs() const {
+std::vector<std::size_t> Execution::numbers_of_inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();
-  std::vector<Var> vars;
+  std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorSpec& spec = plan_->tensors[i];
     const bool comes_later = spec.is == TensorSpec::Is::given && spec.number >= come_first;
-    if (spec.is != TensorSpec::Is::gradient && !comes_later) vars.push_back(tensors_[i].var());
+    if (spec.is != TensorSpec::Is::gradient && !comes_later) numbers.push_back(i);
   }
+  return numbers;
+}
+
+std::vector<Var> Execution::inputs() const {
+  std::vector<Var> vars;
+  for (const std::size_t number : numbers_of_inputs()) vars.push_back(tensors_[number].var());
   return vars;
 }
 

@@ -105,7 +105,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const Tensor& tensor(std::size_t number) const { return tensors_[number]; }
   std::uint64_t runner() const { return options_.runner; }
   const std::shared_ptr<MinibatchEnd>& end() const { return end_; }
-  /// The variables of the tensors that forward passes read.
+  /// The tensors that forward passes read: their numbers, and their variables.
+  std::vector<std::size_t> numbers_of_inputs() const;
   std::vector<Var> inputs() const;
   /// Reads of all parameters.
   std::vector<Access> parameters() const;
@@ -162,7 +163,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
   Layout layout_;  // fixed
-  // By number in the plan. Written by the thread that pushes, before the ops that read it.
+  // By number in the plan. Written by the thread that pushes: gradients of outputs between the forward and the backward
+  // pass, so ops of the forward pass must not look at those.
   std::vector<Tensor> tensors_;
   std::vector<char> adds_to_;
   const Options options_;

@@ -61,6 +61,12 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   if (device.engine != parameters_->device().engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
+  const bool same_memory =
+      device.on_host() ? parameters_->device().on_host() : device.lane == parameters_->device().lane;
+  if (!same_memory) {
+    throw MisuseError(function.name() + ": its parameters are not in the memory of device '" + device.name +
+                      "'; expected them there");
+  }
   ir::check_complete(*function.function_);
   const std::uint64_t used = function.function_->parameters;
   if (used != 0 && used != parameters_->id()) {
@@ -99,7 +105,7 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
     if (device_.on_host()) {
       lowered = std::make_shared<HostPlan>(lower(*plan, device_.kernels));
     } else {
-      require_kernels(*plan, device_.kernels);
+      Interpretation::require_kernels(*plan, device_.kernels);
     }
     ++stats_.plans;
     stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
@@ -171,7 +177,7 @@ std::vector<const Given*> check_given(const Device& device, const ir::Function& 
       throw MisuseError(tensor + " is " + std::to_string(rows.width()) + " wide; expected " +
                         std::to_string(field.width));
     }
-    if (rows.view().on_host() != device.on_host()) {
+    if (!device.holds(rows)) {
       throw MisuseError(tensor + " is not in the memory of device '" + device.name + "'; expected it there");
     }
     const Index told = row_of.empty() ? rows.rows() : static_cast<Index>(row_of.size());

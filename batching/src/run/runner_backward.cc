@@ -62,6 +62,9 @@ void Runner::take_gradients(Execution& execution, const std::map<std::string, Te
       throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
                         to_string({Rows::count(vertices), field.width}));
     }
+    if (!device_.holds(tensor)) {
+      throw MisuseError(gradient + " is not in the memory of device '" + device_.name + "'; expected it there");
+    }
     ++taken;
     for (std::size_t i = 0; i < execution.plan().tensors.size(); ++i) {
       const TensorSpec& spec = execution.plan().tensors[i];

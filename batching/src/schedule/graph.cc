@@ -31,6 +31,7 @@ class InputGraph::Loading {
   void check_children() const;
   void find_kinds();
   void find_types();
+  void check_indices() const;
   void find_levels();
   void sort();
   /// Throws MisuseError for missing inputs.
@@ -72,6 +73,7 @@ InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, st
   loading.check_children();
   loading.find_levels();
   loading.find_types();
+  loading.check_indices();
   loading.sort();
   loading.pack();
 }
@@ -186,6 +188,33 @@ const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std
            " x " + number(field.width));
   }
   return &found->second;
+}
+
+/// So that no kernel sees an index that its operator does not accept.
+void InputGraph::Loading::check_indices() const {
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    const ir::Kind& kind = function_.kinds[k];
+    for (std::size_t i = 0; i < kind.index_pulls.size() && has_kind_[k] != 0; ++i) {
+      const ir::IndexField& field = function_.index_pulls[kind.index_pulls[i]];
+      const IndexRange range = kind.index_ranges[i];
+      if (field.holds != ir::IndexField::Holds::input || (range.first == INT32_MIN && range.last == INT32_MAX))
+        continue;
+      const auto* const elements = input(data_.indices, data_.edge_indices, field, true);
+      const bool edges = field.rows == Rows::edges();
+      for (std::int32_t v = 0; v < vertices(); ++v) {
+        if (&kind_of(static_cast<std::size_t>(v)) != &kind) continue;
+        const auto row = [&](std::int32_t vertex) {
+          return (edges ? data_.child_begin[static_cast<std::size_t>(vertex)] : vertex) * field.width;
+        };
+        for (Index at = row(v); at < row(v + 1); ++at) {
+          const std::int32_t index = (*elements)[static_cast<std::size_t>(at)];
+          if (range.contains(index) || (field.optional && index == -1)) continue;
+          refuse("vertex " + number(v) + ": '" + field.name + "' is " + number(index) + "; expected " +
+                 to_string(range) + (field.optional ? ", or -1 for none" : ""));
+        }
+      }
+    }
+  }
 }
 
 void InputGraph::Loading::find_levels() {

@@ -42,8 +42,8 @@ class InputGraph {
  public:
   /// Throws MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
   /// unknown kind, or a child whose kind does not scatter a state that is gathered from it, naming the vertex; for an
-  /// input that is missing or has the wrong length; and if the function has a state that is never scattered. Errors,
-  /// also those of minibatches, mention `name`.
+  /// input that is missing or has the wrong length; for an index that an operator does not accept; and if the function
+  /// has a state that is never scattered. Errors, also those of minibatches, mention `name`.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }

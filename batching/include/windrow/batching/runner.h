@@ -20,6 +20,9 @@
 //            vertex types this runner has already seen, and how often, because they fix the order of sums.
 //   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished. So the next minibatch is scheduled
 //            while one runs, and at most `ahead` minibatches hold memory.
+//   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device. On a device,
+//   a
+//            row of a given tensor that does not exist reads as NaN, which a loss reveals; on the host the op fails.
 //   Errors   Misuse throws MisuseError at the call. A failing op, or a loss that is not finite, poisons the minibatch,
 //            its gradients, and what depends on them. Waits for these throw OpError; a failure that no wait reported is
 //            thrown by the later call that waits for that minibatch to finish.
@@ -104,6 +107,7 @@ struct RunnerOptions {
   std::int64_t batch_rows = INT64_MAX;
   Optimisations optimisations = {};
   /// Measures RunnerStats::times by reading the clock around each step: about 30 ns each, noticeable with small tiles.
+  /// On the host only.
   bool time_steps = false;
 };
 
@@ -161,7 +165,8 @@ class Minibatch {
   /// which the value is zero. Pushes the op that collects it. Throws MisuseError for an unknown name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
   /// The output of some vertices: `row_of` contains, for each vertex in the order of graphs and vertices, its row in
-  /// the result, or -1 for none. Throws MisuseError if its length is not the number of vertices, or for a row below -1.
+  /// the result, or -1 for none; of several vertices with one row, one is chosen. Throws MisuseError if its length is
+  /// not the number of vertices, or for a row below -1.
   Tensor output(const std::string& name, std::vector<std::int32_t> row_of,
                 std::source_location from = std::source_location::current()) const;
   /// The gradient of a given tensor, in its shape. Pushes the ops that add it up. Throws MisuseError for an unknown
@@ -180,7 +185,7 @@ class Minibatch {
 class Runner {
  public:
   /// Throws MisuseError for options out of range, if the function uses other parameters, if these are on another
-  /// engine, or if the function has a state that is never scattered.
+  /// engine or device, or if the function has a state that is never scattered.
   Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options = {});
   ~Runner();
   Runner(const Runner&) = delete;

@@ -336,7 +336,7 @@ class Engine {
   /// of range, or a HostLane with less than one thread.
   LaneId add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options = {});
   LaneId add_lane(HostLane lane);
-  /// The ordered lane of that name; null for a host lane. Throws MisuseError for a lane of another engine.
+  /// The ordered lane that `lane` identifies; null for a host lane. Throws MisuseError for a lane of another engine.
   Lane* lane(LaneId lane) const;
   /// Refuses further pushes to an ordered lane, waits until its ops have ended and its last point is reached, and calls
   /// Lane::close(). What its ops have written stays valid, and a failure of the lane is still reported. Throws

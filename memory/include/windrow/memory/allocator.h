@@ -41,7 +41,8 @@ struct CopyShape {
 /// Memory that the host cannot access belongs to a device, and its use is ordered by one ordered lane of this device:
 /// allocate() and deallocate() are called by ops of this lane, while they issue work. An op deallocates memory that
 /// work in the queue of the lane still uses. So the allocator may give it to later work of the same lane at once, but
-/// must wait for the lane before it lets anyone else have it.
+/// must wait for the lane before it lets anyone else have it. When the lane was removed or the engine has ended, which
+/// is after all work of the lane, and where a pool returns what it keeps, deallocate() is called outside such ops.
 ///
 /// Threads: every member may be called from any thread.
 class Allocator {

@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "windrow/engine/engine.h"
 #include "windrow/memory/allocator.h"
@@ -71,7 +72,7 @@ class Bytes {
 class Buffer {
  public:
   /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator, for a lane of another engine,
-  /// and, in a device's memory, if the lane is not an ordered one.
+  /// and unless the lane is an ordered one for a device's memory, and a host lane for the host's.
   Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer",
          LaneId lane = host_lane);
   Buffer(Buffer&& other) noexcept;
@@ -127,6 +128,7 @@ class Arena {
   std::shared_ptr<Block> block_;
   std::size_t size_;
   LaneId lane_;
+  std::optional<Buffer> own_;  // in a device's memory: holds the block until an op of the lane
   std::size_t used_ = 0;
 };
 

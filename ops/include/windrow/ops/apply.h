@@ -47,7 +47,7 @@ Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
 
 /// What apply() pushes, for ops that do more than one application: the accesses, and the function to call once they are
-/// granted, with the op's ordered lane, OpContext::lane().
+/// granted, with the op's ordered lane, OpContext::lane(). The op must be pushed to the device's lane.
 struct Prepared {
   std::vector<Access> accesses;
   std::function<void(Lane*)> compute;

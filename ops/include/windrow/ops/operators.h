@@ -109,8 +109,8 @@ extern const Operator segment_max;  ///< NaN if the segment contains NaN
 /// The position, within the segment, of the first row with the maximum. Exact up to 2^24.
 extern const Operator segment_argmax;
 
-/// m x w; n x 2, k x 1 -> n x w: row r of the result is the sum of the rows j[q] of x, where j is the second index
-/// operand, for q from i[r][0] to i[r][1] - 1, in this order.
+/// m x w; n x 2, k x 1 -> n x w, with index operands i and j: row r of the result is the sum of rows j[q] of x for q in
+/// [i[r][0], i[r][1]), in this order.
 extern const Operator gather_sum;
 
 // From segments back to rows: n x w; n x 2 -> m x w.
