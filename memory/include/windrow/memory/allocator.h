@@ -61,7 +61,8 @@ class Allocator {
   // Copies between this memory and the host's, for ops. On a device they issue work on `lane`, which is the op's, and
   // return; the host's memory must stay valid, and what is copied from it unchanged, until the op's point is reached.
   // The implementations of this class are for memory that the host can access: `lane` is ignored, and the work is done
-  // when they return. They throw Error if the work cannot be issued.
+  // when they return. Those of a device throw Error if the work cannot be issued, for a null lane, and for a lane that
+  // is not the device's.
   virtual void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape);
   virtual void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape);
   /// Sets bytes to zero.
