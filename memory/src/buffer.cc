@@ -164,7 +164,7 @@ void Buffer::free() noexcept {
     }
   };
   if (retire_on(lane_)) return;
-  // If the lane was removed, its work is done.
+  // A host op waits for the work of the lane, which may have been removed.
   if (lane_ != host_lane && retire_on(host_lane)) return;
   // The variable was already retired, or there is no memory for the op. Ops may still use the bytes, so keep them.
   end_life.abandon();

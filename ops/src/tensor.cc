@@ -33,7 +33,7 @@ template <class T>
 TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
     : buffer_(std::make_shared<Buffer>(device.engine, device.memory,
                                        bytes_of(rows, width, device.row_stride(width), sizeof(T), name), name,
-                                       device.on_host() ? host_lane : device.lane)),
+                                       device.memory_lane())),
       shape_{nullptr, rows, width, device.row_stride(width)},
       whole_(true) {}
 

@@ -166,7 +166,7 @@ TEST_P(OnCheckedDevice, IsNotWatched) {
 }
 
 TEST_P(OnDevice, CutsAnArena) {
-  Arena arena(engine, device.memory, 4096, device.on_host() ? host_lane : device.lane);
+  Arena arena(engine, device.memory, 4096, device.memory_lane());
   const auto a = std::make_shared<Buffer>(arena.cut(40)), b = std::make_shared<Buffer>(arena.cut(40));
   EXPECT_LE(arena.left(), 4096 - 2 * device.memory->alignment());
   const Tensor x(a, 2, 5), y(b, 2, 5);

@@ -214,18 +214,16 @@ std::size_t SimMemory::held() const {
   return held_;
 }
 
-static void copy(std::byte* to, const std::byte* from, const CopyShape& shape) {
-  for (std::size_t row = 0; row < shape.rows; ++row) {
-    std::memcpy(to + row * shape.to_stride, from + row * shape.from_stride, shape.width);
-  }
-}
-
 void SimMemory::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
-  lane_of(lane, "upload").launch([to = mapped(to), from_host, shape] { copy(to, from_host, shape); });
+  lane_of(lane, "upload").launch([to = mapped(to), from_host, shape] {
+    host_allocator()->upload(nullptr, to, from_host, shape);
+  });
 }
 
 void SimMemory::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
-  lane_of(lane, "download").launch([to_host, from = mapped(from), shape] { copy(to_host, from, shape); });
+  lane_of(lane, "download").launch([to_host, from = mapped(from), shape] {
+    host_allocator()->download(nullptr, to_host, from, shape);
+  });
 }
 
 void SimMemory::clear(Lane* lane, std::byte* start, std::size_t bytes) {

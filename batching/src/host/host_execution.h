@@ -40,9 +40,6 @@ class HostExecution final : public Execution {
   void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
                std::source_location from) override;
   void check_losses(LossCheck check, std::source_location from) override;
-  Var memory() const override { return memory_->var(); }
-  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
-  Tensor rows_of(const Plan::Rows& rows) const override;
 
   const HostPlan& lowered() const { return *lowered_; }
   /// See needed.h.
@@ -118,9 +115,7 @@ class HostExecution final : public Execution {
 
   const std::shared_ptr<const HostPlan> lowered_;
   const std::vector<char> needed_;
-  std::shared_ptr<Buffer> memory_;
   std::vector<Buffer> op_vars_;  // without bytes: own the variables of add_op_var()
-  std::vector<Index> offsets_;   // in elements, by region of the plan; only set for types that have rows
   Scratch scratch_;
   float* data_ = nullptr;  // written by take_memory()
 };

@@ -106,12 +106,4 @@ Matrix<const float> HostExecution::operand(const Place& from, const Tile& tile) 
   return place(from, tile);
 }
 
-Tensor HostExecution::rows_of(const Plan::Rows& rows) const {
-  const auto type = static_cast<std::size_t>(rows.vertex_type);
-  const TypePlan& plan = plan_->types[type];
-  const Index stride = plan.regions[rows.rows.number].stride;
-  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offsets_[plan.first_region + rows.rows.number])
-      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
-}
-
 }  // namespace windrow

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "windrow/ops/operators.h"
 
@@ -91,12 +90,12 @@ void Interpretation::push_start(const Pushing& pushing) {
 
 void Interpretation::push_pass(const Pushing& pushing, Passes passes) {
   std::vector<Access> accesses = {mutate(memory())};
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (plan_->tensors[i].is != TensorSpec::Is::gradient) accesses.push_back(read(tensors_[i].var()));
-  }
-  if (passes == Passes::forward) {  // gradients of outputs come later
-    accesses = {mutate(memory())};
+  if (passes == Passes::forward) {
     for (Var var : inputs()) accesses.push_back(read(var));
+  } else {  // gradients of outputs, too
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (plan_->tensors[i].is != TensorSpec::Is::gradient) accesses.push_back(read(tensors_[i].var()));
+    }
   }
   each_part(passes, [&](Phase phase, std::size_t type, Range vertices) { count(pushing, phase, type, vertices); });
   push(pushing, passes == Passes::forward ? OpName("forward") : OpName("backward"), std::move(accesses),
@@ -324,14 +323,6 @@ Matrix<const float> Interpretation::operand(const Place& from, const At& at) con
     return {column + rows.begin * width + from.column, rows.end - rows.begin, from.width, width};
   }
   return place(from, at);
-}
-
-Tensor Interpretation::rows_of(const Plan::Rows& rows) const {
-  const auto type = static_cast<std::size_t>(rows.vertex_type);
-  const TypePlan& plan = plan_->types[type];
-  const Index stride = plan.regions[rows.rows.number].stride;
-  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offsets_[plan.first_region + rows.rows.number])
-      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
 }
 
 // --- Outputs

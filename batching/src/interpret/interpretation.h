@@ -33,9 +33,6 @@ class Interpretation final : public Execution {
   void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
                std::source_location from) override;
   void check_losses(LossCheck check, std::source_location from) override;
-  Var memory() const override { return memory_->var(); }
-  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
-  Tensor rows_of(const Plan::Rows& rows) const override;
 
  private:
   /// Where a step runs: on rows of vertices of a type, or of their edges.
@@ -84,9 +81,7 @@ class Interpretation final : public Execution {
   }
   const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
 
-  std::shared_ptr<Buffer> memory_;  // the values, then the words
-  std::vector<Index> offsets_;      // in elements, by region of the plan
-  Index values_ = 0;                // elements
+  Index values_ = 0;  // elements; the words follow them in the buffer
   const PackedLayout packed_;
   std::vector<Buffer> tags_;
   float* data_ = nullptr;  // written by the first op

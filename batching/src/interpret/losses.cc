@@ -72,8 +72,8 @@ void Interpretation::push_losses(const Pushing& pushing) {
   check->download = [this, values](Lane* lane) {
     for (std::size_t t = 0; t < plan_->types.size(); ++t) {
       const Index rows = layout_.types[t].rows;
+      (*values)[t].resize(plan_->types[t].losses.size());
       for (std::size_t i = 0; rows > 0 && i < plan_->types[t].losses.size(); ++i) {
-        (*values)[t].resize(plan_->types[t].losses.size());
         std::vector<float>& to = (*values)[t][i];
         to.resize(static_cast<std::size_t>(rows));
         const Matrix<const float> from = operand(plan_->types[t].losses[i], {t, Rate::vertices, {0, rows}, lane});

@@ -21,7 +21,7 @@ std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segme
   const auto bounds = static_cast<Index>(segments.bounds.size()), order = static_cast<Index>(segments.order.size());
   const auto buffer = std::make_shared<Buffer>(device.engine, device.memory,
                                                static_cast<std::size_t>(bounds + order) * sizeof(std::int32_t),
-                                               OpName("rows"), device.on_host() ? host_lane : device.lane);
+                                               OpName("rows"), device.memory_lane());
   std::vector<std::int32_t> both = segments.bounds;
   both.insert(both.end(), segments.order.begin(), segments.order.end());
   IntTensor(buffer, bounds + order, 1).set(std::move(both), from);

@@ -51,6 +51,14 @@ Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) c
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
+Tensor Execution::rows_of(const Plan::Rows& rows) const {
+  const auto type = static_cast<std::size_t>(rows.vertex_type);
+  const TypePlan& plan = plan_->types[type];
+  const Index stride = plan.regions[rows.rows.number].stride;
+  return Tensor(memory_, layout_.count(type, rows.rows.rate), stride, offsets_[plan.first_region + rows.rows.number])
+      .column_range(rows.rows.column, rows.rows.column + rows.rows.width);
+}
+
 std::size_t Execution::number_of(const std::string& output) const {
   const auto& outputs = plan_->program.function->outputs;
   const auto found = std::ranges::find(outputs, output, &ir::Field::name);

@@ -94,11 +94,11 @@ class Execution : public std::enable_shared_from_this<Execution> {
                        std::source_location from) = 0;
   /// Checks losses that the runner does not know, after forward() and before backward(). The error names the culprit.
   virtual void check_losses(LossCheck check, std::source_location from) = 0;
-  virtual Var memory() const = 0;
-  virtual std::int64_t bytes() const = 0;
-  /// The rows of a lookup's gradient, as a tensor that shares the buffer.
-  virtual Tensor rows_of(const Plan::Rows& rows) const = 0;
 
+  Var memory() const { return memory_->var(); }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+  /// The rows of a lookup's gradient, as a tensor that shares the buffer.
+  Tensor rows_of(const Plan::Rows& rows) const;
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
   const Device& device() const { return device_; }
@@ -169,6 +169,9 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::vector<char> adds_to_;
   const Options options_;
   const std::shared_ptr<MinibatchEnd> end_;
+  // Set by the constructors of the back ends.
+  std::shared_ptr<Buffer> memory_;  // with the values of all vertices
+  std::vector<Index> offsets_;      // in elements, by region of the plan; only set for types that have rows
 };
 
 }  // namespace windrow

@@ -61,9 +61,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   if (device.engine != parameters_->device().engine) {
     throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
   }
-  const bool same_memory =
-      device.on_host() ? parameters_->device().on_host() : device.lane == parameters_->device().lane;
-  if (!same_memory) {
+  if (device.memory_lane() != parameters_->device().memory_lane()) {
     throw MisuseError(function.name() + ": its parameters are not in the memory of device '" + device.name +
                       "'; expected them there");
   }

@@ -25,11 +25,13 @@ struct Device {
   Index (*row_stride)(Index width) = windrow::row_stride;
 
   bool on_host() const { return memory == nullptr || memory->on_host(); }
+  /// The lane of buffers in its memory; see Buffer.
+  LaneId memory_lane() const { return on_host() ? host_lane : lane; }
   /// Whether its kernels may access the tensor: it lies in the host's memory if this is the host, and otherwise in the
   /// memory of the device's lane.
   template <class AnyTensor>
   bool holds(const AnyTensor& tensor) const {
-    return tensor.lane() == (on_host() ? host_lane : lane);
+    return tensor.lane() == memory_lane();
   }
 };
 
