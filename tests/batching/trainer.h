@@ -33,7 +33,6 @@ inline void refuse_last_word(std::vector<GraphData>& data) {
 struct Trainer {
   explicit Trainer(EngineOptions options = {}, RunnerOptions runner_options = {})
       : engine(options), runner(host, function, parameters, runner_options) {}
-  ~Trainer() { refused_word = -1; }
 
   static Device host_of(Engine& engine) {
     Device host = host_device(engine);
@@ -41,6 +40,11 @@ struct Trainer {
     return host;
   }
 
+  struct RefuseNoneAtTheEnd {
+    ~RefuseNoneAtTheEnd() { refused_word = -1; }
+  };
+
+  RefuseNoneAtTheEnd refuse_none_at_the_end;  // goes last: ops read the word until the engine has ended
   Engine engine;
   Device host = host_of(engine);
   Parameters parameters{host, 3};
