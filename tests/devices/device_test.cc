@@ -1,7 +1,7 @@
 // The conformance suite on the host and on a simulated device, and what only the simulated device shows.
 #include "tests/devices/conformance.h"
 #include "tests/devices/simulated.h"
-#include "windrow/batching/runner.h"
+#include "windrow/batching/backend.h"
 #include "windrow/memory/pool.h"
 
 namespace windrow::testing {
@@ -10,6 +10,12 @@ namespace {
 using Floats = std::vector<float>;
 
 DeviceUnderTest make_host(Engine& engine, std::size_t) { return {host_device(engine)}; }
+/// Its back end is the interpreter, as a device's without one.
+DeviceUnderTest make_interpreted(Engine& engine, std::size_t) {
+  Device device = host_device(engine);
+  device.backend = interpreter();
+  return {device};
+}
 
 DeviceUnderTest make_simulated(Engine& engine, const SimulatedOptions& options) {
   const auto made = std::make_shared<SimulatedDevice>(simulated_device(engine, options));
@@ -42,6 +48,7 @@ INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name)
 /// The host, and both simulated devices.
 std::vector<DeviceCase> few_cases() {
   return {{"host", Policy::pool, 2, make_host},
+          {"interpreted_host", Policy::pool, 2, make_interpreted},
           {"simulated", Policy::serial, 1, make_with_pool},
           {"simulated", Policy::pool, 2, make_with_pool},
           {"slow_with_pool", Policy::pool, 2, make_slow_with_pool},

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "host/host_plan.h"
-#include "layout/layout.h"
+#include "windrow/batching/backend/layout.h"
 
 namespace windrow {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "host/host_execution.h"
+#include "run/tag.h"
 
 namespace windrow {
 

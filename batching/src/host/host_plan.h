@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow {

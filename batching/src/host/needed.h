@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "host/host_plan.h"
-#include "layout/layout.h"
+#include "windrow/batching/backend/layout.h"
 
 namespace windrow {
 

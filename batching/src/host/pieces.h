@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "host/host_plan.h"
-#include "layout/layout.h"
+#include "windrow/batching/backend/layout.h"
 
 namespace windrow {
 

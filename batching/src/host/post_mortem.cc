@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "host/host_execution.h"
+#include "run/origins.h"
 
 namespace windrow {
 namespace {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {

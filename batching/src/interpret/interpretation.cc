@@ -1,8 +1,9 @@
-#include "interpret/interpretation.h"
+#include "windrow/batching/backend/interpretation.h"
 
 #include <algorithm>
 #include <bit>
 
+#include "run/tag.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
@@ -25,7 +26,7 @@ Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan>
   memory_ = std::make_shared<Buffer>(
       device_.engine, device_.memory,
       static_cast<std::size_t>(values_) * sizeof(float) + packed_.words.size() * sizeof(packed_.words[0]),
-      OpName("minibatch"), device_.lane);
+      OpName("minibatch"), device_.memory_lane());
 }
 
 void Interpretation::place_values() {
@@ -167,10 +168,13 @@ void Interpretation::run(Phase phase, std::size_t type, Range vertices, Lane* la
   for (Range batch{vertices.begin, 0}; batch.begin < vertices.end; batch.begin = batch.end) {
     batch.end = std::min(vertices.end - batch.begin, options_.batch_rows) + batch.begin;
     for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
-      const At at{type, segment.rate, range(type, segment.rate, batch), lane};
-      for (const Step& step : segment.steps) run(step, at);
+      run(segment, At{type, segment.rate, range(type, segment.rate, batch), lane});
     }
   }
+}
+
+void Interpretation::run(const Segment& segment, const At& at) {
+  for (const Step& step : segment.steps) run(step, at);
 }
 
 void Interpretation::run(const Step& step, const At& at) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "host/host_execution.h"
-#include "interpret/interpretation.h"
+#include "windrow/batching/backend/interpretation.h"
 
 namespace windrow {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "ir/ir.h"
+#include "windrow/batching/backend/ir.h"
 
 namespace windrow::ir {
 

@@ -1,7 +1,7 @@
 // Plans as text.
 #include <string>
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 namespace {

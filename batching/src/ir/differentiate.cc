@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ir/builder.h"
-#include "ir/program.h"
+#include "ir/passes.h"
 
 namespace windrow::ir {
 namespace {

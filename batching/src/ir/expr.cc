@@ -1,7 +1,7 @@
 // Applying operators to expressions, and operators that are not in expression_operators.h.
 #include "windrow/batching/expr.h"
 
-#include "ir/ir.h"
+#include "ir/tracing.h"
 
 namespace windrow {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "ir/builder.h"
-#include "ir/program.h"
+#include "ir/passes.h"
 
 namespace windrow::ir {
 namespace {

@@ -1,7 +1,7 @@
-#include "ir/program.h"
-
 #include <algorithm>
 #include <map>
+
+#include "ir/passes.h"
 
 namespace windrow::ir {
 namespace {

@@ -1,7 +1,7 @@
 // Combines functions of one kind each into one function of several kinds.
 #include <algorithm>
 
-#include "ir/ir.h"
+#include "ir/tracing.h"
 
 namespace windrow::ir {
 namespace {

@@ -1,7 +1,8 @@
 // Tracing: expressions and structural operations inside the body of a vertex function.
+#include "ir/tracing.h"
+
 #include <algorithm>
 
-#include "ir/ir.h"
 #include "windrow/batching/vertex_function.h"
 
 namespace windrow {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/ir.h"
+#include "ir/tracing.h"
 
 namespace windrow {
 namespace {

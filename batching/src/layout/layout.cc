@@ -1,4 +1,4 @@
-#include "layout/layout.h"
+#include "windrow/batching/backend/layout.h"
 
 #include <algorithm>
 #include <bit>

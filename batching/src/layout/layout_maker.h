@@ -1,8 +1,8 @@
 // Making a layout: layout_rows.cc assigns rows to vertices, layout.cc places inputs and edges.
 #pragma once
 
-#include "layout/layout.h"
 #include "layout/layout_memory.h"
+#include "windrow/batching/backend/layout.h"
 
 namespace windrow {
 

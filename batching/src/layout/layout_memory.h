@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "layout/layout.h"
+#include "windrow/batching/backend/layout.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {

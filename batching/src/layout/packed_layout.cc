@@ -1,4 +1,4 @@
-#include "layout/packed_layout.h"
+#include "windrow/batching/backend/packed_layout.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,8 @@
 #include <set>
 
 #include "lazy/epochs.h"
-#include "run/execution.h"
+#include "run/tag.h"
+#include "windrow/batching/backend/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {

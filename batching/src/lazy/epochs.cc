@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "run/execution.h"
 #include "schedule/schedule_lessons.h"
+#include "windrow/batching/backend/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "ir/ir.h"
+#include "ir/tracing.h"
 #include "lazy/epochs.h"
 
 namespace windrow::lazy {

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "lazy/epochs.h"
-#include "run/execution.h"
+#include "windrow/batching/backend/execution.h"
 
 namespace windrow::lazy {
 

@@ -7,7 +7,7 @@
 #include "parameters/gradient.h"
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
-#include "run/execution.h"
+#include "windrow/batching/backend/execution.h"
 
 namespace windrow {
 namespace {

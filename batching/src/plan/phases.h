@@ -1,7 +1,7 @@
 // Phases: the part of planning that decides when values are computed.
 #pragma once
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 

@@ -1,4 +1,4 @@
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 #include <algorithm>
 #include <set>

@@ -5,7 +5,7 @@
 // the progress of other rows.
 #pragma once
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plan/placement.h"
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 

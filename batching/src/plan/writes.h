@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 

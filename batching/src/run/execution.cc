@@ -1,10 +1,17 @@
-#include "run/execution.h"
+#include "windrow/batching/backend/execution.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "layout/layout_memory.h"
+#include "run/origins.h"
+#include "run/runner_notes.h"
+#include "run/tag.h"
+
 namespace windrow {
+
+MinibatchEnd::MinibatchEnd(const Device& device) : over(tag(device.engine, "end of a minibatch")) {}
 
 Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
                      Options options)
@@ -14,7 +21,8 @@ Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Lay
       tensors_(std::move(tensors)),
       adds_to_(tensors_.size(), 0),
       options_(std::move(options)),
-      end_(std::make_shared<MinibatchEnd>(device)) {}
+      end_(std::make_shared<MinibatchEnd>(device)),
+      notes_(std::make_unique<RunnerNotes>()) {}
 
 Execution::~Execution() {
   if (options_.layouts != nullptr) options_.layouts->give_back(std::move(layout_));

@@ -1,9 +1,10 @@
 // Results of a minibatch: loss, outputs, and gradients of given tensors.
 #include <algorithm>
 
-#include "ir/ir.h"
 #include "parameters/gradient.h"
-#include "run/execution.h"
+#include "run/runner_notes.h"
+#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/backend/ir.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
@@ -52,9 +53,9 @@ Tensor Minibatch::gradient(const std::string& name, std::source_location from) c
   const ir::Function& function = *plan.program.function;
   for (std::size_t i = 0; i < function.tensors.size(); ++i) {
     if (function.tensors[i].name != name) continue;
-    if (!execution_->differentiated)
+    if (!execution_->notes().differentiated)
       throw MisuseError(function.name + ": '" + name + "' has no gradient before backward()");
-    const auto& [rows, parts] = execution_->given[i];
+    const auto& [rows, parts] = execution_->notes().given[i];
     return dense(execution_->device(), {}, parts, {Rows::count(rows), function.tensors[i].width}, from);
   }
   throw MisuseError(function.name + ": there is no tensor '" + name + "'; expected one that the function pulls");

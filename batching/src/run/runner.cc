@@ -4,15 +4,15 @@
 #include <atomic>
 #include <chrono>
 
-#include "host/host_execution.h"
-#include "host/needed.h"
-#include "interpret/interpretation.h"
-#include "ir/ir.h"
+#include "host/step_clock.h"
+#include "ir/passes.h"
+#include "ir/tracing.h"
 #include "layout/layout_memory.h"
 #include "parameters/parameter_store.h"
-#include "plan/plan.h"
+#include "run/runner_notes.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
+#include "windrow/batching/backend.h"
 
 namespace windrow {
 namespace {
@@ -38,6 +38,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, Parameters&
 Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
                RunnerOptions options)
     : device_(device),
+      backend_(backend_of(device)),
       function_(function),
       parameters_(std::move(parameters)),
       options_(options),
@@ -99,12 +100,7 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
     std::shared_ptr<const Plan> plan = new_plan(purpose);
-    std::shared_ptr<const HostPlan> lowered;
-    if (device_.on_host()) {
-      lowered = std::make_shared<HostPlan>(lower(*plan, device_.kernels));
-    } else {
-      Interpretation::require_kernels(*plan, device_.kernels);
-    }
+    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, plan);
     ++stats_.plans;
     stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
     forget_a_plan();
@@ -128,24 +124,19 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
-  auto made = std::make_shared<Plan>(make_plan(std::move(program), plan_options(purpose)));
+  const PlanOptions options = backend_->options_for({.training = purpose.training,
+                                                     .eager = on.eager,
+                                                     .lazy = on.lazy,
+                                                     .slots = on.slots,
+                                                     .sharing = on.sharing,
+                                                     .fusion = on.fusion,
+                                                     .row_stride = device_.row_stride});
+  auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
   }
   made->outputs = purpose.outputs;
   return made;
-}
-
-PlanOptions Runner::plan_options(const Purpose& purpose) const {
-  const Optimisations& on = options_.optimisations;
-  const PlanOptions options{.training = purpose.training,
-                            .eager = on.eager,
-                            .lazy = on.lazy,
-                            .slots = on.slots,
-                            .sharing = on.sharing,
-                            .fusion = on.fusion,
-                            .row_stride = device_.row_stride};
-  return device_.on_host() ? options : Interpretation::options_for(options);
 }
 
 void Runner::hold_back(std::source_location from) {
@@ -227,7 +218,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   hold_back(from);
   const auto [plan, lowered, used] = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
-  LayoutOptions options{.groups = device_.on_host() ? options_.groups : 1,
+  LayoutOptions options{.groups = backend_->takes_groups() ? options_.groups : 1,
                         .group_flops = options_.group_flops,
                         .schedule = options_.schedule};
   if (options.schedule == SchedulePolicy::learned) {
@@ -249,18 +240,12 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .origins = std::move(origins_),
                          .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
                          .layouts = layouts_};
-  std::shared_ptr<Execution> execution;
-  if (device_.on_host()) {
-    std::vector<char> needed = needed_tensors(*plan, *lowered, layout);
-    std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
-    execution = std::make_shared<HostExecution>(device_, plan, lowered, std::move(layout), std::move(tensors),
-                                                std::move(needed), std::move(how));
-  } else {
-    std::vector<Tensor> tensors = tensors_of(*plan, given, std::vector<char>(plan->tensors.size(), 1));
-    execution = std::make_shared<Interpretation>(device_, plan, std::move(layout), std::move(tensors), std::move(how));
-  }
-  for (const Given* one : given) execution->given.push_back({one->rows.rows()});
-  execution->announced_rows = std::move(announced_rows);
+  std::vector<char> needed = lowered->needed(layout);
+  std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
+  const std::shared_ptr<Execution> execution =
+      lowered->start(std::move(layout), std::move(tensors), std::move(needed), std::move(how));
+  for (const Given* one : given) execution->notes().given.push_back({one->rows.rows()});
+  execution->notes().announced_rows = std::move(announced_rows);
   ++stats_.minibatches;
   stats_.vertices += execution->layout().vertices;
   stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());

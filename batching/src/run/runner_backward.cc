@@ -3,7 +3,8 @@
 #include <optional>
 
 #include "parameters/parameter_store.h"
-#include "run/execution.h"
+#include "run/runner_notes.h"
+#include "windrow/batching/backend/execution.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
 
@@ -28,9 +29,9 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
                       Gradients of_parameters, std::source_location from) {
   const std::shared_ptr<Execution>& execution = minibatch.execution_;
   const Plan& plan = execution->plan();
-  if (execution->runner() != id_ || !plan.training || execution->differentiated) {
+  if (execution->runner() != id_ || !plan.training || execution->notes().differentiated) {
     throw MisuseError(function_.name() + ": backward() of a minibatch that " +
-                      (execution->differentiated ? "was differentiated" : "this runner did not record"));
+                      (execution->notes().differentiated ? "was differentiated" : "this runner did not record"));
   }
   take_gradients(*execution, gradients);
   if (of_parameters == Gradients::add) {
@@ -55,7 +56,8 @@ void Runner::take_gradients(Execution& execution, const std::map<std::string, Te
     const std::string gradient = function.name + ": the gradient of output '" + field.name + "'";
     if (found == gradients.end()) throw MisuseError(gradient + " was announced, but is not given");
     const Tensor& tensor = found->second;
-    const bool announced = output < execution.announced_rows.size() && execution.announced_rows[output] != 0;
+    const std::vector<char>& announced_rows = execution.notes().announced_rows;
+    const bool announced = output < announced_rows.size() && announced_rows[output] != 0;
     const bool any_rows = announced || execution.layout().vertices == 0;
     const Index vertices = any_rows ? tensor.rows() : execution.layout().vertices;
     if (tensor.rows() != vertices || tensor.width() != field.width) {
@@ -93,11 +95,12 @@ void Runner::add_gradients(Execution& execution, std::source_location from) {
     if (of_parameter) parameters_->entry(rows.number).depends = true;
     auto left = rows_left(execution, rows, from);
     if (!left) continue;
-    auto& lookups = of_parameter ? parameters_->entry(rows.number).lookups : execution.given[rows.number].lookups;
+    auto& lookups =
+        of_parameter ? parameters_->entry(rows.number).lookups : execution.notes().given[rows.number].lookups;
     lookups.push_back(std::move(*left));
   }
   parameters_->add_source(execution.end());
-  execution.differentiated = true;
+  execution.notes().differentiated = true;
 }
 
 }  // namespace windrow

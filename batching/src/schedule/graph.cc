@@ -5,7 +5,7 @@
 #include <numeric>
 #include <optional>
 
-#include "ir/ir.h"
+#include "ir/tracing.h"
 
 namespace windrow {
 namespace {

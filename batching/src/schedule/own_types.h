@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/program.h"
+#include "ir/passes.h"
 
 namespace windrow {
 

@@ -53,7 +53,7 @@ class LayoutMemory;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
-struct HostPlan;
+class LoweredPlan;
 struct PlanOptions;
 namespace lazy {
 class Epochs;
@@ -240,12 +240,11 @@ class Runner {
   void see_types(Graphs graphs);
   struct Planned {
     std::shared_ptr<const Plan> plan;
-    std::shared_ptr<const HostPlan> lowered;  // null unless the device is the host
-    std::int64_t used;                        // number of the last minibatch that used it
+    std::shared_ptr<const LoweredPlan> lowered;
+    std::int64_t used;  // number of the last minibatch that used it
   };
   const Planned& plan_for(Graphs graphs, const Purpose& purpose);
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
-  PlanOptions plan_options(const Purpose& purpose) const;
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   /// Pushes the ops that precede the groups.
@@ -261,6 +260,7 @@ class Runner {
   void add_gradients(Execution& execution, std::source_location from);
 
   Device device_;
+  std::shared_ptr<const Backend> backend_;
   VertexFunction function_;
   std::shared_ptr<ParameterStore> parameters_;
   RunnerOptions options_;

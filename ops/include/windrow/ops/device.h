@@ -13,6 +13,8 @@
 
 namespace windrow {
 
+class Backend;  // windrow/batching/backend.h
+
 /// A value that is cheap to copy. It may outlive the engine, but is of no use then. Add your own kernels before the
 /// device is used.
 struct Device {
@@ -21,6 +23,8 @@ struct Device {
   LaneId lane;
   std::shared_ptr<Allocator> memory = {};
   KernelTable<float> kernels;
+  /// How it computes minibatches of vertices; null for the back end that backend_of() chooses.
+  std::shared_ptr<const Backend> backend = {};
   /// The stride, in elements, of new tensors' rows of a width.
   Index (*row_stride)(Index width) = windrow::row_stride;
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "ir/program.h"
+#include "windrow/batching/backend/program.h"
 #include "windrow/ops/kernel.h"
 
 namespace windrow {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "windrow/batching/backend/plan.h"
 #include "windrow/batching/graph.h"
 #include "windrow/batching/schedule.h"
 

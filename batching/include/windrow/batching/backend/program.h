@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ir/ir.h"
+#include "windrow/batching/backend/ir.h"
 
 namespace windrow::ir {
 
@@ -49,21 +49,5 @@ struct Program {
   }
   const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };
-
-enum class Specialise { yes, no };
-/// Makes a program without gradients. With `no`, the types in `own` have all children, too.
-Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how);
-
-/// Reduces the number of products. Products of one value with several parameters become one product with the parameters
-/// side by side. Sums of such products become one sum: for example the gates of an LSTM, each of which adds a product
-/// of the input and one of the state.
-Program pack_products(const Program& program);
-
-/// Adds nodes for the gradients of: the sum of all losses, plus each of these outputs weighted by its given gradient.
-/// Throws MisuseError for an operator without a gradient, and if there is neither a loss nor such an output.
-Program differentiate(const Program& program, const std::vector<std::size_t>& outputs);
-
-/// Drops the nodes that no loss, output or gradient needs.
-void drop_unneeded(Program& program);
 
 }  // namespace windrow::ir

@@ -1,5 +1,4 @@
-// The intermediate representation: typed nodes in single static assignment. Start here; then builder.h, program.h,
-// plan.h, layout.h, execution.h, host_execution.h, in the order in which a vertex function becomes engine ops.
+// The intermediate representation: typed nodes in single static assignment.
 //
 // A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
 // ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.
@@ -116,19 +115,10 @@ inline bool Node::is_output_gradient(const Function& function) const {
   return code == Code::given && number >= function.tensors.size();
 }
 
-/// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
-Function put_together(std::string name, const std::vector<const Function*>& parts);
-
-/// Throws MisuseError for a state that no kind scatters.
-void check_complete(const Function& function);
-
 /// Whether the operator computes a vertex from values of that vertex and from parameters only.
 inline bool by_rows(const Operator& op) {
   return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
 }
-
-/// Throws MisuseError for an operator that cannot compute vertices or edges by rows.
-void check_locality(const Operator& op, const Signature& signature, const Type& result);
 
 /// The type of a vertex. The upper half is its kind. The lower half has a bit for each child that the vertex has (for
 /// any arity, one bit that is set if there are children), then a bit for each optional index that it has.
@@ -167,43 +157,5 @@ inline std::uint32_t children(const Function& function, VertexType type) {
   const std::size_t bits = kind_of(function, type).child_bits();
   return static_cast<std::uint32_t>(type & ((VertexType{1} << bits) - 1));
 }
-
-/// Records the nodes of a vertex function while its body runs.
-class Tracing : public std::enable_shared_from_this<Tracing> {
- public:
-  Function function;  ///< of one kind
-
-  explicit Tracing(std::string name, std::size_t arity);
-  Kind& kind() { return function.kinds[0]; }
-
-  Expr expr(Node node);
-  Expr expr_of(Value value);
-  IndexExpr index_expr(std::size_t pull);
-  /// The node of an operand. Adds a node for a parameter that has none yet.
-  Value value_of(const Operand& operand);
-  Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
-             const Attributes& attributes);
-  /// Adds the index of each vertex's row in the gradient of the last output.
-  void find_gradient();
-  /// A row for each edge: the row of its consumer.
-  Expr to_children(const Expr& x);
-  /// Reduces the rows of a vertex's edges by an operator on segments.
-  Expr over_children(const Operator& op, const Expr& x);
-  /// The weight of each child in a mean over children.
-  Expr share_of_child();
-  /// The vertex's row of a tensor.
-  Expr row_of(const std::string& tensor, Index width);
-  /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
-  static std::shared_ptr<Tracing> of(const std::string& what, std::span<const Operand> in,
-                                     std::span<const IndexExpr> indices);
-
- private:
-  using Check = void(const Operator& op, const Signature& signature, const Type& result);
-  Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
-  Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
-           const Attributes& attributes);
-  /// The pull of indices that describe the structure of the graph.
-  std::size_t structure(IndexField::Holds holds);
-};
 
 }  // namespace windrow::ir

@@ -1,5 +1,5 @@
 // A minibatch on a device that has no back end of its own: its plan, step by step, through the device's kernels. Also
-// the slow counterpart to which back ends are compared.
+// the slow counterpart to which back ends are compared, and a base of those that compute segments their own way.
 //
 // All values, and all indices and inputs, lie in one buffer of the device's memory. The indices and inputs are packed
 // on the host and copied at once. Each stage is one op on the device's lane, which issues the kernels of all its steps.
@@ -10,13 +10,13 @@
 #include <set>
 #include <vector>
 
-#include "layout/packed_layout.h"
-#include "run/execution.h"
+#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/backend/packed_layout.h"
 
 namespace windrow {
 
 /// An owner; see Execution.
-class Interpretation final : public Execution {
+class Interpretation : public Execution {
  public:
   /// The plan must have been made by options of options_for().
   Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
@@ -34,7 +34,7 @@ class Interpretation final : public Execution {
                std::source_location from) override;
   void check_losses(LossCheck check, std::source_location from) override;
 
- private:
+ protected:
   /// Where a step runs: on rows of vertices of a type, or of their edges.
   struct At {
     std::size_t type;
@@ -42,6 +42,19 @@ class Interpretation final : public Execution {
     Range rows;
     Lane* lane;
   };
+  // Called in ops of the device's lane. They issue kernels on it and return.
+  /// Computes a segment: by default, step by step.
+  virtual void run(const Segment& segment, const At& at);
+  void run(const Step& step, const At& at);
+  /// The rows of a place that belong to `at`; all rows if the place has the other rate.
+  Matrix<float> place(const Place& place, const At& at) const;
+  /// The same, of an operand that may also be an input or a tensor.
+  Matrix<const float> operand(const Place& place, const At& at) const;
+  /// The word of `packed()` at that position, in the device's memory.
+  const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
+  const PackedLayout& packed() const { return packed_; }
+
+ private:
   enum class Passes { forward, backward };
 
   void place_values();
@@ -65,7 +78,6 @@ class Interpretation final : public Execution {
   template <class Visit>
   void each_part(Passes passes, Visit visit) const;
   void run(Phase phase, std::size_t type, Range vertices, Lane* lane);
-  void run(const Step& step, const At& at);
   void run(const TensorStep& step, Lane* lane);
   void run_kernel(const Step& step, const At& at, Matrix<float> out);
   void gather(const Step& step, const At& at);
@@ -74,12 +86,9 @@ class Interpretation final : public Execution {
   void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
                   Matrix<float> out, Write write, Lane* lane);
   void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
-  Matrix<float> place(const Place& place, const At& at) const;
-  Matrix<const float> operand(const Place& place, const At& at) const;
   float* region(std::size_t type, std::size_t number) const {
     return data_ + offsets_[plan_->types[type].first_region + number];
   }
-  const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
 
   Index values_ = 0;  // elements; the words follow them in the buffer
   const PackedLayout packed_;

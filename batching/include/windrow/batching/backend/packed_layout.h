@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "layout/layout.h"
-#include "plan/plan.h"
+#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/backend/plan.h"
 
 namespace windrow {
 

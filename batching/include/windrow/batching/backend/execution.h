@@ -1,6 +1,6 @@
 // A minibatch while a back end computes it: what all back ends share, and the stages that each of them implements.
 //
-// HostExecution (host/) computes on the host, Interpretation (interpret/) on any device. Both are made by make().
+// The host's back end computes on the host, Interpretation (interpretation.h) on any device.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "layout/layout.h"
-#include "layout/layout_memory.h"
-#include "layout/looked_up.h"
-#include "plan/plan.h"
-#include "run/origins.h"
-#include "run/tag.h"
-#include "windrow/batching/parameters.h"
+#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/backend/plan.h"
 #include "windrow/batching/runner.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
@@ -25,9 +20,14 @@
 
 namespace windrow {
 
+class LayoutMemory;
+class Origins;
+class StepClock;
+struct RunnerNotes;
+
 /// The outcome of a minibatch. Waiting threads hold this, so they do not keep the minibatch's memory alive.
 struct MinibatchEnd {
-  explicit MinibatchEnd(const Device& device) : over(tag(device.engine, "end of a minibatch")) {}
+  explicit MinibatchEnd(const Device& device);
 
   const Buffer over;  ///< no bytes; the last op writes its variable
   double loss = 0;    ///< written by Execution::add_up_losses()
@@ -64,14 +64,15 @@ struct LossCheck {
 /// everything that the stages wrote. A failure of a stage poisons it.
 class Execution : public std::enable_shared_from_this<Execution> {
  public:
+  /// Given by the runner; a back end hands them on.
   struct Options {
-    std::uint64_t runner;  // id of the runner
-    std::int64_t number;   // of the minibatch, for errors
-    Index batch_rows;
-    std::shared_ptr<class StepClock> clock = nullptr;  // null where steps are not timed
-    std::shared_ptr<const Origins> origins = nullptr;  // null where errors name vertices
-    bool keeps_not_finite = false;                     // see NonFinite::skip
-    std::shared_ptr<LayoutMemory> layouts = nullptr;   // takes the layout's memory back, unless null
+    std::uint64_t runner;                              ///< id of the runner
+    std::int64_t number;                               ///< of the minibatch, for errors
+    Index batch_rows;                                  ///< see RunnerOptions
+    std::shared_ptr<StepClock> clock = nullptr;        ///< null where steps are not timed
+    std::shared_ptr<const Origins> origins = nullptr;  ///< null where errors name vertices
+    bool keeps_not_finite = false;                     ///< see NonFinite::skip
+    std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
   };
   virtual ~Execution();
   Execution(const Execution&) = delete;
@@ -115,17 +116,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// Makes this gradient of a parameter add to its existing value. Called before ops that write it are pushed.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
   bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
-  /// A given tensor: its number of rows, and the parts of its gradient once backward ops are pushed. Used only by the
-  /// thread that calls the runner, as are the next two members.
-  struct GivenTensor {
-    Index rows;
-    std::vector<LookedUp> lookups = {};
-  };
-  std::vector<GivenTensor> given;
-  /// By output: whether its gradient has the rows that were announced, instead of one row for each vertex.
-  std::vector<char> announced_rows;
-  /// Whether the gradients were pushed.
-  bool differentiated = false;
+  /// Of the runner, and used only by the thread that calls it.
+  RunnerNotes& notes() const { return *notes_; }
 
   std::string name_of(const Step& step) const;
   /// The number of the output of that name, which exists.
@@ -169,6 +161,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::vector<char> adds_to_;
   const Options options_;
   const std::shared_ptr<MinibatchEnd> end_;
+  const std::unique_ptr<RunnerNotes> notes_;
   // Set by the constructors of the back ends.
   std::shared_ptr<Buffer> memory_;  // with the values of all vertices
   std::vector<Index> offsets_;      // in elements, by region of the plan; only set for types that have rows

@@ -1,0 +1,62 @@
+// Makes functions: of one kind by tracing the body of a vertex function, and of several kinds. Start here; then builder.h,
+// passes.h, and the public headers program.h, plan.h, layout.h and execution.h, in the order in which a vertex function
+// becomes engine ops.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/backend/ir.h"
+
+namespace windrow::ir {
+
+/// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
+Function put_together(std::string name, const std::vector<const Function*>& parts);
+
+/// Throws MisuseError for a state that no kind scatters.
+void check_complete(const Function& function);
+
+/// Throws MisuseError for an operator that cannot compute vertices or edges by rows.
+void check_locality(const Operator& op, const Signature& signature, const Type& result);
+
+/// Records the nodes of a vertex function while its body runs.
+class Tracing : public std::enable_shared_from_this<Tracing> {
+ public:
+  Function function;  ///< of one kind
+
+  explicit Tracing(std::string name, std::size_t arity);
+  Kind& kind() { return function.kinds[0]; }
+
+  Expr expr(Node node);
+  Expr expr_of(Value value);
+  IndexExpr index_expr(std::size_t pull);
+  /// The node of an operand. Adds a node for a parameter that has none yet.
+  Value value_of(const Operand& operand);
+  Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
+             const Attributes& attributes);
+  /// Adds the index of each vertex's row in the gradient of the last output.
+  void find_gradient();
+  /// A row for each edge: the row of its consumer.
+  Expr to_children(const Expr& x);
+  /// Reduces the rows of a vertex's edges by an operator on segments.
+  Expr over_children(const Operator& op, const Expr& x);
+  /// The weight of each child in a mean over children.
+  Expr share_of_child();
+  /// The vertex's row of a tensor.
+  Expr row_of(const std::string& tensor, Index width);
+  /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
+  static std::shared_ptr<Tracing> of(const std::string& what, std::span<const Operand> in,
+                                     std::span<const IndexExpr> indices);
+
+ private:
+  using Check = void(const Operator& op, const Signature& signature, const Type& result);
+  Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
+  Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
+           const Attributes& attributes);
+  /// The pull of indices that describe the structure of the graph.
+  std::size_t structure(IndexField::Holds holds);
+};
+
+}  // namespace windrow::ir
