@@ -45,7 +45,7 @@ std::vector<DeviceCase> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name);
-/// The host, and both simulated devices.
+/// The host with either back end, and the simulated devices.
 std::vector<DeviceCase> few_cases() {
   return {{"host", Policy::pool, 2, make_host},
           {"interpreted_host", Policy::pool, 2, make_interpreted},

@@ -1,6 +1,5 @@
 #include "windrow/batching/backend.h"
 #include "windrow/batching/backend/interpretation.h"
-#include "windrow/ops/operators.h"
 
 namespace windrow {
 namespace {

@@ -1,6 +1,6 @@
-// Makes functions: of one kind by tracing the body of a vertex function, and of several kinds. Start here; then builder.h,
-// passes.h, and the public headers program.h, plan.h, layout.h and execution.h, in the order in which a vertex function
-// becomes engine ops.
+// Makes functions: of one kind by tracing the body of a vertex function, and of several kinds. Start here; then
+// builder.h, passes.h, and the public headers program.h, plan.h, layout.h and execution.h, in the order in which a
+// vertex function becomes engine ops.
 #pragma once
 
 #include <memory>
