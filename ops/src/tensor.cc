@@ -139,22 +139,17 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
 
 template <class T>
 std::vector<T> TensorOf<T>::get(std::source_location from) const {
-  const auto values = std::make_shared<std::vector<T>>();  // shared, since the op may outlive a wait that throws
-  const Var copied = engine().new_var("values");
-  auto copy = [values, view = view(), count = static_cast<std::size_t>(rows() * width())](OpContext& op) {
-    values->resize(count);
-    view.download(op.lane(), values->data());
+  const auto count = static_cast<std::size_t>(rows() * width());
+  // A device copies to memory of its own choice without making the host wait. The op may outlive a wait that throws.
+  const Buffer staging(engine(), buffer_->bytes().memory().staging(), count * sizeof(T), "values");
+  auto copy = [to = staging.bytes(), view = view()](OpContext& op) {
+    view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
   };
-  engine().push(std::move(copy), {windrow::read(var()), overwrite(copied)},
+  engine().push(std::move(copy), {windrow::read(var()), overwrite(staging.var())},
                 {.name = "get", .lane = lane(), .pushed_at = from});
-  try {
-    engine().wait(copied, from);
-  } catch (...) {
-    engine().retire(copied);
-    throw;
-  }
-  engine().retire(copied);
-  return std::move(*values);
+  engine().wait(staging.var(), from);
+  const auto* const values = reinterpret_cast<const T*>(staging.bytes().read());
+  return {values, values + count};
 }
 
 template <class T>

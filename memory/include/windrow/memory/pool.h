@@ -63,6 +63,8 @@ class Pool final : public Allocator {
   /// Returns all kept memory to the allocator below.
   void trim() noexcept;
   PoolStats stats() const;
+  /// The allocator below.
+  const Allocator& below() const { return *below_; }
 
   /// The size of the piece that a request for `bytes` takes, unless a larger piece is reused.
   static std::size_t rounded(std::size_t bytes);

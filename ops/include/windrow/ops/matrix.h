@@ -18,12 +18,12 @@ struct Matrix {
   Index width = 0;
   Index stride = 0;
 
-  T* row(Index i) const {
+  constexpr T* row(Index i) const {
     assert(0 <= i && i < rows);
     return data + i * stride;
   }
   /// True if the rows are contiguous.
-  bool dense() const { return stride == width || rows <= 1; }
+  constexpr bool dense() const { return stride == width || rows <= 1; }
 
   operator Matrix<const T>() const requires(!std::is_const_v<T>) { return {data, rows, width, stride}; }
 };

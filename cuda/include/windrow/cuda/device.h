@@ -1,0 +1,69 @@
+// CUDA devices. Start here.
+//
+//   Engine engine;
+//   const cuda::OpenDevice gpu = cuda::open_device(engine, 0);
+//   Tensor x(gpu.device, 64, 256);
+//
+// The code that needs the CUDA toolkit is a plug-in, windrow_cuda.so, which the first call opens. So a program starts
+// where the toolkit or the driver is missing, and the functions of this header say what is missing. The plug-in is
+// looked for at WINDROW_CUDA_PLUGIN, a variable of the environment, if it is set; otherwise beside the program, in
+// ../lib/windrow from there, and where the system looks for libraries.
+//
+// A device has one ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
+// A thread for each device asks which points are reached; no thread of the engine waits for a device.
+//
+// Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
+// are poisoned, with an error that names the ops in flight, and everything else goes on.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "windrow/engine/engine.h"
+#include "windrow/ops/device.h"
+
+namespace windrow::cuda {
+
+struct DeviceInfo {
+  int number;
+  std::string name;          ///< such as "NVIDIA H100 80GB HBM3"
+  std::string architecture;  ///< such as "9.0"
+  std::size_t memory;        ///< bytes
+};
+
+/// The devices of this machine. Throws MisuseError with the reason if there can be none: no plug-in, no driver, a
+/// driver that is too old, no device.
+std::vector<DeviceInfo> list_devices();
+
+struct DeviceOptions {
+  /// The most bytes of device memory to use; 0 for all.
+  std::size_t memory_limit = 0;
+  /// Each op waits until its work is done, so that the error of a kernel is that of its op. For debugging; slow.
+  bool sync = false;
+  LaneOptions lane = {};
+};
+
+/// A value that is cheap to copy.
+struct OpenDevice {
+  Device device;
+  DeviceInfo info;
+};
+
+/// Opens a device for an engine: adds its lane, and makes a pool of its memory. Throws MisuseError as list_devices(),
+/// and for a number that no device has; Error for a device that is busy or lost. Threads: any.
+OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options = {});
+
+struct StreamOptions {
+  std::string name = "stream";
+  bool urgent = false;  ///< its work starts before that of other streams
+  LaneOptions lane = {};
+};
+/// Adds another ordered lane of an open device, such as one for copies. Throws MisuseError if this is none of CUDA.
+LaneId add_stream(const Device& device, const StreamOptions& options);
+
+/// The cudaStream_t of a lane, for kernels of your own: see KernelCall::lane. Throws MisuseError for a lane that is
+/// none of CUDA.
+void* native_stream(Lane* lane);
+
+}  // namespace windrow::cuda

@@ -1,0 +1,92 @@
+// What kernels share: operands, checks of indices, and the kernel that computes each element on its own.
+#pragma once
+
+#include <limits>
+
+#include "kernels.h"
+#include "queue.h"
+
+namespace windrow::cuda {
+
+using Call = KernelCall<float>;
+using In = Matrix<const float>;
+using Out = Matrix<float>;
+using Indices = Matrix<const std::int32_t>;
+
+/// What a row with a bad index gets.
+inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+inline bool adds(const Call& call) { return call.write == Write::add; }
+
+/// A team for each row of the result, with a number of threads that suits rows of a given width.
+inline LaunchShape for_rows_of(const Queue& queue, const Out& out, Index width) {
+  return for_rows(queue, out.width == 0 ? 0 : out.rows, width);
+}
+
+inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
+
+template <class T>
+WINDROW_ON_DEVICE T& at(const Matrix<T>& matrix, Index row, Index column) {
+  return matrix.data[row * matrix.stride + column];
+}
+
+WINDROW_ON_DEVICE inline void write(float& to, float value, bool add) { to = add ? to + value : value; }
+
+WINDROW_ON_DEVICE inline bool within(Index i, Index count) { return 0 <= i && i < count; }
+
+struct Segment {
+  Index first, last;
+
+  /// False: the segment is not one of that many rows.
+  WINDROW_ON_DEVICE bool good(Index rows) const { return 0 <= first && first <= last && last <= rows; }
+};
+WINDROW_ON_DEVICE inline Segment segment_of(const Indices& bounds, Index r) {
+  return {at(bounds, r, 0), at(bounds, r, 1)};
+}
+
+/// True if `value` takes the place of `top` as the maximum of what contains `top` first: the first NaN wins.
+WINDROW_ON_DEVICE inline bool exceeds(float value, float top) { return top == top && !(value <= top); }
+
+/// The row of the first NaN of a column, or otherwise of the first maximum. The segment is not empty.
+WINDROW_ON_DEVICE inline Index first_maximum(const In& x, Index column, Segment segment) {
+  Index top = segment.first;
+  float value = at(x, top, column);
+  for (Index r = top + 1; r < segment.last; ++r) {
+    const float next = at(x, r, column);
+    if (!exceeds(next, value)) continue;
+    top = r;
+    value = next;
+  }
+  return top;
+}
+
+/// A thread for each element of the result. `Value` has a name, computes value(row, column), and tells its accesses.
+template <class Value>
+struct EachElement {
+  static constexpr const char* name = Value::name;
+  Value value;
+  Out out;
+  bool add;
+
+  template <class Team>
+  WINDROW_ON_DEVICE void operator()(Team& team) const {
+    if (out.rows == 1) {  // without a division
+      for_all(team, out.width, [&](Index c) { write(at(out, 0, c), value(0, c), add); });
+    } else {
+      for_elements(team, out.rows, out.width, [&](Index r, Index c) { write(at(out, r, c), value(r, c), add); });
+    }
+  }
+  template <class A>
+  void accesses(A& to) const {
+    value.accesses(to);
+    to.writes(out);
+  }
+};
+
+template <class Value>
+int run_each(const Call& call, const Queue& queue, const Value& value) {
+  const Out out = call.out;
+  return launch(queue, for_elements(queue, out.rows * out.width), EachElement<Value>{value, out, adds(call)});
+}
+
+}  // namespace windrow::cuda

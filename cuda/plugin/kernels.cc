@@ -1,0 +1,74 @@
+// The table of kernels.
+#include "kernels.h"
+
+namespace windrow::cuda {
+namespace kernel {
+
+#define WINDROW_ELEMENTWISE(op, inputs, ...) Run op;
+#define WINDROW_UPDATE(op, inputs, ...) Run op;
+#include "elementwise_formulas.h"
+#undef WINDROW_ELEMENTWISE
+#undef WINDROW_UPDATE
+
+}  // namespace kernel
+
+constinit const KernelEntry kernels[] = {
+#define WINDROW_ELEMENTWISE(op, inputs, ...) {#op, kernel::op, nullptr},
+#define WINDROW_UPDATE(op, inputs, ...) {#op, kernel::op, nullptr},
+#include "elementwise_formulas.h"
+#undef WINDROW_ELEMENTWISE
+#undef WINDROW_UPDATE
+    {"matmul", kernel::matmul, nullptr},
+    {"matmul_nt", kernel::matmul_nt, nullptr},
+    {"matmul_tn", kernel::matmul_tn, nullptr},
+    {"transpose", kernel::transpose, nullptr},
+    {"add_bias", kernel::add_bias, nullptr},
+    {"column_sum", kernel::column_sum, kernel::column_sum_workspace},
+    {"row_sum", kernel::row_sum, nullptr},
+    {"spread_rows", kernel::spread_rows, nullptr},
+    {"spread_columns", kernel::spread_columns, nullptr},
+    {"row_dot", kernel::row_dot, nullptr},
+    {"mul_columns", kernel::mul_columns, nullptr},
+    {"matmul_each", kernel::matmul_each, nullptr},
+    {"matmul_each_nt", kernel::matmul_each_nt, nullptr},
+    {"matmul_each_tn", kernel::matmul_each_tn, nullptr},
+    {"gather_rows", kernel::gather_rows, nullptr},
+    {"embedding", kernel::gather_rows, nullptr},
+    {"gather_where", kernel::gather_where, nullptr},
+    {"scatter_rows", kernel::scatter_rows, nullptr},
+    {"concat", kernel::concat, nullptr},
+    {"slice", kernel::slice, nullptr},
+    {"place", kernel::place, nullptr},
+    {"pick", kernel::pick, nullptr},
+    {"pick_gradient", kernel::pick_gradient, nullptr},
+    {"row_max", kernel::row_max, nullptr},
+    {"row_max_gradient", kernel::row_max_gradient, nullptr},
+    {"conv2d", kernel::conv2d, nullptr},
+    {"conv2d_data_gradient", kernel::conv2d_data_gradient, nullptr},
+    {"conv2d_filter_gradient", kernel::conv2d_filter_gradient, nullptr},
+    {"max_pool2d", kernel::max_pool2d, nullptr},
+    {"max_pool2d_gradient", kernel::max_pool2d_gradient, nullptr},
+    {"add_channel_bias", kernel::add_channel_bias, nullptr},
+    {"add_channel_bias_gradient", kernel::add_channel_bias_gradient, nullptr},
+    {"segment_sum", kernel::segment_sum, nullptr},
+    {"segment_mean", kernel::segment_mean, nullptr},
+    {"segment_max", kernel::segment_max, nullptr},
+    {"segment_argmax", kernel::segment_argmax, nullptr},
+    {"gather_sum", kernel::gather_sum, nullptr},
+    {"segment_spread", kernel::segment_spread, nullptr},
+    {"segment_spread_mean", kernel::segment_spread_mean, nullptr},
+    {"segment_max_gradient", kernel::segment_max_gradient, nullptr},
+    {"softmax", kernel::softmax, nullptr},
+    {"softmax_gradient", kernel::softmax_gradient, nullptr},
+    {"log_softmax", kernel::log_softmax, nullptr},
+    {"log_softmax_gradient", kernel::log_softmax_gradient, nullptr},
+    {"squared_distance", kernel::squared_distance, nullptr},
+    {"squared_distance_gradient", kernel::squared_distance_gradient, nullptr},
+    {"softmax_cross_entropy", kernel::softmax_cross_entropy, nullptr},
+    {"softmax_cross_entropy_gradient", kernel::softmax_cross_entropy_gradient, nullptr},
+    {"dropout", kernel::dropout, nullptr},
+    {"sgd_rows", kernel::sgd_rows, kernel::sgd_rows_workspace},
+    {nullptr, nullptr, nullptr},
+};
+
+}  // namespace windrow::cuda

@@ -1,0 +1,43 @@
+// The kernels of all operators: a function that issues each of them, and the table.
+#pragma once
+
+#include <cstddef>
+
+#include "plugin.h"
+
+namespace windrow::cuda {
+
+/// Ends with an entry whose op is null.
+extern const KernelEntry kernels[];
+
+/// The functions of the entries, named like the operators. kernels.cc declares those of elementwise.cu, whose list is
+/// generated.
+namespace kernel {
+
+using Run = int(const KernelCall<float>& call, const Queue& queue);
+using Workspace = std::size_t(const KernelCall<float>& call);
+
+// linear.cu
+Run matmul, matmul_nt, matmul_tn, transpose, add_bias, column_sum, spread_rows, spread_columns;
+Run mul_columns, matmul_each, matmul_each_nt, matmul_each_tn;
+Workspace column_sum_workspace;
+// rowwise.cu
+Run row_sum, row_dot, squared_distance, squared_distance_gradient, row_max, row_max_gradient;
+Run softmax, softmax_gradient, log_softmax, log_softmax_gradient;
+// rows.cu
+Run gather_rows, gather_where, concat, slice, place, pick, pick_gradient;
+// scatter.cu
+Run scatter_rows, segment_spread, segment_spread_mean, segment_max_gradient;
+// segments.cu
+Run segment_sum, segment_mean, segment_max, segment_argmax, gather_sum;
+// sgd_rows.cu
+Run sgd_rows;
+Workspace sgd_rows_workspace;
+// losses.cu
+Run softmax_cross_entropy, softmax_cross_entropy_gradient, dropout;
+// images.cu
+Run conv2d, conv2d_data_gradient, conv2d_filter_gradient, max_pool2d, max_pool2d_gradient;
+Run add_channel_bias, add_channel_bias_gradient;
+
+}  // namespace kernel
+}  // namespace windrow::cuda

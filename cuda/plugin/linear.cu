@@ -1,0 +1,265 @@
+// Kernels of linear operators: products of matrices, sums over rows, and results that spread rows or columns.
+#include <climits>
+
+#include "kernel_call.h"
+
+namespace windrow::cuda {
+namespace {
+
+struct Zeros {
+  static constexpr const char* name = "zeros";
+  WINDROW_ON_DEVICE float operator()(Index, Index) const { return 0; }
+  template <class A>
+  void accesses(A&) const {}
+};
+
+/// The distance between rows. The stride of fewer than two rows means nothing.
+template <class T>
+Index leading(const Matrix<T>& matrix) {
+  return matrix.rows > 1 ? matrix.stride : std::max(Index{1}, matrix.width);
+}
+
+/// out = x * y, each transposed first if told, with a sum over `inner` products. cuBLAS stores matrices by columns, so
+/// it sees all of them transposed: it computes y' * x'.
+int product(const Call& call, const Queue& queue, Index inner, cublasOperation_t of_x, cublasOperation_t of_y) {
+  const Out out = call.out;
+  if (out.rows == 0 || out.width == 0) return cudaSuccess;
+  if (inner == 0) return adds(call) ? int{cudaSuccess} : run_each(call, queue, Zeros{});
+  const In x = call.in[0], y = call.in[1];
+  for (const Index size : {out.rows, out.width, inner, leading(x), leading(y), leading(out)}) {
+    if (size > INT_MAX) return cudaErrorInvalidValue;
+  }
+  const float one = 1, kept = adds(call) ? 1 : 0;
+  return of_blas(cublasSgemm(queue.blas, of_y, of_x, static_cast<int>(out.width), static_cast<int>(out.rows),
+                             static_cast<int>(inner), &one, y.data, static_cast<int>(leading(y)), x.data,
+                             static_cast<int>(leading(x)), &kept, out.data, static_cast<int>(leading(out))));
+}
+
+constexpr int tile = 32;
+
+/// Tiles go through shared memory, so that both the loads and the stores of a warp are of neighbours.
+struct Transpose {
+  static constexpr const char* name = "transpose";
+  static constexpr int pitch = tile + 1;  // so that a column of the tile lies in different banks
+  In x;
+  Out out;
+  bool add;
+
+  template <class Team>
+  WINDROW_ON_DEVICE void operator()(Team& team) const {
+    const Index across = (x.width + tile - 1) / tile, tiles = (x.rows + tile - 1) / tile * across;
+    const int step = team.threads() / tile;
+    auto kept = team.template shared<float>(tile * pitch);
+    for (Index t = team.index(); t < tiles; t += team.count()) {
+      const Index top = t / across * tile, left = t % across * tile;
+      team.sync();  // the tile before has been read
+      team.each([&](int thread) {
+        const int c = thread % tile;
+        for (int r = thread / tile; r < tile; r += step) {
+          if (top + r < x.rows && left + c < x.width) kept[r * pitch + c] = at(x, top + r, left + c);
+        }
+      });
+      team.sync();
+      team.each([&](int thread) {
+        const int r = thread % tile;
+        for (int c = thread / tile; c < tile; c += step) {
+          if (top + r < x.rows && left + c < x.width) write(at(out, left + c, top + r), kept[r * pitch + c], add);
+        }
+      });
+    }
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.writes(out);
+  }
+};
+
+/// Row p of the result is the sum of the p-th `part` rows of x. A team adds 32 columns at a time: each warp every
+/// eighth row, then one warp what the others have. So the order depends on nothing but the shape.
+struct ColumnSum {
+  static constexpr const char* name = "column_sum";
+  static constexpr int strips = most_threads / tile;
+  In x;
+  Out out;
+  Index part;
+  bool add;
+
+  template <class Team>
+  WINDROW_ON_DEVICE void operator()(Team& team) const {
+    const Index across = (x.width + tile - 1) / tile;
+    auto sums = team.template shared<float>(most_threads);
+    for (Index t = team.index(); t < out.rows * across; t += team.count()) {
+      const Index p = t / across, left = t % across * tile;
+      const Index first = p * part, last = first + part < x.rows ? first + part : x.rows;
+      team.sync();  // the sums before have been read
+      team.each([&](int thread) {
+        const Index c = left + thread % tile;
+        float sum = 0;
+        if (c < x.width) {
+          for (Index r = first + thread / tile; r < last; r += strips) sum += at(x, r, c);
+        }
+        sums[thread] = sum;
+      });
+      team.sync();
+      team.each([&](int thread) {
+        const Index c = left + thread;
+        if (thread >= tile || c >= x.width) return;
+        float sum = sums[thread];
+        for (int strip = 1; strip < strips; ++strip) sum += sums[thread + strip * tile];
+        write(at(out, p, c), sum, add);
+      });
+    }
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.writes(out);
+  }
+};
+
+/// How many rows are added up before the sums are: few enough that there is work for a whole device.
+struct Parts {
+  Index count, rows;
+};
+Parts parts_of_sum(Index rows) {
+  constexpr Index least = 128, most = 64;
+  if (rows <= 2 * least) return {1, rows};
+  const Index each = std::max(least, parts_of(rows, most));
+  return {parts_of(rows, each), each};
+}
+
+cudaError_t sum_columns(const Queue& queue, const ColumnSum& kernel) {
+  const Index teams = std::min(kernel.out.rows * parts_of(kernel.x.width, tile), Index{queue.multiprocessors} * 64);
+  return launch(queue, {teams, most_threads, most_threads * sizeof(float)}, kernel);
+}
+
+struct AddBias {
+  static constexpr const char* name = "add_bias";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+  }
+};
+
+struct SpreadRows {
+  static constexpr const char* name = "spread_rows";
+  In x;
+  WINDROW_ON_DEVICE float operator()(Index, Index c) const { return at(x, 0, c); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+  }
+};
+
+struct SpreadColumns {
+  static constexpr const char* name = "spread_columns";
+  In x;
+  WINDROW_ON_DEVICE float operator()(Index r, Index) const { return at(x, r, 0); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+  }
+};
+
+struct MulColumns {
+  static constexpr const char* name = "mul_columns";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, 0); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+  }
+};
+
+/// The distances between neighbouring elements of a column and of a row, for a matrix that lies in a row.
+struct Steps {
+  Index row, column;
+};
+
+struct MatmulEach {
+  static constexpr const char* name = "matmul_each";
+  In x, y;
+  Index inner, columns;
+  Steps of_x, of_y;
+
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    const Index row = c / columns;
+    const float* left = x.row(r) + row * of_x.row;
+    const float* right = y.row(r) + (c - row * columns) * of_y.column;
+    float sum = 0;
+    for (Index i = 0; i < inner; ++i) sum += left[i * of_x.column] * right[i * of_y.row];
+    return sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+  }
+};
+
+int product_each(const Call& call, const Queue& queue, Steps of_x, Steps of_y) {
+  const auto& sizes = call.attributes.sizes;
+  return run_each(call, queue, MatmulEach{call.in[0], call.in[1], sizes[1], sizes[2], of_x, of_y});
+}
+
+}  // namespace
+
+namespace kernel {
+
+int matmul(const Call& call, const Queue& queue) {
+  return product(call, queue, call.in[0].width, CUBLAS_OP_N, CUBLAS_OP_N);
+}
+int matmul_nt(const Call& call, const Queue& queue) {
+  return product(call, queue, call.in[0].width, CUBLAS_OP_N, CUBLAS_OP_T);
+}
+int matmul_tn(const Call& call, const Queue& queue) {
+  return product(call, queue, call.in[0].rows, CUBLAS_OP_T, CUBLAS_OP_N);
+}
+
+int transpose(const Call& call, const Queue& queue) {
+  const In x = call.in[0];
+  const Index teams = std::min(parts_of(x.rows, tile) * parts_of(x.width, tile), Index{queue.multiprocessors} * 64);
+  return launch(queue, {teams, most_threads, tile * Transpose::pitch * sizeof(float)},
+                Transpose{x, call.out, adds(call)});
+}
+
+int column_sum(const Call& call, const Queue& queue) {
+  const In x = call.in[0];
+  const Parts parts = parts_of_sum(x.rows);
+  if (parts.count == 1) return sum_columns(queue, {x, call.out, parts.rows, adds(call)});
+  const Out sums = {reinterpret_cast<float*>(call.workspace), parts.count, x.width, x.width};
+  if (const int error = sum_columns(queue, {x, sums, parts.rows, false}); error != cudaSuccess) return error;
+  return sum_columns(queue, {sums, call.out, parts.count, adds(call)});
+}
+std::size_t column_sum_workspace(const Call& call) {
+  const Parts parts = parts_of_sum(call.in[0].rows);
+  return parts.count == 1 ? 0 : static_cast<std::size_t>(parts.count * call.in[0].width) * sizeof(float);
+}
+
+int add_bias(const Call& call, const Queue& queue) { return run_each(call, queue, AddBias{call.in[0], call.in[1]}); }
+int spread_rows(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadRows{call.in[0]}); }
+int spread_columns(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadColumns{call.in[0]}); }
+int mul_columns(const Call& call, const Queue& queue) {
+  return run_each(call, queue, MulColumns{call.in[0], call.in[1]});
+}
+
+int matmul_each(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {sizes[1], 1}, {sizes[2], 1});
+}
+int matmul_each_nt(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {sizes[1], 1}, {1, sizes[1]});
+}
+int matmul_each_tn(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {1, sizes[0]}, {sizes[2], 1});
+}
+
+}  // namespace kernel
+}  // namespace windrow::cuda

@@ -1,0 +1,125 @@
+#include "plugin.h"
+
+#include <cstdio>
+#include <new>
+
+#include "kernels.h"
+#include "queue.h"
+
+namespace windrow::cuda {
+namespace {
+
+cudaEvent_t native(Event* event) { return reinterpret_cast<cudaEvent_t>(event); }
+
+const char* text(int error) {
+  thread_local char made[512];
+  const auto code = static_cast<cudaError_t>(error);
+  std::snprintf(made, sizeof made, "%s (%s)", cudaGetErrorString(code), cudaGetErrorName(code));
+  return made;
+}
+
+int versions(int* driver, int* runtime) {
+  const int error = cudaDriverGetVersion(driver);
+  return error != success ? error : cudaRuntimeGetVersion(runtime);
+}
+
+int count_devices(int* count) {
+  const int error = cudaGetDeviceCount(count);
+  cudaGetLastError();
+  return error;
+}
+
+int facts(int device, DeviceFacts* facts) {
+  cudaDeviceProp properties;
+  if (const int error = cudaGetDeviceProperties(&properties, device); error != success) return error;
+  std::snprintf(facts->name, sizeof facts->name, "%s", properties.name);
+  facts->major = properties.major;
+  facts->minor = properties.minor;
+  facts->multiprocessors = properties.multiProcessorCount;
+  facts->memory = properties.totalGlobalMem;
+  return success;
+}
+
+int free_memory(std::size_t* bytes) {
+  std::size_t total = 0;
+  return cudaMemGetInfo(bytes, &total);
+}
+
+int end_queue(Queue* queue) {
+  const int waited = queue->stream == nullptr ? cudaSuccess : cudaStreamSynchronize(queue->stream);
+  if (queue->blas != nullptr) cublasDestroy(queue->blas);
+  if (queue->stream != nullptr) cudaStreamDestroy(queue->stream);
+  delete queue;
+  return waited;
+}
+
+/// Non-blocking, so that it is independent of what other code issues on the default stream.
+int make_queue(int device, bool urgent, Queue** made) {
+  auto* const queue = new (std::nothrow) Queue{.device = device};
+  if (queue == nullptr) return cudaErrorMemoryAllocation;
+  int least = 0, greatest = 0;
+  cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&queue->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  }
+  if (error == cudaSuccess) {
+    error = cudaStreamCreateWithPriority(&queue->stream, cudaStreamNonBlocking, urgent ? greatest : least);
+  }
+  if (error == cudaSuccess) error = of_blas(cublasCreate(&queue->blas));
+  if (error == cudaSuccess) error = of_blas(cublasSetStream(queue->blas, queue->stream));
+  if (error != cudaSuccess) {
+    end_queue(queue);
+    return error;
+  }
+  *made = queue;
+  return success;
+}
+
+int wait_for_event(Queue* queue, Event* event) { return cudaStreamWaitEvent(queue->stream, native(event), 0); }
+
+int make_event(Event** made) {
+  return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(made), cudaEventDisableTiming);
+}
+
+int copy(Queue* queue, void* to, const void* from, const CopyShape* shape) {
+  if (shape->rows == 0 || shape->width == 0) return success;
+  const bool contiguous = shape->rows == 1 || (shape->to_stride == shape->width && shape->from_stride == shape->width);
+  if (contiguous) return cudaMemcpyAsync(to, from, shape->rows * shape->width, cudaMemcpyDefault, queue->stream);
+  return cudaMemcpy2DAsync(to, shape->to_stride, from, shape->from_stride, shape->width, shape->rows, cudaMemcpyDefault,
+                           queue->stream);
+}
+
+constexpr Plugin plugin = {
+    .version = Plugin::current_version,
+    .architectures = WINDROW_CUDA_ARCHITECTURES,
+    .text = text,
+    .versions = versions,
+    .count_devices = count_devices,
+    .facts = facts,
+    .free_memory = free_memory,
+    .device = [](int* device) -> int { return cudaGetDevice(device); },
+    .set_device = [](int device) -> int { return cudaSetDevice(device); },
+    .take_error = []() -> int { return cudaGetLastError(); },
+    .make_queue = make_queue,
+    .stream = [](const Queue* queue) -> void* { return queue->stream; },
+    .end_queue = end_queue,
+    .wait_for_event = wait_for_event,
+    .make_event = make_event,
+    .end_event = [](Event* event) -> int { return cudaEventDestroy(native(event)); },
+    .record = [](Event* event, Queue* queue) -> int { return cudaEventRecord(native(event), queue->stream); },
+    .query = [](Event* event) -> int { return cudaEventQuery(native(event)); },
+    .allocate = [](void** start, std::size_t bytes) -> int { return cudaMalloc(start, bytes); },
+    .free = [](void* start) -> int { return cudaFree(start); },
+    .allocate_pinned = [](void** start, std::size_t bytes) -> int { return cudaMallocHost(start, bytes); },
+    .free_pinned = [](void* start) -> int { return cudaFreeHost(start); },
+    .copy = copy,
+    .clear = [](Queue* queue, void* start, std::size_t bytes) -> int {
+      return cudaMemsetAsync(start, 0, bytes, queue->stream);
+    },
+    .kernels = kernels,
+};
+
+}  // namespace
+}  // namespace windrow::cuda
+
+const windrow::cuda::Plugin* windrow_cuda_plugin() { return &windrow::cuda::plugin; }

@@ -1,0 +1,148 @@
+// Kernels that add items to rows of the result which indices choose: scattered rows, and what segments pass back.
+#include "kernel_call.h"
+
+namespace windrow::cuda {
+namespace {
+
+/// Adds items to the rows of their segments. A team owns a block of rows of the result, and goes through all items in
+/// order, so the additions to an element have one order and need no atomics. Items with a bad segment are left out.
+///
+/// `Items` has a name, tells the segment of an item and its accesses, and adds an item to those rows of its segment
+/// that are also in another segment, `owned`.
+template <class Items>
+struct Scatter {
+  static constexpr const char* name = Items::name;
+  Items items;
+  Index count;  ///< of items
+  Out out;
+  Index block;  ///< rows of the result that a team owns
+  bool add;
+
+  template <class Team>
+  WINDROW_ON_DEVICE void operator()(Team& team) const {
+    const int threads = team.threads();
+    const Index across = (out.width + threads - 1) / threads, blocks = (out.rows + block - 1) / block;
+    auto bounds = team.template shared<std::int32_t>(2 * threads);
+    for (Index task = team.index(); task < blocks * across; task += team.count()) {
+      const Index left = task % across * threads, top = task / across * block;
+      const Segment owned = {top, top + block < out.rows ? top + block : out.rows};
+      if (!add) {
+        team.each([&](int thread) {
+          const Index c = left + thread;
+          for (Index r = owned.first; c < out.width && r < owned.last; ++r) at(out, r, c) = 0;
+        });
+      }
+      for (Index begin = 0; begin < count; begin += threads) {
+        team.sync();  // the bounds before have been read
+        team.each([&](int thread) {
+          Segment segment = {0, 0};
+          if (begin + thread < count) segment = items.segment(begin + thread);
+          if (!segment.good(out.rows)) segment = {0, 0};
+          bounds[2 * thread] = static_cast<std::int32_t>(segment.first);
+          bounds[2 * thread + 1] = static_cast<std::int32_t>(segment.last);
+        });
+        team.sync();
+        const int filled = count - begin < threads ? static_cast<int>(count - begin) : threads;
+        team.each([&](int thread) {
+          const Index c = left + thread;
+          for (int i = 0; c < out.width && i < filled; ++i) {
+            const Segment segment = {bounds[2 * i], bounds[2 * i + 1]};
+            if (segment.first >= segment.last || segment.last <= owned.first || segment.first >= owned.last) continue;
+            items.add(begin + i, c, segment, owned, out);
+          }
+        });
+      }
+    }
+  }
+  template <class A>
+  void accesses(A& to) const {
+    items.accesses(to);
+    to.writes(out);
+  }
+};
+
+struct ScatterRows {
+  static constexpr const char* name = "scatter_rows";
+  In x;
+  Indices rows;
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return {at(rows, i, 0), Index{at(rows, i, 0)} + 1}; }
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Out& out) const {
+    at(out, segment.first, c) += at(x, i, c);
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(rows);
+  }
+};
+
+template <bool mean>
+struct SegmentSpread {
+  static constexpr const char* name = mean ? "segment_spread_mean" : "segment_spread";
+  In x;
+  Indices bounds;
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Out& out) const {
+    float value = at(x, i, c);
+    if (mean) value /= static_cast<float>(segment.last - segment.first);
+    const Index first = segment.first > owned.first ? segment.first : owned.first;
+    const Index last = segment.last < owned.last ? segment.last : owned.last;
+    for (Index r = first; r < last; ++r) at(out, r, c) += value;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(bounds);
+  }
+};
+
+struct SegmentMaxGradient {
+  static constexpr const char* name = "segment_max_gradient";
+  In x, g;
+  Indices bounds;
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Out& out) const {
+    const Index top = first_maximum(x, c, segment);
+    if (owned.first <= top && top < owned.last) at(out, top, c) += at(g, i, c);
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(g);
+    to.reads(bounds);
+  }
+};
+
+/// Each team goes through all items, so there are no more teams than fill the device.
+template <class Items>
+int scatter(const Call& call, const Queue& queue, const Items& items, Index count) {
+  const Out out = call.out;
+  if (out.rows == 0 || out.width == 0) return cudaSuccess;
+  const int threads = out.width <= 32 ? 32 : out.width <= 64 ? 64 : out.width <= 128 ? 128 : most_threads;
+  const Index across = parts_of(out.width, threads), most_teams = Index{queue.multiprocessors} * 8;
+  const Index blocks = std::min(out.rows, std::max(Index{1}, most_teams / across));
+  const Index block = parts_of(out.rows, blocks);
+  const LaunchShape shape = {std::min(parts_of(out.rows, block) * across, most_teams), threads,
+                             2 * static_cast<std::size_t>(threads) * sizeof(std::int32_t)};
+  return launch(queue, shape, Scatter<Items>{items, count, out, block, adds(call)});
+}
+
+}  // namespace
+
+namespace kernel {
+
+int scatter_rows(const Call& call, const Queue& queue) {
+  return scatter(call, queue, ScatterRows{call.in[0], call.indices[0]}, call.in[0].rows);
+}
+int segment_spread(const Call& call, const Queue& queue) {
+  return scatter(call, queue, SegmentSpread<false>{call.in[0], call.indices[0]}, call.in[0].rows);
+}
+int segment_spread_mean(const Call& call, const Queue& queue) {
+  return scatter(call, queue, SegmentSpread<true>{call.in[0], call.indices[0]}, call.in[0].rows);
+}
+int segment_max_gradient(const Call& call, const Queue& queue) {
+  return scatter(call, queue, SegmentMaxGradient{call.in[0], call.in[1], call.indices[0]}, call.in[1].rows);
+}
+
+}  // namespace kernel
+}  // namespace windrow::cuda

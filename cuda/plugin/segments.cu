@@ -1,0 +1,93 @@
+// Kernels that reduce segments of rows.
+#include "kernel_call.h"
+
+namespace windrow::cuda {
+namespace {
+
+struct SegmentSum {
+  static constexpr const char* name = "segment_sum";
+  WINDROW_ON_DEVICE static float of(const In& x, Index c, Segment segment) {
+    float sum = 0;
+    for (Index r = segment.first; r < segment.last; ++r) sum += at(x, r, c);
+    return sum;
+  }
+};
+struct SegmentMean {
+  static constexpr const char* name = "segment_mean";
+  WINDROW_ON_DEVICE static float of(const In& x, Index c, Segment segment) {
+    return SegmentSum::of(x, c, segment) / static_cast<float>(segment.last - segment.first);
+  }
+};
+struct SegmentMax {
+  static constexpr const char* name = "segment_max";
+  WINDROW_ON_DEVICE static float of(const In& x, Index c, Segment segment) {
+    return at(x, first_maximum(x, c, segment), c);
+  }
+};
+struct SegmentArgmax {
+  static constexpr const char* name = "segment_argmax";
+  WINDROW_ON_DEVICE static float of(const In& x, Index c, Segment segment) {
+    return static_cast<float>(first_maximum(x, c, segment) - segment.first);
+  }
+};
+
+template <class Reduction>
+struct ReducedSegment {
+  static constexpr const char* name = Reduction::name;
+  In x;
+  Indices bounds;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    const Segment segment = segment_of(bounds, r);
+    if (!segment.good(x.rows)) return not_a_number;
+    return segment.first == segment.last ? 0 : Reduction::of(x, c, segment);
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(bounds);
+  }
+};
+
+template <class Reduction>
+int reduce(const Call& call, const Queue& queue) {
+  return run_each(call, queue, ReducedSegment<Reduction>{call.in[0], call.indices[0]});
+}
+
+struct GatherSum {
+  static constexpr const char* name = "gather_sum";
+  In x;
+  Indices bounds, rows;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    const Segment segment = segment_of(bounds, r);
+    if (!segment.good(rows.rows)) return not_a_number;
+    float sum = 0;
+    for (Index q = segment.first; q < segment.last; ++q) {
+      const Index row = at(rows, q, 0);
+      if (!within(row, x.rows)) return not_a_number;
+      sum += at(x, row, c);
+    }
+    return sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(bounds);
+    to.reads(rows);
+  }
+};
+
+}  // namespace
+
+namespace kernel {
+
+int segment_sum(const Call& call, const Queue& queue) { return reduce<SegmentSum>(call, queue); }
+int segment_mean(const Call& call, const Queue& queue) { return reduce<SegmentMean>(call, queue); }
+int segment_max(const Call& call, const Queue& queue) { return reduce<SegmentMax>(call, queue); }
+int segment_argmax(const Call& call, const Queue& queue) { return reduce<SegmentArgmax>(call, queue); }
+
+int gather_sum(const Call& call, const Queue& queue) {
+  return run_each(call, queue, GatherSum{call.in[0], call.indices[0], call.indices[1]});
+}
+
+}  // namespace kernel
+}  // namespace windrow::cuda

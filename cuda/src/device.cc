@@ -1,0 +1,58 @@
+#include "windrow/cuda/device.h"
+
+#include "kernels.h"
+#include "memory.h"
+#include "windrow/memory/pool.h"
+
+namespace windrow::cuda {
+namespace {
+
+DeviceInfo info_of(int number) {
+  DeviceFacts facts{};
+  if (const int error = plugin().facts(number, &facts); error != success) {
+    throw Error(device_name(number) + ": cannot be used: " + plugin().text(error));
+  }
+  return {number, facts.name, std::to_string(facts.major) + "." + std::to_string(facts.minor), facts.memory};
+}
+
+/// Rows begin at multiples of 16 bytes, which the widest loads of a device need.
+Index row_stride(Index width) { return (width + 3) / 4 * 4; }
+
+}  // namespace
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> all;
+  for (int number = 0, count = count_devices(); number < count; ++number) all.push_back(info_of(number));
+  return all;
+}
+
+OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options) {
+  const std::shared_ptr<Hardware> hardware = Hardware::open(number);
+  const auto lane = CudaLane::make(hardware, {.name = hardware->name(), .sync = options.sync});
+  const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
+  const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
+  return {{.name = hardware->name(),
+           .engine = engine,
+           .lane = engine.add_lane(lane, options.lane),
+           .memory = std::make_shared<Pool>(memory),
+           .kernels = kernels(),
+           .row_stride = row_stride},
+          info_of(number)};
+}
+
+LaneId add_stream(const Device& device, const StreamOptions& options) {
+  const auto* const pool = dynamic_cast<const Pool*>(device.memory.get());
+  const auto* const memory = pool == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&pool->below());
+  if (memory == nullptr) {
+    throw MisuseError("stream '" + options.name + "': of device '" + device.name + "'; expected a device of CUDA");
+  }
+  auto lane = CudaLane::make(memory->hardware(), {.name = device.name + " " + options.name, .urgent = options.urgent});
+  return device.engine->add_lane(std::move(lane), options.lane);
+}
+
+void* native_stream(Lane* lane) {
+  const CudaLane& on = CudaLane::of(lane, "native_stream");
+  return on.hardware().cuda().stream(on.queue());
+}
+
+}  // namespace windrow::cuda

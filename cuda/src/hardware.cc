@@ -1,0 +1,147 @@
+#include "hardware.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "lane.h"
+
+namespace windrow::cuda {
+
+OnThread::OnThread(const Plugin& cuda, int device) : cuda_(cuda) {
+  int now = 0;
+  if (cuda.device(&now) != success || now == device) return;
+  before_ = now;
+  cuda.set_device(device);
+}
+OnThread::~OnThread() {
+  if (before_ >= 0) cuda_.set_device(before_);
+}
+
+std::shared_ptr<Hardware> Hardware::open(int number) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<Hardware>> opened;
+  const int count = count_devices();
+  if (number < 0 || number >= count) {
+    throw MisuseError("device " + device_name(number) + ": expected " +
+                      (count == 1 ? "cuda:0, the only one" : "cuda:0 to " + device_name(count - 1)));
+  }
+  std::lock_guard lock(mutex);
+  std::shared_ptr<Hardware> made = opened[number].lock();
+  if (made == nullptr) opened[number] = made = std::make_shared<Hardware>(number);
+  if (const std::exception_ptr failure = made->failure()) std::rethrow_exception(failure);
+  return made;
+}
+
+Hardware::Hardware(int number) : cuda_(plugin()), number_(number), name_(device_name(number)) {
+  const OnThread here(cuda_, number);
+  std::size_t free = 0;
+  const int error = cuda_.free_memory(&free);  // creates the context
+  if (error == devices_unavailable) {
+    throw Error(name_ + ": the device is busy: another program has it for itself; expected a device that is free");
+  }
+  if (error != success) throw Error(name_ + ": cannot be used: " + cuda_.text(error));
+  thread_ = std::thread([watch = watch_, &cuda = cuda_, number] {
+    cuda.set_device(number);
+    serve(*watch);
+  });
+}
+
+Hardware::~Hardware() {
+  {
+    std::lock_guard lock(watch_->mutex);
+    watch_->ending = true;
+  }
+  watch_->woken.notify_all();
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+  const OnThread here(cuda_, number_);
+  for (Event* event : events_) cuda_.end_event(event);
+}
+
+std::exception_ptr Hardware::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::exception_ptr Hardware::fail(int error, const std::string& in_flight) {
+  std::lock_guard lock(mutex_);
+  if (failure_ == nullptr) {
+    failure_ = std::make_exception_ptr(Error(name_ + ": the device failed: " + cuda_.text(error) + in_flight));
+  }
+  return failure_;
+}
+
+Event* Hardware::take_event() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      Event* const event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  const OnThread here(cuda_, number_);
+  Event* made = nullptr;
+  return cuda_.make_event(&made) == success ? made : nullptr;
+}
+
+void Hardware::give_back(Event* event) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+void Hardware::add(std::weak_ptr<CudaLane> lane) {
+  std::lock_guard lock(watch_->mutex);
+  watch_->lanes.push_back(std::move(lane));
+}
+
+void Hardware::wake() {
+  {
+    std::lock_guard lock(watch_->mutex);
+    if (watch_->awake) return;
+    watch_->awake = true;
+  }
+  watch_->woken.notify_one();
+}
+
+// The thread looks at all lanes in turn, passing over what is not done: it must not stay with one event. It looks
+// without pause while points are reached soon, and then ever less often.
+void Hardware::serve(Watch& watch) {
+  using namespace std::chrono_literals;
+  constexpr auto shortest = 10us, longest = 100us;
+  std::unique_lock lock(watch.mutex);
+  int in_vain = 0;
+  while (!watch.ending) {
+    if (!watch.awake) {
+      watch.woken.wait(lock, [&] { return watch.awake || watch.ending; });
+      in_vain = 0;
+      continue;
+    }
+    watch.awake = false;
+    std::erase_if(watch.lanes, [](const auto& lane) { return lane.expired(); });
+    const std::vector<std::weak_ptr<CudaLane>> lanes = watch.lanes;
+    lock.unlock();
+    bool advanced = false, open = false;
+    for (const auto& weak : lanes) {
+      if (const std::shared_ptr<CudaLane> lane = weak.lock()) {
+        const CudaLane::Seen seen = lane->look();
+        advanced = advanced || seen.advanced;
+        open = open || seen.open;
+      }
+    }
+    in_vain = advanced ? 0 : in_vain + 1;
+    if (open && in_vain > 50) {
+      std::this_thread::sleep_for(std::min<std::chrono::microseconds>(longest, shortest * (in_vain - 50)));
+    } else if (open) {
+      std::this_thread::yield();
+    }
+    lock.lock();
+    watch.awake = watch.awake || open;
+  }
+}
+
+}  // namespace windrow::cuda

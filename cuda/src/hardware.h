@@ -1,0 +1,80 @@
+// A device of the process, which the lanes of all engines share: whether it failed, its events, and the thread that
+// asks which points are reached.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "library.h"
+
+namespace windrow::cuda {
+
+class CudaLane;
+
+/// Makes a device the calling thread's while it exists.
+class OnThread {
+ public:
+  OnThread(const Plugin& cuda, int device);
+  ~OnThread();
+  OnThread(const OnThread&) = delete;
+  OnThread& operator=(const OnThread&) = delete;
+
+ private:
+  const Plugin& cuda_;
+  int before_ = -1;  // -1: unchanged
+};
+
+/// Threads: any.
+class Hardware {
+ public:
+  /// Throws MisuseError if there is no such device, and Error if it cannot be used.
+  static std::shared_ptr<Hardware> open(int number);
+  explicit Hardware(int number);
+  ~Hardware();
+  Hardware(const Hardware&) = delete;
+  Hardware& operator=(const Hardware&) = delete;
+
+  const Plugin& cuda() const { return cuda_; }
+  int number() const { return number_; }
+  const std::string& name() const { return name_; }
+
+  /// Null while the device works.
+  std::exception_ptr failure() const;
+  /// Notes that the device is lost, with what was in flight. The first call counts. Returns the failure.
+  std::exception_ptr fail(int error, const std::string& in_flight);
+
+  /// Null if the device makes no more.
+  Event* take_event();
+  void give_back(Event* event);
+
+  void add(std::weak_ptr<CudaLane> lane);
+  /// A lane has work that someone waits for.
+  void wake();
+
+ private:
+  /// What the thread uses. It may outlive this object for a moment: a lane can end on the thread, in a callback, and be
+  /// the last user of the device.
+  struct Watch {
+    std::mutex mutex;  // guards what follows
+    std::vector<std::weak_ptr<CudaLane>> lanes;
+    bool awake = false, ending = false;
+    std::condition_variable woken;
+  };
+  static void serve(Watch& watch);
+
+  const Plugin& cuda_;
+  const int number_;
+  const std::string name_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::exception_ptr failure_;
+  std::vector<Event*> events_;  // not in use
+  const std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+  std::thread thread_;
+};
+
+}  // namespace windrow::cuda

@@ -1,0 +1,234 @@
+#include "lane.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace windrow::cuda {
+namespace {
+
+/// The devices that enter() has replaced on this thread; sections nest.
+thread_local std::vector<int> devices_before;
+
+}  // namespace
+
+std::shared_ptr<CudaLane> CudaLane::make(std::shared_ptr<Hardware> hardware, Options options) {
+  const std::shared_ptr<CudaLane> made(new CudaLane(std::move(hardware), std::move(options)));
+  made->hardware_->add(made);
+  return made;
+}
+
+CudaLane::CudaLane(std::shared_ptr<Hardware> hardware, Options options)
+    : hardware_(std::move(hardware)), cuda_(hardware_->cuda()), options_(std::move(options)) {
+  const OnThread here(cuda_, hardware_->number());
+  const int error = cuda_.make_queue(hardware_->number(), options_.urgent, &queue_);
+  if (error != success) throw Error(options_.name + ": no stream: " + cuda_.text(error));
+}
+
+CudaLane::~CudaLane() {
+  close();
+  for (const Mark& mark : marks_) hardware_->give_back(mark.event);
+}
+
+void CudaLane::close() noexcept {
+  if (queue_ == nullptr) return;
+  const OnThread here(cuda_, hardware_->number());
+  cuda_.end_queue(std::exchange(queue_, nullptr));
+}
+
+CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
+  auto* const ours = dynamic_cast<CudaLane*>(lane);
+  if (ours != nullptr && ours->queue_ != nullptr) return *ours;
+  const std::string where = lane == nullptr ? "on the host" : "on lane '" + std::string(lane->name()) + "'";
+  throw Error(std::string(work) + " " + where + "; expected a lane of a CUDA device");
+}
+
+void CudaLane::enter() noexcept {
+  int before = hardware_->number();
+  cuda_.device(&before);
+  devices_before.push_back(before);
+  if (before != hardware_->number()) cuda_.set_device(hardware_->number());
+  cuda_.take_error();  // of a call before the section, which is none of the op's
+}
+
+std::exception_ptr CudaLane::leave() noexcept {
+  const int error = cuda_.take_error();
+  std::exception_ptr found;
+  if (error != success && error != not_ready) {
+    // An error that remains is the device's, not that of a launch.
+    const bool lost = cuda_.take_error() != success;
+    std::lock_guard lock(mutex_);
+    if (lost) {
+      fail(hardware_->fail(error, in_flight()));
+      found = error_;
+    } else {
+      found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
+    }
+  }
+  if (devices_before.back() != hardware_->number()) cuda_.set_device(devices_before.back());
+  devices_before.pop_back();
+  if (found != nullptr) hardware_->wake();
+  return found;
+}
+
+Point CudaLane::record() noexcept {
+  const std::uint64_t serial = ++recorded_;
+  if (options_.sync) {
+    std::unique_lock lock(mutex_);
+    covering(serial);
+    while (reached_ < serial && failed_at_ == 0) {
+      ask_marks();
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+  }
+  return {this, serial};
+}
+
+bool CudaLane::reached(Point point) const noexcept { return reached_ >= point.serial || failed_at_ != 0; }
+
+bool CudaLane::can_wait_for(const Lane& other) const noexcept {
+  return dynamic_cast<const CudaLane*>(&other) != nullptr;
+}
+
+void CudaLane::wait(Point point, IfFailed if_failed) noexcept {
+  auto& other = static_cast<CudaLane&>(*point.lane);
+  const bool fails_along = if_failed == IfFailed::fail;
+  std::exception_ptr failed;
+  {
+    std::lock_guard lock(other.mutex_);
+    if (fails_along) failed = other.failure_at(point.serial);
+    if (failed == nullptr && other.reached_ < point.serial && other.failed_at_ == 0) {
+      // The call notes what the event stands for now, so that the event may be used again afterwards.
+      Event* const event = other.covering(point.serial);
+      if (event != nullptr) cuda_.wait_for_event(queue_, event);
+    }
+  }
+  if (!fails_along) return;
+  std::lock_guard lock(mutex_);
+  if (failed != nullptr) fail(failed);
+  if (other.hardware_ != hardware_) dependencies_.push_back({recorded_ + 1, &other, point.serial});
+}
+
+void CudaLane::when_reached(Point point, Reached callback) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!reached(point)) {
+    callbacks_.emplace(point.serial, std::move(callback));
+    if (marks_.size() < most_marks) covering(point.serial);
+    lock.unlock();
+    hardware_->wake();
+    return;
+  }
+  const std::exception_ptr error = failure_at(point.serial);
+  lock.unlock();
+  callback(error);
+}
+
+void CudaLane::note(const char* work) {
+  std::lock_guard lock(mutex_);
+  issued_[next_name_++ % names] = {recorded_ + 1, work};
+}
+
+Error CudaLane::error_of(const char* work, int error) const {
+  return Error(options_.name + ": " + work + ": " + cuda_.text(error));
+}
+
+void CudaLane::keep(std::shared_ptr<void> object) {
+  {
+    std::lock_guard lock(mutex_);
+    kept_.emplace_back(recorded_ + 1, std::move(object));
+  }
+  hardware_->wake();
+}
+
+/// An event in flight that is reached no sooner than the point; null if none can be had.
+Event* CudaLane::covering(std::uint64_t serial) {
+  const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
+  if (found != marks_.end()) return found->event;
+  Event* const event = hardware_->take_event();
+  if (event == nullptr || queue_ == nullptr) return nullptr;
+  // Work is issued before its point is recorded, and the event after.
+  const std::uint64_t newest = recorded_;
+  if (cuda_.record(event, queue_) != success) {
+    hardware_->give_back(event);
+    return nullptr;
+  }
+  marks_.push_back({newest, event});
+  return event;
+}
+
+void CudaLane::ask_marks() {
+  if (failed_at_ == 0) {
+    if (const std::exception_ptr failure = hardware_->failure()) fail(failure);
+  }
+  while (failed_at_ == 0 && !marks_.empty()) {
+    const Mark first = marks_.front();
+    const int error = cuda_.query(first.event);
+    if (error == not_ready) return;
+    if (error != success) return fail(hardware_->fail(error, in_flight()));
+    marks_.pop_front();
+    hardware_->give_back(first.event);
+    advance_to(first.serial);
+  }
+}
+
+void CudaLane::advance_to(std::uint64_t serial) {
+  while (failed_at_ == 0 && !dependencies_.empty() && dependencies_.front().serial <= serial) {
+    const Dependency needed = dependencies_.front();
+    dependencies_.pop_front();
+    if (needed.lane->fails_at(needed.point)) fail(needed.lane->hardware_->failure());
+  }
+  if (failed_at_ == 0) reached_ = serial;
+}
+
+void CudaLane::fail(std::exception_ptr error) {
+  if (failed_at_ != 0 || error == nullptr) return;
+  error_ = std::move(error);
+  failed_at_ = reached_ + 1;
+}
+
+bool CudaLane::fails_at(std::uint64_t serial) const { return failed_at_ != 0 && serial >= failed_at_; }
+std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const { return fails_at(serial) ? error_ : nullptr; }
+
+std::string CudaLane::in_flight() const {
+  std::vector<std::string> open;
+  for (std::size_t i = next_name_ - std::min(next_name_, names); i < next_name_; ++i) {
+    const auto& [serial, name] = issued_[i % names];
+    if (serial > reached_ && std::ranges::find(open, name) == open.end()) open.emplace_back(name);
+  }
+  std::string text = open.empty() ? "" : "; in flight on " + options_.name + ": ";
+  for (std::size_t i = 0; i < open.size(); ++i) text += (i == 0 ? "" : ", ") + open[i];
+  return text;
+}
+
+CudaLane::Seen CudaLane::look() {
+  std::vector<Reached> due;
+  std::vector<std::exception_ptr> errors;
+  std::vector<std::shared_ptr<void>> free;
+  std::unique_lock lock(mutex_);
+  const std::uint64_t before = reached_, failed_before = failed_at_;
+  ask_marks();
+  const bool failed = failed_at_ != 0;
+  while (!callbacks_.empty() && (failed || callbacks_.begin()->first <= reached_)) {
+    errors.push_back(failure_at(callbacks_.begin()->first));
+    due.push_back(std::move(callbacks_.begin()->second));
+    callbacks_.erase(callbacks_.begin());
+  }
+  const bool lost = failed && hardware_->failure() != nullptr;
+  while (!kept_.empty() && (lost || kept_.front().first <= reached_)) {
+    free.push_back(std::move(kept_.front().second));
+    kept_.pop_front();
+  }
+  // What is kept for an op that is still being issued has no point yet.
+  const bool open = !callbacks_.empty() || (!kept_.empty() && kept_.front().first <= recorded_);
+  const std::uint64_t covered = marks_.empty() ? std::uint64_t{reached_} : marks_.back().serial;
+  if (open && marks_.size() < most_marks && recorded_ > covered) covering(recorded_);
+  const bool advanced = reached_ != before || failed_at_ != failed_before;
+  lock.unlock();
+  for (std::size_t i = 0; i < due.size(); ++i) due[i](errors[i]);
+  return {advanced, open};
+}
+
+}  // namespace windrow::cuda

@@ -1,0 +1,112 @@
+// The lane of a CUDA stream.
+//
+// A point is a number; an event is recorded when someone asks for a point, and stands for all points up to the newest
+// one at that moment. So ops of one stream need no event, and a stream has a few in flight, however many ops there are.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "hardware.h"
+#include "windrow/engine/lane.h"
+
+namespace windrow::cuda {
+
+class CudaLane final : public Lane {
+ public:
+  struct Options {
+    std::string name;
+    bool urgent = false;
+    bool sync = false;  ///< see DeviceOptions
+  };
+  /// Throws Error if no stream can be made.
+  static std::shared_ptr<CudaLane> make(std::shared_ptr<Hardware> hardware, Options options);
+  ~CudaLane() override;
+
+  std::string_view name() const override { return options_.name; }
+  int device() const override { return hardware_->number() + 1; }  // 0 is the host
+  void enter() noexcept override;
+  std::exception_ptr leave() noexcept override;
+  Point record() noexcept override;
+  bool reached(Point point) const noexcept override;
+  bool can_wait_for(const Lane& other) const noexcept override;
+  void wait(Point point, IfFailed if_failed) noexcept override;
+  void when_reached(Point point, Reached callback) noexcept override;
+  void close() noexcept override;
+
+  /// The lane of a call, which a device's kernel or copy gets. Throws Error, with `work` as its subject, if it is null,
+  /// or no open lane of CUDA.
+  static CudaLane& of(Lane* lane, std::string_view work);
+
+  // For ops of the lane, while they issue work.
+  const Hardware& hardware() const { return *hardware_; }
+  const std::shared_ptr<Hardware>& shared_hardware() const { return hardware_; }
+  Queue* queue() const { return queue_; }
+  /// Issues work, a string literal or an operator's name, by a function that returns the error of the call. Throws
+  /// Error if there is one.
+  template <class Function>
+  void issue(const char* work, Function function) {
+    note(work);
+    if (const int error = function(); error != success) throw error_of(work, error);
+  }
+  /// Keeps an object until the work that has been issued is done.
+  void keep(std::shared_ptr<void> object);
+
+  struct Seen {
+    bool advanced, open;  // whether points were reached, and whether someone waits for more
+  };
+  /// Called by the thread of the device: asks which points are reached, and calls back.
+  Seen look();
+
+ private:
+  /// Covers all points up to `serial`.
+  struct Mark {
+    std::uint64_t serial;
+    Event* event;
+  };
+  /// What this lane's points from `serial` on need of another device.
+  struct Dependency {
+    std::uint64_t serial;
+    const CudaLane* lane;
+    std::uint64_t point;
+  };
+
+  CudaLane(std::shared_ptr<Hardware> hardware, Options options);
+  void note(const char* work);
+  Error error_of(const char* work, int error) const;
+  // Called with mutex_.
+  Event* covering(std::uint64_t serial);
+  void advance_to(std::uint64_t serial);
+  void fail(std::exception_ptr error);
+  std::exception_ptr failure_at(std::uint64_t serial) const;
+  bool fails_at(std::uint64_t serial) const;
+  std::string in_flight() const;
+  void ask_marks();
+
+  static constexpr std::size_t most_marks = 8;
+  static constexpr std::size_t names = 32;
+
+  const std::shared_ptr<Hardware> hardware_;
+  const Plugin& cuda_;
+  const Options options_;
+  Queue* queue_ = nullptr;
+  std::atomic<std::uint64_t> recorded_{0}, reached_{0};
+  /// The first point that failed, or 0. All from it on count as reached.
+  std::atomic<std::uint64_t> failed_at_{0};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<Mark> marks_;    // in flight, in the order of their points
+  std::multimap<std::uint64_t, Reached> callbacks_;
+  std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
+  std::deque<Dependency> dependencies_;
+  std::exception_ptr error_;
+  std::array<std::pair<std::uint64_t, const char*>, names> issued_{};  // the last kernels and copies, by point
+  std::size_t next_name_ = 0;
+};
+
+}  // namespace windrow::cuda

@@ -1,0 +1,86 @@
+// The functions of cuBLAS that cuda/plugin calls.
+#include <cublas_v2.h>
+
+#include "runtime.h"
+
+using namespace windrow::fake;
+using windrow::cuda::Access;
+
+namespace {
+
+struct Handle {
+  void* stream = nullptr;
+};
+
+/// Matrices are column-major: element (i, j) is at i + j * stride.
+struct Factor {
+  const float* start;
+  int stride;
+  bool transposed;
+  float at(int i, int j) const {
+    return transposed ? start[j + static_cast<std::ptrdiff_t>(i) * stride]
+                      : start[i + static_cast<std::ptrdiff_t>(j) * stride];
+  }
+};
+
+void multiply(int m, int n, int k, float alpha, const Factor& a, const Factor& b, float beta, float* c, int c_stride) {
+  std::vector<double> column(static_cast<std::size_t>(m));
+  for (int j = 0; j < n; ++j) {
+    column.assign(column.size(), 0);
+    for (int p = 0; p < k; ++p) {
+      const double factor = b.at(p, j);
+      for (int i = 0; i < m; ++i) column[static_cast<std::size_t>(i)] += factor * a.at(i, p);
+    }
+    for (int i = 0; i < m; ++i) {
+      float& to = c[i + static_cast<std::ptrdiff_t>(j) * c_stride];
+      const auto product = static_cast<float>(alpha * column[static_cast<std::size_t>(i)]);
+      to = beta == 0 ? product : product + beta * to;
+    }
+  }
+}
+
+Access access_of(const float* start, int rows, int columns, int stride, bool writes) {
+  return {start, static_cast<std::size_t>(columns), static_cast<std::size_t>(rows) * sizeof(float),
+          static_cast<std::size_t>(stride) * sizeof(float), writes};
+}
+
+}  // namespace
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  Call call;
+  if (call.begin() != 0) return CUBLAS_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cublasHandle_t>(new Handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  delete reinterpret_cast<Handle*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+  reinterpret_cast<Handle*>(handle)->stream = stream;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
+                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
+                              const float* beta, float* c, int ldc) {
+  const bool ta = of_a != CUBLAS_OP_N, tb = of_b != CUBLAS_OP_N;
+  const int a_rows = ta ? k : m, b_rows = tb ? n : k;
+  const bool valid =
+      m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_rows) && ldb >= std::max(1, b_rows) && ldc >= std::max(1, m);
+  if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
+  Call call;
+  if (call.begin() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  ++world().counters.products;
+  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  const std::vector<Access> accesses = {access_of(a, a_rows, ta ? m : k, lda, false),
+                                        access_of(b, b_rows, tb ? k : n, ldb, false), access_of(c, m, n, ldc, true)};
+  const auto run = [=, alpha = *alpha, beta = *beta] {
+    const Factor left = {static_cast<const float*>(mapped(a)), lda, ta};
+    const Factor right = {static_cast<const float*>(mapped(b)), ldb, tb};
+    multiply(m, n, k, alpha, left, right, beta, static_cast<float*>(mapped(c)), ldc);
+  };
+  issue(stream_of(reinterpret_cast<Handle*>(handle)->stream), "a product", accesses,
+        world().options.kernels_run ? std::function<void()>(run) : nullptr);
+  return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,85 @@
+// The functions of the runtime that launch kernels. The names that begin with __ are what code by nvcc calls; see
+// crt/host_runtime.h of the toolkit.
+#include "runtime.h"
+#include "teams.h"
+
+using namespace windrow::fake;
+using windrow::cuda::Access;
+using windrow::cuda::HostKernel;
+
+extern "C" {
+
+void windrow_host_kernel(const void* function, const HostKernel* kernel) {
+  std::lock_guard lock(world().mutex);
+  known().kernels[function] = kernel;
+}
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) { return 0; }
+void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*, int*) {}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+struct Configuration {
+  dim3 teams, threads;
+  std::size_t shared_bytes;
+  void* stream;
+};
+static thread_local Configuration configuration;
+
+unsigned __cudaPushCallConfiguration(dim3 teams, dim3 threads, std::size_t shared_bytes, CUstream_st* stream) {
+  configuration = {teams, threads, shared_bytes, stream};
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* teams, dim3* threads, std::size_t* shared_bytes, void* stream) {
+  *teams = configuration.teams;
+  *threads = configuration.threads;
+  *shared_bytes = configuration.shared_bytes;
+  *static_cast<void**>(stream) = configuration.stream;
+  return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 teams, dim3 threads, void** arguments,
+                               std::size_t shared_bytes, cudaStream_t stream) {
+  struct Collected final : windrow::cuda::Accesses {
+    void add(const Access& access) override { all.push_back(access); }
+    std::vector<Access> all;
+  };
+  WINDROW_BEGIN_CALL();
+  ++world().counters.launches;
+  const auto found = known().kernels.find(static_cast<const void*>(kernel));
+  if (found == known().kernels.end()) {
+    world().report("a kernel is launched that was not announced by windrow_host_kernel()");
+    return returns(cudaErrorInvalidDeviceFunction);
+  }
+  const bool fits = teams.x > 0 && teams.y == 1 && teams.z == 1 && threads.y == 1 && threads.z == 1 &&
+                    (threads.x == 32 || (threads.x % 64 == 0 && threads.x > 0 && threads.x <= 1024)) &&
+                    shared_bytes <= 48 << 10;
+  if (!fits) return returns(cudaErrorInvalidConfiguration);
+  const HostKernel& host = *found->second;
+  Collected accesses;
+  host.accesses(arguments[0], accesses);
+  Launch launch{&host, {}, static_cast<int>(teams.x), static_cast<int>(threads.x), shared_bytes};
+  const auto* const begin = static_cast<const std::byte*>(arguments[0]);
+  launch.arguments.assign(begin, begin + host.size);
+  relocate(launch.arguments.data(), host.size);
+  const Threads kind = world().options.threads;
+  const auto run = [launch = std::move(launch), kind] {
+    run_teams(launch, kind, [&](const std::string& what) {
+      std::lock_guard lock(world().mutex);
+      world().report("kernel '" + std::string(launch.kernel->name) + "': " + what);
+    });
+  };
+  issue(stream_of(stream), "kernel " + std::string(host.name), accesses.all,
+        world().options.kernels_run ? std::function<void()>(run) : nullptr);
+  return cudaSuccess;
+}
+
+}  // extern "C"

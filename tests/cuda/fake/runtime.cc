@@ -1,0 +1,227 @@
+// The fake runtime's controls, and the functions about versions, devices and errors.
+#include "runtime.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace windrow::fake {
+namespace {
+
+thread_local int thread_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+}  // namespace
+
+int& current_device() { return thread_device; }
+
+Known& known() {
+  static Known* const made = new Known;
+  return *made;
+}
+
+cudaError_t returns(int error) {
+  const auto code = static_cast<cudaError_t>(error);
+  if (code != cudaSuccess && code != cudaErrorNotReady) last_error = code;
+  return code;
+}
+
+void wait_for_device(int device, std::unique_lock<std::mutex>& lock) {
+  ++world().counters.synchronisations;
+  std::vector<TaskPtr> lasts;
+  for (const Stream* stream : world().streams) {
+    if (stream->device() == device) lasts.push_back(stream->last());
+  }
+  for (const TaskPtr& last : lasts) wait_for(last, lock);
+}
+
+Stream& stream_of(void* handle) {
+  if (handle != nullptr) return *static_cast<Stream*>(handle);
+  auto& made = known().default_streams[thread_device];
+  if (made == nullptr) made = std::make_unique<Stream>(thread_device, true);
+  return *made;
+}
+
+TaskPtr issue(Stream& stream, std::string name, const std::vector<cuda::Access>& accesses, std::function<void()> work,
+              std::vector<TaskPtr> after) {
+  World& w = world();
+  const auto& defaults = known().default_streams;
+  const auto found = defaults.find(stream.device());
+  if (stream.blocking() && found != defaults.end()) {
+    for (Stream* other : w.streams) {
+      const bool comes_first = found->second.get() == &stream ? other->blocking() : other == found->second.get();
+      if (other != &stream && other->device() == stream.device() && comes_first && other->last() != nullptr) {
+        after.push_back(other->last());
+      }
+    }
+  }
+  const TaskPtr task = stream.issue(std::move(name), std::move(work), std::move(after));
+  w.checker.check(task, accesses);
+  return task;
+}
+
+bool in_use() {
+  std::lock_guard lock(world().mutex);
+  return world().streams.size() > known().default_streams.size();
+}
+
+void reset(const Options& options) {
+  World& w = world();
+  std::unique_lock lock(w.mutex);
+  for (auto& [device, stream] : known().default_streams) stream->end(lock);
+  known().default_streams.clear();
+  if (!w.streams.empty()) throw std::logic_error("fake CUDA: reset while streams exist");
+  w.options = options;
+  w.counters = {};
+  w.reports.clear();
+  w.injected = {};
+  w.held = false;
+  w.fail_next_work.assign(static_cast<std::size_t>(options.devices), false);
+  w.lost.assign(static_cast<std::size_t>(options.devices), 0);
+  w.checker = {};
+  w.streams_made = 0;
+  w.memories.clear();
+  for (int device = 0; device < options.devices; ++device) {
+    w.memories.push_back(std::make_unique<Memory>(device, options.memory));
+  }
+}
+
+void fail(std::uint64_t call, int error, bool lasts) {
+  std::lock_guard lock(world().mutex);
+  world().injected = {call, error, lasts};
+}
+void fail_next_work(int device) {
+  std::lock_guard lock(world().mutex);
+  world().fail_next_work[static_cast<std::size_t>(device)] = true;
+}
+void set_order(Order order, unsigned seed) {
+  std::lock_guard lock(world().mutex);
+  world().options.order = order;
+  world().options.seed = seed;
+}
+void set_threads(Threads threads) {
+  std::lock_guard lock(world().mutex);
+  world().options.threads = threads;
+}
+void hold(bool held) {
+  std::lock_guard lock(world().mutex);
+  world().held = held;
+  wake_all();
+}
+Counters counters() {
+  std::lock_guard lock(world().mutex);
+  return world().counters;
+}
+std::vector<std::string> reports() {
+  std::lock_guard lock(world().mutex);
+  return world().reports;
+}
+void forget_reports() {
+  std::lock_guard lock(world().mutex);
+  world().reports.clear();
+}
+
+namespace {
+/// Tests that do not call it begin with a device, too.
+[[maybe_unused]] const bool begun = (reset(), true);
+}  // namespace
+
+}  // namespace windrow::fake
+
+using namespace windrow::fake;
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = world().options.driver_version;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  WINDROW_BEGIN_CALL();
+  const Options& options = world().options;
+  if (options.driver_version < CUDART_VERSION / 1000 * 1000) return returns(cudaErrorInsufficientDriver);
+  if (options.devices == 0) return returns(cudaErrorNoDevice);
+  *count = options.devices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  WINDROW_BEGIN_CALL();
+  if (device < 0 || device >= world().options.devices) return returns(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "fake CUDA device");
+  properties->major = 9;
+  properties->multiProcessorCount = 2;
+  properties->totalGlobalMem = world().options.memory;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  WINDROW_BEGIN_CALL();
+  *value = 2;  // multiprocessors; others are not asked for
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  WINDROW_BEGIN_CALL();
+  *free = world().memories[static_cast<std::size_t>(thread_device)]->free_bytes();
+  *total = world().options.memory;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = thread_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  Call call;
+  if (device < 0 || device >= world().options.devices) return returns(cudaErrorInvalidDevice);
+  thread_device = device;
+  return returns(call.begin());
+}
+
+cudaError_t cudaGetLastError() {
+  Call call;
+  const cudaError_t error =
+      Call::error_of_device() != 0 ? static_cast<cudaError_t>(Call::error_of_device()) : last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorDevicesUnavailable:
+      return "cudaErrorDevicesUnavailable";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    default:
+      return "cudaErrorUnknown";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    default:
+      return "an error";
+  }
+}
+
+}  // extern "C"

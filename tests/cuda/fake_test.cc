@@ -1,0 +1,277 @@
+// The fake runtime: that it behaves as the CUDA runtime is documented to, and finds the faults that it is there for.
+#include "tests/cuda/fake/fake.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda/kernels.h"
+#include "tests/cuda/support.h"
+
+namespace windrow::testing {
+namespace {
+
+using fake::Order;
+
+class Fake : public ::testing::Test {
+ protected:
+  Fake() { fake::reset(); }
+  ~Fake() override {
+    for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+    for (float* start : memory_) cudaFree(start);
+  }
+
+  cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
+    cudaStream_t made;
+    EXPECT_EQ(cudaStreamCreateWithPriority(&made, flags, 0), cudaSuccess);
+    return streams_.emplace_back(made);
+  }
+  cudaEvent_t event() {
+    cudaEvent_t made;
+    EXPECT_EQ(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), cudaSuccess);
+    return events_.emplace_back(made);
+  }
+  /// Device memory for floats, all zero.
+  float* floats(std::size_t count) {
+    void* made = nullptr;
+    EXPECT_EQ(cudaMalloc(&made, count * sizeof(float)), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(made, 0, count * sizeof(float), nullptr), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    return memory_.emplace_back(static_cast<float*>(made));
+  }
+  static float value(const float* at) {
+    float found = -1;
+    EXPECT_EQ(cudaMemcpy(&found, at, sizeof found, cudaMemcpyDefault), cudaSuccess);
+    return found;
+  }
+  /// Ends the test's reports, which the test expects.
+  static std::string take_report() {
+    const std::vector<std::string> all = fake::reports();
+    fake::forget_reports();
+    return all.empty() ? "" : all[0];
+  }
+
+ private:
+  std::vector<cudaStream_t> streams_;
+  std::vector<cudaEvent_t> events_;
+  std::vector<float*> memory_;
+};
+
+TEST_F(Fake, RunsAStreamInOrder) {
+  for (const Order order : {Order::eager, Order::random, Order::lazy}) {
+    fake::set_order(order, 3);
+    const cudaStream_t on = stream();
+    float* const x = floats(1);
+    for (int i = 0; i < 100; ++i) launch_add(on, x, x, 1);
+    EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+    EXPECT_EQ(value(x), 100);
+  }
+}
+
+TEST_F(Fake, RunsLazilyWhatNobodyWaitsFor) {
+  fake::set_order(Order::lazy, 1);
+  const cudaStream_t on = stream();
+  const cudaEvent_t done = event();
+  float* const x = floats(1);
+  launch_add(on, x, x, 1);
+  cudaEventRecord(done, on);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cudaEventQuery(done), cudaErrorNotReady);
+  while (cudaEventQuery(done) == cudaErrorNotReady) std::this_thread::yield();
+  EXPECT_EQ(value(x), 1);
+}
+
+/// An event that is recorded anew still stands for the old work where a stream waits for that.
+TEST_F(Fake, GivesEventsGenerations) {
+  fake::set_order(Order::lazy, 1);
+  const cudaStream_t slow = stream(), later = stream();
+  const cudaEvent_t done = event();
+  float* const x = floats(1);
+  float* const y = floats(1);
+  launch_add(slow, x, x, 1);
+  cudaEventRecord(done, slow);
+  cudaStreamWaitEvent(later, done, 0);
+  cudaEventRecord(done, later);  // nothing but the wait is before it
+  launch_add(later, y, x, 1);
+  EXPECT_EQ(cudaStreamSynchronize(later), cudaSuccess);
+  EXPECT_EQ(value(y), 2);
+}
+
+TEST_F(Fake, SaysThatRunningWorkIsNotDone) {
+  const cudaStream_t on = stream();
+  const cudaEvent_t done = event();
+  EXPECT_EQ(cudaEventQuery(done), cudaSuccess);  // was never recorded
+  float* const x = floats(1);
+  fake::hold(true);
+  launch_add(on, x, x, 1);
+  cudaEventRecord(done, on);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(cudaEventQuery(done), cudaErrorNotReady);
+  fake::hold(false);
+  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(done), cudaSuccess);
+}
+
+TEST_F(Fake, OrdersTheDefaultStreamWithBlockingStreamsAlone) {
+  fake::set_order(Order::lazy, 1);
+  const cudaStream_t blocking = stream(cudaStreamDefault), other = stream();
+  float* const x = floats(1);
+  float* const y = floats(1);
+  launch_add(blocking, x, x, 1);
+  EXPECT_EQ(value(x), 1);  // cudaMemcpy uses the default stream
+  EXPECT_EQ(take_report(), "");
+  launch_add(other, y, y, 1);
+  EXPECT_EQ(value(y), 0);  // does not wait for the stream
+  EXPECT_EQ(take_report(),
+            "nothing orders 'kernel add' on stream 1, which writes, and 'a download' on stream 2, which reads the same "
+            "memory");
+}
+
+TEST_F(Fake, FindsAMissingWait) {
+  for (const Order order : {Order::eager, Order::random, Order::lazy}) {
+    for (const bool waits : {true, false}) {
+      fake::set_order(order, 7);
+      const cudaStream_t one = stream(), other = stream();
+      const cudaEvent_t done = event();
+      float* const x = floats(1);
+      float* const y = floats(1);
+      launch_add(one, x, x, 1);
+      cudaEventRecord(done, one);
+      if (waits) cudaStreamWaitEvent(other, done, 0);
+      launch_add(other, y, x, 1);
+      cudaDeviceSynchronize();
+      const std::string report = take_report();
+      if (waits) {
+        EXPECT_EQ(report, "");
+      } else {
+        EXPECT_NE(report.find("nothing orders 'kernel add' on stream "), std::string::npos) << report;
+        EXPECT_NE(report.find(", which writes, and 'kernel add' on stream "), std::string::npos) << report;
+      }
+    }
+  }
+}
+
+TEST_F(Fake, TellsOverlappingMatricesFromInterleavedOnes) {
+  const cudaStream_t one = stream(), other = stream();
+  float* const x = floats(64);
+  const auto copy = [&](cudaStream_t on, int column, std::size_t columns) {
+    cudaMemcpy2DAsync(x + column, 8 * sizeof(float), x + 32 + column, 8 * sizeof(float), columns * sizeof(float), 3,
+                      cudaMemcpyDefault, on);
+  };
+  copy(one, 0, 4);
+  copy(other, 4, 4);
+  EXPECT_EQ(take_report(), "");
+  copy(other, 3, 2);
+  EXPECT_NE(take_report(), "");
+  copy(one, 7, 1);
+  EXPECT_NE(take_report(), "");
+}
+
+/// What a pool does that passes memory on to another stream too soon.
+TEST_F(Fake, FindsMemoryThatIsUsedTooEarly) {
+  const cudaStream_t one = stream(), other = stream();
+  float* const x = floats(64);
+  float* const result = floats(1);
+  launch_add(one, result, x, 1);                     // reads x, which is then freed
+  cudaMemsetAsync(x, 0, 64 * sizeof(float), other);  // and given to work of the other stream
+  const std::string report = take_report();
+  EXPECT_NE(report.find("'kernel add'"), std::string::npos) << report;
+  EXPECT_NE(report.find("'a clear'"), std::string::npos) << report;
+}
+
+TEST_F(Fake, FindsMemoryThatIsUsedTooLate) {
+  void* x = nullptr;
+  ASSERT_EQ(cudaMalloc(&x, 256), cudaSuccess);
+  cudaFree(x);
+  cudaMemsetAsync(x, 0, 256, stream());
+  EXPECT_EQ(take_report(), "'a clear' on stream 0, which writes memory that is not allocated");
+}
+
+TEST_F(Fake, FindsAMissingBarrier) {
+  float* const x = floats(64);
+  const cudaStream_t on = stream();
+  launch_rotate(on, x, true);
+  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(value(x + i), static_cast<float>(i + 1));
+  EXPECT_EQ(take_report(), "");
+  launch_rotate(on, x, false);
+  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+  const std::string report = take_report();
+  EXPECT_NE(report.find("kernel 'rotate': shared memory at byte "), std::string::npos) << report;
+  EXPECT_NE(report.find("without sync() between them"), std::string::npos) << report;
+}
+
+TEST_F(Fake, RunsTeamsAsRealThreads) {
+  fake::set_threads(fake::Threads::real);
+  float* const x = floats(64);
+  const cudaStream_t on = stream();
+  launch_rotate(on, x, true);
+  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(value(x + i), static_cast<float>(i + 1));
+}
+
+TEST_F(Fake, RefusesKernelsThatItCannotRun) {
+  EXPECT_EQ(launch_unannounced(stream()), cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(take_report(), "a kernel is launched that was not announced by windrow_host_kernel()");
+}
+
+TEST_F(Fake, FailsTheCallThatItIsToldTo) {
+  void* x = nullptr;
+  fake::fail(2, cudaErrorMemoryAllocation, false);
+  EXPECT_EQ(cudaMalloc(&x, 64), cudaSuccess);
+  cudaFree(x);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&x, 64), cudaSuccess);
+  const cudaStream_t on = stream();
+  fake::fail_next_work();
+  cudaMemsetAsync(x, 0, 64, on);
+  EXPECT_EQ(cudaStreamSynchronize(on), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaMalloc(&x, 64), cudaErrorIllegalAddress);  // as every call from now on
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+}
+
+TEST_F(Fake, HasAsMuchMemoryAsItWasGiven) {
+  fake::reset({.memory = 1 << 20});
+  void* x = nullptr;
+  EXPECT_EQ(cudaMalloc(&x, (1 << 20) + 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&x, 1 << 20), cudaSuccess);
+  void* y = nullptr;
+  EXPECT_EQ(cudaMalloc(&y, 1), cudaErrorMemoryAllocation);
+  cudaFree(x);
+  EXPECT_EQ(cudaMalloc(&y, 1), cudaSuccess);
+}
+
+TEST(FakeDeathTest, KeepsMemoryOutOfTheHostsReach) {
+  void* x = nullptr;
+  ASSERT_EQ(cudaMalloc(&x, 64), cudaSuccess);
+  EXPECT_DEATH(*static_cast<volatile float*>(x) = 1, "");
+}
+
+TEST_F(Fake, CountsCalls) {
+  const cudaStream_t on = stream();
+  float* const x = floats(64);
+  const fake::Counters before = fake::counters();
+  launch_add(on, x, x, 1);
+  const cudaEvent_t done = event();
+  cudaEventRecord(done, on);
+  cudaStreamWaitEvent(on, done, 0);
+  cudaStreamSynchronize(on);
+  value(x);  // to memory that is not pinned
+  const fake::Counters after = fake::counters();
+  EXPECT_EQ(after.launches - before.launches, 1u);
+  EXPECT_EQ(after.events - before.events, 1u);
+  EXPECT_EQ(after.records - before.records, 1u);
+  EXPECT_EQ(after.waits - before.waits, 1u);
+  EXPECT_EQ(after.copies - before.copies, 1u);
+  EXPECT_EQ(after.synchronisations - before.synchronisations, 2u);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,277 @@
+// CUDA devices under an engine: the order of streams and the host, failures, and what calls an op costs.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda/kernels.h"
+#include "tests/cuda/support.h"
+#include "tests/engine/support.h"
+#include "tests/sanitized.h"
+#include "tests/seed.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::testing {
+namespace {
+
+using cuda::open_device;
+using fake::Order;
+using Floats = std::vector<float>;
+
+/// Programs of ops on the host and on streams of two devices, over cells in pinned memory, which all of them access.
+class RandomPrograms {
+ public:
+  explicit RandomPrograms(Engine& engine) : engine_(engine) {
+    for (const int number : {0, 1}) {
+      devices_.push_back(open_device(engine, number));
+      lanes_.push_back(devices_.back().device.lane);
+      lanes_.push_back(cuda::add_stream(devices_.back().device, {.name = "other"}));
+    }
+    staging_ = devices_[0].device.memory->staging();
+    cells_ = reinterpret_cast<std::uint64_t*>(staging_->allocate(cells * sizeof(std::uint64_t)));
+  }
+  ~RandomPrograms() { staging_->deallocate(reinterpret_cast<std::byte*>(cells_), cells * sizeof(std::uint64_t)); }
+  RandomPrograms(const RandomPrograms&) = delete;
+  RandomPrograms& operator=(const RandomPrograms&) = delete;
+
+  /// Returns whether the result is that of the serial program.
+  bool run(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::array<std::uint64_t, cells> expected{};
+    std::fill_n(cells_, cells, 0);
+    std::array<Var, cells> vars;
+    for (Var& var : vars) var = engine_.new_var("cell");
+    for (std::uint64_t step = 0; step < 12; ++step) {
+      const std::size_t lane = random() % (lanes_.size() + 1);
+      std::vector<Access> accesses;
+      MixArguments arguments{.number = step}, serial{.number = step};
+      for (std::size_t cell = 0; cell < cells; ++cell) {
+        const auto kind = random() % 6;  // 0: read, 1: overwrite, 2: mutate
+        if (kind > 2) continue;
+        if (kind != 1) {
+          arguments.in[static_cast<std::size_t>(arguments.ins++)] = cells_ + cell;
+          serial.in[static_cast<std::size_t>(serial.ins++)] = &expected[cell];
+        }
+        if (kind != 0) {
+          arguments.out[static_cast<std::size_t>(arguments.outs++)] = cells_ + cell;
+          serial.out[static_cast<std::size_t>(serial.outs++)] = &expected[cell];
+        }
+        accesses.push_back(kind == 0 ? read(vars[cell]) : kind == 1 ? overwrite(vars[cell]) : mutate(vars[cell]));
+      }
+      if (lane == lanes_.size()) {
+        engine_.push([arguments] { mix_on_host(arguments); }, accesses);
+      } else {
+        engine_.push([arguments](OpContext& op) { launch_mix(cuda::native_stream(op.lane()), arguments); }, accesses,
+                     {.lane = lanes_[lane]});
+      }
+      mix_on_host(serial);
+    }
+    engine_.wait_all();  // for those that read, too: the next program uses the same cells
+    const bool equal = std::equal(expected.begin(), expected.end(), cells_);
+    for (const Var var : vars) engine_.retire(var);
+    return equal;
+  }
+
+ private:
+  static constexpr std::size_t cells = 4;
+
+  static void mix_on_host(const MixArguments& arguments) {
+    std::array<std::uint64_t, cells> values{};
+    for (int i = 0; i < arguments.outs; ++i) values[static_cast<std::size_t>(i)] = mixed(arguments, i);
+    for (int i = 0; i < arguments.outs; ++i) {
+      *arguments.out[static_cast<std::size_t>(i)] = values[static_cast<std::size_t>(i)];
+    }
+  }
+
+  Engine& engine_;
+  std::vector<cuda::OpenDevice> devices_;
+  std::vector<LaneId> lanes_;
+  std::shared_ptr<Allocator> staging_;
+  std::uint64_t* cells_;
+};
+
+class CudaPrograms : public ::testing::TestWithParam<Order> {};
+
+TEST_P(CudaPrograms, GiveTheResultOfTheSerialOnes) {
+  const std::uint64_t programs = sanitized ? 300 : 8400, first = first_seed();
+  for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
+    fake::reset({.devices = 2, .order = GetParam(), .seed = static_cast<unsigned>(first)});
+    Engine engine({.policy = policy, .workers = 2});
+    RandomPrograms random(engine);
+    for (std::uint64_t i = 0; i < programs; ++i) {
+      ASSERT_TRUE(random.run(first + i)) << "seed " << first + i << ", policy " << to_string(policy);
+      const std::vector<std::string> reports = fake::reports();
+      ASSERT_TRUE(reports.empty()) << "seed " << first + i << ": " << reports[0];
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPrograms, ::testing::Values(Order::eager, Order::random, Order::lazy));
+
+class Cuda : public ::testing::Test {
+ protected:
+  Cuda() { fake::reset({.devices = 2}); }
+  Engine engine{{.policy = Policy::pool, .workers = 2}};
+};
+
+Tensor ones(const Device& device, Index width) {
+  Tensor made(device, 1, width);
+  made.set(Floats(static_cast<std::size_t>(width), 1));
+  return made;
+}
+
+/// Returns when the device was given so many kernels since `before`, whether or not they have run.
+void wait_for_launches(const fake::Counters& before, std::uint64_t count) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (fake::counters().launches < before.launches + count && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  ASSERT_GE(fake::counters().launches, before.launches + count);
+}
+
+/// An op that does not declare what it reads.
+TEST_F(Cuda, UndeclaredReadsAreFound) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  const LaneId other = cuda::add_stream(opened.device, {.name = "other"});
+  const Tensor x = ones(opened.device, 64), z = ones(opened.device, 64);
+  engine.wait_all();
+  fake::hold(true);
+  const fake::Counters before = fake::counters();
+  const Tensor y = apply(opened.device, op::neg, {.in = {x}});
+  wait_for_launches(before, 1);
+  engine.push(
+      [from = y.view(), to = z.view()](OpContext& op) {
+        launch_add(cuda::native_stream(op.lane()), to.update(op.lane()).data, from.read(op.lane()).data, 1);
+      },
+      {mutate(z.var())}, {.lane = other});
+  wait_for_launches(before, 2);
+  fake::hold(false);
+  engine.wait_all();
+  const std::vector<std::string> reports = fake::reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0],
+            "nothing orders 'kernel neg' on stream 0, which writes, and 'kernel add' on stream 1, which reads the same "
+            "memory");
+  fake::forget_reports();
+}
+
+TEST_F(Cuda, AChainOnOneStreamNeedsNoEvents) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  Tensor x = ones(opened.device, 64);
+  engine.wait_all();
+  fake::hold(true);
+  const fake::Counters before = fake::counters();
+  const Tensor one = x;
+  for (int i = 0; i < 200; ++i) x = apply(opened.device, op::add, {.in = {x, one}});
+  wait_for_launches(before, 200);
+  const fake::Counters after = fake::counters();
+  fake::hold(false);
+  EXPECT_EQ(after.launches - before.launches, 200u);
+  EXPECT_EQ(after.waits, before.waits);
+  EXPECT_LE(after.records - before.records, 8u);
+  EXPECT_EQ(after.synchronisations, before.synchronisations);
+  EXPECT_EQ(x.get(), Floats(64, 201));
+}
+
+TEST_F(Cuda, NoThreadOfTheEngineWaitsForADevice) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  const LaneId other = cuda::add_stream(opened.device, {.name = "other"});
+  const fake::Counters before = fake::counters();
+  const Tensor x = ones(opened.device, 64), z = ones(opened.device, 64);
+  engine.push(
+      [from = x.view(), to = z.view()](OpContext& op) {
+        launch_add(cuda::native_stream(op.lane()), to.update(op.lane()).data, from.read(op.lane()).data, 1);
+      },
+      {read(x.var()), mutate(z.var())}, {.lane = other});
+  EXPECT_EQ(apply(opened.device, op::neg, {.in = {z}}).get()[0], -2);
+  EXPECT_EQ(fake::counters().synchronisations, before.synchronisations);
+  EXPECT_GE(fake::counters().waits, before.waits + 2);
+}
+
+TEST_F(Cuda, AFailingDeviceIsLostAloneAndNamesWhatWasInFlight) {
+  const cuda::OpenDevice broken = open_device(engine, 0), good = open_device(engine, 1);
+  const Tensor x = ones(broken.device, 64), y = ones(good.device, 64);
+  engine.wait_all();
+  fake::hold(true);
+  fake::fail_next_work(0);
+  const fake::Counters before = fake::counters();
+  const Tensor square = apply(broken.device, op::square, {.in = {x}});
+  const Tensor sum = apply(broken.device, op::add, {.in = {square, x}});
+  wait_for_launches(before, 2);
+  fake::hold(false);
+  const std::string text = error_of<OpError>([&] { sum.get(); });
+  EXPECT_NE(text.find("cuda:0: the device failed: an illegal memory access was encountered (cudaErrorIllegalAddress); "
+                      "in flight on cuda:0: square, add"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(apply(good.device, op::neg, {.in = {y}}).get(), Floats(64, -1));
+  EXPECT_THROW(x.get(), OpError);
+  EXPECT_THROW(open_device(engine, 0), Error);
+  error_of<OpError>([&] { engine.wait_all(); });
+  const Device host = host_device(engine);
+  EXPECT_EQ(ones(host, 2).get(), Floats(2, 1));
+}
+
+TEST_F(Cuda, NamesTheExactOpIfEachWaits) {
+  const cuda::OpenDevice opened = open_device(engine, 0, {.sync = true});
+  const Tensor x = ones(opened.device, 64);
+  const Tensor square = apply(opened.device, op::square, {.in = {x}});
+  engine.wait_all();
+  fake::fail_next_work(0);
+  const Tensor sum = apply(opened.device, op::add, {.in = {square, x}});
+  apply(opened.device, op::neg, {.in = {sum}});
+  const std::string text = error_of<OpError>([&] { sum.get(); });
+  EXPECT_NE(text.find("in flight on cuda:0: add"), std::string::npos) << text;
+  EXPECT_EQ(text.find("neg"), std::string::npos) << text;
+  error_of<OpError>([&] { engine.wait_all(); });
+}
+
+TEST_F(Cuda, AFailedCallFailsItsOpAlone) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  const Tensor x = ones(opened.device, 64);
+  engine.wait_all();
+  engine.push([](OpContext&) { fake::fail(1, cudaErrorInvalidConfiguration, false); }, {mutate(x.var())},
+              {.lane = opened.device.lane});
+  const Tensor y = apply(opened.device, op::neg, {.in = {x}});
+  EXPECT_THROW(y.get(), OpError);
+  error_of<OpError>([&] { engine.wait_all(); });
+  EXPECT_EQ(apply(opened.device, op::neg, {.in = {x}}).get(), Floats(64, -1));
+}
+
+TEST(CudaDevices, AreListed) {
+  fake::reset({.devices = 2, .memory = std::size_t{1} << 20});
+  const std::vector<cuda::DeviceInfo> all = cuda::list_devices();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].number, 1);
+  EXPECT_EQ(all[1].name, "fake CUDA device");
+  EXPECT_EQ(all[1].architecture, "9.0");
+  EXPECT_EQ(all[1].memory, std::size_t{1} << 20);
+}
+
+TEST(CudaDevices, ThatCannotBeUsedAreRefusedInOneLine) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const auto refusal = [&](int number) { return error_of<Error>([&] { open_device(engine, number); }); };
+  fake::reset({.devices = 2});
+  EXPECT_EQ(refusal(2), "device cuda:2: expected cuda:0 to cuda:1");
+  EXPECT_EQ(refusal(-1), "device cuda:-1: expected cuda:0 to cuda:1");
+  fake::reset({.devices = 1});
+  EXPECT_EQ(refusal(1), "device cuda:1: expected cuda:0, the only one");
+  fake::reset({.devices = 0});
+  EXPECT_EQ(refusal(0), "CUDA cannot be used: the driver finds no device; expected at least one");
+  fake::reset({.driver_version = 12020});
+  EXPECT_EQ(refusal(0), "CUDA cannot be used: the driver is for CUDA 12.2; expected one for CUDA 13.0 or later");
+  fake::reset({.driver_version = 0});
+  EXPECT_EQ(refusal(0), "CUDA cannot be used: no NVIDIA driver was found; expected one for CUDA 13.0 or later");
+  fake::reset();
+  fake::fail(2, cudaErrorDevicesUnavailable, false);
+  EXPECT_EQ(refusal(0),
+            "cuda:0: the device is busy: another program has it for itself; expected a device that is free");
+}
+
+}  // namespace
+}  // namespace windrow::testing

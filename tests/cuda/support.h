@@ -1,0 +1,32 @@
+// What the tests of CUDA devices share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "tests/cuda/fake/fake.h"
+#include "windrow/cuda/device.h"
+
+namespace windrow::testing {
+
+/// Makes the library open the plug-in that is linked with the fake runtime.
+inline const bool uses_fake_plugin = ::setenv("WINDROW_CUDA_PLUGIN", WINDROW_FAKE_PLUGIN, 1) == 0;
+
+/// Fails each test after which the fake runtime has something to report.
+class ReportsAreFailures final : public ::testing::EmptyTestEventListener {
+  void OnTestEnd(const ::testing::TestInfo&) override {
+    for (const std::string& report : fake::reports()) ADD_FAILURE() << report;
+    // A lane that has ended may be in use by the thread of its device for a moment.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (fake::in_use() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    fake::reset();
+  }
+};
+inline const bool reports_are_failures =
+    (::testing::UnitTest::GetInstance()->listeners().Append(new ReportsAreFailures), true);
+
+}  // namespace windrow::testing

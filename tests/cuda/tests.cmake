@@ -1,0 +1,41 @@
+# The tests of CUDA devices. Start here; then cuda/fake/fake.h.
+#
+# They run everywhere where nvcc is, on a runtime without a GPU: the plug-in's own objects are linked with cuda/fake/ in place
+# of the CUDA libraries.
+if(NOT TARGET windrow_cuda_objects)
+  return()
+endif()
+
+add_library(
+  windrow_fake_cuda SHARED
+  cuda/fake/blas.cc cuda/fake/checker.cc cuda/fake/launch_calls.cc cuda/fake/memory.cc cuda/fake/memory_calls.cc
+  cuda/fake/runtime.cc cuda/fake/stream_calls.cc cuda/fake/streams.cc cuda/fake/teams.cc)
+target_include_directories(
+  windrow_fake_cuda PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads)
+
+add_library(windrow_fake_cuda_plugin MODULE $<TARGET_OBJECTS:windrow_cuda_objects>)
+set_target_properties(windrow_fake_cuda_plugin PROPERTIES PREFIX "" OUTPUT_NAME windrow_fake_cuda_plugin LINKER_LANGUAGE CXX)
+target_link_libraries(windrow_fake_cuda_plugin PRIVATE windrow_fake_cuda)
+if(WINDROW_SANITIZE)
+  target_link_options(windrow_fake_cuda_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
+endif()
+
+# The kernels of the tests.
+add_library(windrow_cuda_test_kernels OBJECT cuda/kernels.cu)
+set_target_properties(windrow_cuda_test_kernels PROPERTIES CUDA_RUNTIME_LIBRARY None)
+target_include_directories(windrow_cuda_test_kernels
+                           PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)
+target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
+
+windrow_test(
+  fake_cuda_test
+  SOURCES $<TARGET_OBJECTS:windrow_cuda_test_kernels> cuda/cuda_device_test.cc cuda/fake_test.cc cuda/streams_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
+          devices/memory_conformance.cc devices/model_conformance.cc devices/order_conformance.cc batching/oracle.cc
+          ops/cases.cc
+  LINKS windrow::models windrow::cuda windrow_fake_cuda
+  DEFINITIONS WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>")
+target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
+add_dependencies(fake_cuda_test windrow_fake_cuda_plugin)
