@@ -34,7 +34,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},
-    {"cuda", {"cublas_v2.h", "cuda_runtime_api.h", "dlfcn.h", "unistd.h"}},
+    {"cuda", {"cublas_v2.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "unistd.h"}},
     {"models", {"CLI"}},
     {"perf",
      {"dnnl.h", "sys", "unistd.h", "fcntl.h", "malloc.h", "program.h", "flags.h", "oneapi", "omp.h", "pthread.h",

@@ -42,8 +42,9 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
-        Wrong{"windrow", "windrow: no command; expected one of train, schedule; see windrow --help"},
-        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected one of train, schedule; see windrow --help"},
+        Wrong{"windrow", "windrow: no command; expected one of train, schedule, devices; see windrow --help"},
+        Wrong{"windrow learn",
+              "windrow: unknown command 'learn'; expected one of train, schedule, devices; see windrow --help"},
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' comes before the command; expected it after 'train'" TRAIN_HELP},
@@ -68,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --rate nan", "windrow: --rate: 'nan'; expected a number above 0" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --policy fast",
               "windrow: --policy: 'fast'; expected one of serial, pool, per_device, chaos" TRAIN_HELP},
-        Wrong{"windrow train tree-lstm --device toaster", "windrow: --device: 'toaster'; expected cpu" TRAIN_HELP},
+        Wrong{"windrow train tree-lstm --device toaster",
+              "windrow: --device: 'toaster'; expected cpu or cuda:N; windrow devices lists them" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /nowhere",
               "windrow: --data: '/nowhere' is not a folder; expected an existing folder" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data ''",

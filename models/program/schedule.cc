@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "devices.h"
 #include "flags.h"
 #include "windrow/batching/schedule.h"
 
@@ -12,7 +13,7 @@ namespace windrow::program {
 namespace {
 
 struct Arguments {
-  std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial";
+  std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial", device = "cpu";
   WorkloadOptions workload;
   std::size_t batch = 64;
 };
@@ -41,7 +42,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 void run(const Arguments& arguments) {
   Engine engine;
   const ToldOnce once(engine);
-  const Workload workload = make_workload(arguments.model, host_device(engine), arguments.workload);
+  const Workload workload = make_workload(arguments.model, open_device(engine, arguments.device), arguments.workload);
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);
@@ -69,6 +70,7 @@ std::function<void()> add_schedule(CLI::App& app) {
   flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(graph_workload_names()));
   add_workload_flags(command, arguments->workload);
   flag(command, "--schedule", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
+  flag(command, "--device", arguments->device, "Device that would compute", device_name());
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
   return [arguments] { run(*arguments); };

@@ -1,6 +1,7 @@
-// The program `windrow`: trains the models in models/ and prints how their graphs are batched.
+// The program `windrow`: trains the models in models/, prints how their graphs are batched, and lists devices.
 #include <algorithm>
 
+#include "devices.h"
 #include "flags.h"
 #include "program.h"
 #include "schedule.h"
@@ -35,7 +36,7 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
-  flag(train, "--device", to.device, "Device to compute on", one_of({"cpu"}));
+  flag(train, "--device", to.device, "Device to compute on", device_name());
   train
       .add_flag("--compare", to.compare,
                 "Afterwards also train one vertex at a time, and print the speedup by batching")
@@ -94,13 +95,13 @@ void compare(Trainer& trainer, const std::string& unit) {
 void train_model(Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const program::ToldOnce once(engine);
-  const Device host = host_device(engine);
-  Workload workload = make_workload(arguments.model, host, arguments.workload);
+  const Device device = program::open_device(engine, arguments.device);
+  Workload workload = make_workload(arguments.model, device, arguments.workload);
   TrainerOptions& options = arguments.trainer;
   if (options.learning_rate == 0) options.learning_rate = workload.kind->learning_rate;
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
-  Trainer trainer(host, workload, options);
+  Trainer trainer(device, workload, options);
   const std::size_t size = workload.training.size();
   print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
         program::data_text(arguments.workload).c_str(), program::grouped(size).c_str(), workload.kind->sample.c_str(),
@@ -122,5 +123,9 @@ int main(int argc, char** argv) {
   Arguments arguments;
   const CLI::App& train = add_train(app, arguments);
   const std::function<void()> schedule = program::add_schedule(app);
-  return program::run(app, argc, argv, [&] { train.parsed() ? train_model(arguments) : schedule(); });
+  const std::function<void()> devices = program::add_devices(app);
+  return program::run(app, argc, argv, [&] {
+    if (train.parsed()) return train_model(arguments);
+    app.got_subcommand("devices") ? devices() : schedule();
+  });
 }

@@ -22,6 +22,8 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_fake_cuda_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
+set(fake_plugin WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>")
+
 # The kernels of the tests.
 add_library(windrow_cuda_test_kernels OBJECT cuda/kernels.cu)
 set_target_properties(windrow_cuda_test_kernels PROPERTIES CUDA_RUNTIME_LIBRARY None)
@@ -35,7 +37,7 @@ windrow_test(
           devices/memory_conformance.cc devices/model_conformance.cc devices/order_conformance.cc batching/oracle.cc
           ops/cases.cc
   LINKS windrow::models windrow::cuda windrow_fake_cuda
-  DEFINITIONS WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>")
+  DEFINITIONS ${fake_plugin})
 target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(fake_cuda_test windrow_fake_cuda_plugin)

@@ -1,0 +1,89 @@
+// The programs on CUDA devices: without a driver, and on the runtime without a GPU where there is one.
+#include <cstdlib>
+#include <regex>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+class DevicesOfPrograms : public Programs {
+ protected:
+  ~DevicesOfPrograms() override { ::unsetenv("WINDROW_CUDA_PLUGIN"); }
+  static void use_plugin(const std::string& path) { ::setenv("WINDROW_CUDA_PLUGIN", path.c_str(), 1); }
+};
+
+TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
+  use_plugin("/nowhere/windrow_cuda.so");
+  const std::string missing =
+      "CUDA cannot be used: /nowhere/windrow_cuda.so: cannot open shared object file: No such file or directory; "
+      "expected the plug-in that a build with nvcc makes, and the libraries of the CUDA toolkit\n";
+  for (const std::string command : {"train tree-lstm", "schedule tree-lstm"}) {
+    const Outcome outcome = run("windrow " + command + " --device cuda:0");
+    EXPECT_EQ(outcome.err, "windrow: " + missing);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.status, 2);
+  }
+  const Outcome listed = run("windrow devices");
+  EXPECT_TRUE(std::regex_match(listed.out, std::regex("device .*\ncpu .*\n.*\n"))) << listed.out;
+  EXPECT_TRUE(listed.out.ends_with(missing)) << listed.out;
+  EXPECT_EQ(listed.err, "");
+  EXPECT_EQ(listed.status, 0);
+}
+
+TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
+  use_plugin("libm.so.6");
+  const Outcome outcome = run("windrow train tree-lstm --device cuda:0");
+  EXPECT_EQ(outcome.err, "windrow: libm.so.6 is no plug-in of Windrow; expected windrow_cuda.so\n");
+  EXPECT_EQ(outcome.status, 2);
+}
+
+#ifdef WINDROW_FAKE_PLUGIN
+
+TEST_F(DevicesOfPrograms, AreListed) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  const Outcome outcome = run("windrow devices");
+  EXPECT_NE(outcome.out.find("\ncuda:0   9.0             0.2 GiB  fake CUDA device\n"), std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(outcome.err, "");
+  const Outcome other = run("windrow train tree-lstm --device cuda:7");
+  EXPECT_EQ(other.err, "windrow: device cuda:7: expected cuda:0, the only one\n");
+  EXPECT_EQ(other.status, 2);
+}
+
+/// The losses that training prints, an epoch each.
+std::vector<double> losses(const std::string& output) {
+  std::vector<double> found;
+  const std::regex row(R"(\n +\d+ +([0-9.]+) )");
+  for (std::sregex_iterator it(output.begin(), output.end(), row), end; it != end; ++it) {
+    found.push_back(std::stod((*it)[1]));
+  }
+  return found;
+}
+
+TEST_F(DevicesOfPrograms, TrainToTheLossOfTheHost) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  for (const std::string model : {"tree-lstm", "tree-fc", "var-lstm", "bilstm-char", "listops", "dag", "parser"}) {
+    const std::string small = "windrow train " + model + " --samples 40 --hidden 8 --epochs 2 --device ";
+    const Outcome host = run(small + "cpu"), device = run(small + "cuda:0");
+    EXPECT_EQ(device.err, "") << model;
+    EXPECT_EQ(device.status, 0) << model;
+    const std::vector<double> expected = losses(host.out), found = losses(device.out);
+    ASSERT_EQ(expected.size(), 2u) << host.out;
+    ASSERT_EQ(found.size(), 2u) << device.out;
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]) << model;
+  }
+}
+
+TEST_F(DevicesOfPrograms, SayThatMemoryRanOut) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  const Outcome outcome = run("windrow train tree-lstm --hidden 4096 --samples 40 --epochs 1 --device cuda:0");
+  EXPECT_TRUE(std::regex_search(outcome.err, std::regex("^windrow: .*cuda:0: \\d+ bytes are not to be had.*\n$")))
+      << outcome.err;
+  EXPECT_EQ(outcome.status, 2);
+}
+
+#endif
+
+}  // namespace
+}  // namespace windrow::testing
