@@ -9,8 +9,13 @@ namespace windrow {
 
 /// What the ops of a check share. Launches of a captured check use it one after the other.
 struct Interpretation::Check {
-  std::function<void(Lane*)> download;  ///< issues the copies that `find` reads
-  std::function<std::optional<BadLoss>()> find;
+  Check(const Device& device, Index count)
+      : values(device.engine, device.memory->staging(), static_cast<std::size_t>(count) * sizeof(float), "losses") {}
+
+  /// The losses, in memory that the device copies to without making the host wait.
+  Buffer values;
+  std::function<void(Lane*, float* to)> download;  ///< issues the copies
+  std::function<std::optional<BadLoss>(const float* values)> find;
   bool note = false;                ///< in the end of the minibatch, instead of a failure
   std::optional<BadLoss> bad = {};  ///< what `find` has found
   /// The tensors that the forward pass reads, and their values on the host if there is a bad loss.
@@ -26,14 +31,21 @@ struct Interpretation::Check {
 /// which fails if there is a bad loss.
 void Interpretation::push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads,
                                 std::vector<Access> refuses, std::source_location from) {
-  const Var copied = add_tag(), checked = add_tag(), staged = add_tag();
+  const Var copied = check->values.var(), checked = add_tag(), staged = add_tag();
   Engine& engine = *device_.engine;
   const PushOptions on_lane{.name = "losses", .lane = device_.lane, .pushed_at = from};
   const PushOptions on_host{.name = "loss", .pushed_at = from};
   std::vector<Access> accesses = reads;
   accesses.push_back(overwrite(copied));
-  engine.push([self = self(), check](OpContext& op) { check->download(op.lane()); }, accesses, on_lane);
-  engine.push([self = self(), check] { check->bad = check->find(); }, {read(copied), overwrite(checked)}, on_host);
+  const Bytes values = check->values.bytes();
+  engine.push(
+      [self = self(), check, values](OpContext& op) {
+        check->download(op.lane(), reinterpret_cast<float*>(values.write_unwatched(op.lane())));
+      },
+      accesses, on_lane);
+  engine.push(
+      [self = self(), check, values] { check->bad = check->find(reinterpret_cast<const float*>(values.read())); },
+      {read(copied), overwrite(checked)}, on_host);
   accesses = std::move(reads);
   accesses.push_back(read(checked));
   accesses.push_back(overwrite(staged));
@@ -64,30 +76,31 @@ void Interpretation::push_losses(const Pushing& pushing) {
     // `mutate`, so a failure of the minibatch reaches its end.
     return push(pushing, "loss", {mutate(memory()), mutate(end_->over.var())}, [self = self()](Lane*) {});
   }
-  // By type, and by loss of the type.
-  const auto values = std::make_shared<std::vector<std::vector<std::vector<float>>>>(plan_->types.size());
-  const auto check = std::make_shared<Check>();
+  // The losses of a type follow those of the types before, each as a column.
+  const auto begins = std::make_shared<std::vector<Index>>();
+  Index count = 0;
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    begins->push_back(count);
+    count += layout_.types[t].rows * static_cast<Index>(plan_->types[t].losses.size());
+  }
+  const auto check = std::make_shared<Check>(device_, count);
   check->note = options_.keeps_not_finite;
   // `this` suffices: each op that uses the check also holds the minibatch.
-  check->download = [this, values](Lane* lane) {
+  check->download = [this](Lane* lane, float* to) {
     for (std::size_t t = 0; t < plan_->types.size(); ++t) {
       const Index rows = layout_.types[t].rows;
-      (*values)[t].resize(plan_->types[t].losses.size());
-      for (std::size_t i = 0; rows > 0 && i < plan_->types[t].losses.size(); ++i) {
-        std::vector<float>& to = (*values)[t][i];
-        to.resize(static_cast<std::size_t>(rows));
+      for (std::size_t i = 0; rows > 0 && i < plan_->types[t].losses.size(); ++i, to += rows) {
         const Matrix<const float> from = operand(plan_->types[t].losses[i], {t, Rate::vertices, {0, rows}, lane});
-        device_.memory->download(lane, reinterpret_cast<std::byte*>(to.data()),
-                                 reinterpret_cast<const std::byte*>(from.data),
+        device_.memory->download(lane, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data),
                                  {static_cast<std::size_t>(rows), sizeof(float), sizeof(float),
                                   static_cast<std::size_t>(from.stride) * sizeof(float)});
       }
     }
   };
-  check->find = [this, values] {
+  check->find = [this, begins](const float* values) {
     return add_up_losses([&](std::size_t type, const Place& place) {
-      const auto number = static_cast<std::size_t>(&place - plan_->types[type].losses.data());
-      return Matrix<const float>{(*values)[type][number].data(), layout_.types[type].rows, 1, 1};
+      const Index rows = layout_.types[type].rows, number = &place - plan_->types[type].losses.data();
+      return Matrix<const float>{values + (*begins)[type] + number * rows, rows, 1, 1};
     });
   };
   push_check(check, {read(memory())}, {mutate(memory()), mutate(end_->over.var())}, pushing.from);
@@ -95,16 +108,12 @@ void Interpretation::push_losses(const Pushing& pushing) {
 }
 
 void Interpretation::check_losses(LossCheck losses, std::source_location from) {
-  const auto values = std::make_shared<std::vector<float>>();
   const auto about = std::make_shared<const LossCheck>(std::move(losses));
-  const auto check = std::make_shared<Check>();
+  const auto check = std::make_shared<Check>(device_, about->values.rows() * about->values.width());
   check->note = about->skips;
-  check->download = [about, values](Lane* lane) {
-    values->resize(static_cast<std::size_t>(about->values.rows() * about->values.width()));
-    about->values.view().download(lane, values->data());
-  };
-  check->find = [this, about, values] {
-    return find_bad(*about, {values->data(), about->values.rows(), about->values.width(), about->values.width()});
+  check->download = [about](Lane* lane, float* to) { about->values.view().download(lane, to); };
+  check->find = [this, about](const float* values) {
+    return find_bad(*about, {values, about->values.rows(), about->values.width(), about->values.width()});
   };
   std::vector<Access> refuses = {mutate(memory())};
   for (Var var : about->poisoned) refuses.push_back(mutate(var));
