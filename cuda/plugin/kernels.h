@@ -10,6 +10,9 @@ namespace windrow::cuda {
 /// Ends with an entry whose op is null.
 extern const KernelEntry kernels[];
 
+/// In linear.cu.
+int multiply(const Queue& queue, const Products& products);
+
 /// The functions of the entries, named like the operators. kernels.cc declares those of elementwise.cu, whose list is
 /// generated.
 namespace kernel {

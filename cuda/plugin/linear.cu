@@ -19,22 +19,6 @@ Index leading(const Matrix<T>& matrix) {
   return matrix.rows > 1 ? matrix.stride : std::max(Index{1}, matrix.width);
 }
 
-/// out = x * y, each transposed first if told, with a sum over `inner` products. cuBLAS stores matrices by columns, so
-/// it sees all of them transposed: it computes y' * x'.
-int product(const Call& call, const Queue& queue, Index inner, cublasOperation_t of_x, cublasOperation_t of_y) {
-  const Out out = call.out;
-  if (out.rows == 0 || out.width == 0) return cudaSuccess;
-  if (inner == 0) return adds(call) ? int{cudaSuccess} : run_each(call, queue, Zeros{});
-  const In x = call.in[0], y = call.in[1];
-  for (const Index size : {out.rows, out.width, inner, leading(x), leading(y), leading(out)}) {
-    if (size > INT_MAX) return cudaErrorInvalidValue;
-  }
-  const float one = 1, kept = adds(call) ? 1 : 0;
-  return of_blas(cublasSgemm(queue.blas, of_y, of_x, static_cast<int>(out.width), static_cast<int>(out.rows),
-                             static_cast<int>(inner), &one, y.data, static_cast<int>(leading(y)), x.data,
-                             static_cast<int>(leading(x)), &kept, out.data, static_cast<int>(leading(out))));
-}
-
 constexpr int tile = 32;
 
 /// Tiles go through shared memory, so that both the loads and the stores of a warp are of neighbours.
@@ -207,19 +191,54 @@ int product_each(const Call& call, const Queue& queue, Steps of_x, Steps of_y) {
   return run_each(call, queue, MatmulEach{call.in[0], call.in[1], sizes[1], sizes[2], of_x, of_y});
 }
 
+Products product_of(const Call& call, bool x_transposed, bool y_transposed) {
+  return {.x = call.in[0],
+          .y = call.in[1],
+          .out = call.out,
+          .x_transposed = x_transposed,
+          .y_transposed = y_transposed,
+          .add = adds(call)};
+}
+
 }  // namespace
+
+/// cuBLAS stores matrices by columns, so it sees all of them transposed: it computes y' * x'.
+int multiply(const Queue& queue, const Products& products) {
+  const auto& [x, y, out, x_transposed, y_transposed, add, count, x_step, y_step, out_step] = products;
+  if (out.rows == 0 || out.width == 0 || count == 0) return cudaSuccess;
+  const Index inner = x_transposed ? x.rows : x.width;
+  if (inner == 0) {
+    if (add) return cudaSuccess;
+    for (Index i = 0; i < count; ++i) {
+      const Out part{out.data + i * out_step, out.rows, out.width, out.stride};
+      const cudaError_t error =
+          launch(queue, for_elements(queue, out.rows * out.width), EachElement<Zeros>{Zeros{}, part, false});
+      if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  }
+  for (const Index size : {out.rows, out.width, inner, leading(x), leading(y), leading(out), count}) {
+    if (size > INT_MAX) return cudaErrorInvalidValue;
+  }
+  const auto number = [](Index size) { return static_cast<int>(size); };
+  const auto of = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1, kept = add ? 1 : 0;
+  if (count == 1) {
+    return of_blas(cublasSgemm(queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows),
+                               number(inner), &one, y.data, number(leading(y)), x.data, number(leading(x)), &kept,
+                               out.data, number(leading(out))));
+  }
+  return of_blas(cublasSgemmStridedBatched(queue.blas, of(y_transposed), of(x_transposed), number(out.width),
+                                           number(out.rows), number(inner), &one, y.data, number(leading(y)), y_step,
+                                           x.data, number(leading(x)), x_step, &kept, out.data, number(leading(out)),
+                                           out_step, number(count)));
+}
 
 namespace kernel {
 
-int matmul(const Call& call, const Queue& queue) {
-  return product(call, queue, call.in[0].width, CUBLAS_OP_N, CUBLAS_OP_N);
-}
-int matmul_nt(const Call& call, const Queue& queue) {
-  return product(call, queue, call.in[0].width, CUBLAS_OP_N, CUBLAS_OP_T);
-}
-int matmul_tn(const Call& call, const Queue& queue) {
-  return product(call, queue, call.in[0].rows, CUBLAS_OP_T, CUBLAS_OP_N);
-}
+int matmul(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, false)); }
+int matmul_nt(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, true)); }
+int matmul_tn(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, true, false)); }
 
 int transpose(const Call& call, const Queue& queue) {
   const In x = call.in[0];

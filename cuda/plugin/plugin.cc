@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <new>
 
+#include "compile.h"
 #include "kernels.h"
 #include "queue.h"
 
@@ -89,6 +90,20 @@ int copy(Queue* queue, void* to, const void* from, const CopyShape* shape) {
                            queue->stream);
 }
 
+int load(const char* code, Module** made) {
+  return cudaLibraryLoadData(reinterpret_cast<cudaLibrary_t*>(made), code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+int function(Module* module, const char* name, Function** found) {
+  return cudaLibraryGetKernel(reinterpret_cast<cudaKernel_t*>(found), reinterpret_cast<cudaLibrary_t>(module), name);
+}
+
+int launch_function(Queue* queue, Function* function, Index elements, void* argument) {
+  if (elements == 0) return success;
+  const LaunchShape shape = for_elements(*queue, elements);
+  return cudaLaunchKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(shape.teams)),
+                          dim3(static_cast<unsigned>(shape.threads)), &argument, 0, queue->stream);
+}
+
 constexpr Plugin plugin = {
     .version = Plugin::current_version,
     .architectures = WINDROW_CUDA_ARCHITECTURES,
@@ -116,6 +131,14 @@ constexpr Plugin plugin = {
     .clear = [](Queue* queue, void* start, std::size_t bytes) -> int {
       return cudaMemsetAsync(start, 0, bytes, queue->stream);
     },
+    .can_compile = can_compile,
+    .compile = compile,
+    .free_compiled = free_compiled,
+    .load = load,
+    .end_module = [](Module* module) -> int { return cudaLibraryUnload(reinterpret_cast<cudaLibrary_t>(module)); },
+    .function = function,
+    .launch = launch_function,
+    .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
     .kernels = kernels,
 };
 

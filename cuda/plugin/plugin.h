@@ -15,6 +15,9 @@ namespace windrow::cuda {
 struct Queue;
 /// An event of the CUDA runtime.
 struct Event;
+/// Code that was compiled when the program ran, on the devices; and a kernel of it.
+struct Module;
+struct Function;
 
 /// Errors of the CUDA runtime that are treated specially. Others are its own numbers.
 enum Result : int {
@@ -24,6 +27,9 @@ enum Result : int {
   devices_unavailable = 46,
   no_device = 100,
   not_ready = 600,
+  /// Of compile(): the source has errors; there is no compiler.
+  bad_source = -1,
+  no_compiler = -2,
 };
 
 struct DeviceFacts {
@@ -31,6 +37,21 @@ struct DeviceFacts {
   int major, minor;  ///< compute capability
   int multiprocessors;
   std::size_t memory;  ///< bytes
+};
+
+/// What compile() has made, or the compiler's messages.
+struct Compiled {
+  char* start = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// A product of row-major matrices, `count` times: n x k and k x m to n x m, where `_transposed` matrices are stored
+/// the other way. The operands of the next product begin `_step` elements further on.
+struct Products {
+  Matrix<const float> x, y;
+  Matrix<float> out;
+  bool x_transposed = false, y_transposed = false, add = false;
+  Index count = 1, x_step = 0, y_step = 0, out_step = 0;
 };
 
 struct KernelEntry {
@@ -43,7 +64,7 @@ struct KernelEntry {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 1;
+  static constexpr int current_version = 2;
   /// Of this table. It stays the first member.
   int version;
   /// The architectures for which kernels are compiled, such as "80 90".
@@ -81,6 +102,19 @@ struct Plugin {
   int (*free_pinned)(void* start);
   int (*copy)(Queue* queue, void* to, const void* from, const CopyShape* shape);
   int (*clear)(Queue* queue, void* start, std::size_t bytes);
+
+  /// Whether there is a compiler, NVRTC.
+  bool (*can_compile)();
+  /// Compiles CUDA C++ by NVRTC, for an architecture such as 90. The caller frees the result, also after bad_source.
+  int (*compile)(const char* source, int architecture, Compiled* made);
+  void (*free_compiled)(Compiled* made);
+  int (*load)(const char* code, Module** made);
+  int (*end_module)(Module* module);
+  /// A kernel that the source declares extern "C".
+  int (*function)(Module* module, const char* name, Function** found);
+  /// The kernel has one parameter, a struct, to which `argument` points.
+  int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
+  int (*multiply)(Queue* queue, const Products* products);
 
   /// Ends with an entry whose op is null.
   const KernelEntry* kernels;

@@ -38,8 +38,6 @@ inline cudaError_t of_blas(cublasStatus_t status) {
   }
 }
 
-#ifdef __CUDACC__
-
 /// How many teams run a kernel, of how many threads, with how many bytes of shared memory.
 struct LaunchShape {
   Index teams;
@@ -57,6 +55,8 @@ inline LaunchShape for_rows(const Queue& queue, Index rows, Index width) {
   const int threads = width <= 256 ? 32 : width <= 1024 ? 64 : most_threads;
   return {std::min(rows, Index{queue.multiprocessors} * 64), threads};
 }
+
+#ifdef __CUDACC__
 
 template <class Kernel>
 __global__ void __launch_bounds__(most_threads) run(const __grid_constant__ Kernel kernel) {

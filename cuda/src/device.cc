@@ -1,5 +1,6 @@
 #include "windrow/cuda/device.h"
 
+#include "backend/cuda_backend.h"
 #include "kernels.h"
 #include "memory.h"
 #include "windrow/memory/pool.h"
@@ -36,6 +37,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
            .lane = engine.add_lane(lane, options.lane),
            .memory = std::make_shared<Pool>(memory),
            .kernels = kernels(),
+           .backend = make_backend(hardware),
            .row_stride = row_stride},
           info_of(number)};
 }

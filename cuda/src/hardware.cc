@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 
+#include "backend/code.h"
 #include "lane.h"
 
 namespace windrow::cuda {
@@ -59,6 +60,7 @@ Hardware::~Hardware() {
     thread_.join();
   }
   const OnThread here(cuda_, number_);
+  codes_.clear();
   for (Event* event : events_) cuda_.end_event(event);
 }
 
@@ -75,23 +77,29 @@ std::exception_ptr Hardware::fail(int error, const std::string& in_flight) {
   return failure_;
 }
 
-Event* Hardware::take_event() {
+int Hardware::take_event(Event** taken) {
   {
     std::lock_guard lock(mutex_);
     if (!events_.empty()) {
-      Event* const event = events_.back();
+      *taken = events_.back();
       events_.pop_back();
-      return event;
+      return success;
     }
   }
   const OnThread here(cuda_, number_);
-  Event* made = nullptr;
-  return cuda_.make_event(&made) == success ? made : nullptr;
+  return cuda_.make_event(taken);
 }
 
 void Hardware::give_back(Event* event) {
   std::lock_guard lock(mutex_);
   events_.push_back(event);
+}
+
+const Code* Hardware::code_of(const std::string& source, const std::function<std::unique_ptr<const Code>()>& make) {
+  std::lock_guard lock(compiling_);
+  const auto found = codes_.find(source);
+  if (found != codes_.end()) return found->second.get();
+  return codes_.emplace(source, make()).first->second.get();
 }
 
 void Hardware::add(std::weak_ptr<CudaLane> lane) {

@@ -4,6 +4,8 @@
 
 #include <condition_variable>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,6 +16,7 @@
 
 namespace windrow::cuda {
 
+class Code;
 class CudaLane;
 
 /// Makes a device the calling thread's while it exists.
@@ -48,9 +51,13 @@ class Hardware {
   /// Notes that the device is lost, with what was in flight. The first call counts. Returns the failure.
   std::exception_ptr fail(int error, const std::string& in_flight);
 
-  /// Null if the device makes no more.
-  Event* take_event();
+  /// Returns an error of the CUDA runtime, or success.
+  int take_event(Event** taken);
   void give_back(Event* event);
+
+  /// Compiled kernels by their source. They are kept as long as the device is open, since work in flight may use them.
+  /// `make` is called if there are none.
+  const Code* code_of(const std::string& source, const std::function<std::unique_ptr<const Code>()>& make);
 
   void add(std::weak_ptr<CudaLane> lane);
   /// A lane has work that someone waits for.
@@ -73,6 +80,8 @@ class Hardware {
   mutable std::mutex mutex_;  // guards what follows
   std::exception_ptr failure_;
   std::vector<Event*> events_;  // not in use
+  std::mutex compiling_;        // guards codes_; held while code is compiled
+  std::map<std::string, std::unique_ptr<const Code>> codes_;
   const std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
   std::thread thread_;
 };

@@ -1,6 +1,7 @@
 #include "lane.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -97,17 +98,20 @@ void CudaLane::wait(Point point, IfFailed if_failed) noexcept {
   auto& other = static_cast<CudaLane&>(*point.lane);
   const bool fails_along = if_failed == IfFailed::fail;
   std::exception_ptr failed;
+  int error = success;
   {
     std::lock_guard lock(other.mutex_);
-    if (fails_along) failed = other.failure_at(point.serial);
-    if (failed == nullptr && other.reached_ < point.serial && other.failed_at_ == 0) {
+    if (!other.reached(point)) {
       // The call notes what the event stands for now, so that the event may be used again afterwards.
       Event* const event = other.covering(point.serial);
-      if (event != nullptr) cuda_.wait_for_event(queue_, event);
+      if (event != nullptr) error = cuda_.wait_for_event(queue_, event);
     }
+    if (fails_along) failed = other.failure_at(point.serial);
   }
-  if (!fails_along) return;
+  if (error == success && !fails_along) return;
   std::lock_guard lock(mutex_);
+  if (error != success) fail(hardware_->fail(error, in_flight()));  // what follows would not be ordered
+  if (!fails_along) return;
   if (failed != nullptr) fail(failed);
   if (other.hardware_ != hardware_) dependencies_.push_back({recorded_ + 1, &other, point.serial});
 }
@@ -128,7 +132,9 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
 
 void CudaLane::note(const char* work) {
   std::lock_guard lock(mutex_);
-  issued_[next_name_++ % names] = {recorded_ + 1, work};
+  Issued& issued = issued_[next_name_++ % names];
+  issued = {recorded_ + 1, {}};
+  std::strncpy(issued.name.data(), work, issued.name.size() - 1);
 }
 
 Error CudaLane::error_of(const char* work, int error) const {
@@ -143,16 +149,23 @@ void CudaLane::keep(std::shared_ptr<void> object) {
   hardware_->wake();
 }
 
-/// An event in flight that is reached no sooner than the point; null if none can be had.
+/// An event in flight that is reached no sooner than the point. Null if the lane has failed, as it does if no event can
+/// be had.
 Event* CudaLane::covering(std::uint64_t serial) {
+  if (failed_at_ != 0) return nullptr;
   const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
   if (found != marks_.end()) return found->event;
-  Event* const event = hardware_->take_event();
-  if (event == nullptr || queue_ == nullptr) return nullptr;
+  const OnThread here(cuda_, hardware_->number());  // another device of the thread may have failed
+  Event* event = nullptr;
+  int error = hardware_->take_event(&event);
   // Work is issued before its point is recorded, and the event after.
   const std::uint64_t newest = recorded_;
-  if (cuda_.record(event, queue_) != success) {
-    hardware_->give_back(event);
+  if (error == success) {
+    error = cuda_.record(event, queue_);
+    if (error != success) hardware_->give_back(event);
+  }
+  if (error != success) {
+    fail(hardware_->fail(error, in_flight()));
     return nullptr;
   }
   marks_.push_back({newest, event});
@@ -196,7 +209,7 @@ std::string CudaLane::in_flight() const {
   std::vector<std::string> open;
   for (std::size_t i = next_name_ - std::min(next_name_, names); i < next_name_; ++i) {
     const auto& [serial, name] = issued_[i % names];
-    if (serial > reached_ && std::ranges::find(open, name) == open.end()) open.emplace_back(name);
+    if (serial > reached_ && std::ranges::find(open, name.data()) == open.end()) open.emplace_back(name.data());
   }
   std::string text = open.empty() ? "" : "; in flight on " + options_.name + ": ";
   for (std::size_t i = 0; i < open.size(); ++i) text += (i == 0 ? "" : ", ") + open[i];

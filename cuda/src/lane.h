@@ -105,7 +105,11 @@ class CudaLane final : public Lane {
   std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
   std::deque<Dependency> dependencies_;
   std::exception_ptr error_;
-  std::array<std::pair<std::uint64_t, const char*>, names> issued_{};  // the last kernels and copies, by point
+  struct Issued {
+    std::uint64_t serial;
+    std::array<char, 32> name;
+  };
+  std::array<Issued, names> issued_{};  // the last kernels and copies
   std::size_t next_name_ = 0;
 };
 

@@ -8,12 +8,13 @@ endif()
 
 add_library(
   windrow_fake_cuda SHARED
-  cuda/fake/blas.cc cuda/fake/checker.cc cuda/fake/launch_calls.cc cuda/fake/memory.cc cuda/fake/memory_calls.cc
+  cuda/fake/blas.cc cuda/fake/checker.cc cuda/fake/compiler.cc cuda/fake/launch_calls.cc cuda/fake/memory.cc cuda/fake/memory_calls.cc
   cuda/fake/runtime.cc cuda/fake/stream_calls.cc cuda/fake/streams.cc cuda/fake/teams.cc)
 target_include_directories(
   windrow_fake_cuda PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)
 target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads)
+target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads ${CMAKE_DL_LIBS})
+target_compile_definitions(windrow_fake_cuda PRIVATE WINDROW_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
 
 add_library(windrow_fake_cuda_plugin MODULE $<TARGET_OBJECTS:windrow_cuda_objects>)
 set_target_properties(windrow_fake_cuda_plugin PROPERTIES PREFIX "" OUTPUT_NAME windrow_fake_cuda_plugin LINKER_LANGUAGE CXX)
@@ -33,11 +34,26 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 
 windrow_test(
   fake_cuda_test
-  SOURCES $<TARGET_OBJECTS:windrow_cuda_test_kernels> cuda/cuda_device_test.cc cuda/fake_test.cc cuda/streams_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
+  SOURCES $<TARGET_OBJECTS:windrow_cuda_test_kernels> cuda/cuda_device_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/minibatch_test.cc cuda/streams_test.cc cuda/threads_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
           devices/memory_conformance.cc devices/model_conformance.cc devices/order_conformance.cc batching/oracle.cc
           ops/cases.cc
   LINKS windrow::models windrow::cuda windrow_fake_cuda
-  DEFINITIONS ${fake_plugin})
+  INSIDE cuda
+  DEFINITIONS ${fake_plugin} WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
 target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
-add_dependencies(fake_cuda_test windrow_fake_cuda_plugin)
+add_dependencies(fake_cuda_test windrow_cuda_plugin windrow_fake_cuda_plugin)
+foreach(number RANGE 1 8)
+  set_tests_properties(fake_cuda_test.${number}_of_8 PROPERTIES LABELS fake-cuda)
+endforeach()
+
+# Sanitizers have nothing to see in the code of devices.
+if(NOT WINDROW_SANITIZE)
+  find_package(Python3 REQUIRED)
+  add_test(NAME cuda.architectures COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/architectures.py
+                                           $<TARGET_FILE:windrow_cuda_plugin> 80 90)
+  add_test(NAME cuda.architectures_notice_a_missing_one
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/architectures.py
+                   $<TARGET_FILE:windrow_cuda_plugin> 80 75)
+  set_tests_properties(cuda.architectures_notice_a_missing_one PROPERTIES WILL_FAIL ON)
+endif()

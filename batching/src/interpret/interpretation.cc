@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "run/tag.h"
 #include "windrow/ops/operators.h"
@@ -16,30 +17,6 @@ void Interpretation::require_kernels(const Plan& plan, const KernelTable<float>&
 PlanOptions Interpretation::options_for(PlanOptions options) {
   options.slots = options.sharing = options.fusion = false;
   return options;
-}
-
-Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
-                               std::vector<Tensor> tensors, Options options)
-    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
-      packed_(*plan_, layout_) {
-  place_values();
-  memory_ = std::make_shared<Buffer>(
-      device_.engine, device_.memory,
-      static_cast<std::size_t>(values_) * sizeof(float) + packed_.words.size() * sizeof(packed_.words[0]),
-      OpName("minibatch"), device_.memory_lane());
-}
-
-void Interpretation::place_values() {
-  offsets_.assign(plan_->regions, 0);
-  const auto line = static_cast<Index>(device_.memory->alignment() / sizeof(float));
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const TypePlan& type = plan_->types[t];
-    for (std::size_t r = 0; r < type.regions.size() && layout_.types[t].rows > 0; ++r) {
-      offsets_[type.first_region + r] = values_;
-      values_ += layout_.count(t, type.regions[r].rate) * type.regions[r].stride;
-      values_ = (values_ + line - 1) / line * line;
-    }
-  }
 }
 
 // --- Pushing
@@ -85,6 +62,7 @@ void Interpretation::push_start(const Pushing& pushing) {
     bytes.memory().upload(lane, reinterpret_cast<std::byte*>(self->data_ + self->values_),
                           reinterpret_cast<const std::byte*>(self->packed_.words.data()),
                           CopyShape::contiguous(self->packed_.words.size() * sizeof(self->packed_.words[0])));
+    if (self->plan_->slots) self->clear_missing(lane);
   });
   push_tensors(pushing, plan_->before);
 }
@@ -301,32 +279,6 @@ void Interpretation::run(const TensorStep& tensor_step, Lane* lane) {
   for (Index begin = 0; begin < rows; begin += options_.batch_rows, step.write = Write::add) {
     run_kernel(step, {type, step.rate, {begin, std::min(begin + options_.batch_rows, rows)}, lane}, out);
   }
-}
-
-// --- Places
-
-Matrix<float> Interpretation::place(const Place& place, const At& at) const {
-  const TypePlan& plan = plan_->types[at.type];
-  const Range rows = place.rate == at.rate ? at.rows : Range{0, layout_.count(at.type, place.rate)};
-  std::size_t number = place.number;  // of the region; arenas come first
-  if (place.in == Place::In::state) number = plan.states[number].region;
-  if (place.in == Place::In::state_gradient) number = plan.gradients[number].region;
-  const Index stride = plan.regions[number].stride;
-  return {region(at.type, number) + rows.begin * stride + place.column, rows.end - rows.begin, place.width, stride};
-}
-
-Matrix<const float> Interpretation::operand(const Place& from, const At& at) const {
-  if (from.in == Place::In::tensor) {
-    const Matrix<const float> whole = tensors_[from.number].view().read(at.lane);
-    return {whole.data + from.column, whole.rows, from.width, whole.stride};
-  }
-  if (from.in == Place::In::pull) {
-    const Index width = layout_.types[at.type].values[from.number].width;
-    const Range rows = from.rate == at.rate ? at.rows : Range{0, layout_.count(at.type, from.rate)};
-    const auto* const column = reinterpret_cast<const float*>(word(packed_.values[at.type][from.number]));
-    return {column + rows.begin * width + from.column, rows.end - rows.begin, from.width, width};
-  }
-  return place(from, at);
 }
 
 // --- Outputs

@@ -76,31 +76,47 @@ void Interpretation::push_losses(const Pushing& pushing) {
     // `mutate`, so a failure of the minibatch reaches its end.
     return push(pushing, "loss", {mutate(memory()), mutate(end_->over.var())}, [self = self()](Lane*) {});
   }
-  // The losses of a type follow those of the types before, each as a column.
-  const auto begins = std::make_shared<std::vector<Index>>();
-  Index count = 0;
+  // First what holds the losses in arenas, and then those that are inputs.
+  struct Column {
+    std::size_t type;
+    const Place* place;
+    Index begin;
+  };
+  std::vector<Column> inputs;
+  Index count = losses_;
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    begins->push_back(count);
-    count += layout_.types[t].rows * static_cast<Index>(plan_->types[t].losses.size());
+    for (const Place& place : plan_->types[t].losses) {
+      if (layout_.types[t].rows == 0 || place.in == Place::In::arena) continue;
+      inputs.push_back({t, &place, count});
+      count += layout_.types[t].rows;
+    }
   }
   const auto check = std::make_shared<Check>(device_, count);
   check->note = options_.keeps_not_finite;
   // `this` suffices: each op that uses the check also holds the minibatch.
-  check->download = [this](Lane* lane, float* to) {
-    for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-      const Index rows = layout_.types[t].rows;
-      for (std::size_t i = 0; rows > 0 && i < plan_->types[t].losses.size(); ++i, to += rows) {
-        const Matrix<const float> from = operand(plan_->types[t].losses[i], {t, Rate::vertices, {0, rows}, lane});
-        device_.memory->download(lane, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data),
-                                 {static_cast<std::size_t>(rows), sizeof(float), sizeof(float),
-                                  static_cast<std::size_t>(from.stride) * sizeof(float)});
-      }
+  check->download = [this, inputs](Lane* lane, float* to) {
+    const auto copy = [&](float* first, const float* from, const CopyShape& shape) {
+      device_.memory->download(lane, reinterpret_cast<std::byte*>(first), reinterpret_cast<const std::byte*>(from),
+                               shape);
+    };
+    if (losses_ > 0) copy(to, data_, CopyShape::contiguous(static_cast<std::size_t>(losses_) * sizeof(float)));
+    for (const auto& [type, place, begin] : inputs) {
+      const Index rows = layout_.types[type].rows;
+      const Matrix<const float> from = operand(*place, {type, Rate::vertices, {0, rows}, lane});
+      copy(to + begin, from.data,
+           {static_cast<std::size_t>(rows), sizeof(float), sizeof(float),
+            static_cast<std::size_t>(from.stride) * sizeof(float)});
     }
   };
-  check->find = [this, begins](const float* values) {
-    return add_up_losses([&](std::size_t type, const Place& place) {
-      const Index rows = layout_.types[type].rows, number = &place - plan_->types[type].losses.data();
-      return Matrix<const float>{values + (*begins)[type] + number * rows, rows, 1, 1};
+  check->find = [this, inputs](const float* values) {
+    return add_up_losses([&](std::size_t type, const Place& loss) {
+      const Index rows = layout_.types[type].rows;
+      for (const auto& [of, place, begin] : inputs) {
+        if (place == &loss) return Matrix<const float>{values + begin, rows, 1, 1};
+      }
+      const TypePlan& plan = plan_->types[type];
+      const Index begin = offsets_[plan.first_region + loss.number] + loss.column;
+      return Matrix<const float>{values + begin, rows, 1, plan.regions[loss.number].stride};
     });
   };
   push_check(check, {read(memory())}, {mutate(memory()), mutate(end_->over.var())}, pushing.from);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "windrow/ops/row_segments.h"
+
 namespace windrow {
 
 PackedLayout::PackedLayout(const Plan& plan, const Layout& layout)
@@ -12,7 +14,21 @@ PackedLayout::PackedLayout(const Plan& plan, const Layout& layout)
     pack_columns(layout.types[t], t);
     if (layout.types[t].rows > 0) pack_sources(plan, layout, t);
   }
+  pack_segments(plan, layout);
   pack_constants(plan);
+}
+
+void PackedLayout::pack_segments(const Plan& plan, const Layout& layout) {
+  for (const Plan::Rows& rows : plan.rows) {
+    const TypeRows& type = layout.types[static_cast<std::size_t>(rows.vertex_type)];
+    const RowSegments made = row_segments(type.indices[rows.index_pull].elements);
+    segments.push_back({.bounds = words.size(),
+                        .order = words.size() + made.bounds.size(),
+                        .count = static_cast<Index>(made.bounds.size() / 3),
+                        .length = static_cast<Index>(made.order.size())});
+    words.insert(words.end(), made.bounds.begin(), made.bounds.end());
+    words.insert(words.end(), made.order.begin(), made.order.end());
+  }
 }
 
 void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {

@@ -32,7 +32,8 @@ std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segme
 
 Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups, const Type& table, double rate,
                       double decay, std::source_location from) {
-  Operands operands{.indices = to_tensors(device, segments_of(lookups), from),
+  const bool has_segments = lookups.size() == 1 && !lookups.front().segments.empty();
+  Operands operands{.indices = has_segments ? lookups.front().segments : to_tensors(device, segments_of(lookups), from),
                     .attributes = op::rows_at_rate(table.rows, rate, decay),
                     .write = Write::add};
   for (const LookedUp& lookup : lookups) operands.in.push_back(lookup.rows);

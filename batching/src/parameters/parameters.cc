@@ -84,7 +84,7 @@ const Gradient& ParameterStore::gradient(const Parameter& parameter) {
 }
 
 Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
-  const auto& [row_of, rows, from] = looked_up;
+  const auto& [row_of, rows, from, segments] = looked_up;
   const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
     const IntTensor tensor(device, static_cast<Index>(elements.size()), 1, "rows");
     tensor.set(std::move(elements), from);

@@ -20,7 +20,7 @@ std::optional<LookedUp> rows_left(const Execution& execution, const Plan::Rows& 
       std::all_of(row_of.begin(), row_of.end(), [](std::int32_t row) { return row == -1; })) {
     return std::nullopt;
   }
-  return LookedUp{row_of, execution.rows_of(rows), from};
+  return LookedUp{row_of, execution.rows_of(rows), from, execution.segments_of(rows)};
 }
 
 }  // namespace

@@ -61,26 +61,45 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
-                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
-                              const float* beta, float* c, int ldc) {
+/// `count` products; the operands of the next one begin so many elements further on.
+static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
+                               int k, float alpha, const float* a, int lda, long long a_step, const float* b, int ldb,
+                               long long b_step, float beta, float* c, int ldc, long long c_step, int count) {
   const bool ta = of_a != CUBLAS_OP_N, tb = of_b != CUBLAS_OP_N;
   const int a_rows = ta ? k : m, b_rows = tb ? n : k;
-  const bool valid =
-      m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_rows) && ldb >= std::max(1, b_rows) && ldc >= std::max(1, m);
+  const bool valid = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_rows) && ldb >= std::max(1, b_rows) &&
+                     ldc >= std::max(1, m) && count >= 0;
   if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
   Call call;
   if (call.begin() != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
   ++world().counters.products;
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
-  const std::vector<Access> accesses = {access_of(a, a_rows, ta ? m : k, lda, false),
-                                        access_of(b, b_rows, tb ? k : n, ldb, false), access_of(c, m, n, ldc, true)};
-  const auto run = [=, alpha = *alpha, beta = *beta] {
-    const Factor left = {static_cast<const float*>(mapped(a)), lda, ta};
-    const Factor right = {static_cast<const float*>(mapped(b)), ldb, tb};
-    multiply(m, n, k, alpha, left, right, beta, static_cast<float*>(mapped(c)), ldc);
+  std::vector<Access> accesses;
+  for (int i = 0; i < count; ++i) {
+    accesses.push_back(access_of(a + i * a_step, a_rows, ta ? m : k, lda, false));
+    accesses.push_back(access_of(b + i * b_step, b_rows, tb ? k : n, ldb, false));
+    accesses.push_back(access_of(c + i * c_step, m, n, ldc, true));
+  }
+  const auto run = [=] {
+    for (int i = 0; i < count; ++i) {
+      const Factor left = {static_cast<const float*>(mapped(a)) + i * a_step, lda, ta};
+      const Factor right = {static_cast<const float*>(mapped(b)) + i * b_step, ldb, tb};
+      multiply(m, n, k, alpha, left, right, beta, static_cast<float*>(mapped(c)) + i * c_step, ldc);
+    }
   };
-  issue(stream_of(reinterpret_cast<Handle*>(handle)->stream), "a product", accesses,
+  issue(stream_of(reinterpret_cast<Handle*>(handle)->stream), count == 1 ? "a product" : "products", accesses,
         world().options.kernels_run ? std::function<void()>(run) : nullptr);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
+                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
+                              const float* beta, float* c, int ldc) {
+  return products(handle, of_a, of_b, m, n, k, *alpha, a, lda, 0, b, ldb, 0, *beta, c, ldc, 0, 1);
+}
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m,
+                                         int n, int k, const float* alpha, const float* a, int lda, long long a_step,
+                                         const float* b, int ldb, long long b_step, const float* beta, float* c,
+                                         int ldc, long long c_step, int count) {
+  return products(handle, of_a, of_b, m, n, k, *alpha, a, lda, a_step, b, ldb, b_step, *beta, c, ldc, c_step, count);
 }

@@ -9,6 +9,7 @@
 //   world.h      the state, and the mutex that guards it
 //   streams.*    queues of work, each with a thread; events; orders in which work runs
 //   memory.*     memory of devices, at addresses that the host cannot access
+//   compiler.cc  the functions of NVRTC, by the compiler of the host
 //   teams.*      runs kernels, see cuda/plugin/team.h
 //   checker.*    finds accesses to memory that nothing orders
 #pragma once
@@ -67,6 +68,7 @@ struct Counters {
   std::uint64_t launches = 0, products = 0, copies = 0, clears = 0;
   std::uint64_t records = 0, queries = 0, waits = 0;  ///< of events
   std::uint64_t synchronisations = 0;                 ///< calls in which the host waits for a device
+  std::uint64_t compilations = 0;                     ///< by NVRTC
   std::uint64_t streams = 0, events = 0, allocations = 0, pinned_allocations = 0;
 };
 Counters counters();

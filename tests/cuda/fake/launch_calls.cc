@@ -1,5 +1,7 @@
 // The functions of the runtime that launch kernels. The names that begin with __ are what code by nvcc calls; see
 // crt/host_runtime.h of the toolkit.
+#include <cstring>
+
 #include "runtime.h"
 #include "teams.h"
 
@@ -44,6 +46,43 @@ cudaError_t __cudaPopCallConfiguration(dim3* teams, dim3* threads, std::size_t* 
   *shared_bytes = configuration.shared_bytes;
   *static_cast<void**>(stream) = configuration.stream;
   return cudaSuccess;
+}
+
+/// For kernels that compiler.cc has made.
+static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams, unsigned threads, const void* argument,
+                                   Stream& stream) {
+  std::vector<Access> accesses;
+  kernel.accesses(argument, &accesses,
+                  [](void* to, const void* start, long long rows, long long width, long long stride, int writes) {
+                    static_cast<std::vector<Access>*>(to)->push_back({start, static_cast<std::size_t>(rows),
+                                                                      static_cast<std::size_t>(width),
+                                                                      static_cast<std::size_t>(stride), writes != 0});
+                  });
+  std::vector<std::byte> copied(kernel.size);
+  std::memcpy(copied.data(), argument, kernel.size);
+  relocate(copied.data(), copied.size());
+  const auto run = [kernel, teams, threads, copied = std::move(copied)] {
+    for (unsigned team = 0; team < teams; ++team) {
+      for (unsigned thread = 0; thread < threads; ++thread) {
+        kernel.thread(team, teams, thread, threads);
+        kernel.run(copied.data());
+      }
+    }
+  };
+  const TaskPtr task = issue(stream, "kernel " + kernel.name, accesses,
+                             world().options.kernels_run ? std::function<void()>(run) : nullptr);
+  task->library = kernel.library;
+  return cudaSuccess;
+}
+
+/// For kernels of libraries; code by nvcc calls __cudaLaunchKernel.
+cudaError_t cudaLaunchKernel(const void* function, dim3 teams, dim3 threads, void** arguments, std::size_t,
+                             cudaStream_t stream) {
+  WINDROW_BEGIN_CALL();
+  ++world().counters.launches;
+  const auto found = known().compiled.find(function);
+  if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
+  return returns(launch_compiled(found->second, teams.x, threads.x, arguments[0], stream_of(stream)));
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 teams, dim3 threads, void** arguments,

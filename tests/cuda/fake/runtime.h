@@ -17,9 +17,23 @@ namespace windrow::fake {
 
 inline constexpr int illegal_address = cudaErrorIllegalAddress;
 
+/// A kernel that compiler.cc has made. Its one parameter is a struct, which host code passes by its address.
+struct CompiledKernel {
+  using Add = void(void* to, const void* start, long long rows, long long width, long long stride, int writes);
+
+  std::string name;
+  void* library = nullptr;
+  std::size_t size = 0;  ///< of the struct
+  void (*run)(const void* argument) = nullptr;
+  void (*accesses)(const void* argument, void* to, Add* add) = nullptr;
+  /// Sets what a kernel sees of its block and thread.
+  void (*thread)(unsigned block, unsigned blocks, unsigned thread, unsigned threads) = nullptr;
+};
+
 /// What calls leave behind; guarded by the world's mutex.
 struct Known {
   std::unordered_map<const void*, const cuda::HostKernel*> kernels;
+  std::map<const void*, CompiledKernel> compiled;          // by handle
   std::map<int, std::unique_ptr<Stream>> default_streams;  // by device
   std::map<std::uintptr_t, std::size_t> pinned;            // size by address
 };

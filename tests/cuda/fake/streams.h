@@ -39,7 +39,8 @@ using TaskPtr = std::shared_ptr<Task>;
 
 struct Task {
   std::string name;
-  std::function<void()> work;  // may be empty
+  std::function<void()> work;     // may be empty
+  const void* library = nullptr;  // whose code the work runs, if it was loaded at run time
   int device = 0;
   std::size_t stream = 0;    // number of the stream
   std::uint64_t number = 0;  // within the stream, from 1
@@ -61,6 +62,10 @@ class Stream {
   /// The last task, or null. It may be done.
   const TaskPtr& last() const { return last_; }
   const TaskPtr& issue(std::string name, std::function<void()> work, std::vector<TaskPtr> after = {});
+  /// Whether work that is not done runs code of that library.
+  bool uses(const void* library) const {
+    return std::ranges::any_of(tasks_, [&](const TaskPtr& task) { return task->library == library; });
+  }
   /// Looks whether the next task may run.
   void wake();
   /// Ends the thread when all is done. Unlocks the mutex meanwhile.

@@ -100,6 +100,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   /// The rows of a lookup's gradient, as a tensor that shares the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
+  /// The index operands of op::sgd_rows for these rows, as tensors that share the buffer; empty if they are not in it.
+  virtual std::vector<IntTensor> segments_of(const Plan::Rows&) const { return {}; }
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
   const Device& device() const { return device_; }

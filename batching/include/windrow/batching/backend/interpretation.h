@@ -6,7 +6,9 @@
 // States are gathered from where they were computed (plans without slots).
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -14,6 +16,14 @@
 #include "windrow/batching/backend/packed_layout.h"
 
 namespace windrow {
+
+/// The memory of a minibatch, to which a back end adds words.
+struct Packing {
+  const Layout& layout;
+  const std::vector<Index>& offsets;  ///< of the regions, in elements from its beginning
+  Index elements;                     ///< the words follow them
+  PackedLayout& packed;
+};
 
 /// An owner; see Execution.
 class Interpretation : public Execution {
@@ -33,8 +43,19 @@ class Interpretation : public Execution {
   void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
                std::source_location from) override;
   void check_losses(LossCheck check, std::source_location from) override;
+  std::vector<IntTensor> segments_of(const Plan::Rows& rows) const override;
 
  protected:
+  /// What a back end that computes segments its own way has in the memory of a minibatch.
+  struct More {
+    /// By type and number of the local: the rate of its rows if it needs memory. Plans without `fusion` have no locals.
+    std::vector<std::vector<std::optional<Rate>>> locals = {};
+    /// Appends words to those that are copied to the device.
+    std::function<void(const Packing&)> pack = {};
+  };
+  Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+                 Options options, const More& more);
+
   /// Where a step runs: on rows of vertices of a type, or of their edges.
   struct At {
     std::size_t type;
@@ -53,17 +74,21 @@ class Interpretation : public Execution {
   /// The word of `packed()` at that position, in the device's memory.
   const std::int32_t* word(std::size_t at) const { return reinterpret_cast<const std::int32_t*>(data_ + values_) + at; }
   const PackedLayout& packed() const { return packed_; }
+  /// The memory of the minibatch: elements(), with the regions, and then the words.
+  float* data() const { return data_; }
+  Index elements() const { return values_; }
 
  private:
   enum class Passes { forward, backward };
 
-  void place_values();
+  void place_values(const More& more);
 
   // Pushing.
   std::shared_ptr<Interpretation> self() { return std::static_pointer_cast<Interpretation>(shared_from_this()); }
   Var add_tag();
   void push(const Pushing& pushing, OpName name, std::vector<Access> accesses, std::function<void(Lane*)> issue);
   void push_start(const Pushing& pushing);
+  void clear_missing(Lane* lane);
   void push_pass(const Pushing& pushing, Passes passes);
   void push_losses(const Pushing& pushing);
   void push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps);
@@ -90,8 +115,10 @@ class Interpretation : public Execution {
     return data_ + offsets_[plan_->types[type].first_region + number];
   }
 
-  Index values_ = 0;  // elements; the words follow them in the buffer
-  const PackedLayout packed_;
+  Index values_ = 0;                               // elements; the words follow them in the buffer
+  Index losses_ = 0;                               // elements at the beginning, with all losses in arenas
+  std::vector<std::vector<Index>> local_offsets_;  // by type and number, in elements
+  PackedLayout packed_;                            // fixed
   std::vector<Buffer> tags_;
   float* data_ = nullptr;  // written by the first op
 };

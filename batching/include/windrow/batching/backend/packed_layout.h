@@ -35,6 +35,12 @@ struct PackedLayout {
   std::vector<std::vector<Source>> children;
   /// By type: the rows or edges of the consumers, which hold the gradients that they send.
   std::vector<std::vector<Source>> consumers;
+  /// By number in Plan::rows: the index operands of op::sgd_rows.
+  struct Segments {
+    std::size_t bounds = 0, order = 0;
+    Index count = 0, length = 0;
+  };
+  std::vector<Segments> segments;
   /// By the bits of zero, and of each constant that a step fills values with: a row of it, as wide as the widest value.
   std::map<std::uint32_t, std::size_t> constants;
 
@@ -44,6 +50,7 @@ struct PackedLayout {
  private:
   void pack_columns(const TypeRows& type, std::size_t number);
   void pack_sources(const Plan& plan, const Layout& layout, std::size_t type);
+  void pack_segments(const Plan& plan, const Layout& layout);
   void pack_constants(const Plan& plan);
 };
 

@@ -1,0 +1,94 @@
+#include "compile.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <cstdlib>
+#include <string>
+
+// The library is opened when it is first needed, so that the plug-in also works without it. A runtime for tests defines
+// these functions itself.
+#pragma weak nvrtcCreateProgram
+#pragma weak nvrtcCompileProgram
+#pragma weak nvrtcDestroyProgram
+#pragma weak nvrtcGetCUBIN
+#pragma weak nvrtcGetCUBINSize
+#pragma weak nvrtcGetProgramLog
+#pragma weak nvrtcGetProgramLogSize
+
+namespace windrow::cuda {
+namespace {
+
+struct Compiler {
+  decltype(&nvrtcCreateProgram) create = nvrtcCreateProgram;
+  decltype(&nvrtcCompileProgram) compile = nvrtcCompileProgram;
+  decltype(&nvrtcDestroyProgram) destroy = nvrtcDestroyProgram;
+  decltype(&nvrtcGetCUBIN) code = nvrtcGetCUBIN;
+  decltype(&nvrtcGetCUBINSize) code_size = nvrtcGetCUBINSize;
+  decltype(&nvrtcGetProgramLog) log = nvrtcGetProgramLog;
+  decltype(&nvrtcGetProgramLogSize) log_size = nvrtcGetProgramLogSize;
+  bool complete = create != nullptr;
+
+  Compiler() {
+    if (complete) return;
+    const std::string name = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
+    void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    complete = find(library, "nvrtcCreateProgram", create) && find(library, "nvrtcCompileProgram", compile) &&
+               find(library, "nvrtcDestroyProgram", destroy) && find(library, "nvrtcGetCUBIN", code) &&
+               find(library, "nvrtcGetCUBINSize", code_size) && find(library, "nvrtcGetProgramLog", log) &&
+               find(library, "nvrtcGetProgramLogSize", log_size);
+  }
+
+ private:
+  template <class Pointer>
+  static bool find(void* library, const char* name, Pointer& to) {
+    to = reinterpret_cast<Pointer>(::dlsym(library, name));
+    return to != nullptr;
+  }
+};
+
+const Compiler& compiler() {
+  static const Compiler made;
+  return made;
+}
+
+template <class Size, class Get>
+bool take(nvrtcProgram program, Size size, Get get, Compiled& to) {
+  std::size_t bytes = 0;
+  if (size(program, &bytes) != NVRTC_SUCCESS) return false;
+  to.start = static_cast<char*>(std::malloc(bytes));
+  to.bytes = bytes;
+  return to.start != nullptr && get(program, to.start) == NVRTC_SUCCESS;
+}
+
+}  // namespace
+
+bool can_compile() { return compiler().complete; }
+
+int compile(const char* source, int architecture, Compiled* made) {
+  const Compiler& nvrtc = compiler();
+  if (!nvrtc.complete) return no_compiler;
+  nvrtcProgram program;
+  if (nvrtc.create(&program, source, "windrow.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) return out_of_memory;
+  const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
+  const char* const options[] = {target.c_str(), "--std=c++17"};
+  const nvrtcResult result = nvrtc.compile(program, 2, options);
+  int error = success;
+  if (result == NVRTC_SUCCESS) {
+    if (!take(program, nvrtc.code_size, nvrtc.code, *made)) error = out_of_memory;
+  } else {
+    error = bad_source;
+    take(program, nvrtc.log_size, nvrtc.log, *made);
+  }
+  nvrtc.destroy(&program);
+  return error;
+}
+
+void free_compiled(Compiled* made) {
+  std::free(made->start);
+  *made = {};
+}
+
+}  // namespace windrow::cuda

@@ -1,0 +1,34 @@
+// Compiled kernels, in the memory of the process and on disk.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hardware.h"
+
+namespace windrow::cuda {
+
+/// The kernels of one source on one device.
+class Code {
+ public:
+  /// Compiles the source, or takes what was compiled before for this architecture: files in WINDROW_CUDA_CACHE, by
+  /// default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty value turns them off.
+  /// The device keeps the code. Throws Error if the source does not compile. Threads: any.
+  static const Code* of(Hardware& hardware, const std::string& source, const std::vector<std::string>& kernels);
+  ~Code();
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+
+  /// By number in `kernels`.
+  Function* function(std::size_t number) const { return functions_[number]; }
+
+ private:
+  Code(const Hardware& hardware, const std::string& code, const std::vector<std::string>& kernels);
+
+  const Plugin& cuda_;
+  Module* module_ = nullptr;
+  std::vector<Function*> functions_;
+};
+
+}  // namespace windrow::cuda

@@ -1,0 +1,66 @@
+#include "backend/cuda_backend.h"
+
+#include "backend/cuda_execution.h"
+
+namespace windrow::cuda {
+namespace {
+
+class LoweredForCuda final : public LoweredPlan {
+ public:
+  LoweredForCuda(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda)
+      : LoweredPlan(std::move(plan)), device_(device), cuda_(std::move(cuda)) {}
+
+  std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char>,
+                                   Execution::Options options) const override {
+    return CudaExecution::make(device_, plan_, cuda_, std::move(layout), std::move(tensors), std::move(options));
+  }
+
+ private:
+  const Device device_;
+  const std::shared_ptr<const CudaPlan> cuda_;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(std::shared_ptr<Hardware> hardware) : hardware_(std::move(hardware)) {}
+
+  PlanOptions options_for(PlanOptions wanted) const override {
+    PlanOptions options = Interpretation::options_for(wanted);
+    // Without a compiler plans are interpreted, which slots do not allow.
+    if (!hardware_->cuda().can_compile()) return options;
+    options.fusion = wanted.fusion;
+    options.slots = true;
+    return options;
+  }
+
+  std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
+    Interpretation::require_kernels(*plan, device.kernels);
+    auto made = std::make_shared<CudaPlan>();
+    made->fused = fuse(*plan, hardware_->cuda().can_compile());
+    std::vector<std::string> names;
+    for (const FusedKernel& kernel : made->fused.kernels) names.push_back(kernel.name);
+    if (!names.empty()) {
+      made->code = Code::of(*hardware_, source_of(made->fused, *plan), names);
+    }
+    for (std::size_t t = 0; t < plan->types.size(); ++t) {
+      for (std::size_t p = 0; p < phase_count; ++p) {
+        const auto& segments = plan->types[t].phases[p];
+        for (std::size_t s = 0; s < segments.size(); ++s) {
+          made->parts.emplace(&segments[s], &made->fused.parts[t][p][s]);
+        }
+      }
+    }
+    return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
+  }
+
+ private:
+  const std::shared_ptr<Hardware> hardware_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware) {
+  return std::make_shared<const CudaBackend>(std::move(hardware));
+}
+
+}  // namespace windrow::cuda

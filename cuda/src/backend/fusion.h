@@ -1,0 +1,57 @@
+// Fused kernels: segments of a plan as CUDA C++. Pure: knows no device.
+//
+// A thread computes one column of a row, for all steps of the kernel. The steps' matrices may be wider than that: they
+// are divided into blocks of columns of equal width, and the thread has the same column of each block. What a step
+// computes stays in a variable for the steps that follow; what other kernels need is also written to memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/backend/plan.h"
+
+namespace windrow::cuda {
+
+/// What a kernel finds in its arguments, see arguments_of() in cuda_execution.cc.
+struct FusedKernel {
+  std::string name;
+  std::string code;  ///< of the kernel; see source_of()
+  Index width = 0;   ///< threads a row
+  /// Matrices: their first elements and strides. A tensor is one row for all rows.
+  std::vector<Place> places;
+  /// Lists of words, by state: where its consumers keep it, or the gradients that they send.
+  struct List {
+    enum class Of : std::uint8_t { slots, gradients } of;
+    std::size_t state;
+    friend bool operator==(const List&, const List&) = default;
+  };
+  std::vector<List> lists;
+};
+
+/// How a segment is computed: parts in their order.
+struct Part {
+  enum class Does : std::uint8_t {
+    fused,     ///< by the kernel `number` of the plan
+    step,      ///< by the device's own kernel
+    products,  ///< several products with one matrix, at once
+  } does;
+  std::size_t first, last;  ///< its steps
+  std::size_t number = 0;
+};
+
+struct FusedPlan {
+  std::vector<FusedKernel> kernels;
+  /// By type, phase, and segment.
+  std::vector<std::array<std::vector<std::vector<Part>>, phase_count>> parts;
+  /// By type and local: its rate if it needs memory, since more than one part uses it.
+  std::vector<std::vector<std::optional<Rate>>> locals;
+};
+
+/// Without `may_fuse`, each step is a part: for devices without a compiler.
+FusedPlan fuse(const Plan& plan, bool may_fuse);
+
+/// The source of all kernels: the structs of their arguments, the operators that they use, and their code.
+std::string source_of(const FusedPlan& fused, const Plan& plan);
+
+}  // namespace windrow::cuda

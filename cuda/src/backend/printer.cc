@@ -1,0 +1,218 @@
+#include "backend/printer.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "windrow/ops/operators.h"
+
+namespace windrow::cuda {
+namespace {
+
+bool is_scalar(const Operator& op) { return !op.scalar.empty() && !op.updates; }
+
+std::string number_text(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%a", value);
+  return "float(" + std::string(text) + ")";
+}
+
+std::string count_text(Index count) { return std::to_string(count) + "ll"; }
+
+}  // namespace
+
+Index width_of(const Step& step) { return step.does == Step::Does::scatter ? step.in[0].width : step.out.width; }
+
+std::string function_of(const Operator& op) { return "op_" + std::string(op.name.text()); }
+
+bool can_print(const Step& step, const Segment& segment) {
+  const auto own_rows = [&](const Place& place) {
+    return place.in == Place::In::nowhere || (place.in != Place::In::tensor && place.rate == segment.rate);
+  };
+  switch (step.does) {
+    case Step::Does::fill:
+      return own_rows(step.out);
+    case Step::Does::incoming:
+      return own_rows(step.out);
+    case Step::Does::scatter:
+      return own_rows(step.in[0]);
+    case Step::Does::gather:  // of plans without slots
+      return false;
+    case Step::Does::kernel:
+      break;
+  }
+  if (step.may_lack || !step.indices.empty() || !own_rows(step.out)) return false;
+  if (step.op == &op::add_bias) return own_rows(step.in[0]) && step.in[1].in == Place::In::tensor;
+  return is_scalar(*step.op) && std::ranges::all_of(step.in, own_rows);
+}
+
+void Printer::print(std::span<const Step> steps) {
+  for (const Step& step : steps) {
+    for (Index block = 0; block < width_of(step); block += kernel_.width) print(step, block);
+  }
+  const std::string name = kernel_.name, width = count_text(kernel_.width);
+  std::string& code = kernel_.code;
+  code = "struct Arguments_" + name + " {\n  long long rows, first, elements;\n  float* data;\n  const int* words;\n";
+  code += "  Place place[" + std::to_string(std::max<std::size_t>(kernel_.places.size(), 1)) + "];\n";
+  code += "  long long list[" + std::to_string(std::max<std::size_t>(kernel_.lists.size(), 1)) + "];\n};\n";
+  code += "extern \"C\" __global__ void __launch_bounds__(256) " + name + "(WINDROW_ARGUMENT(Arguments_" + name +
+          ") a) {\n  for (long long i = first_of_thread(); i < a.rows * " + width +
+          "; i += all_threads()) {\n    const long long row = row_of(i, " + width + "), c = i - row * " + width + ";\n";
+  code += code_ + "  }\n}\n";
+  code += "#ifdef WINDROW_ON_HOST\nextern \"C\" const unsigned " + name + "_argument_bytes = sizeof(Arguments_" + name +
+          ");\nextern \"C\" void " + name + "_accesses(const Arguments_" + name + "& a, void* to, Add* add) {\n";
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    const bool one_row = kernel_.places[i].in == Place::In::tensor;
+    code += "  access(a.place[" + std::to_string(i) + "], " + (one_row ? "1" : "a.rows") + ", " +
+            std::to_string(used_[i].begin) + ", " + std::to_string(used_[i].end) + ", " +
+            (used_[i].writes ? "1" : "0") + ", to, add);\n";
+  }
+  if (!kernel_.lists.empty()) {
+    code += "  add(to, a.data, 1, a.elements * 4, 0, 1);\n  add(to, a.words, 1, 4, 0, 0);\n";
+  }
+  code += "}\n#endif\n\n";
+}
+
+void Printer::print(const Step& step, Index block) {
+  if (step.does == Step::Does::scatter) return scatter(step, block);
+  std::string value = value_of(step, block);
+  if (step.write == Write::add) value = load(step.out, block) + " + " + value;
+  store(step.out, block, value);
+}
+
+std::string Printer::value_of(const Step& step, Index block) {
+  switch (step.does) {
+    case Step::Does::fill:
+      return number_text(static_cast<double>(step.constant));
+    case Step::Does::incoming:
+      return incoming(step, block);
+    default:
+      break;
+  }
+  if (step.op == &op::add_bias) return load(step.in[0], block) + " + " + load(step.in[1], block);
+  std::string call = function_of(*step.op) + "(";
+  for (const Place& place : step.in) call += load(place, block) + ", ";
+  return call + number_text(step.attributes.values[0]) + ", " + number_text(step.attributes.values[1]) + ")";
+}
+
+void Printer::scatter(const Step& step, Index block) {
+  const std::string value = load(step.in[0], block);
+  loop({FusedKernel::List::Of::slots, step.state}, "a.data[list[q] + " + count_text(block) + " + c] = " + value);
+}
+
+std::string Printer::incoming(const Step& step, Index block) {
+  const std::string sum = variable();
+  line("float " + sum + " = 0.0f;");
+  loop({FusedKernel::List::Of::gradients, step.state}, sum + " += a.data[list[q] + " + count_text(block) + " + c]");
+  return sum;
+}
+
+/// A statement for each element q of the row's part of a list.
+void Printer::loop(const FusedKernel::List& of, const std::string& statement) {
+  line("{");
+  line("  const int* const list = a.words + a.list[" + std::to_string(number_of(of)) + "];");
+  line("  const int last = list[2 * (a.first + row) + 1];");
+  line("  for (int q = list[2 * (a.first + row)]; q < last; ++q) " + statement + ";");
+  line("}");
+}
+
+std::string Printer::load(const Place& place, Index column) {
+  if (place.in == Place::In::nowhere) return "0.0f";
+  std::string& known = known_[Block{place.in, place.number, place.column + column}];
+  if (known.empty()) {
+    known = variable();
+    line("const float " + known + " = " + element(place, column, false) + ";");
+  }
+  return known;
+}
+
+void Printer::store(const Place& place, Index column, const std::string& value) {
+  const std::string made = variable();
+  line("const float " + made + " = " + value + ";");
+  known_[Block{place.in, place.number, place.column + column}] = made;
+  if (in_memory(place)) line(element(place, column, true) + " = " + made + ";");
+}
+
+bool Printer::in_memory(const Place& place) const {
+  if (place.in == Place::In::nowhere) return false;
+  return place.in != Place::In::local || locals_[place.number].has_value();
+}
+
+std::string Printer::element(const Place& place, Index column, bool writes) {
+  const std::string at = "a.place[" + std::to_string(number_of(place, place.column + column, writes)) + "]";
+  const std::string row = place.in == Place::In::tensor ? "" : "row * " + at + ".stride + ";
+  return at + ".at[" + row + count_text(place.column + column) + " + c]";
+}
+
+std::size_t Printer::number_of(const Place& place, Index column, bool writes) {
+  const auto found = std::ranges::find_if(
+      kernel_.places, [&](const Place& other) { return other.in == place.in && other.number == place.number; });
+  const auto number = static_cast<std::size_t>(found - kernel_.places.begin());
+  const Index end = column + kernel_.width;
+  if (found == kernel_.places.end()) {
+    kernel_.places.push_back(place);
+    kernel_.places.back().column = 0;  // the code adds the column
+    used_.push_back({column, end, writes});
+  }
+  Used& used = used_[number];
+  used = {std::min(used.begin, column), std::max(used.end, end), used.writes || writes};
+  return number;
+}
+
+std::size_t Printer::number_of(const FusedKernel::List& list) {
+  const auto found = std::ranges::find(kernel_.lists, list);
+  if (found == kernel_.lists.end()) {
+    kernel_.lists.push_back(list);
+    return kernel_.lists.size() - 1;
+  }
+  return static_cast<std::size_t>(found - kernel_.lists.begin());
+}
+
+/// The functions of the elementwise operators that the plan applies.
+static std::string functions_of(const Plan& plan) {
+  std::string text;
+  std::set<std::string> seen;
+  for (const TypePlan& type : plan.types) {
+    for (const auto& segments : type.phases) {
+      for (const Segment& segment : segments) {
+        for (const Step& step : segment.steps) {
+          if (step.does != Step::Does::kernel || !is_scalar(*step.op)) continue;
+          const std::string name = function_of(*step.op);
+          if (!seen.insert(name).second) continue;
+          text += "static __device__ inline float " + name + "(";
+          for (std::size_t i = 0; i < step.op->inputs; ++i) text += std::string("float ") + "xyz"[i] + ", ";
+          text += "float a, float b) { (void)a; (void)b; return " + std::string(step.op->scalar) + "; }\n";
+        }
+      }
+    }
+  }
+  return text;
+}
+
+std::string source_of(const FusedPlan& fused, const Plan& plan) {
+  if (fused.kernels.empty()) return "";
+  std::string text = R"(// Kernels of a vertex function, printed by Windrow.
+struct Place { float* at; long long stride; };
+#ifdef WINDROW_ON_HOST
+#define WINDROW_ARGUMENT(type) const type&
+typedef void Add(void* to, const void* start, long long rows, long long width, long long stride, int writes);
+static void access(const Place& place, long long rows, long long begin, long long end, int writes, void* to, Add* add) {
+  add(to, place.at + begin, rows, (end - begin) * 4, place.stride * 4, writes);
+}
+#else
+#define WINDROW_ARGUMENT(type) const type
+#endif
+static __device__ inline long long first_of_thread() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
+static __device__ inline long long all_threads() { return (long long)gridDim.x * blockDim.x; }
+// A division of 64 bits takes many times as long.
+static __device__ inline long long row_of(long long i, long long width) {
+  return i >> 32 == 0 ? (unsigned)i / (unsigned)width : i / width;
+}
+
+)";
+  text += functions_of(plan) + "\n";
+  for (const FusedKernel& kernel : fused.kernels) text += kernel.code;
+  return text;
+}
+
+}  // namespace windrow::cuda

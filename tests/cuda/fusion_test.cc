@@ -1,0 +1,119 @@
+// Fused kernels: how segments become kernels, and that the compiler for devices takes their source.
+#include "backend/fusion.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cuda/plugin/plugin.h"
+#include "tests/cuda/support.h"
+#include "tests/engine/support.h"
+#include "tests/sanitized.h"
+#include "windrow/batching/backend.h"
+#include "windrow/batching/backend/interpretation.h"
+#include "windrow/models/trainer.h"
+#include "windrow/models/workload.h"
+
+namespace windrow::testing {
+namespace {
+
+using cuda::FusedKernel;
+using cuda::FusedPlan;
+using cuda::Part;
+
+/// Keeps the plans that a CUDA device would compute, and computes none of them.
+class KeepingBackend final : public Backend {
+ public:
+  explicit KeepingBackend(std::vector<std::shared_ptr<const Plan>>& plans) : plans_(plans) {}
+  PlanOptions options_for(PlanOptions wanted) const override {
+    PlanOptions options = Interpretation::options_for(wanted);
+    options.fusion = options.slots = true;
+    return options;
+  }
+  std::shared_ptr<const LoweredPlan> lower(const Device&, std::shared_ptr<const Plan> plan) const override {
+    plans_.push_back(plan);
+    throw MisuseError("kept");
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Plan>>& plans_;
+};
+
+/// The plan with which a model is trained.
+std::shared_ptr<const Plan> plan_of(const std::string& model, const std::string& cell = {}) {
+  std::vector<std::shared_ptr<const Plan>> plans;
+  Engine engine({.policy = Policy::serial});
+  Device device = host_device(engine);
+  device.backend = std::make_shared<KeepingBackend>(plans);
+  WorkloadOptions options{.seed = 1, .samples = 8, .cell = cell};
+  options.sizes["hidden"] = 256;
+  Workload workload = make_workload(model, device, options);
+  Trainer trainer(device, workload, {.minibatch = 8, .learning_rate = 0.05});
+  error_of<Error>([&] { trainer.train(8); });
+  EXPECT_FALSE(plans.empty()) << model;
+  return plans.empty() ? nullptr : plans.front();
+}
+
+TEST(FusedKernels, OfALevelOfTreesAreOneForEachDirection) {
+  const auto plan = plan_of("tree-lstm");
+  const FusedPlan fused = cuda::fuse(*plan, true);
+  for (std::size_t t = 0; t < plan->types.size(); ++t) {
+    const bool inner = !plan->types[t].phases[static_cast<std::size_t>(Phase::level)].empty();
+    for (const Phase phase : {Phase::level, Phase::back_level}) {
+      std::multiset<Part::Does> does;
+      for (const auto& parts : fused.parts[t][static_cast<std::size_t>(phase)]) {
+        for (const Part& part : parts) does.insert(part.does);
+      }
+      EXPECT_EQ(does.count(Part::Does::fused), inner ? 1u : 0u);
+      EXPECT_EQ(does.count(Part::Does::products), inner ? 1u : 0u);  // of both children with one matrix
+      EXPECT_EQ(does.count(Part::Does::step), inner ? 1u : 0u);      // the product of both children together
+    }
+  }
+}
+
+TEST(FusedKernels, KeepInMemoryWhatOtherKernelsRead) {
+  for (const std::string model : {"tree-lstm", "bilstm", "dag"}) {
+    const auto plan = plan_of(model);
+    const FusedPlan fused = cuda::fuse(*plan, true), stepwise = cuda::fuse(*plan, false);
+    std::size_t kept = 0, all = 0;
+    for (std::size_t t = 0; t < plan->types.size(); ++t) {
+      ASSERT_EQ(fused.locals[t].size(), plan->types[t].locals.size());
+      for (std::size_t i = 0; i < plan->types[t].locals.size(); ++i) {
+        ++all;
+        kept += fused.locals[t][i].has_value() ? 1 : 0;
+        EXPECT_TRUE(stepwise.locals[t][i].has_value());
+      }
+    }
+    EXPECT_LT(kept, all) << model;
+    EXPECT_TRUE(stepwise.kernels.empty());
+  }
+}
+
+TEST(FusedKernels, CompileForDevices) {
+  void* const library = ::dlopen(WINDROW_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) GTEST_SKIP() << ::dlerror();
+  const auto get = reinterpret_cast<const cuda::Plugin* (*)()>(::dlsym(library, "windrow_cuda_plugin"));
+  ASSERT_NE(get, nullptr);
+  if (!get()->can_compile()) GTEST_SKIP() << "there is no NVRTC";
+  std::vector<std::pair<std::string, std::string>> models = {{"tree-lstm", ""}};
+  if (!sanitized) models.insert(models.end(), {{"tree-lstm", "child-sum"}, {"bilstm-char", ""}, {"dag", ""}});
+  for (const auto& [model, cell] : models) {
+    const auto plan = plan_of(model, cell);
+    const std::string source = cuda::source_of(cuda::fuse(*plan, true), *plan);
+    for (const int architecture : {80, 90}) {
+      cuda::Compiled made;
+      EXPECT_EQ(get()->compile(source.c_str(), architecture, &made), cuda::success) << model << ": " << made.start;
+      EXPECT_GT(made.bytes, 1000u);
+      get()->free_compiled(&made);
+    }
+  }
+  cuda::Compiled made;
+  EXPECT_EQ(get()->compile("extern \"C\" __global__ void k() { nonsense; }", 90, &made), cuda::bad_source);
+  EXPECT_NE(std::string(made.start).find("nonsense"), std::string::npos);
+  get()->free_compiled(&made);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,63 @@
+// What a minibatch on a CUDA device costs, in calls of the runtime.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "tests/cuda/support.h"
+#include "tests/engine/support.h"
+#include "windrow/batching/schedule.h"
+#include "windrow/models/trainer.h"
+#include "windrow/models/workload.h"
+
+namespace windrow::testing {
+namespace {
+
+struct Cost {
+  std::uint64_t minibatches, levels;                       // levels of vertices with children
+  std::uint64_t kernels, copies, waits, synchronisations;  // calls; products are kernels
+};
+
+/// Trains on minibatches after the first ones, which compile kernels and take memory. Kernels do nothing.
+Cost cost_of(const std::string& model, std::size_t batch, Index hidden) {
+  fake::reset({.kernels_run = false});
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device device = cuda::open_device(engine, 0).device;
+  WorkloadOptions options{.seed = 1, .samples = 4 * batch};
+  options.sizes["hidden"] = options.sizes["embedding"] = hidden;
+  Workload workload = make_workload(model, device, options);
+  Trainer trainer(device, workload, {.minibatch = batch, .learning_rate = 0.05});
+  for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
+  engine.wait_all();
+  const fake::Counters before = fake::counters();
+  const std::int64_t trained = trainer.stats().minibatches;
+  trainer.train();
+  engine.wait_all();
+  const fake::Counters after = fake::counters();
+  Cost cost{.minibatches = static_cast<std::uint64_t>(trainer.stats().minibatches - trained),
+            .levels = 0,
+            .kernels = after.launches + after.products - before.launches - before.products,
+            .copies = after.copies - before.copies,
+            .waits = after.waits - before.waits,
+            .synchronisations = after.synchronisations - before.synchronisations};
+  for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
+    cost.levels += make_schedule(graph, SchedulePolicy::level, nullptr).batches.size() - 1;  // without the leaves
+  }
+  return cost;
+}
+
+/// Per level: a fused kernel and two products, forward and backward.
+TEST(CudaMinibatch, OfTreesTakesFewCalls) {
+  const Cost cost = cost_of("tree-lstm", 64, 256);
+  EXPECT_EQ(cost.minibatches, 4u);
+  EXPECT_GT(cost.levels, 10 * cost.minibatches);
+  // Beside the levels: eager and lazy steps, gradients of parameters, and the step of gradient descent.
+  constexpr std::uint64_t others = 50;
+  EXPECT_LE(cost.kernels, 6 * cost.levels + others * cost.minibatches);
+  EXPECT_LE(cost.copies, 2 * cost.minibatches);  // the inputs, and the losses
+  EXPECT_EQ(cost.waits, 0u);                     // there is one stream
+  // The pool may exchange a piece for a larger one.
+  EXPECT_LE(cost.synchronisations, 1u);
+}
+
+}  // namespace
+}  // namespace windrow::testing
