@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <string>
-#include <thread>
 
 #include "tests/cuda/fake/fake.h"
 #include "windrow/cuda/device.h"
@@ -22,9 +20,6 @@ inline const bool keeps_code = ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_PLUGI
 class ReportsAreFailures final : public ::testing::EmptyTestEventListener {
   void OnTestEnd(const ::testing::TestInfo&) override {
     for (const std::string& report : fake::reports()) ADD_FAILURE() << report;
-    // A lane that has ended may be in use by the thread of its device for a moment.
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (fake::in_use() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     fake::reset();
   }
 };

@@ -34,12 +34,14 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 
 windrow_test(
   fake_cuda_test
-  SOURCES $<TARGET_OBJECTS:windrow_cuda_test_kernels> cuda/cuda_device_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/minibatch_test.cc cuda/streams_test.cc cuda/threads_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
+  SOURCES cuda/cuda_device_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/minibatch_test.cc cuda/streams_test.cc
+          cuda/threads_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
           devices/memory_conformance.cc devices/model_conformance.cc devices/order_conformance.cc batching/oracle.cc
           ops/cases.cc
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
   DEFINITIONS ${fake_plugin} WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
+target_sources(fake_cuda_test PRIVATE $<TARGET_OBJECTS:windrow_cuda_test_kernels>)
 target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(fake_cuda_test windrow_cuda_plugin windrow_fake_cuda_plugin)

@@ -45,7 +45,8 @@ struct Options {
   int driver_version = 13000;  ///< 0: there is no driver
 };
 
-/// Begins anew, with no failure, no report and all counters zero. No stream may exist.
+/// Begins anew, with no failure, no report and all counters zero. Waits a while for streams to
+/// end; throws std::logic_error if they do not.
 void reset(const Options& options = {});
 /// Whether streams exist.
 bool in_use();

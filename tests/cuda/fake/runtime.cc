@@ -1,6 +1,7 @@
 // The fake runtime's controls, and the functions about versions, devices and errors.
 #include "runtime.h"
 
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -69,6 +70,13 @@ void reset(const Options& options) {
   std::unique_lock lock(w.mutex);
   for (auto& [device, stream] : known().default_streams) stream->end(lock);
   known().default_streams.clear();
+  // A lane that has ended may be in use by the thread of its device for a moment.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!w.streams.empty() && std::chrono::steady_clock::now() < until) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
   if (!w.streams.empty()) throw std::logic_error("fake CUDA: reset while streams exist");
   w.options = options;
   w.counters = {};
