@@ -61,8 +61,8 @@ std::exception_ptr CudaLane::leave() noexcept {
     const bool lost = cuda_.take_error() != success;
     std::lock_guard lock(mutex_);
     if (lost) {
-      fail(hardware_->fail(error, in_flight()));
-      found = error_;
+      fail_device(error);
+      found = failure_at(recorded_ + 1);
     } else {
       found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
     }
@@ -75,10 +75,11 @@ std::exception_ptr CudaLane::leave() noexcept {
 
 Point CudaLane::record() noexcept {
   const std::uint64_t serial = ++recorded_;
+  if (keeps_.exchange(false)) hardware_->wake();
   if (options_.sync) {
     std::unique_lock lock(mutex_);
     covering(serial);
-    while (reached_ < serial && failed_at_ == 0) {
+    while (!reached({this, serial})) {
       ask_marks();
       lock.unlock();
       std::this_thread::yield();
@@ -88,7 +89,7 @@ Point CudaLane::record() noexcept {
   return {this, serial};
 }
 
-bool CudaLane::reached(Point point) const noexcept { return reached_ >= point.serial || failed_at_ != 0; }
+bool CudaLane::reached(Point point) const noexcept { return reached_ >= point.serial || fails_at(point.serial); }
 
 bool CudaLane::can_wait_for(const Lane& other) const noexcept {
   return dynamic_cast<const CudaLane*>(&other) != nullptr;
@@ -110,9 +111,9 @@ void CudaLane::wait(Point point, IfFailed if_failed) noexcept {
   }
   if (error == success && !fails_along) return;
   std::lock_guard lock(mutex_);
-  if (error != success) fail(hardware_->fail(error, in_flight()));  // what follows would not be ordered
+  if (error != success) fail_device(error);  // what follows would not be ordered
   if (!fails_along) return;
-  if (failed != nullptr) fail(failed);
+  if (failed != nullptr) fail(failed, recorded_ + 1);
   if (other.hardware_ != hardware_) dependencies_.push_back({recorded_ + 1, &other, point.serial});
 }
 
@@ -146,13 +147,13 @@ void CudaLane::keep(std::shared_ptr<void> object) {
     std::lock_guard lock(mutex_);
     kept_.emplace_back(recorded_ + 1, std::move(object));
   }
-  hardware_->wake();
+  keeps_ = true;  // its point is recorded later
 }
 
 /// An event in flight that is reached no sooner than the point. Null if the lane has failed, as it does if no event can
 /// be had.
 Event* CudaLane::covering(std::uint64_t serial) {
-  if (failed_at_ != 0) return nullptr;
+  if (fails_at(serial)) return nullptr;
   const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
   if (found != marks_.end()) return found->event;
   const OnThread here(cuda_, hardware_->number());  // another device of the thread may have failed
@@ -165,7 +166,7 @@ Event* CudaLane::covering(std::uint64_t serial) {
     if (error != success) hardware_->give_back(event);
   }
   if (error != success) {
-    fail(hardware_->fail(error, in_flight()));
+    fail_device(error);
     return nullptr;
   }
   marks_.push_back({newest, event});
@@ -173,14 +174,12 @@ Event* CudaLane::covering(std::uint64_t serial) {
 }
 
 void CudaLane::ask_marks() {
-  if (failed_at_ == 0) {
-    if (const std::exception_ptr failure = hardware_->failure()) fail(failure);
-  }
-  while (failed_at_ == 0 && !marks_.empty()) {
+  if (const std::exception_ptr failure = hardware_->failure()) return fail(failure, reached_ + 1);
+  while (!marks_.empty()) {
     const Mark first = marks_.front();
     const int error = cuda_.query(first.event);
     if (error == not_ready) return;
-    if (error != success) return fail(hardware_->fail(error, in_flight()));
+    if (error != success) return fail_device(error);
     marks_.pop_front();
     hardware_->give_back(first.event);
     advance_to(first.serial);
@@ -188,22 +187,31 @@ void CudaLane::ask_marks() {
 }
 
 void CudaLane::advance_to(std::uint64_t serial) {
-  while (failed_at_ == 0 && !dependencies_.empty() && dependencies_.front().serial <= serial) {
+  while (!dependencies_.empty() && dependencies_.front().serial <= serial) {
     const Dependency needed = dependencies_.front();
     dependencies_.pop_front();
-    if (needed.lane->fails_at(needed.point)) fail(needed.lane->hardware_->failure());
+    if (needed.lane->fails_at(needed.point)) fail(needed.lane->failure_at(needed.point), needed.serial);
   }
-  if (failed_at_ == 0) reached_ = serial;
+  reached_ = serial;
 }
 
-void CudaLane::fail(std::exception_ptr error) {
-  if (failed_at_ != 0 || error == nullptr) return;
-  error_ = std::move(error);
-  failed_at_ = reached_ + 1;
+void CudaLane::fail_device(int error) { fail(hardware_->fail(error, in_flight()), reached_ + 1); }
+
+void CudaLane::fail(std::exception_ptr error, std::uint64_t from) {
+  if (failed_at_ != 0 && failed_at_ <= from) return;
+  {
+    std::lock_guard lock(error_mutex_);
+    if (error_ == nullptr) error_ = std::move(error);
+  }
+  failed_at_ = from;
 }
 
 bool CudaLane::fails_at(std::uint64_t serial) const { return failed_at_ != 0 && serial >= failed_at_; }
-std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const { return fails_at(serial) ? error_ : nullptr; }
+std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const {
+  if (!fails_at(serial)) return nullptr;
+  std::lock_guard lock(error_mutex_);
+  return error_;
+}
 
 std::string CudaLane::in_flight() const {
   std::vector<std::string> open;
@@ -223,13 +231,12 @@ CudaLane::Seen CudaLane::look() {
   std::unique_lock lock(mutex_);
   const std::uint64_t before = reached_, failed_before = failed_at_;
   ask_marks();
-  const bool failed = failed_at_ != 0;
-  while (!callbacks_.empty() && (failed || callbacks_.begin()->first <= reached_)) {
+  while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
     errors.push_back(failure_at(callbacks_.begin()->first));
     due.push_back(std::move(callbacks_.begin()->second));
     callbacks_.erase(callbacks_.begin());
   }
-  const bool lost = failed && hardware_->failure() != nullptr;
+  const bool lost = hardware_->failure() != nullptr;
   while (!kept_.empty() && (lost || kept_.front().first <= reached_)) {
     free.push_back(std::move(kept_.front().second));
     kept_.pop_front();

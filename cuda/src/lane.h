@@ -82,8 +82,10 @@ class CudaLane final : public Lane {
   // Called with mutex_.
   Event* covering(std::uint64_t serial);
   void advance_to(std::uint64_t serial);
-  void fail(std::exception_ptr error);
-  std::exception_ptr failure_at(std::uint64_t serial) const;
+  /// All points from `from` on fail, and count as reached; those before are still to be reached.
+  void fail(std::exception_ptr error, std::uint64_t from);
+  void fail_device(int error);
+  std::exception_ptr failure_at(std::uint64_t serial) const;  // without mutex_
   bool fails_at(std::uint64_t serial) const;
   std::string in_flight() const;
   void ask_marks();
@@ -96,15 +98,19 @@ class CudaLane final : public Lane {
   const Options options_;
   Queue* queue_ = nullptr;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
-  /// The first point that failed, or 0. All from it on count as reached.
+  /// The first point that failed, or 0. All from it on count as reached. Those before it are reached in their turn,
+  /// since what the device works on is still in use.
   std::atomic<std::uint64_t> failed_at_{0};
+
+  mutable std::mutex error_mutex_;  // the last lock that a thread takes
+  std::exception_ptr error_;        // guarded by error_mutex_
+  std::atomic<bool> keeps_{false};  // whether `kept_` has objects that nobody was woken for
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Mark> marks_;    // in flight, in the order of their points
   std::multimap<std::uint64_t, Reached> callbacks_;
   std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
   std::deque<Dependency> dependencies_;
-  std::exception_ptr error_;
   struct Issued {
     std::uint64_t serial;
     std::array<char, 32> name;

@@ -37,8 +37,9 @@ struct Opened {
 Opened open() {
   const std::vector<std::string> from = places();
   void* library = nullptr;
-  std::string reason;
+  std::string reason, opened;
   for (const std::string& place : from) {
+    opened = place;
     if ((library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) != nullptr) break;
     if (reason.empty()) reason = ::dlerror();
   }
@@ -48,10 +49,10 @@ Opened open() {
     return {.error = "CUDA cannot be used: " + reason + hint};
   }
   const auto get = reinterpret_cast<decltype(&windrow_cuda_plugin)>(::dlsym(library, "windrow_cuda_plugin"));
-  if (get == nullptr) return {.error = from[0] + " is no plug-in of Windrow; expected " + file_name};
+  if (get == nullptr) return {.error = opened + " is no plug-in of Windrow; expected " + file_name};
   const Plugin* const plugin = get();
   if (plugin->version != Plugin::current_version) {
-    return {.error = from[0] + " is of version " + std::to_string(plugin->version) + "; expected version " +
+    return {.error = opened + " is of version " + std::to_string(plugin->version) + "; expected version " +
                      std::to_string(Plugin::current_version) + ", of the same build as the program"};
   }
   return {plugin};

@@ -12,8 +12,8 @@ struct PinnedRanges {
   std::map<std::uintptr_t, std::size_t> all;  // guarded by mutex
 };
 PinnedRanges& pinned_ranges() {
-  static PinnedRanges made;
-  return made;
+  static auto* const made = new PinnedRanges;  // never ends: other objects of the program may outlive it
+  return *made;
 }
 
 std::uintptr_t address(const std::byte* start) { return reinterpret_cast<std::uintptr_t>(start); }
@@ -33,6 +33,7 @@ std::byte* PinnedMemory::allocate(std::size_t bytes) {
   const std::size_t size = aligned_size(std::max<std::size_t>(bytes, 1));
   const int error = hardware_->cuda().allocate_pinned(&made, size);
   if (error != success) {
+    hardware_->cuda().take_error();  // a pool may try again
     throw OutOfMemory(name_ + ": " + std::to_string(bytes) +
                       " bytes are not to be had: " + hardware_->cuda().text(error));
   }

@@ -37,6 +37,30 @@ void check(const Device& device, Form form, unsigned seed, const RunnerOptions& 
   }
 }
 
+/// Products that look alike: one uses the result of another, and the gradients of two overlap; and a state at a column
+/// that nothing divides.
+struct ChainCell {
+  static constexpr std::size_t arity = 2;
+  static constexpr Index in = 2, h = 101;
+  Parameter own, square_matrix, out;
+
+  explicit ChainCell(Parameters& p)
+      : own(p.add("own", in, h + 1, Initial::uniform(-1, 1))),
+        square_matrix(p.add("square", 4, 4, Initial::uniform(-1, 1))),
+        out(p.add("out", 4, 1, Initial::uniform(-1, 1))) {}
+
+  void operator()(auto& v) const {
+    const auto state = v.state("h", h);
+    const auto left = v.gather(0, state), right = v.gather(1, state);
+    const auto first = matmul(slice(left, 0, 4), square_matrix), second = matmul(first, square_matrix);
+    const auto overlapping = matmul(slice(left, 2, 6), square_matrix) + matmul(slice(right, 2, 6), square_matrix);
+    const auto wide = matmul(v.pull("x", in), own);
+    v.scatter(state, tanh(slice(wide, 1, h + 1) + 0.5 * right));
+    v.push("second", second);
+    v.loss(matmul(tanh(second + overlapping), out));
+  }
+};
+
 template <class Cell>
 void check_forms(const Device& device) {
   check<Cell>(device, Form::trees, first_seed());
@@ -60,6 +84,7 @@ TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
   check_forms<ChildSumCell>(device);
   check_forms<MaxCell>(device);
 }
+TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }
 

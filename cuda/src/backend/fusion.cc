@@ -39,8 +39,13 @@ Blocks blocks_of(std::span<const Step> steps) {
   return blocks;
 }
 
+bool overlap(const Place& a, const Place& b) {
+  return a.in == b.in && a.number == b.number && a.column < b.column + b.width && b.column < a.column + a.width;
+}
+
 /// The steps that follow `first` and multiply the same matrix with other rows, so that one call computes all of them:
-/// equal shapes, and results that do not overlap.
+/// equal shapes, and results that neither overlap nor are
+/// operands.
 std::size_t end_of_products(std::span<const Step> steps, std::size_t first) {
   const auto is_product = [](const Step& step) {
     return step.does == Step::Does::kernel && step.op == &op::matmul && step.in[1].in == Place::In::tensor &&
@@ -55,6 +60,7 @@ std::size_t end_of_products(std::span<const Step> steps, std::size_t first) {
     if (!is_product(other) || other.write != one.write || other.rate != one.rate) break;
     const bool same_matrix = other.in[1].number == one.in[1].number && other.in[1].column == one.in[1].column;
     if (!same_matrix || !alike(one.in[0], other.in[0]) || !alike(one.out, other.out)) break;
+    if (overlap(one.out, other.out) || overlap(one.out, other.in[0]) || overlap(one.in[0], other.out)) break;
     if (end - first == 2) break;  // a third one need not be as far from the second as that is from the first
   }
   return end;
@@ -105,7 +111,9 @@ class Fuser {
       std::size_t last = first;
       while (may_fuse_ && last < steps.size() && can_print(steps[last], segment)) {
         const Blocks blocks = blocks_of(steps.subspan(first, last + 1 - first));
-        if (blocks.width == 0 || blocks.count > most_block_steps) break;
+        // A scatter has no other kernel.
+        const bool must = last == first && steps[first].does == Step::Does::scatter;
+        if (blocks.width == 0 || (blocks.count > most_block_steps && !must)) break;
         ++last;
       }
       Part part{Part::Does::fused, first, last};

@@ -1,6 +1,7 @@
 #include "backend/printer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -12,6 +13,8 @@ namespace {
 bool is_scalar(const Operator& op) { return !op.scalar.empty() && !op.updates; }
 
 std::string number_text(double value) {
+  if (std::isnan(value)) return "(1e38f * 1e38f - 1e38f * 1e38f)";
+  if (std::isinf(value)) return value > 0 ? "(1e38f * 1e38f)" : "(-1e38f * 1e38f)";
   char text[64];
   std::snprintf(text, sizeof text, "%a", value);
   return "float(" + std::string(text) + ")";
@@ -76,7 +79,7 @@ void Printer::print(std::span<const Step> steps) {
 void Printer::print(const Step& step, Index block) {
   if (step.does == Step::Does::scatter) return scatter(step, block);
   std::string value = value_of(step, block);
-  if (step.write == Write::add) value = load(step.out, block) + " + " + value;
+  if (step.write == Write::add) value = load(step.out, block) + " + (" + value + ")";
   store(step.out, block, value);
 }
 
