@@ -12,6 +12,7 @@
 
 #include "tests/cuda/kernels.h"
 #include "tests/cuda/support.h"
+#include "tests/sanitized.h"
 
 namespace windrow::testing {
 namespace {
@@ -118,6 +119,7 @@ TEST_F(Fake, SaysThatRunningWorkIsNotDone) {
 }
 
 TEST_F(Fake, OrdersTheDefaultStreamWithBlockingStreamsAlone) {
+  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
   fake::set_order(Order::lazy, 1);
   const cudaStream_t blocking = stream(cudaStreamDefault), other = stream();
   float* const x = floats(1);
@@ -133,6 +135,7 @@ TEST_F(Fake, OrdersTheDefaultStreamWithBlockingStreamsAlone) {
 }
 
 TEST_F(Fake, FindsAMissingWait) {
+  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
   for (const Order order : {Order::eager, Order::random, Order::lazy}) {
     for (const bool waits : {true, false}) {
       fake::set_order(order, 7);
@@ -157,6 +160,7 @@ TEST_F(Fake, FindsAMissingWait) {
 }
 
 TEST_F(Fake, TellsOverlappingMatricesFromInterleavedOnes) {
+  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
   const cudaStream_t one = stream(), other = stream();
   float* const x = floats(64);
   const auto copy = [&](cudaStream_t on, int column, std::size_t columns) {
@@ -174,6 +178,7 @@ TEST_F(Fake, TellsOverlappingMatricesFromInterleavedOnes) {
 
 /// What a pool does that passes memory on to another stream too soon.
 TEST_F(Fake, FindsMemoryThatIsUsedTooEarly) {
+  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
   const cudaStream_t one = stream(), other = stream();
   float* const x = floats(64);
   float* const result = floats(1);

@@ -10,7 +10,8 @@
 // ../lib/windrow from there, and where the system looks for libraries.
 //
 // A device has one ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
-// A thread for each device asks which points are reached; no thread of the engine waits for a device.
+// A thread for each device asks which points are reached, so no thread of the engine waits for one. (Downloads to
+// memory that is not from Allocator::staging() do wait, and so do launches while the queue of the driver is full.)
 //
 // Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
 // are poisoned, with an error that names the ops in flight, and everything else goes on.
