@@ -94,8 +94,8 @@ void PackedLayout::pack_constants(const Plan& plan) {
     widest = std::max(widest, step.out.width);
   };
   for (const TypePlan& type : plan.types) {
-    for (const auto& segments : type.phases) {
-      for (const Segment& segment : segments) std::ranges::for_each(segment.steps, look);
+    for (const auto& phase : type.phases) {
+      for (const Segment& segment : phase) std::ranges::for_each(segment.steps, look);
     }
   }
   for (const auto* steps : {&plan.before, &plan.after}) {

@@ -121,7 +121,7 @@ class Fuser {
         const std::size_t end = may_fuse_ ? end_of_products(steps, first) : first;
         part = end > first + 1 ? Part{Part::Does::products, first, end} : Part{Part::Does::step, first, first + 1};
       } else if (prints) {
-        part.number = print(type, phase, segment, steps.subspan(first, last - first));
+        part.number = print(type, phase, steps.subspan(first, last - first));
       }
       if (!prints) note_locals(type, segment, part);
       parts.push_back(part);
@@ -155,12 +155,12 @@ class Fuser {
     }
   }
 
-  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, std::span<const Step> steps) {
+  std::size_t print(std::size_t type, std::size_t phase, std::span<const Step> steps) {
     FusedKernel kernel;
     kernel.name =
         identifier(plan_.program.function->name) + "_" + name_of(phase) + "_" + std::to_string(made_.kernels.size());
     kernel.width = blocks_of(steps).width;
-    Printer(plan_, type, segment.rate, made_.locals[type], kernel).print(steps);
+    Printer(made_.locals[type], kernel).print(steps);
     made_.kernels.push_back(std::move(kernel));
     return made_.kernels.size() - 1;
   }

@@ -19,9 +19,7 @@ std::string function_of(const Operator& op);
 
 class Printer {
  public:
-  Printer(const Plan& plan, std::size_t type, Rate rate, const std::vector<std::optional<Rate>>& locals,
-          FusedKernel& kernel)
-      : plan_(plan), type_(plan.types[type]), rate_(rate), locals_(locals), kernel_(kernel) {}
+  Printer(const std::vector<std::optional<Rate>>& locals, FusedKernel& kernel) : locals_(locals), kernel_(kernel) {}
 
   /// Fills the kernel's code, places and lists.
   void print(std::span<const Step> steps);
@@ -51,9 +49,6 @@ class Printer {
     bool writes;
   };
 
-  const Plan& plan_;
-  const TypePlan& type_;
-  const Rate rate_;
   const std::vector<std::optional<Rate>>& locals_;
   FusedKernel& kernel_;
   std::string code_;
