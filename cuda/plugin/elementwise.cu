@@ -72,7 +72,8 @@ int run_formula(const Call& call, const Queue& queue) {
   value.a = static_cast<float>(call.attributes.values[0]);
   value.b = static_cast<float>(call.attributes.values[1]);
   const bool add = !Formula::updates && adds(call);
-  return launch(queue, for_elements(queue, out.rows * out.width), EachElement<FormulaValue<Formula>>{value, out, add});
+  return launch(queue, shape_for_elements(queue, out.rows * out.width),
+                EachElement<FormulaValue<Formula>>{value, out, add});
 }
 
 }  // namespace

@@ -18,11 +18,6 @@ inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 inline bool adds(const Call& call) { return call.write == Write::add; }
 
-/// A team for each row of the result, with a number of threads that suits rows of a given width.
-inline LaunchShape for_rows_of(const Queue& queue, const Out& out, Index width) {
-  return for_rows(queue, out.width == 0 ? 0 : out.rows, width);
-}
-
 inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
 
 template <class T>
@@ -86,7 +81,7 @@ struct EachElement {
 template <class Value>
 int run_each(const Call& call, const Queue& queue, const Value& value) {
   const Out out = call.out;
-  return launch(queue, for_elements(queue, out.rows * out.width), EachElement<Value>{value, out, adds(call)});
+  return launch(queue, shape_for_elements(queue, out.rows * out.width), EachElement<Value>{value, out, adds(call)});
 }
 
 }  // namespace windrow::cuda

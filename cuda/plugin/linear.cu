@@ -212,7 +212,7 @@ int multiply(const Queue& queue, const Products& products) {
     for (Index i = 0; i < count; ++i) {
       const Out part{out.data + i * out_step, out.rows, out.width, out.stride};
       const cudaError_t error =
-          launch(queue, for_elements(queue, out.rows * out.width), EachElement<Zeros>{Zeros{}, part, false});
+          launch(queue, shape_for_elements(queue, out.rows * out.width), EachElement<Zeros>{Zeros{}, part, false});
       if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

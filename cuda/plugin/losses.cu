@@ -1,9 +1,6 @@
 // Kernels of cross-entropy and dropout.
-#include <cmath>
-
-#include "kernel_call.h"
 #include "rowwise.h"
-#include "windrow/ops/philox.h"
+#include "windrow/ops/dropout.h"
 
 namespace windrow::cuda {
 namespace {
@@ -15,29 +12,20 @@ struct CrossEntropy {
   static constexpr const char* name = "softmax_cross_entropy";
   In x;
   Indices labels;
-  Out out;
-  bool add;
-
   template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
-    for (Index r = team.index(); r < out.rows; r += team.count()) {
-      const Index label = at(labels, r, 0);
-      float loss = good_label(label, x.width) ? 0 : not_a_number;
-      if (within(label, x.width)) {
-        const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
-        const float sum = sum_of(team, x.width, [&](Index c) { return std::exp(at(x, r, c) - top); });
-        loss = std::log(sum) - (at(x, r, label) - top);
-      }
-      team.each([&](int thread) {
-        if (thread == 0) write(at(out, r, 0), loss, add);
-      });
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    float loss = good_label(label, x.width) ? 0 : not_a_number;
+    if (within(label, x.width)) {
+      const ExpSum row = exp_sum_of(team, x, r);
+      loss = std::log(row.sum) - (at(x, r, label) - row.top);
     }
+    return [loss](Index) { return loss; };
   }
   template <class A>
   void accesses(A& to) const {
     to.reads(x);
     to.reads(labels);
-    to.writes(out);
   }
 };
 
@@ -45,40 +33,26 @@ struct CrossEntropyGradient {
   static constexpr const char* name = "softmax_cross_entropy_gradient";
   In x, g;
   Indices labels;
-  Out out;
-  bool add;
-
   template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
-    for (Index r = team.index(); r < out.rows; r += team.count()) {
-      const Index label = at(labels, r, 0);
-      const bool labelled = within(label, x.width);
-      float top = 0, sum = 1;
-      if (labelled) {
-        top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
-        sum = sum_of(team, x.width, [&](Index c) { return std::exp(at(x, r, c) - top); });
-      }
-      const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
-      team.each([&](int thread) {
-        for (Index c = thread; c < out.width; c += team.threads()) {
-          const float value =
-              labelled ? at(g, r, 0) * (std::exp(at(x, r, c) - top) / sum - (c == label ? 1 : 0)) : otherwise;
-          write(at(out, r, c), value, add);
-        }
-      });
-    }
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    const bool labelled = within(label, x.width);
+    const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
+    const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
+    return [label, labelled, row, otherwise, x = x, g = g, r](Index c) {
+      if (!labelled) return otherwise;
+      return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - (c == label ? 1 : 0));
+    };
   }
   template <class A>
   void accesses(A& to) const {
     to.reads(x);
     to.reads(g);
     to.reads(labels);
-    to.writes(out);
   }
 };
 
-/// Four columns share the words of one counter of Philox, so a thread computes four. The counter has the site and the
-/// block of columns, 16 bits each, and the row's three keys. The key is the seed.
+/// A thread computes the four columns that share the words of a counter; see dropout.h.
 struct Dropout {
   static constexpr const char* name = "dropout";
   In x;
@@ -96,7 +70,7 @@ struct Dropout {
     for_elements(team, out.rows, blocks, [&](Index r, Index block) {
       const std::int32_t* of_row = keys.row(r);
       const auto word = [&](int i) { return static_cast<std::uint32_t>(of_row[i]); };
-      const PhiloxKey key = keys.width == 5 ? PhiloxKey{word(3), word(4)} : philox_key(seed);
+      const PhiloxKey key = keys.width == 5 ? seed_of(of_row) : philox_key(seed);
       const PhiloxCounter words =
           philox({site * 65536 + static_cast<std::uint32_t>(block), word(0), word(1), word(2)}, key);
       const Index left = 4 * block;
@@ -119,13 +93,10 @@ struct Dropout {
 namespace kernel {
 
 int softmax_cross_entropy(const Call& call, const Queue& queue) {
-  const In x = call.in[0];
-  return launch(queue, for_rows_of(queue, call.out, x.width), CrossEntropy{x, call.indices[0], call.out, adds(call)});
+  return run_rows(call, queue, CrossEntropy{call.in[0], call.indices[0]});
 }
 int softmax_cross_entropy_gradient(const Call& call, const Queue& queue) {
-  const In x = call.in[0];
-  return launch(queue, for_rows_of(queue, call.out, x.width),
-                CrossEntropyGradient{x, call.in[1], call.indices[0], call.out, adds(call)});
+  return run_rows(call, queue, CrossEntropyGradient{call.in[0], call.in[1], call.indices[0]});
 }
 
 int dropout(const Call& call, const Queue& queue) {
@@ -138,9 +109,9 @@ int dropout(const Call& call, const Queue& queue) {
                         .add = adds(call),
                         .seed = static_cast<std::uint64_t>(sizes[0]),
                         .site = static_cast<std::uint32_t>(sizes[1]),
-                        .threshold = static_cast<std::uint32_t>(std::ceil(rate * 0x1p24)),
+                        .threshold = dropout_threshold(rate),
                         .factor = static_cast<float>(1 / (1 - rate))};
-  return launch(queue, for_elements(queue, out.rows * parts_of(out.width, 4)), made);
+  return launch(queue, shape_for_elements(queue, out.rows * parts_of(out.width, 4)), made);
 }
 
 }  // namespace kernel

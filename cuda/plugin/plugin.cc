@@ -36,7 +36,6 @@ int facts(int device, DeviceFacts* facts) {
   std::snprintf(facts->name, sizeof facts->name, "%s", properties.name);
   facts->major = properties.major;
   facts->minor = properties.minor;
-  facts->multiprocessors = properties.multiProcessorCount;
   facts->memory = properties.totalGlobalMem;
   return success;
 }
@@ -99,14 +98,13 @@ int function(Module* module, const char* name, Function** found) {
 
 int launch_function(Queue* queue, Function* function, Index elements, void* argument) {
   if (elements == 0) return success;
-  const LaunchShape shape = for_elements(*queue, elements);
+  const LaunchShape shape = shape_for_elements(*queue, elements);
   return cudaLaunchKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(shape.teams)),
                           dim3(static_cast<unsigned>(shape.threads)), &argument, 0, queue->stream);
 }
 
 constexpr Plugin plugin = {
     .version = Plugin::current_version,
-    .architectures = WINDROW_CUDA_ARCHITECTURES,
     .text = text,
     .versions = versions,
     .count_devices = count_devices,

@@ -34,8 +34,7 @@ enum Result : int {
 
 struct DeviceFacts {
   char name[256];
-  int major, minor;  ///< compute capability
-  int multiprocessors;
+  int major, minor;    ///< compute capability
   std::size_t memory;  ///< bytes
 };
 
@@ -67,8 +66,6 @@ struct Plugin {
   static constexpr int current_version = 2;
   /// Of this table. It stays the first member.
   int version;
-  /// The architectures for which kernels are compiled, such as "80 90".
-  const char* architectures;
 
   /// A text for people, with the name of the error.
   const char* (*text)(int error);

@@ -46,12 +46,12 @@ struct LaunchShape {
 };
 
 /// Teams for `count` independent elements.
-inline LaunchShape for_elements(const Queue& queue, Index count) {
+inline LaunchShape shape_for_elements(const Queue& queue, Index count) {
   const Index most = Index{queue.multiprocessors} * 8;
   return {std::min((count + most_threads - 1) / most_threads, most)};
 }
 /// A team for each row, with a number of threads that suits the width.
-inline LaunchShape for_rows(const Queue& queue, Index rows, Index width) {
+inline LaunchShape shape_for_rows(const Queue& queue, Index rows, Index width) {
   const int threads = width <= 256 ? 32 : width <= 1024 ? 64 : most_threads;
   return {std::min(rows, Index{queue.multiprocessors} * 64), threads};
 }

@@ -132,7 +132,7 @@ int concat(const Call& call, const Queue& queue) {
       widest = std::max(widest, call.in[next].width);
     }
     part.out.width = width;
-    if (const int error = launch(queue, for_elements(queue, rest.rows * widest), part); error != cudaSuccess) {
+    if (const int error = launch(queue, shape_for_elements(queue, rest.rows * widest), part); error != cudaSuccess) {
       return error;
     }
     rest.data += width;

@@ -1,9 +1,10 @@
-// Reductions over the columns of a row, by all threads of a team.
+// Kernels with a team for each row, and reductions over the columns of a row.
 #pragma once
 
+#include <cmath>
 #include <limits>
 
-#include "team.h"
+#include "kernel_call.h"
 
 namespace windrow::cuda {
 
@@ -34,6 +35,47 @@ WINDROW_ON_DEVICE float max_of(Team& team, Index width, const Value& value) {
     tops[thread] = top;
   });
   return team.max(tops);
+}
+
+/// The largest element of a row, and the sum of exp(element - largest).
+struct ExpSum {
+  float top, sum;
+};
+template <class Team>
+WINDROW_ON_DEVICE ExpSum exp_sum_of(Team& team, const In& x, Index r) {
+  const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
+  return {top, sum_of(team, x.width, [&](Index c) { return std::exp(at(x, r, c) - top); })};
+}
+
+/// A team for each row of the result. `Row` has a name and tells its accesses; row(team, r) is called by all threads,
+/// and returns a function of the column.
+template <class Row>
+struct EachRow {
+  static constexpr const char* name = Row::name;
+  Row row;
+  Out out;
+  bool add;
+
+  template <class Team>
+  WINDROW_ON_DEVICE void operator()(Team& team) const {
+    for (Index r = team.index(); r < out.rows; r += team.count()) {
+      const auto value = row(team, r);
+      team.each([&](int thread) {
+        for (Index c = thread; c < out.width; c += team.threads()) write(at(out, r, c), value(c), add);
+      });
+    }
+  }
+  template <class A>
+  void accesses(A& to) const {
+    row.accesses(to);
+    to.writes(out);
+  }
+};
+
+template <class Row>
+int run_rows(const Call& call, const Queue& queue, const Row& row) {
+  const Index rows = call.out.width == 0 ? 0 : call.out.rows;
+  return launch(queue, shape_for_rows(queue, rows, call.in[0].width), EachRow<Row>{row, call.out, adds(call)});
 }
 
 }  // namespace windrow::cuda

@@ -149,7 +149,7 @@ int stack(const Call& call, const Queue& queue, Stack* made) {
     Stack some;
     for (; p < call.in.size() && some.count < most_parts; ++p) some.push(call.in[p]);
     const Out out = {next, some.rows(), width, width};
-    const int error = launch(queue, for_elements(queue, out.rows * width), CopyStack{some, out});
+    const int error = launch(queue, shape_for_elements(queue, out.rows * width), CopyStack{some, out});
     if (error != cudaSuccess) return error;
     next += out.rows * width;
   }
@@ -170,8 +170,8 @@ int sgd_rows(const Call& call, const Queue& queue) {
                 .rate = static_cast<float>(call.attributes.values[0]),
                 .decay = static_cast<float>(call.attributes.values[1])};
   if (const int error = stack(call, queue, &update.gradient); error != cudaSuccess) return error;
-  if (update.decay != 0) return launch(queue, for_elements(queue, table.rows * table.width), ChangeAll{update});
-  return launch(queue, for_elements(queue, update.bounds.rows * table.width), ChangeFew{update});
+  if (update.decay != 0) return launch(queue, shape_for_elements(queue, table.rows * table.width), ChangeAll{update});
+  return launch(queue, shape_for_elements(queue, update.bounds.rows * table.width), ChangeFew{update});
 }
 
 std::size_t sgd_rows_workspace(const Call& call) {

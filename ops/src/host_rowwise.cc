@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dropout.h"
 #include "host_simd.h"
+#include "windrow/ops/dropout.h"
 #include "windrow/ops/operators.h"
 
 HWY_BEFORE_NAMESPACE();

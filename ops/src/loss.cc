@@ -1,8 +1,8 @@
 // Softmax, losses and dropout: shapes and gradients.
 #include <string>
 
-#include "dropout.h"
 #include "rules.h"
+#include "windrow/ops/dropout.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {

@@ -63,8 +63,8 @@ TEST(FusedKernels, OfALevelOfTreesAreOneForEachDirection) {
     const bool inner = !plan->types[t].phases[static_cast<std::size_t>(Phase::level)].empty();
     for (const Phase phase : {Phase::level, Phase::back_level}) {
       std::multiset<Part::Does> does;
-      for (const auto& parts : fused.parts[t][static_cast<std::size_t>(phase)]) {
-        for (const Part& part : parts) does.insert(part.does);
+      for (const Segment& segment : plan->types[t].phases[static_cast<std::size_t>(phase)]) {
+        for (const Part& part : fused.parts.at(&segment)) does.insert(part.does);
       }
       EXPECT_EQ(does.count(Part::Does::fused), inner ? 1u : 0u);
       EXPECT_EQ(does.count(Part::Does::products), inner ? 1u : 0u);  // of both children with one matrix

@@ -1,14 +1,9 @@
 #include "cuda/plugin/queue.h"
 #include "tests/cuda/kernels.h"
+#include "tests/mix.h"
 
 namespace windrow::testing {
 namespace {
-
-WINDROW_ON_DEVICE std::uint64_t mix_two(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  return x ^ (x >> 27);
-}
 
 struct Mix {
   static constexpr const char* name = "mix";
@@ -17,16 +12,16 @@ struct Mix {
   const std::uint64_t* in[4];
   std::uint64_t* out[4];
 
-  WINDROW_ON_DEVICE std::uint64_t value(int position) const {
-    std::uint64_t mixed = mix_two(number, static_cast<std::uint64_t>(position));
-    for (int i = 0; i < ins; ++i) mixed = mix_two(mixed, *in[i]);
-    return mixed;
+  WINDROW_ON_DEVICE std::uint64_t cell(int position) const {
+    std::uint64_t value = mix(number, static_cast<std::uint64_t>(position));
+    for (int i = 0; i < ins; ++i) value = mix(value, *in[i]);
+    return value;
   }
   template <class Team>
   WINDROW_ON_DEVICE void operator()(Team& team) const {
     team.each([&](int thread) {
       std::uint64_t values[4];  // an input may be an output
-      for (int i = 0; i < outs; ++i) values[i] = value(i);
+      for (int i = 0; i < outs; ++i) values[i] = cell(i);
       for (int i = 0; i < outs && thread == 0; ++i) *out[i] = values[i];
     });
   }
@@ -87,7 +82,7 @@ Mix mix_of(const MixArguments& arguments) {
 
 }  // namespace
 
-std::uint64_t mixed(const MixArguments& arguments, int position) { return mix_of(arguments).value(position); }
+std::uint64_t mixed(const MixArguments& arguments, int position) { return mix_of(arguments).cell(position); }
 
 void launch_mix(void* stream, const MixArguments& arguments) {
   cuda::launch(queue_of(stream), {1, 1 * 32}, mix_of(arguments));

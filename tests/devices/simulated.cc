@@ -1,8 +1,5 @@
 #include "tests/devices/simulated.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -130,17 +127,7 @@ void simulate(const KernelCall<float>& call) {
 }  // namespace
 
 SimMemory::SimMemory(std::shared_ptr<SimLane> lane, std::size_t capacity)
-    : lane_(std::move(lane)), capacity_(capacity), name_(lane_->name()) {
-  const int file = ::memfd_create("windrow", 0);
-  if (file < 0 || ::ftruncate(file, static_cast<off_t>(capacity)) != 0) throw Error("simulated memory: no file");
-  const auto map = [&](int rights) {
-    void* const start = ::mmap(nullptr, capacity, rights, MAP_SHARED, file, 0);
-    if (start == MAP_FAILED) throw Error("simulated memory: no mapping");
-    return static_cast<std::byte*>(start);
-  };
-  addresses_ = map(PROT_NONE);
-  contents_ = map(PROT_READ | PROT_WRITE);
-  ::close(file);
+    : lane_(std::move(lane)), name_(lane_->name()), memory_(capacity) {
   std::lock_guard lock(memories().mutex);
   memories().all.insert(this);
 }
@@ -150,68 +137,52 @@ SimMemory::~SimMemory() {
     std::unique_lock lock(mutex_);
     released_.wait_for(lock, std::chrono::seconds(60), [&] { return releasing_ == 0; });
   }
-  {
-    std::lock_guard lock(memories().mutex);
-    memories().all.erase(this);
-  }
-  ::munmap(addresses_, capacity_);
-  ::munmap(contents_, capacity_);
+  std::lock_guard lock(memories().mutex);
+  memories().all.erase(this);
 }
 
 const SimMemory& SimMemory::of(const void* device_address) {
   std::lock_guard lock(memories().mutex);
-  const auto at = reinterpret_cast<std::uintptr_t>(device_address);
   for (const SimMemory* memory : memories().all) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory->addresses_);
-    if (begin <= at && at < begin + memory->capacity_) return *memory;
+    if (memory->memory_.contains(device_address)) return *memory;
   }
   throw Error("a kernel of a simulated device: an address outside its memory");
 }
 
 std::byte* SimMemory::allocate(std::size_t bytes) {
-  const std::size_t size = aligned_size(std::max<std::size_t>(bytes, 1), alignment());
   std::unique_lock lock(mutex_);
   while (true) {
-    std::size_t begin = 0;  // the first gap that is large enough
-    for (const auto& [other, end] : taken_) {
-      if (other - begin >= size) break;
-      begin = end;
-    }
-    if (size <= capacity_ && begin <= capacity_ - size) {
-      taken_.emplace(begin, begin + size);
-      held_ += size;
-      return addresses_ + begin;
-    }
+    if (const auto range = memory_.take(bytes)) return memory_.address(*range);
     const bool waited =
         releasing_ > 0 && released_.wait_for(lock, std::chrono::seconds(10)) == std::cv_status::no_timeout;
     if (waited) continue;
-    throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " + std::to_string(held_) +
-                      " of " + std::to_string(capacity_) + " are in use");
+    throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " +
+                      std::to_string(memory_.taken_bytes()) + " of " + std::to_string(memory_.capacity()) +
+                      " are in use");
   }
 }
 
-void SimMemory::deallocate(std::byte* start, std::size_t bytes) noexcept {
-  const auto begin = static_cast<std::size_t>(start - addresses_);
-  const std::size_t end = begin + aligned_size(std::max<std::size_t>(bytes, 1), alignment());
+void SimMemory::deallocate(std::byte* start, std::size_t) noexcept {
+  TwiceMapped::Range range{};
   {
     std::lock_guard lock(mutex_);
+    range = memory_.find(start).value();
     ++releasing_;
   }
-  lane_->launch([this, place = Place{begin, end}] { release(place); }, SimLane::Runs::always);
+  lane_->launch([this, range] { release(range); }, SimLane::Runs::always);
 }
 
-void SimMemory::release(Place place) {
-  std::memset(contents_ + place.begin, 0xcd, place.end - place.begin);
+void SimMemory::release(TwiceMapped::Range range) {
+  std::memset(memory_.contents(range), 0xcd, range.size());
   std::lock_guard lock(mutex_);
-  taken_.erase(place.begin);
-  held_ -= place.end - place.begin;
+  memory_.give_back(range);
   --releasing_;
   released_.notify_all();
 }
 
 std::size_t SimMemory::held() const {
   std::lock_guard lock(mutex_);
-  return held_;
+  return memory_.taken_bytes();
 }
 
 void SimMemory::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {

@@ -1,16 +1,13 @@
 // A simulated device: an ordered lane with a thread of its own, memory that the host cannot access, and the host's
 // kernels, which run when the lane reaches them.
-//
-// The memory is mapped twice. Buffers have addresses in a mapping without access rights, so code on the host that uses
-// one ends with a segmentation fault. The lane's work uses the other mapping.
 #pragma once
 
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 
 #include "tests/engine/sim_device.h"
+#include "tests/twice_mapped.h"
 #include "windrow/memory/allocator.h"
 #include "windrow/ops/device.h"
 
@@ -27,7 +24,7 @@ class SimMemory final : public Allocator {
 
   std::string_view name() const override { return name_; }
   bool on_host() const override { return false; }
-  std::size_t alignment() const override { return 256; }
+  std::size_t alignment() const override { return TwiceMapped::alignment; }
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
   void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
@@ -39,29 +36,20 @@ class SimMemory final : public Allocator {
   /// The lane's address of a device address; null for null.
   template <class T>
   T* mapped(T* device_address) const {
-    if (device_address == nullptr) return nullptr;
-    return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(device_address) -
-                                reinterpret_cast<std::uintptr_t>(addresses_) +
-                                reinterpret_cast<std::uintptr_t>(contents_));
+    return device_address == nullptr ? nullptr : reinterpret_cast<T*>(memory_.mapped(device_address));
   }
   /// The memory that contains a device address.
   static const SimMemory& of(const void* device_address);
 
  private:
-  struct Place {
-    std::size_t begin, end;
-  };
-  void release(Place place);
+  void release(TwiceMapped::Range range);
 
   const std::shared_ptr<SimLane> lane_;
-  const std::size_t capacity_;
   const std::string name_;
-  std::byte* addresses_ = nullptr;  // without access rights
-  std::byte* contents_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable released_;
-  std::map<std::size_t, std::size_t> taken_;  // guarded by mutex_: end by begin
-  std::size_t held_ = 0, releasing_ = 0;      // guarded by mutex_
+  TwiceMapped memory_;         // guarded by mutex_
+  std::size_t releasing_ = 0;  // guarded by mutex_: ranges that the lane is to release
 };
 
 struct SimulatedDevice {

@@ -16,17 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "tests/mix.h"
 #include "windrow/engine/var.h"
 
 namespace windrow::testing {
 
 inline constexpr int variables = 100;
-
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  return x ^ (x >> 27);
-}
 
 enum class Body {
   plain,

@@ -12,7 +12,7 @@ Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan>
 Interpretation::Interpretation(const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
                                std::vector<Tensor> tensors, Options options, const More& more)
     : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
-      packed_(*plan_, layout_) {
+      packed_(*plan_, layout_, more.gathers) {
   place_values(more);
   if (more.pack) more.pack({layout_, offsets_, values_, packed_});
   memory_ = std::make_shared<Buffer>(

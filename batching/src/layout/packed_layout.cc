@@ -8,11 +8,11 @@
 
 namespace windrow {
 
-PackedLayout::PackedLayout(const Plan& plan, const Layout& layout)
+PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, bool gathers)
     : indices(plan.types.size()), values(plan.types.size()), children(plan.types.size()), consumers(plan.types.size()) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     pack_columns(layout.types[t], t);
-    if (layout.types[t].rows > 0) pack_sources(plan, layout, t);
+    if (gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
   }
   pack_segments(plan, layout);
   pack_constants(plan);

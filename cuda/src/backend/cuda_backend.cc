@@ -42,14 +42,6 @@ class CudaBackend final : public Backend {
     if (!names.empty()) {
       made->code = Code::of(*hardware_, source_of(made->fused, *plan), names);
     }
-    for (std::size_t t = 0; t < plan->types.size(); ++t) {
-      for (std::size_t p = 0; p < phase_count; ++p) {
-        const auto& segments = plan->types[t].phases[p];
-        for (std::size_t s = 0; s < segments.size(); ++s) {
-          made->parts.emplace(&segments[s], &made->fused.parts[t][p][s]);
-        }
-      }
-    }
     return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
   }
 

@@ -6,51 +6,21 @@
 namespace windrow::cuda {
 namespace {
 
-/// Appends the lists of FusedKernel::List. Their numbers are elements from data().
+/// Appends lists of rows to the words of a minibatch. Their numbers are elements from data().
 class ListPacker {
  public:
   ListPacker(const Plan& plan, const Packing& to) : plan_(plan), to_(to), layout_(to.layout), words_(to.packed.words) {}
 
-  void pack(const FusedPlan& fused, Lists& lists) {
-    for (std::size_t t = 0; t < plan_.types.size(); ++t) {
-      const std::size_t states = plan_.types[t].states.size();
-      lists.slots.emplace_back(states, 0);
-      lists.gradients.emplace_back(states, 0);
-      for (std::size_t state = 0; layout_.types[t].rows > 0 && state < states; ++state) {
-        if (uses(fused, t, {FusedKernel::List::Of::slots, state})) {
-          lists.slots[t][state] = append(t, state, &TypePlan::states);
-        }
-        if (uses(fused, t, {FusedKernel::List::Of::gradients, state})) {
-          lists.gradients[t][state] = append(t, state, &TypePlan::gradients);
-        }
-      }
-    }
-  }
-
- private:
-  static bool uses(const FusedPlan& fused, std::size_t type, const FusedKernel::List& list) {
-    for (const auto& segments : fused.parts[type]) {
-      for (const auto& parts : segments) {
-        for (const Part& part : parts) {
-          if (part.does != Part::Does::fused) continue;
-          const auto& lists = fused.kernels[part.number].lists;
-          if (std::ranges::find(lists, list) != lists.end()) return true;
-        }
-      }
-    }
-    return false;
-  }
-
   /// Begin and end for each row of the type, counted from the list's beginning; then the elements at which the slots of
   /// its consumers begin. Returns where the list begins.
-  std::size_t append(std::size_t type, std::size_t state, std::vector<ChildSlots> TypePlan::*slots_of) {
+  std::size_t append(std::size_t type, const RowList& list) {
     const TypeRows& rows = layout_.types[type];
     const std::size_t begin = words_.size();
     words_.resize(begin + 2 * static_cast<std::size_t>(rows.rows));
     const auto note = [&](const Slot& slot) {
       if (slot.row < 0) return;
       const TypePlan& consumer = plan_.types[slot.type];
-      const ChildSlots& slots = (consumer.*slots_of)[state];
+      const ChildSlots& slots = (list.of == RowList::Of::slots ? consumer.states : consumer.gradients)[list.state];
       if (!slots.any() || slots.column[slot.child] < 0) return;
       const Index element = to_.offsets[consumer.first_region + slots.region] +
                             slot.row * consumer.regions[slots.region].stride + slots.column[slot.child];
@@ -71,6 +41,7 @@ class ListPacker {
     return begin;
   }
 
+ private:
   const Plan& plan_;
   const Packing& to_;
   const Layout& layout_;
@@ -82,22 +53,30 @@ class ListPacker {
 std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::shared_ptr<const Plan> plan,
                                                    std::shared_ptr<const CudaPlan> cuda, Layout layout,
                                                    std::vector<Tensor> tensors, Options options) {
-  const auto lists = std::make_shared<Lists>();
+  const auto lists = std::make_shared<ListBegins>();
   More more{.locals = cuda->fused.locals};
-  more.pack = [&plan, &cuda, &lists](const Packing& to) { ListPacker(*plan, to).pack(cuda->fused, *lists); };
+  more.gathers = cuda->code == nullptr;
+  more.pack = [&plan, &cuda, &lists](const Packing& to) {
+    ListPacker packer(*plan, to);
+    for (std::size_t t = 0; t < plan->types.size(); ++t) {
+      lists->emplace_back();
+      if (to.layout.types[t].rows == 0) continue;
+      for (const RowList& list : cuda->fused.lists[t]) lists->back().push_back(packer.append(t, list));
+    }
+  };
   return std::shared_ptr<CudaExecution>(
       new CudaExecution(device, plan, cuda, std::move(layout), std::move(tensors), std::move(options), more, lists));
 }
 
 CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> plan,
                              std::shared_ptr<const CudaPlan> cuda, Layout layout, std::vector<Tensor> tensors,
-                             Options options, const More& more, std::shared_ptr<const Lists> lists)
+                             Options options, const More& more, std::shared_ptr<const ListBegins> lists)
     : Interpretation(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options), more),
       cuda_(std::move(cuda)),
       lists_(std::move(lists)) {}
 
 void CudaExecution::run(const Segment& segment, const At& at) {
-  for (const Part& part : *cuda_->parts.at(&segment)) {
+  for (const Part& part : cuda_->fused.parts.at(&segment)) {
     switch (part.does) {
       case Part::Does::fused:
         run_fused(cuda_->fused.kernels[part.number], cuda_->code->function(part.number), at);
@@ -125,10 +104,7 @@ void CudaExecution::run_fused(const FusedKernel& kernel, Function* function, con
     arguments.push_back(static_cast<std::uint64_t>(matrix.stride));
   }
   if (kernel.places.empty()) arguments.resize(arguments.size() + 2);
-  for (const FusedKernel::List& list : kernel.lists) {
-    const auto& begins = list.of == FusedKernel::List::Of::slots ? lists_->slots : lists_->gradients;
-    arguments.push_back(begins[at.type][list.state]);
-  }
+  for (const std::size_t list : kernel.lists) arguments.push_back((*lists_)[at.type][list]);
   if (kernel.lists.empty()) arguments.emplace_back();
   CudaLane& lane = CudaLane::of(at.lane, kernel.name);
   lane.issue(kernel.name.c_str(), [&] {

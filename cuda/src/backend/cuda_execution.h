@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "backend/code.h"
@@ -16,14 +15,10 @@ namespace windrow::cuda {
 struct CudaPlan {
   FusedPlan fused;
   const Code* code = nullptr;  ///< of the device; null if nothing is fused
-  /// The parts of each segment of the plan.
-  std::unordered_map<const Segment*, const std::vector<Part>*> parts = {};
 };
 
-/// Where the lists of a minibatch begin, in words, by type and state.
-struct Lists {
-  std::vector<std::vector<std::size_t>> slots, gradients;
-};
+/// Where the lists of a minibatch begin, in words: by type, and by number in FusedPlan::lists.
+using ListBegins = std::vector<std::vector<std::size_t>>;
 
 /// An owner; see Execution.
 class CudaExecution final : public Interpretation {
@@ -35,14 +30,14 @@ class CudaExecution final : public Interpretation {
  private:
   CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
                 Layout layout, std::vector<Tensor> tensors, Options options, const More& more,
-                std::shared_ptr<const Lists> lists);
+                std::shared_ptr<const ListBegins> lists);
 
   void run(const Segment& segment, const At& at) override;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;
   void run_products(const Segment& segment, const Part& part, const At& at);
 
   const std::shared_ptr<const CudaPlan> cuda_;
-  const std::shared_ptr<const Lists> lists_;
+  const std::shared_ptr<const ListBegins> lists_;
 };
 
 }  // namespace windrow::cuda

@@ -43,27 +43,18 @@ bool overlap(const Place& a, const Place& b) {
   return a.in == b.in && a.number == b.number && a.column < b.column + b.width && b.column < a.column + a.width;
 }
 
-/// The steps that follow `first` and multiply the same matrix with other rows, so that one call computes all of them:
-/// equal shapes, and results that neither overlap nor are
-/// operands.
-std::size_t end_of_products(std::span<const Step> steps, std::size_t first) {
+/// Whether two steps multiply the same matrix with other rows, so that one call computes both: equal shapes, and
+/// results that neither overlap nor are operands.
+bool multiply_alike(const Step& one, const Step& other) {
   const auto is_product = [](const Step& step) {
     return step.does == Step::Does::kernel && step.op == &op::matmul && step.in[1].in == Place::In::tensor &&
-           step.in[0].in != Place::In::tensor && step.in[0].in != Place::In::pull && step.indices.empty();
+           step.in[0].in != Place::In::tensor && step.in[0].in != Place::In::pull;
   };
   const auto alike = [](const Place& a, const Place& b) { return a.width == b.width && a.rate == b.rate; };
-  const Step& one = steps[first];
-  if (!is_product(one)) return first;
-  std::size_t end = first + 1;
-  for (; end < steps.size(); ++end) {
-    const Step& other = steps[end];
-    if (!is_product(other) || other.write != one.write || other.rate != one.rate) break;
-    const bool same_matrix = other.in[1].number == one.in[1].number && other.in[1].column == one.in[1].column;
-    if (!same_matrix || !alike(one.in[0], other.in[0]) || !alike(one.out, other.out)) break;
-    if (overlap(one.out, other.out) || overlap(one.out, other.in[0]) || overlap(one.in[0], other.out)) break;
-    if (end - first == 2) break;  // a third one need not be as far from the second as that is from the first
-  }
-  return end;
+  return is_product(one) && is_product(other) && one.write == other.write && one.rate == other.rate &&
+         one.in[1].number == other.in[1].number && one.in[1].column == other.in[1].column &&
+         alike(one.in[0], other.in[0]) && alike(one.out, other.out) && !overlap(one.out, other.out) &&
+         !overlap(one.out, other.in[0]) && !overlap(one.in[0], other.out);
 }
 
 /// The phase of a segment, for names.
@@ -89,43 +80,49 @@ class Fuser {
   Fuser(const Plan& plan, bool may_fuse) : plan_(plan), may_fuse_(may_fuse), users_(plan.types.size()) {}
 
   FusedPlan fuse() {
-    made_.parts.resize(plan_.types.size());
-    for (const bool prints : {false, true}) {  // first to find who uses which local
-      for (std::size_t t = 0; t < plan_.types.size(); ++t) {
-        for (std::size_t p = 0; p < phase_count; ++p) {
-          auto& parts = made_.parts[t][p];
-          parts.clear();
-          for (const Segment& segment : plan_.types[t].phases[p]) parts.push_back(parts_of(t, p, segment, prints));
-        }
+    made_.lists.resize(plan_.types.size());
+    each_segment([&](std::size_t type, std::size_t, const Segment& segment) {
+      std::vector<Part>& parts = made_.parts[&segment] = parts_of(segment);
+      for (const Part& part : parts) note_locals(type, segment, part);
+    });
+    find_locals();
+    each_segment([&](std::size_t type, std::size_t phase, const Segment& segment) {
+      for (Part& part : made_.parts[&segment]) {
+        if (part.does == Part::Does::fused) part.number = print(type, phase, segment, part);
       }
-      if (!prints) find_locals();
-    }
+    });
     return std::move(made_);
   }
 
  private:
-  std::vector<Part> parts_of(std::size_t type, std::size_t phase, const Segment& segment, bool prints) {
+  template <class Visit>
+  void each_segment(Visit visit) const {
+    for (std::size_t t = 0; t < plan_.types.size(); ++t) {
+      for (std::size_t p = 0; p < phase_count; ++p) {
+        for (const Segment& segment : plan_.types[t].phases[p]) visit(t, p, segment);
+      }
+    }
+  }
+
+  std::vector<Part> parts_of(const Segment& segment) const {
     std::vector<Part> parts;
     const std::span<const Step> steps = segment.steps;
-    for (std::size_t first = 0; first < steps.size();) {
+    for (std::size_t first = 0; first < steps.size(); first = parts.back().last) {
       std::size_t last = first;
       while (may_fuse_ && last < steps.size() && can_print(steps[last], segment)) {
         const Blocks blocks = blocks_of(steps.subspan(first, last + 1 - first));
-        // A scatter has no other kernel.
-        const bool must = last == first && steps[first].does == Step::Does::scatter;
+        // Moves between vertices have no other kernel.
+        const bool must = last == first && steps[first].does != Step::Does::kernel;
         if (blocks.width == 0 || (blocks.count > most_block_steps && !must)) break;
         ++last;
       }
-      Part part{Part::Does::fused, first, last};
-      if (last == first) {
-        const std::size_t end = may_fuse_ ? end_of_products(steps, first) : first;
-        part = end > first + 1 ? Part{Part::Does::products, first, end} : Part{Part::Does::step, first, first + 1};
-      } else if (prints) {
-        part.number = print(type, phase, steps.subspan(first, last - first));
+      if (last > first) {
+        parts.push_back({Part::Does::fused, first, last});
+      } else if (may_fuse_ && first + 1 < steps.size() && multiply_alike(steps[first], steps[first + 1])) {
+        parts.push_back({Part::Does::products, first, first + 2});
+      } else {
+        parts.push_back({Part::Does::step, first, first + 1});
       }
-      if (!prints) note_locals(type, segment, part);
-      parts.push_back(part);
-      first = part.last;
     }
     return parts;
   }
@@ -155,12 +152,13 @@ class Fuser {
     }
   }
 
-  std::size_t print(std::size_t type, std::size_t phase, std::span<const Step> steps) {
+  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, const Part& part) {
+    const auto steps = std::span(segment.steps).subspan(part.first, part.last - part.first);
     FusedKernel kernel;
     kernel.name =
         identifier(plan_.program.function->name) + "_" + name_of(phase) + "_" + std::to_string(made_.kernels.size());
     kernel.width = blocks_of(steps).width;
-    Printer(made_.locals[type], kernel).print(steps);
+    Printer(made_.locals[type], made_.lists[type], kernel).print(steps);
     made_.kernels.push_back(std::move(kernel));
     return made_.kernels.size() - 1;
   }

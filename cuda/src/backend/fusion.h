@@ -7,26 +7,28 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "windrow/batching/backend/plan.h"
 
 namespace windrow::cuda {
 
-/// What a kernel finds in its arguments, see arguments_of() in cuda_execution.cc.
+/// A kernel, and what it finds in its arguments; CudaExecution::run_fused() passes them.
 struct FusedKernel {
   std::string name;
   std::string code;  ///< of the kernel; see source_of()
   Index width = 0;   ///< threads a row
   /// Matrices: their first elements and strides. A tensor is one row for all rows.
   std::vector<Place> places;
-  /// Lists of words, by state: where its consumers keep it, or the gradients that they send.
-  struct List {
-    enum class Of : std::uint8_t { slots, gradients } of;
-    std::size_t state;
-    friend bool operator==(const List&, const List&) = default;
-  };
-  std::vector<List> lists;
+  std::vector<std::size_t> lists;  ///< numbers in FusedPlan::lists of its type
+};
+
+/// A list of words for each row of a type, by state: where its consumers keep it, or the gradients that they send.
+struct RowList {
+  enum class Of : std::uint8_t { slots, gradients } of;
+  std::size_t state;
+  friend bool operator==(const RowList&, const RowList&) = default;
 };
 
 /// How a segment is computed: parts in their order.
@@ -34,7 +36,7 @@ struct Part {
   enum class Does : std::uint8_t {
     fused,     ///< by the kernel `number` of the plan
     step,      ///< by the device's own kernel
-    products,  ///< several products with one matrix, at once
+    products,  ///< two products with one matrix, at once
   } does;
   std::size_t first, last;  ///< its steps
   std::size_t number = 0;
@@ -42,8 +44,8 @@ struct Part {
 
 struct FusedPlan {
   std::vector<FusedKernel> kernels;
-  /// By type, phase, and segment.
-  std::vector<std::array<std::vector<std::vector<Part>>, phase_count>> parts;
+  std::unordered_map<const Segment*, std::vector<Part>> parts;
+  std::vector<std::vector<RowList>> lists;  ///< by type: those that its kernels use
   /// By type and local: its rate if it needs memory, since more than one part uses it.
   std::vector<std::vector<std::optional<Rate>>> locals;
 };

@@ -10,7 +10,13 @@
 namespace windrow::cuda {
 namespace {
 
-bool is_scalar(const Operator& op) { return !op.scalar.empty() && !op.updates; }
+/// Its name becomes that of a function.
+bool is_scalar(const Operator& op) {
+  const auto fits = [](char c) {
+    return c == '_' || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || ('0' <= c && c <= '9');
+  };
+  return !op.scalar.empty() && !op.updates && std::ranges::all_of(op.name.text(), fits);
+}
 
 std::string number_text(double value) {
   if (std::isnan(value)) return "(1e38f * 1e38f - 1e38f * 1e38f)";
@@ -26,7 +32,8 @@ std::string count_text(Index count) { return std::to_string(count) + "ll"; }
 
 Index width_of(const Step& step) { return step.does == Step::Does::scatter ? step.in[0].width : step.out.width; }
 
-std::string function_of(const Operator& op) { return "op_" + std::string(op.name.text()); }
+/// The function that computes an elementwise operator.
+static std::string function_of(const Operator& op) { return "op_" + std::string(op.name.text()); }
 
 bool can_print(const Step& step, const Segment& segment) {
   const auto own_rows = [&](const Place& place) {
@@ -100,18 +107,18 @@ std::string Printer::value_of(const Step& step, Index block) {
 
 void Printer::scatter(const Step& step, Index block) {
   const std::string value = load(step.in[0], block);
-  loop({FusedKernel::List::Of::slots, step.state}, "a.data[list[q] + " + count_text(block) + " + c] = " + value);
+  loop({RowList::Of::slots, step.state}, "a.data[list[q] + " + count_text(block) + " + c] = " + value);
 }
 
 std::string Printer::incoming(const Step& step, Index block) {
   const std::string sum = variable();
   line("float " + sum + " = 0.0f;");
-  loop({FusedKernel::List::Of::gradients, step.state}, sum + " += a.data[list[q] + " + count_text(block) + " + c]");
+  loop({RowList::Of::gradients, step.state}, sum + " += a.data[list[q] + " + count_text(block) + " + c]");
   return sum;
 }
 
 /// A statement for each element q of the row's part of a list.
-void Printer::loop(const FusedKernel::List& of, const std::string& statement) {
+void Printer::loop(const RowList& of, const std::string& statement) {
   line("{");
   line("  const int* const list = a.words + a.list[" + std::to_string(number_of(of)) + "];");
   line("  const int last = list[2 * (a.first + row) + 1];");
@@ -162,14 +169,16 @@ std::size_t Printer::number_of(const Place& place, Index column, bool writes) {
   return number;
 }
 
-std::size_t Printer::number_of(const FusedKernel::List& list) {
-  const auto found = std::ranges::find(kernel_.lists, list);
-  if (found == kernel_.lists.end()) {
-    kernel_.lists.push_back(list);
-    return kernel_.lists.size() - 1;
-  }
-  return static_cast<std::size_t>(found - kernel_.lists.begin());
+/// The position of a value, which is appended if it is not there.
+template <class Value>
+static std::size_t position_in(std::vector<Value>& values, const Value& value) {
+  const auto found = std::ranges::find(values, value);
+  if (found != values.end()) return static_cast<std::size_t>(found - values.begin());
+  values.push_back(value);
+  return values.size() - 1;
 }
+
+std::size_t Printer::number_of(const RowList& list) { return position_in(kernel_.lists, position_in(lists_, list)); }
 
 /// The functions of the elementwise operators that the plan applies.
 static std::string functions_of(const Plan& plan) {

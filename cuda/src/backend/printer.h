@@ -14,12 +14,11 @@ bool can_print(const Step& step, const Segment& segment);
 /// The columns that it computes, or moves.
 Index width_of(const Step& step);
 
-/// The name of the function that computes an elementwise operator.
-std::string function_of(const Operator& op);
-
 class Printer {
  public:
-  Printer(const std::vector<std::optional<Rate>>& locals, FusedKernel& kernel) : locals_(locals), kernel_(kernel) {}
+  /// `lists` are those of the type; the kernel adds what it needs.
+  Printer(const std::vector<std::optional<Rate>>& locals, std::vector<RowList>& lists, FusedKernel& kernel)
+      : locals_(locals), lists_(lists), kernel_(kernel) {}
 
   /// Fills the kernel's code, places and lists.
   void print(std::span<const Step> steps);
@@ -32,13 +31,13 @@ class Printer {
   std::string value_of(const Step& step, Index block);
   void scatter(const Step& step, Index block);
   std::string incoming(const Step& step, Index block);
-  void loop(const FusedKernel::List& of, const std::string& statement);
+  void loop(const RowList& of, const std::string& statement);
   /// A variable, or a constant.
   std::string load(const Place& place, Index column);
   void store(const Place& place, Index column, const std::string& value);
   std::string element(const Place& place, Index column, bool writes);
   std::size_t number_of(const Place& place, Index column, bool writes);
-  std::size_t number_of(const FusedKernel::List& list);
+  std::size_t number_of(const RowList& list);
   std::string variable() { return "v" + std::to_string(variables_++); }
   void line(const std::string& text) { code_ += "    " + text + "\n"; }
   bool in_memory(const Place& place) const;
@@ -50,6 +49,7 @@ class Printer {
   };
 
   const std::vector<std::optional<Rate>>& locals_;
+  std::vector<RowList>& lists_;
   FusedKernel& kernel_;
   std::string code_;
   int variables_ = 0;

@@ -41,9 +41,8 @@ void Checker::check(const TaskPtr& task, const std::vector<cuda::Access>& access
   World& w = world();
   for (const cuda::Access& access : accesses) {
     if (access.rows == 0 || access.width == 0) continue;
-    const auto device = on_device(access.start) ? static_cast<std::size_t>(task->device) : w.memories.size();
-    const bool missing = device < w.memories.size() && w.memories[device]->contains(begin_of(access)) &&
-                         !w.memories[device]->allocated(access.start, length_of(access));
+    const TwiceMapped* const memory = memory_of(access.start);
+    const bool missing = memory != nullptr && !memory->taken(access.start, length_of(access));
     if (missing) w.report(text_of(*task, access.writes) + " memory that is not allocated");
     if (!w.options.check) continue;
     const std::uintptr_t begin = begin_of(access);

@@ -1,5 +1,6 @@
 // The functions of the runtime that launch kernels. The names that begin with __ are what code by nvcc calls; see
 // crt/host_runtime.h of the toolkit.
+#include <algorithm>
 #include <cstring>
 
 #include "runtime.h"
@@ -60,7 +61,7 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
                   });
   std::vector<std::byte> copied(kernel.size);
   std::memcpy(copied.data(), argument, kernel.size);
-  relocate(copied.data(), copied.size());
+  relocate(copied, [](const void*) { return true; });  // it has no padding
   const auto run = [kernel, teams, threads, copied = std::move(copied)] {
     for (unsigned team = 0; team < teams; ++team) {
       for (unsigned thread = 0; thread < threads; ++thread) {
@@ -108,7 +109,10 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 teams, dim3 threads, vo
   Launch launch{&host, {}, static_cast<int>(teams.x), static_cast<int>(threads.x), shared_bytes};
   const auto* const begin = static_cast<const std::byte*>(arguments[0]);
   launch.arguments.assign(begin, begin + host.size);
-  relocate(launch.arguments.data(), host.size);
+  // Only what the kernel says that it accesses: padding of the struct may look like an address.
+  relocate(launch.arguments, [&](const void* word) {
+    return std::ranges::any_of(accesses.all, [&](const Access& access) { return access.start == word; });
+  });
   const Threads kind = world().options.threads;
   const auto run = [launch = std::move(launch), kind] {
     run_teams(launch, kind, [&](const std::string& what) {

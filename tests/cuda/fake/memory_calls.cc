@@ -14,8 +14,6 @@ bool is_pinned(const void* address, std::size_t bytes) {
   return found != known().pinned.begin() && at + bytes <= (--found)->first + found->second;
 }
 
-Memory& memory_of_thread() { return *world().memories[static_cast<std::size_t>(current_device())]; }
-
 }  // namespace
 
 extern "C" {
@@ -23,8 +21,12 @@ extern "C" {
 cudaError_t cudaMalloc(void** start, std::size_t bytes) {
   WINDROW_BEGIN_CALL();
   ++world().counters.allocations;
-  *start = memory_of_thread().allocate(bytes);
-  return returns(*start == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  TwiceMapped& memory = *world().memories[static_cast<std::size_t>(current_device())];
+  const auto range = memory.take(bytes);
+  if (!range) return returns(cudaErrorMemoryAllocation);
+  std::memset(memory.contents(*range), 0xcd, range->size());
+  *start = memory.address(*range);
+  return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* start) {
@@ -32,11 +34,13 @@ cudaError_t cudaFree(void* start) {
   if (start == nullptr) return cudaSuccess;
   auto& memories = world().memories;
   for (std::size_t device = 0; device < memories.size(); ++device) {
-    if (!memories[device]->contains(reinterpret_cast<std::uintptr_t>(start))) continue;
+    if (!memories[device]->contains(start)) continue;
     wait_for_device(static_cast<int>(device), call.lock);
-    const std::size_t before = memories[device]->free_bytes();
-    if (!memories[device]->free(start)) break;
-    world().checker.forget(start, memories[device]->free_bytes() - before);
+    const auto range = memories[device]->find(start);
+    if (!range) break;
+    std::memset(memories[device]->contents(*range), 0xcd, range->size());
+    memories[device]->give_back(*range);
+    world().checker.forget(start, range->size());
     return cudaSuccess;
   }
   world().report("memory is freed that was not allocated");
@@ -66,9 +70,10 @@ static cudaError_t copy(void* to, std::size_t to_stride, const void* from, std::
                         std::size_t rows, Stream& stream, Call& call) {
   ++world().counters.copies;
   if (width == 0 || rows == 0) return cudaSuccess;
-  const char* const name = on_device(to) ? on_device(from) ? "a copy" : "an upload" : "a download";
+  const char* const name =
+      memory_of(to) != nullptr ? memory_of(from) != nullptr ? "a copy" : "an upload" : "a download";
   const auto pageable = [&](const void* start, std::size_t stride) {
-    return !on_device(start) && !is_pinned(start, (rows - 1) * stride + width);
+    return memory_of(start) == nullptr && !is_pinned(start, (rows - 1) * stride + width);
   };
   const bool waits = pageable(to, to_stride) || pageable(from, from_stride);
   const std::vector<Access> accesses = {{from, rows, width, from_stride, false}, {to, rows, width, to_stride, true}};

@@ -89,7 +89,7 @@ void reset(const Options& options) {
   w.streams_made = 0;
   w.memories.clear();
   for (int device = 0; device < options.devices; ++device) {
-    w.memories.push_back(std::make_unique<Memory>(device, options.memory));
+    w.memories.push_back(make_memory(device, options.memory));
   }
 }
 
@@ -176,7 +176,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   WINDROW_BEGIN_CALL();
-  *free = world().memories[static_cast<std::size_t>(thread_device)]->free_bytes();
+  const TwiceMapped& memory = *world().memories[static_cast<std::size_t>(thread_device)];
+  *free = memory.capacity() - memory.taken_bytes();
   *total = world().options.memory;
   return cudaSuccess;
 }

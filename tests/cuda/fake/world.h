@@ -35,7 +35,7 @@ struct World {
   bool held = false;                 // no work begins
   std::vector<int> lost;             // by device: the error of all calls from now on, or 0
 
-  std::vector<std::unique_ptr<Memory>> memories;  // by device
+  std::vector<std::unique_ptr<TwiceMapped>> memories;  // by device
   Checker checker;
   std::vector<Stream*> streams;
   std::size_t streams_made = 0;

@@ -50,6 +50,8 @@ class Interpretation : public Execution {
   struct More {
     /// By type and number of the local: the rate of its rows if it needs memory. Plans without `fusion` have no locals.
     std::vector<std::vector<std::optional<Rate>>> locals = {};
+    /// Whether steps gather by PackedLayout::children and consumers.
+    bool gathers = true;
     /// Appends words to those that are copied to the device.
     std::function<void(const Packing&)> pack = {};
   };

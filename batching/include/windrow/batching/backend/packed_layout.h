@@ -20,7 +20,8 @@ struct PackedGather {
 
 /// A value. All positions are in words.
 struct PackedLayout {
-  PackedLayout(const Plan& plan, const Layout& layout);
+  /// Without `gathers`, there are no children and consumers.
+  PackedLayout(const Plan& plan, const Layout& layout, bool gathers = true);
 
   using Words = std::vector<std::int32_t>;
   Words words;

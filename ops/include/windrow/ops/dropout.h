@@ -1,4 +1,4 @@
-// How dropout draws: Philox words by seed, site, the row's keys and the column.
+// How dropout draws, for kernels: Philox words by seed, site, the row's keys and the column.
 //
 // Four columns share the words of one counter, which holds the site and the block of columns, 16 bits each, and the
 // row's three keys. The key of Philox is the seed, which may be the row's own. A word drops its element where
@@ -16,7 +16,7 @@ namespace windrow {
 inline constexpr Index dropout_width_limit = Index{4} << 16;
 
 /// The key that the index operand of a row determines.
-inline PhiloxKey seed_of(const std::int32_t* row) {
+constexpr PhiloxKey seed_of(const std::int32_t* row) {
   return {static_cast<std::uint32_t>(row[3]), static_cast<std::uint32_t>(row[4])};
 }
 
