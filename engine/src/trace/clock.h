@@ -9,8 +9,10 @@ namespace windrow {
 
 using Ticks = std::uint64_t;
 
+/// A thread that has seen another one's reading reads no smaller count.
 inline Ticks now_in_ticks() {
 #if defined(__x86_64__)
+  __builtin_ia32_lfence();  // the processor may read the counter before earlier loads otherwise
   return __builtin_ia32_rdtsc();
 #else
   return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
