@@ -27,7 +27,7 @@ struct ReadTrace {
     std::int64_t begin = 0, end = 0;
   };
   std::vector<Slice> ops;     ///< of category "op"
-  std::vector<Slice> others;  ///< waits, and calls of asynchronous ops
+  std::vector<Slice> others;  ///< waits, calls of asynchronous ops, and work of devices
   /// The names of the ops from and to which arrows lead; ops with equal names are not distinguished.
   std::set<std::pair<std::string, std::string>> arrows;
   std::map<int, std::string> tracks;

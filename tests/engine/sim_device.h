@@ -103,6 +103,20 @@ class SimLane final : public Lane {
     enqueue({.awaited = static_cast<SimLane*>(point.lane), .serial = point.serial, .if_failed = if_failed});
   }
 
+  void start_trace(std::uint64_t most) noexcept override {
+    std::lock_guard lock(mutex_);
+    traced_.clear();
+    most_traced_ = most;
+  }
+  void stop_trace() noexcept override {
+    std::lock_guard lock(mutex_);
+    most_traced_ = 0;
+  }
+  std::vector<DeviceWork> traced() override {
+    std::lock_guard lock(mutex_);
+    return traced_;
+  }
+
   void when_reached(Point point, Reached callback) noexcept override {
     std::unique_lock lock(mutex_);
     if (!passed(point.serial)) {
@@ -143,10 +157,13 @@ class SimLane final : public Lane {
       lock.unlock();
       std::exception_ptr error;
       if (slow_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 100));
+      const auto begin = std::chrono::steady_clock::now();
       if (work.function) error = execute(work);
+      const auto end = std::chrono::steady_clock::now();
       if (work.awaited != nullptr) error = work.awaited->await(work.serial);
       if (work.if_failed == IfFailed::go_on) error = nullptr;
       lock.lock();
+      if (work.function && traced_.size() < most_traced_) traced_.push_back({"work", begin, end});
       if (error && !error_) {
         error_ = error;
         failed_at_ = last_passed_ + 1;
@@ -203,6 +220,8 @@ class SimLane final : public Lane {
   std::uint64_t failed_at_ = 0;
   std::exception_ptr error_;
   bool held_ = false;
+  std::vector<DeviceWork> traced_;
+  std::uint64_t most_traced_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -70,6 +70,42 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
   }
 }
 
+TEST_P(SummaryOfEveryPolicy, DevicesHaveTracksOfTheirOwn) {
+  Engine engine(options());
+  const auto first = std::make_shared<SimLane>("first"), second = std::make_shared<SimLane>("second");
+  const LaneId of_first = engine.add_lane(first);
+  engine.push([&] { first->launch([] {}); }, {}, {.name = "before", .lane = of_first});
+  engine.wait_all();
+  engine.trace().start({.max_ops_per_thread = 3});
+  const LaneId of_second = engine.add_lane(second);  // the trace is on
+  for (int i = 0; i < 4; ++i) engine.push([&] { first->launch([] {}); }, {}, {.name = "issue", .lane = of_first});
+  engine.push([&] { second->launch([] {}); }, {}, {.name = "issue", .lane = of_second});
+  engine.wait_all();
+  engine.trace().stop();
+  engine.push([&] { second->launch([] {}); }, {}, {.name = "after", .lane = of_second});
+  engine.wait_all();
+
+  std::map<std::string, int> work;
+  const ReadTrace trace = read_trace(engine);
+  for (const auto& slice : trace.others) {
+    EXPECT_EQ(slice.category, "device");
+    EXPECT_EQ(slice.name, "work");
+    ++work[trace.tracks.at(slice.track)];
+  }
+  EXPECT_EQ(work, (std::map<std::string, int>{{"first device", 3}, {"second device", 1}}));
+
+  const TraceSummary summary = engine.trace().summary();
+  ASSERT_EQ(summary.device_work.size(), 1u);
+  EXPECT_EQ(summary.device_work[0].name, "work");
+  EXPECT_EQ(summary.device_work[0].count, 4u);
+  std::map<std::string, std::uint64_t> pieces;
+  for (const auto& track : summary.tracks) {
+    if (track.name.ends_with(" device")) pieces[track.name] = track.ops;
+  }
+  EXPECT_EQ(pieces, (std::map<std::string, std::uint64_t>{{"first device", 3}, {"second device", 1}}));
+  EXPECT_NE(to_string(summary).find("work of devices"), std::string::npos);
+}
+
 TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
   Engine engine({.policy = Policy::serial});
   const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();

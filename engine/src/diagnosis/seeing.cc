@@ -15,7 +15,13 @@ constexpr Ticks sampling_interval = Ticks{1} << 18;
 }  // namespace
 
 void Core::start_trace(const TraceOptions& how) {
-  trace_.start(how);
+  {
+    MutexLock lock(table_mutex_);  // add_lane() begins with the trace or is seen here
+    trace_.start(how);
+    for (const LaneState& lane : lanes_) {
+      if (lane.ordered && !lane.lost) lane.ordered->start_trace(how.max_ops_per_thread);
+    }
+  }
   detours_ |= by_trace;
   sample(ports_.mine(), now_in_ticks());
 }
@@ -25,9 +31,24 @@ void Core::stop_trace() {
   sample(ports_.mine(), now_in_ticks());
   detours_ &= ~unsigned{by_trace};
   trace_.stop();
+  MutexLock lock(table_mutex_);
+  for (const LaneState& lane : lanes_) {
+    if (lane.ordered && !lane.lost) lane.ordered->stop_trace();
+  }
 }
 
-TraceGraph Core::traced() { return read_graph(trace_.read(), options.policy); }
+TraceGraph Core::traced() {
+  std::vector<const LaneState*> lanes;
+  {
+    MutexLock lock(table_mutex_);
+    for (const LaneState& lane : lanes_) {
+      if (lane.ordered && !lane.lost) lanes.push_back(&lane);
+    }
+  }
+  std::vector<LaneWork> work;
+  for (const LaneState* const lane : lanes) work.push_back({lane->host.name, lane->ordered->traced()});
+  return read_graph(trace_.read(), work, options.policy);
+}
 
 void Core::save_trace(const std::string& path) {
   const TraceGraph graph = traced();

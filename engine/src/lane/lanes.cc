@@ -222,7 +222,8 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how) {
     if (known.ordered == lane) throw MisuseError("lane '" + name + "' was added to this engine before");
   }
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
-  lanes_.emplace_back(*this, id, std::move(lane), how);
+  const LaneState& added = lanes_.emplace_back(*this, id, std::move(lane), how);
+  if (trace_.on()) added.ordered->start_trace(trace_.max_ops());
   has_ordered_ = true;
   detours_ |= by_ordered_lanes;
   return id;

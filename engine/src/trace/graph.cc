@@ -23,10 +23,11 @@ struct TracedPlace {
 /// Reads the records of a trace, in the order of the threads.
 class TraceReader {
  public:
-  TraceReader(const Recording& recording, Policy policy)
+  TraceReader(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy)
       : recording_(recording), policy_(policy), scale_(recording.start, recording.end) {
     graph_.left_out = recording.left_out;
     for (const Recording::Thread& thread : recording.threads) read(thread);
+    for (const LaneWork& lane : lanes) read(lane);
   }
 
   TraceGraph take() {
@@ -82,6 +83,24 @@ class TraceReader {
       TracedPlace& place = places_.emplace_back(TracedPlace{{}, op, record.retires});
       std::memcpy(&place.access, accesses + i * sizeof(VarPlace), sizeof(VarPlace));
     }
+  }
+
+  /// The device's work in the time of the trace.
+  void read(const LaneWork& lane) {
+    const auto at = [&](std::chrono::steady_clock::time_point time) {
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(time - recording_.start.time).count();
+    };
+    const std::size_t first = graph_.work.size();
+    for (const DeviceWork& work : lane.work) {
+      if (work.begin < recording_.start.time || work.end > recording_.end.time) continue;
+      if (graph_.work.size() == first) graph_.tracks.push_back({lane.lane + " device", false});
+      const auto track = static_cast<std::uint32_t>(graph_.tracks.size() - 1);
+      graph_.work.push_back({work.name, track, at(work.begin), at(work.end)});
+    }
+    std::sort(graph_.work.begin() + static_cast<std::ptrdiff_t>(first), graph_.work.end(),
+              [](const TraceGraph::Work& a, const TraceGraph::Work& b) {
+                return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+              });
   }
 
   /// The track of the op's lane, if that is ordered, or of the thread whose records are being read. A track is made for
@@ -242,6 +261,8 @@ class TraceReader {
 
 }  // namespace
 
-TraceGraph read_graph(const Recording& recording, Policy policy) { return TraceReader(recording, policy).take(); }
+TraceGraph read_graph(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy) {
+  return TraceReader(recording, lanes, policy).take();
+}
 
 }  // namespace windrow

@@ -11,6 +11,7 @@
 
 #include "core/op.h"
 #include "trace/recorder.h"
+#include "windrow/engine/lane.h"
 
 namespace windrow {
 
@@ -31,12 +32,18 @@ struct TraceGraph {
     std::uint32_t track;
     std::int64_t begin, end;
   };
+  /// A piece of work of a device.
+  struct Work {
+    std::string name;
+    std::uint32_t track;
+    std::int64_t begin, end;
+  };
   struct Sample {
     std::int64_t at;
     std::uint64_t pending, ready;  ///< ops
     std::uint64_t bytes;           ///< of pending ops
   };
-  /// An ordered lane, or a thread.
+  /// An ordered lane, its device, or a thread.
   struct Track {
     std::string name;
     bool of_async_ops;  ///< these overlap on a thread, so they are laid out on as many tracks as needed
@@ -49,12 +56,18 @@ struct TraceGraph {
 
   std::vector<Op> ops;
   std::vector<Span> spans;
+  std::vector<Work> work;  ///< sorted by track, then by begin
   std::vector<Sample> samples;
   std::vector<Track> tracks;
   std::vector<Dependence> dependences;  ///< direct ones, sorted, each once
   std::uint64_t left_out = 0;
 };
 
-TraceGraph read_graph(const Recording& recording, Policy policy);
+/// What a lane's device did.
+struct LaneWork {
+  std::string lane;
+  std::vector<DeviceWork> work;
+};
+TraceGraph read_graph(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy);
 
 }  // namespace windrow

@@ -65,6 +65,10 @@ class JsonWriter {
     write_names();
     for (std::uint32_t i = 0; i < graph_.ops.size(); ++i) write_op(i);
     for (const TraceGraph::Span& span : graph_.spans) write_span(span);
+    for (const TraceGraph::Work& work : graph_.work) {
+      event("X", work.name, work.track) << ",\"cat\":\"device\",\"ts\":" << microseconds(work.begin)
+                                        << ",\"dur\":" << microseconds(work.end - work.begin) << ",\"args\":{}}";
+    }
     for (const TraceGraph::Sample& sample : graph_.samples) write_sample(sample);
     out_ << "\n]}\n";
   }

@@ -32,6 +32,8 @@ class TraceRecorder {
   void start(const TraceOptions& options) WINDROW_EXCLUDES(mutex_);
   void stop() WINDROW_EXCLUDES(mutex_);
   bool on() const { return on_.load(std::memory_order_acquire); }
+  /// Of the last start.
+  std::uint64_t max_ops() const { return max_ops_.load(std::memory_order_relaxed); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
 
   /// Called while the trace is on: an op begins on this thread, which has taken one of `slots`. Returns the begin of

@@ -29,15 +29,26 @@ SummaryRow row_of(std::string_view name, std::vector<std::int64_t>& times) {
   return row;
 }
 
-/// The rows for these ops; the longest total comes first.
-std::vector<SummaryRow> rows_of(const TraceGraph& graph, const std::vector<std::uint32_t>& ops) {
-  std::map<std::string_view, std::vector<std::int64_t>> times;
-  for (const std::uint32_t i : ops) times[graph.ops[i].info->name].push_back(graph.ops[i].end - graph.ops[i].begin);
+/// Durations by name; the longest total comes first.
+using TimesByName = std::map<std::string_view, std::vector<std::int64_t>>;
+std::vector<SummaryRow> rows_of(TimesByName times) {
   std::vector<SummaryRow> rows;
   for (auto& [name, of_name] : times) rows.push_back(row_of(name, of_name));
   std::stable_sort(rows.begin(), rows.end(),
                    [](const SummaryRow& a, const SummaryRow& b) { return a.total > b.total; });
   return rows;
+}
+
+std::vector<SummaryRow> rows_of(const TraceGraph& graph, const std::vector<std::uint32_t>& ops) {
+  TimesByName times;
+  for (const std::uint32_t i : ops) times[graph.ops[i].info->name].push_back(graph.ops[i].end - graph.ops[i].begin);
+  return rows_of(std::move(times));
+}
+
+std::vector<SummaryRow> rows_of(const std::vector<TraceGraph::Work>& all) {
+  TimesByName times;
+  for (const TraceGraph::Work& work : all) times[work.name].push_back(work.end - work.begin);
+  return rows_of(std::move(times));
 }
 
 std::vector<TraceSummary::Track> tracks_of(const TraceGraph& graph, nanoseconds length) {
@@ -46,6 +57,11 @@ std::vector<TraceSummary::Track> tracks_of(const TraceGraph& graph, nanoseconds 
   for (const TraceGraph::Op& op : graph.ops) {
     ++tracks[op.track].ops;
     tracks[op.track].busy += nanoseconds(op.end - op.begin);
+  }
+  // The work of a lane's device is done in order.
+  for (const TraceGraph::Work& work : graph.work) {
+    ++tracks[work.track].ops;
+    tracks[work.track].busy += nanoseconds(work.end - work.begin);
   }
   std::unordered_set<OpId> seen;  // a wait counts only if its op does
   for (const TraceGraph::Op& op : graph.ops) seen.insert(op.id);
@@ -166,7 +182,10 @@ TraceSummary summarise(const TraceGraph& graph) {
     summary.cancelled += graph.ops[i].outcome == Outcome::cancelled;
     summary.skipped += graph.ops[i].outcome == Outcome::skipped;
   }
+  for (const TraceGraph::Work& work : graph.work) last_end = std::max(last_end, work.end);
+  // The work of a device begins after its op.
   if (!all.empty()) summary.length = nanoseconds(last_end - graph.ops.front().begin);
+  summary.device_work = rows_of(graph.work);
   summary.ops = rows_of(graph, all);
   summary.tracks = tracks_of(graph, summary.length);
   summary.critical_ops = rows_of(graph, critical_path(graph));
@@ -188,6 +207,7 @@ std::string to_string(const TraceSummary& summary) {
     table.add({"  " + track.name, std::to_string(track.ops), readable(track.busy),
                formatted("%.1f %%", 100 * track.utilisation)});
   }
+  if (!summary.device_work.empty()) add_rows(table, "work of devices", summary.device_work);
   add_rows(table, "critical path, " + readable(summary.critical_path), summary.critical_ops);
   return text + '\n' + table.text();
 }

@@ -11,12 +11,14 @@
 // asynchronous op ends when its OnComplete is called, with every policy.)
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace windrow {
 
@@ -30,6 +32,12 @@ struct Point {
 
   explicit operator bool() const { return lane != nullptr; }
   friend bool operator==(const Point&, const Point&) = default;
+};
+
+/// Work that a device did for a lane. A value.
+struct DeviceWork {
+  std::string name = {};
+  std::chrono::steady_clock::time_point begin{}, end{};
 };
 
 /// Whether work that waits for a point fails if that point's work failed. `fail`: the later work uses what the failed
@@ -72,6 +80,14 @@ class Lane {
   /// Calls `callback` once, when the point is reached, with the failure or null: immediately on this thread if the
   /// point is already reached, otherwise later on a thread of the lane. The callback neither throws nor blocks.
   virtual void when_reached(Point point, Reached callback) noexcept = 0;
+
+  /// Called by one thread at a time when a trace of the engine starts: from now on the lane notes when its device does
+  /// work, but no more than `most` times. A lane that cannot tell does nothing.
+  virtual void start_trace(std::uint64_t most [[maybe_unused]]) noexcept {}
+  /// Called when the trace stops.
+  virtual void stop_trace() noexcept {}
+  /// What was noted for the last trace and is done, in any order.
+  virtual std::vector<DeviceWork> traced() { return {}; }
 
   /// Called once by Engine::remove_lane: all recorded points are reached, and the engine issues nothing more. The lane
   /// may release its queue. The object lives on with the engine, and the other members still answer for old points.

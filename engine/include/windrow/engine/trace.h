@@ -39,11 +39,11 @@ struct TraceSummary {
     /// took no longer than p50.
     std::chrono::nanoseconds total{}, mean{}, p50{}, p99{};
   };
-  /// One thread that ran ops, or one ordered lane.
+  /// One thread that ran ops, or one ordered lane; or the device of a lane that tells when it did its work.
   struct Track {
     std::string name = {};
-    std::uint64_t ops = 0;
-    std::chrono::nanoseconds busy{};  ///< inside functions of ops, excluding their waits
+    std::uint64_t ops = 0;            ///< of a device: pieces of work
+    std::chrono::nanoseconds busy{};  ///< inside functions of ops, excluding their waits; of a device: with work
     double utilisation = 0;           ///< busy as a fraction of the trace's length
   };
 
@@ -52,6 +52,7 @@ struct TraceSummary {
   std::uint64_t left_out = 0;  ///< ops beyond TraceOptions::max_ops_per_thread
   std::vector<Row> ops = {};   ///< in order of descending total
   std::vector<Track> tracks = {};
+  std::vector<Row> device_work = {};  ///< kernels and copies of devices, in order of descending total
   /// Duration of the longest chain of dependent ops: a lower bound on the run time with any number of workers.
   std::chrono::nanoseconds critical_path{};
   std::vector<Row> critical_ops = {};  ///< the ops of that chain, in order of descending total
@@ -75,9 +76,10 @@ class Trace {
 
   /// Writes the trace as JSON in the format of Chrome's trace events. While the trace is on, it writes the ops that had
   /// finished at some moment during the call. Each ordered lane is a track, and so is each thread that ran ops of other
-  /// lanes; asynchronous ops have separate tracks, on which they last until their OnComplete is called. Arrows lead to
-  /// an op from the ops that it directly depends on: from the last writer of a variable to its readers, and from these
-  /// readers (or, without readers, from the last writer) to the next writer.
+  /// lanes; the work of a device has a track of its own, if its lane tells when it was done; asynchronous ops have
+  /// separate tracks, on which they last until their OnComplete is called. Arrows lead to an op from the ops that it
+  /// directly depends on: from the last writer of a variable to its readers, and from these readers (or, without
+  /// readers, from the last writer) to the next writer.
   ///
   /// The file replaces an existing regular file atomically. Throws Error, naming the path, if it cannot be written.
   void save(const std::string& path) const;
