@@ -1,6 +1,8 @@
 // The table of kernels.
 #include "kernels.h"
 
+#include <cstring>
+
 namespace windrow::cuda {
 namespace kernel {
 
@@ -12,7 +14,9 @@ namespace kernel {
 
 }  // namespace kernel
 
-constinit const KernelEntry kernels[] = {
+namespace {
+
+constexpr KernelEntry kernels[] = {
 #define WINDROW_ELEMENTWISE(op, inputs, ...) {#op, kernel::op, nullptr},
 #define WINDROW_UPDATE(op, inputs, ...) {#op, kernel::op, nullptr},
 #include "elementwise_formulas.h"
@@ -68,7 +72,15 @@ constinit const KernelEntry kernels[] = {
     {"softmax_cross_entropy_gradient", kernel::softmax_cross_entropy_gradient, nullptr},
     {"dropout", kernel::dropout, nullptr},
     {"sgd_rows", kernel::sgd_rows, kernel::sgd_rows_workspace},
-    {nullptr, nullptr, nullptr},
 };
+
+}  // namespace
+
+const KernelEntry* find_kernel(const char* op) {
+  for (const KernelEntry& entry : kernels) {
+    if (std::strcmp(entry.op, op) == 0) return &entry;
+  }
+  return nullptr;
+}
 
 }  // namespace windrow::cuda

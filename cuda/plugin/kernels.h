@@ -7,8 +7,8 @@
 
 namespace windrow::cuda {
 
-/// Ends with an entry whose op is null.
-extern const KernelEntry kernels[];
+/// Null: there is none.
+const KernelEntry* find_kernel(const char* op);
 
 /// In linear.cu.
 int multiply(const Queue& queue, const Products& products);

@@ -81,6 +81,18 @@ int make_event(Event** made) {
   return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(made), cudaEventDisableTiming);
 }
 
+int make_clock(Event** made) { return cudaEventCreate(reinterpret_cast<cudaEvent_t*>(made)); }
+
+int record_now(Event* clock) {
+  cudaStream_t idle = nullptr;
+  cudaError_t error = cudaStreamCreateWithPriority(&idle, cudaStreamNonBlocking, 0);
+  if (error != cudaSuccess) return error;
+  error = cudaEventRecord(native(clock), idle);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(idle);
+  cudaStreamDestroy(idle);
+  return error;
+}
+
 int copy(Queue* queue, void* to, const void* from, const CopyShape* shape) {
   if (shape->rows == 0 || shape->width == 0) return success;
   const bool contiguous = shape->rows == 1 || (shape->to_stride == shape->width && shape->from_stride == shape->width);
@@ -121,6 +133,11 @@ constexpr Plugin plugin = {
     .end_event = [](Event* event) -> int { return cudaEventDestroy(native(event)); },
     .record = [](Event* event, Queue* queue) -> int { return cudaEventRecord(native(event), queue->stream); },
     .query = [](Event* event) -> int { return cudaEventQuery(native(event)); },
+    .make_clock = make_clock,
+    .elapsed = [](Event* from, Event* to, float* milliseconds) -> int {
+      return cudaEventElapsedTime(milliseconds, native(from), native(to));
+    },
+    .record_now = record_now,
     .allocate = [](void** start, std::size_t bytes) -> int { return cudaMalloc(start, bytes); },
     .free = [](void* start) -> int { return cudaFree(start); },
     .allocate_pinned = [](void** start, std::size_t bytes) -> int { return cudaMallocHost(start, bytes); },
@@ -137,7 +154,7 @@ constexpr Plugin plugin = {
     .function = function,
     .launch = launch_function,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
-    .kernels = kernels,
+    .kernel = find_kernel,
 };
 
 }  // namespace

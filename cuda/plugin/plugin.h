@@ -63,7 +63,7 @@ struct KernelEntry {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 2;
+  static constexpr int current_version = 3;
   /// Of this table. It stays the first member.
   int version;
 
@@ -91,6 +91,12 @@ struct Plugin {
   int (*record)(Event* event, Queue* queue);
   /// Returns not_ready while work before the event remains.
   int (*query)(Event* event);
+  /// An event that notes when it is reached.
+  int (*make_clock)(Event** made);
+  /// The time between two of them that are reached.
+  int (*elapsed)(Event* from, Event* to, float* milliseconds);
+  /// Records one of them at once, whatever the thread's device does, and waits for it.
+  int (*record_now)(Event* clock);
 
   int (*allocate)(void** start, std::size_t bytes);
   int (*free)(void* start);
@@ -113,8 +119,8 @@ struct Plugin {
   int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
   int (*multiply)(Queue* queue, const Products* products);
 
-  /// Ends with an entry whose op is null.
-  const KernelEntry* kernels;
+  /// By the operator's name. Null: there is none.
+  const KernelEntry* (*kernel)(const char* op);
 };
 
 }  // namespace windrow::cuda

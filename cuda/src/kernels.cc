@@ -1,6 +1,6 @@
 #include "kernels.h"
 
-#include <string_view>
+#include <string>
 #include <unordered_map>
 
 #include "lane.h"
@@ -9,14 +9,17 @@
 namespace windrow::cuda {
 namespace {
 
+/// Operators of operators.h have a kernel each.
 const KernelEntry& entry_of(const Operator& op) {
   static const auto entries = [] {
-    std::unordered_map<std::string_view, const KernelEntry*> made;
-    for (const KernelEntry* entry = plugin().kernels; entry->op != nullptr; ++entry) made.emplace(entry->op, entry);
+    std::unordered_map<const Operator*, const KernelEntry*> made;
+    for (const Operator* one : op::all()) made.emplace(one, plugin().kernel(std::string(one->name.text()).c_str()));
     return made;
   }();
-  const auto found = entries.find(op.name.text());
-  if (found == entries.end()) throw MisuseError(std::string(op.name.text()) + ": no kernel for CUDA devices");
+  const auto found = entries.find(&op);
+  if (found == entries.end() || found->second == nullptr) {
+    throw MisuseError(std::string(op.name.text()) + ": no kernel for CUDA devices");
+  }
   return *found->second;
 }
 

@@ -21,7 +21,10 @@ std::shared_ptr<CudaLane> CudaLane::make(std::shared_ptr<Hardware> hardware, Opt
 }
 
 CudaLane::CudaLane(std::shared_ptr<Hardware> hardware, Options options)
-    : hardware_(std::move(hardware)), cuda_(hardware_->cuda()), options_(std::move(options)) {
+    : hardware_(std::move(hardware)),
+      cuda_(hardware_->cuda()),
+      options_(std::move(options)),
+      timeline_(cuda_, hardware_->number()) {
   const OnThread here(cuda_, hardware_->number());
   const int error = cuda_.make_queue(hardware_->number(), options_.urgent, &queue_);
   if (error != success) throw Error(options_.name + ": no stream: " + cuda_.text(error));

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "hardware.h"
+#include "timeline.h"
 #include "windrow/engine/lane.h"
 
 namespace windrow::cuda {
@@ -37,6 +38,9 @@ class CudaLane final : public Lane {
   bool can_wait_for(const Lane& other) const noexcept override;
   void wait(Point point, IfFailed if_failed) noexcept override;
   void when_reached(Point point, Reached callback) noexcept override;
+  void start_trace(std::uint64_t most) noexcept override { timeline_.start(most); }
+  void stop_trace() noexcept override { timeline_.stop(); }
+  std::vector<DeviceWork> traced() override { return timeline_.read(); }
   void close() noexcept override;
 
   /// The lane of a call, which a device's kernel or copy gets. Throws Error, with `work` as its subject, if it is null,
@@ -52,7 +56,11 @@ class CudaLane final : public Lane {
   template <class Function>
   void issue(const char* work, Function function) {
     note(work);
-    if (const int error = function(); error != success) throw error_of(work, error);
+    const bool timed = timeline_.on();
+    if (timed) timeline_.begin(queue_, work);
+    const int error = function();
+    if (timed) timeline_.end(queue_);
+    if (error != success) throw error_of(work, error);
   }
   /// Keeps an object until the work that has been issued is done.
   void keep(std::shared_ptr<void> object);
@@ -97,6 +105,7 @@ class CudaLane final : public Lane {
   const Plugin& cuda_;
   const Options options_;
   Queue* queue_ = nullptr;
+  Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
   /// The first point that failed, or 0. All from it on count as reached. Those before it are reached in their turn,
   /// since what the device works on is still in use.

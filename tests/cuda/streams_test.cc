@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -14,6 +16,7 @@
 #include "tests/engine/support.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
+#include "windrow/engine/trace.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::testing {
@@ -247,6 +250,52 @@ TEST_F(Cuda, AFailedCallFailsItsOpAlone) {
   EXPECT_THROW(y.get(), OpError);
   error_of<OpError>([&] { engine.wait_all(); });
   EXPECT_EQ(apply(opened.device, op::neg, {.in = {x}}).get(), Floats(64, -1));
+}
+
+std::map<std::string, std::uint64_t> device_work(const TraceSummary& summary) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& row : summary.device_work) counts[row.name] = row.count;
+  return counts;
+}
+
+TEST_F(Cuda, TracesTellWhenADeviceDidItsWork) {
+  const Device device = open_device(engine, 0).device;
+  const Tensor x = ones(device, 16);
+  engine.wait_all();
+  for (const std::uint64_t times : {3, 600}) {  // more than what is kept open
+    engine.trace().start();
+    for (std::uint64_t i = 0; i < times; ++i) apply(device, op::tanh, {.in = {x}});
+    engine.wait_all();
+    const TraceSummary summary = engine.trace().summary();
+    engine.trace().stop();
+    EXPECT_EQ(device_work(summary), (std::map<std::string, std::uint64_t>{{"tanh", times}}));
+    for (const auto& track : summary.tracks) EXPECT_LE(track.utilisation, 1.0) << track.name;
+    for (const auto& row : summary.device_work) EXPECT_GT(row.total.count(), 0);
+  }
+  apply(device, op::tanh, {.in = {x}});
+  engine.wait_all();
+  EXPECT_EQ(device_work(engine.trace().summary()), (std::map<std::string, std::uint64_t>{{"tanh", 600}}));
+}
+
+/// Only the trace suffers when a call for it fails.
+TEST_F(Cuda, OpsGoOnWhereATraceFails) {
+  const Device device = open_device(engine, 0).device;
+  const Tensor x = ones(device, 16);
+  engine.wait_all();
+  bool some = false;
+  for (std::uint64_t call = 1; call < 20; ++call) {
+    fake::fail(call, cudaErrorInvalidResourceHandle, false);
+    engine.trace().start();
+    fake::fail(0, 0, false);
+    EXPECT_NEAR(apply(device, op::tanh, {.in = {x}}).get()[0], std::tanh(1.0f), 1e-6f);
+    engine.trace().stop();
+    const auto work = device_work(engine.trace().summary());
+    some = some || !work.empty();
+    if (!work.empty()) {
+      EXPECT_EQ(work.at("tanh"), 1u);
+    }
+  }
+  EXPECT_TRUE(some);
 }
 
 TEST(CudaDevices, AreListed) {

@@ -46,6 +46,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new EventState);
   return cudaSuccess;
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Call call;
   delete reinterpret_cast<EventState*>(event);
@@ -54,7 +55,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   WINDROW_BEGIN_CALL();
   ++world().counters.records;
-  *reinterpret_cast<EventState*>(event) = {stream_of(handle).last()};
+  *reinterpret_cast<EventState*>(event) = {stream_of(handle).last(), std::chrono::steady_clock::now()};
   return cudaSuccess;
 }
 /// Returns the error of the event's device, whatever the thread's device is.
@@ -70,6 +71,15 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   }
   if (++known.queries > 3) want(known.task);
   return cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  WINDROW_BEGIN_CALL();
+  const auto *const first = reinterpret_cast<EventState*>(from), *const last = reinterpret_cast<EventState*>(to);
+  for (const EventState* event : {first, last}) {
+    if (event->task != nullptr && !event->task->done) return returns(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(last->reached_at() - first->reached_at()).count();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   WINDROW_BEGIN_CALL();

@@ -79,6 +79,7 @@ void Stream::serve() {
     running_ = false;
     tasks_.pop_front();
     task->done = true;
+    task->done_at = std::chrono::steady_clock::now();
     task->work = nullptr;
     task->after.clear();
     wake_all();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -48,6 +49,7 @@ struct Task {
   Clock clock;  // of all that is done when the task is
   bool wanted = false;
   bool done = false;
+  std::chrono::steady_clock::time_point done_at{};
 };
 
 /// Members are called with the world's mutex.
@@ -98,7 +100,13 @@ void wait_for(const TaskPtr& task, std::unique_lock<std::mutex>& lock);
 /// What an event stands for. Recording it anew changes nothing for those that wait already.
 struct EventState {
   TaskPtr task;  // null: nothing before it
+  std::chrono::steady_clock::time_point recorded_at{};
   int queries = 0;
+
+  /// The task must be done.
+  std::chrono::steady_clock::time_point reached_at() const {
+    return task == nullptr ? recorded_at : std::max(recorded_at, task->done_at);
+  }
 };
 
 }  // namespace windrow::fake

@@ -1,0 +1,103 @@
+// A plug-in for CUDA devices that compute nothing: kernels, products and copies return at once, and all memory is zero.
+// With it, `windrow-perf gpu` measures what a minibatch costs the host.
+#include <cstdlib>
+#include <cstring>
+
+#include "plugin.h"
+
+namespace windrow::cuda {
+namespace {
+
+/// Stands for each queue, event, module and kernel.
+int anything;
+template <class T>
+int make(T** made) {
+  *made = reinterpret_cast<T*>(&anything);
+  return success;
+}
+
+int allocate(void** start, std::size_t bytes) {
+  *start = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*start == nullptr) return out_of_memory;
+  std::memset(*start, 0, bytes);
+  return success;
+}
+int release(void* start) {
+  std::free(start);
+  return success;
+}
+
+int facts(int, DeviceFacts* facts) {
+  *facts = {.name = "no work", .major = 9, .minor = 0, .memory = std::size_t{64} << 30};
+  return success;
+}
+
+int compile(const char*, int, Compiled* made) {
+  *made = {};
+  return success;
+}
+
+/// For each operator; without a workspace, since nothing uses it.
+const KernelEntry* kernel(const char*) {
+  static const KernelEntry any = {"any", [](const KernelCall<float>&, const Queue&) -> int { return success; },
+                                  nullptr};
+  return &any;
+}
+
+constexpr Plugin plugin = {
+    .version = Plugin::current_version,
+    .text = [](int) { return "no error is known"; },
+    .versions = [](int* driver, int* runtime) -> int {
+      *driver = *runtime = 13000;
+      return success;
+    },
+    .count_devices = [](int* count) -> int {
+      *count = 1;
+      return success;
+    },
+    .facts = facts,
+    .free_memory = [](std::size_t* bytes) -> int {
+      *bytes = 0;
+      return success;
+    },
+    .device = [](int* device) -> int {
+      *device = 0;
+      return success;
+    },
+    .set_device = [](int) -> int { return success; },
+    .take_error = []() -> int { return success; },
+    .make_queue = [](int, bool, Queue** made) { return make(made); },
+    .stream = [](const Queue*) -> void* { return nullptr; },
+    .end_queue = [](Queue*) -> int { return success; },
+    .wait_for_event = [](Queue*, Event*) -> int { return success; },
+    .make_event = make<Event>,
+    .end_event = [](Event*) -> int { return success; },
+    .record = [](Event*, Queue*) -> int { return success; },
+    .query = [](Event*) -> int { return success; },
+    .make_clock = make<Event>,
+    .elapsed = [](Event*, Event*, float* milliseconds) -> int {
+      *milliseconds = 0;
+      return success;
+    },
+    .record_now = [](Event*) -> int { return success; },
+    .allocate = allocate,
+    .free = release,
+    .allocate_pinned = allocate,
+    .free_pinned = release,
+    .copy = [](Queue*, void*, const void*, const CopyShape*) -> int { return success; },
+    .clear = [](Queue*, void*, std::size_t) -> int { return success; },
+    .can_compile = [] { return true; },
+    .compile = compile,
+    .free_compiled = [](Compiled*) {},
+    .load = [](const char*, Module** made) { return make(made); },
+    .end_module = [](Module*) -> int { return success; },
+    .function = [](Module*, const char*, Function** found) { return make(found); },
+    .launch = [](Queue*, Function*, Index, void*) -> int { return success; },
+    .multiply = [](Queue*, const Products*) -> int { return success; },
+    .kernel = kernel,
+};
+
+}  // namespace
+}  // namespace windrow::cuda
+
+const windrow::cuda::Plugin* windrow_cuda_plugin() { return &windrow::cuda::plugin; }

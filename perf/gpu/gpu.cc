@@ -1,0 +1,169 @@
+#include "gpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "devices.h"
+#include "program.h"
+#include "windrow/ops/apply.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::perf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+/// The time of the smallest kernel in a chain, with what the host needs to issue it.
+double launch_floor_ms(const Device& device) {
+  constexpr int count = 2000;
+  const Tensor x(device, 1, 32);
+  x.set(std::vector<float>(32, 1.0f));
+  double best = 1e9;
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    device.engine->wait_all();
+    const auto began = Clock::now();
+    for (int i = 0; i < count; ++i) apply(device, op::neg, {.in = {x}}, x);
+    device.engine->wait_all();
+    best = std::min(best, milliseconds(Clock::now() - began) / count);
+  }
+  return best;
+}
+
+bool is_product(const std::string& work) { return work == "products" || work.starts_with("matmul"); }
+
+class Measurement {
+ public:
+  struct Case {
+    std::string model;
+    int hidden, batch;  // hidden: 0 for the model's own
+  };
+  Measurement(const GpuOptions& options, const Case& of)
+      : options_(options),
+        of_(of),
+        engine_(EngineOptions{}),
+        device_(program::open_device(engine_, options.device)),
+        workload_(make_workload(of.model, device_, sized(options.workload, of.hidden))),
+        trainer_(device_, workload_,
+                 {.minibatch = static_cast<std::size_t>(of.batch), .learning_rate = workload_.kind->learning_rate}) {
+    if (samples().empty())
+      throw MisuseError(of.model + ": no validation samples; expected at least one for --inference");
+  }
+
+  Record measure() {
+    for (int i = 0; i < 2; ++i) pass();  // compiles kernels, and takes memory
+    const RunnerStats before = trainer_.stats();
+    double best = 1e18;
+    for (int i = 0; i < options_.passes; ++i) best = std::min(best, pass());
+    const RunnerStats after = trainer_.stats();
+    const auto passes = static_cast<double>(options_.passes);
+    const double minibatches = static_cast<double>(after.minibatches - before.minibatches) / passes;
+    const double schedule_ms = static_cast<double>(after.schedule_ns - before.schedule_ns) * 1e-6 / passes;
+    double units = 0, flops = 0;
+    for (const Sample& sample : samples()) {
+      units += static_cast<double>(sample.units);
+      flops += sample.flops * (options_.inference ? 1 : 3);
+    }
+    Record record;
+    record.add("model", of_.model).add("mode", options_.inference ? "inference" : "training");
+    record.add("device", options_.device);
+    if (of_.hidden != 0) record.add("hidden", std::int64_t{of_.hidden});
+    record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
+    record.add("units_per_s", units / best * 1e3).add("gflops", flops / best * 1e-6);
+    record.add("minibatch_ms", best / minibatches).add("schedule_ms", schedule_ms / minibatches);
+    add_device_time(record, best / minibatches);
+    return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
+  }
+
+ private:
+  static WorkloadOptions sized(WorkloadOptions options, int hidden) {
+    if (hidden != 0) options.sizes["hidden"] = options.sizes["embedding"] = hidden;
+    return options;
+  }
+  const std::vector<Sample>& samples() const { return options_.inference ? workload_.validation : workload_.training; }
+
+  /// Returns the time in milliseconds.
+  double pass() {
+    const auto began = Clock::now();
+    options_.inference ? void(trainer_.evaluate()) : void(trainer_.train());
+    engine_.wait_all();
+    return milliseconds(Clock::now() - began);
+  }
+
+  /// From further minibatches, which are traced: the events of a trace take time of their own.
+  void add_device_time(Record& record, double minibatch_ms) {
+    constexpr std::size_t most_minibatches = 256;
+    const double floor = launch_floor_ms(device_);
+    const std::int64_t before = trainer_.stats().minibatches;
+    engine_.trace().start();
+    if (options_.inference) {
+      trainer_.evaluate();
+    } else {
+      trainer_.train(std::min(samples().size(), most_minibatches * static_cast<std::size_t>(of_.batch)));
+    }
+    engine_.wait_all();
+    engine_.trace().stop();
+    const auto minibatches = static_cast<double>(trainer_.stats().minibatches - before);
+    const TraceSummary summary = engine_.trace().summary();
+    double busy = 0, products = 0, bound = 0, calls = 0;
+    for (const TraceSummary::Row& row : summary.device_work) {
+      const double total = milliseconds(row.total);
+      busy += total;
+      calls += static_cast<double>(row.count);
+      if (!is_product(row.name)) continue;
+      products += total;
+      bound += std::max(total, static_cast<double>(row.count) * floor);
+    }
+    record.add("launch_floor_us", floor * 1e3).add("device_ms", busy / minibatches);
+    record.add("calls_per_minibatch", calls / minibatches).add("product_share", products / busy);
+    record.add("idle_share", 1 - busy / minibatches / minibatch_ms);
+    record.add("roofline_ms", bound / minibatches).add("roofline_share", bound / minibatches / minibatch_ms);
+  }
+
+  const GpuOptions& options_;
+  const Case of_;
+  Engine engine_;
+  const program::ToldOnce once_{engine_};
+  const Device device_;
+  Workload workload_;
+  Trainer trainer_;
+};
+
+}  // namespace
+
+const char* const gpu_fields =
+    "Fields of a record (a unit is a tree, a sentence or a word):\n"
+    "  units_per_s          throughput of the best pass\n"
+    "  gflops               the same in floating point operations, by the model's formula\n"
+    "  minibatch_ms         time of a minibatch in that pass\n"
+    "  schedule_ms          time of a minibatch in which the host builds and schedules it\n"
+    "  launch_floor_us      time of the smallest op in a chain\n"
+    "  device_ms            time of a minibatch in which the device works, from a trace\n"
+    "  calls_per_minibatch  kernels, products and copies\n"
+    "  product_share        share of products in device_ms\n"
+    "  idle_share           1 - device_ms / minibatch_ms\n"
+    "  roofline_ms          time of a minibatch if only products took time: each kind of product as long as it takes, "
+    "but\n"
+    "                       at least launch_floor_us a call\n"
+    "  roofline_share       roofline_ms / minibatch_ms\n";
+
+void leave_out_work() {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  ::setenv("WINDROW_CUDA_PLUGIN", (program / "windrow_no_work.so").c_str(), 1);
+  ::setenv("WINDROW_CUDA_CACHE", "", 1);
+}
+
+void measure_gpu(const GpuOptions& options, const std::function<void(const Record&)>& report) {
+  const std::vector<int> sizes = options.hidden.empty() ? std::vector<int>{0} : options.hidden;
+  for (const std::string& model : options.models) {
+    for (const int hidden : sizes) {
+      for (const int batch : options.batches) report(Measurement(options, {model, hidden, batch}).measure());
+    }
+  }
+}
+
+}  // namespace windrow::perf
