@@ -38,27 +38,19 @@ TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-/// The number that a record of windrow-perf has in that field.
-double number(const std::string& record, const std::string& field) {
-  const std::string key = '"' + field + "\": ";
-  const auto at = record.find(key);
-  EXPECT_NE(at, std::string::npos) << field << " in " << record;
-  return at == std::string::npos ? 0 : std::strtod(record.c_str() + at + key.size(), nullptr);
-}
-
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
   for (const std::string mode : {"", " --inference"}) {
     const auto records = lines_of(
         run("windrow-perf gpu --without-work --samples 16 --hidden 8,12 --batch 4,8 --passes 1 --json" + mode));
     ASSERT_EQ(records.size(), 4u);
     for (const std::string& record : records) {
-      EXPECT_GT(number(record, "minibatch_ms"), number(record, "schedule_ms")) << record;
-      EXPECT_GT(number(record, "schedule_ms"), 0) << record;
-      EXPECT_GT(number(record, "calls_per_minibatch"), 10) << record;
-      EXPECT_EQ(number(record, "device_ms"), 0) << record;
+      EXPECT_GT(field(record, "minibatch_ms"), field(record, "schedule_ms")) << record;
+      EXPECT_GT(field(record, "schedule_ms"), 0) << record;
+      EXPECT_GT(field(record, "calls_per_minibatch"), 10) << record;
+      EXPECT_EQ(field(record, "device_ms"), 0) << record;
     }
-    EXPECT_EQ(number(records[3], "hidden"), 12);
-    EXPECT_EQ(number(records[3], "batch"), 8);
+    EXPECT_EQ(field(records[3], "hidden"), 12);
+    EXPECT_EQ(field(records[3], "batch"), 8);
   }
 }
 
@@ -68,10 +60,10 @@ TEST_F(DevicesOfPrograms, AreMeasured) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const auto records = lines_of(run("windrow-perf gpu --samples 16 --hidden 8 --batch 8 --passes 1 --json"));
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_GT(number(records[0], "device_ms"), 0);
-  EXPECT_GT(number(records[0], "product_share"), 0);
-  EXPECT_LT(number(records[0], "product_share"), 1);
-  EXPECT_GT(number(records[0], "roofline_ms"), 0);
+  EXPECT_GT(field(records[0], "device_ms"), 0);
+  EXPECT_GT(field(records[0], "product_share"), 0);
+  EXPECT_LT(field(records[0], "product_share"), 1);
+  EXPECT_GT(field(records[0], "roofline_ms"), 0);
 }
 
 TEST_F(DevicesOfPrograms, AreListed) {

@@ -57,25 +57,23 @@ class Measurement {
   Record measure() {
     for (int i = 0; i < 2; ++i) pass();  // compiles kernels, and takes memory
     const RunnerStats before = trainer_.stats();
-    double best = 1e18;
-    for (int i = 0; i < options_.passes; ++i) best = std::min(best, pass());
+    Passed best{.ms = 1e18, .units = 1, .flops = 0};
+    for (int i = 0; i < options_.passes; ++i) {
+      const Passed one = pass();
+      if (one.ms / one.units < best.ms / best.units) best = one;
+    }
     const RunnerStats after = trainer_.stats();
     const auto passes = static_cast<double>(options_.passes);
     const double minibatches = static_cast<double>(after.minibatches - before.minibatches) / passes;
     const double schedule_ms = static_cast<double>(after.schedule_ns - before.schedule_ns) * 1e-6 / passes;
-    double units = 0, flops = 0;
-    for (const Sample& sample : samples()) {
-      units += static_cast<double>(sample.units);
-      flops += sample.flops * (options_.inference ? 1 : 3);
-    }
     Record record;
     record.add("model", of_.model).add("mode", options_.inference ? "inference" : "training");
     record.add("device", options_.device);
     if (of_.hidden != 0) record.add("hidden", std::int64_t{of_.hidden});
     record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
-    record.add("units_per_s", units / best * 1e3).add("gflops", flops / best * 1e-6);
-    record.add("minibatch_ms", best / minibatches).add("schedule_ms", schedule_ms / minibatches);
-    add_device_time(record, best / minibatches);
+    record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
+    record.add("minibatch_ms", best.ms / minibatches).add("schedule_ms", schedule_ms / minibatches);
+    add_device_time(record, best.ms / minibatches);
     return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
   }
 
@@ -86,26 +84,37 @@ class Measurement {
   }
   const std::vector<Sample>& samples() const { return options_.inference ? workload_.validation : workload_.training; }
 
-  /// Returns the time in milliseconds.
-  double pass() {
+  struct Passed {
+    double ms, units, flops;
+  };
+  /// Over the whole set, but at most 512 minibatches of training.
+  Passed pass() {
+    constexpr std::size_t most_minibatches = 512;
     const auto began = Clock::now();
-    options_.inference ? void(trainer_.evaluate()) : void(trainer_.train());
+    Passed passed{};
+    if (options_.inference) {
+      trainer_.evaluate();
+      for (const Sample& sample : samples()) {
+        passed.units += static_cast<double>(sample.units);
+        passed.flops += sample.flops;
+      }
+    } else {
+      const std::size_t most = most_minibatches * static_cast<std::size_t>(of_.batch);
+      const Trainer::Pass trained = trainer_.train(std::min(samples().size(), most));
+      passed.units = static_cast<double>(trained.units);
+      passed.flops = 3 * trained.flops;
+    }
     engine_.wait_all();
-    return milliseconds(Clock::now() - began);
+    passed.ms = milliseconds(Clock::now() - began);
+    return passed;
   }
 
   /// From further minibatches, which are traced: the events of a trace take time of their own.
   void add_device_time(Record& record, double minibatch_ms) {
-    constexpr std::size_t most_minibatches = 256;
     const double floor = launch_floor_ms(device_);
     const std::int64_t before = trainer_.stats().minibatches;
     engine_.trace().start();
-    if (options_.inference) {
-      trainer_.evaluate();
-    } else {
-      trainer_.train(std::min(samples().size(), most_minibatches * static_cast<std::size_t>(of_.batch)));
-    }
-    engine_.wait_all();
+    pass();
     engine_.trace().stop();
     const auto minibatches = static_cast<double>(trainer_.stats().minibatches - before);
     const TraceSummary summary = engine_.trace().summary();

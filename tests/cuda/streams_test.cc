@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/cuda/kernels.h"
+#include "tests/cuda/random_programs.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
 #include "tests/sanitized.h"
@@ -26,78 +27,6 @@ using cuda::open_device;
 using fake::Order;
 using Floats = std::vector<float>;
 
-/// Programs of ops on the host and on streams of two devices, over cells in pinned memory, which all of them access.
-class RandomPrograms {
- public:
-  explicit RandomPrograms(Engine& engine) : engine_(engine) {
-    for (const int number : {0, 1}) {
-      devices_.push_back(open_device(engine, number));
-      lanes_.push_back(devices_.back().device.lane);
-      lanes_.push_back(cuda::add_stream(devices_.back().device, {.name = "other"}));
-    }
-    staging_ = devices_[0].device.memory->staging();
-    cells_ = reinterpret_cast<std::uint64_t*>(staging_->allocate(cells * sizeof(std::uint64_t)));
-  }
-  ~RandomPrograms() { staging_->deallocate(reinterpret_cast<std::byte*>(cells_), cells * sizeof(std::uint64_t)); }
-  RandomPrograms(const RandomPrograms&) = delete;
-  RandomPrograms& operator=(const RandomPrograms&) = delete;
-
-  /// Returns whether the result is that of the serial program.
-  bool run(std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::array<std::uint64_t, cells> expected{};
-    std::fill_n(cells_, cells, 0);
-    std::array<Var, cells> vars;
-    for (Var& var : vars) var = engine_.new_var("cell");
-    for (std::uint64_t step = 0; step < 12; ++step) {
-      const std::size_t lane = random() % (lanes_.size() + 1);
-      std::vector<Access> accesses;
-      MixArguments arguments{.number = step}, serial{.number = step};
-      for (std::size_t cell = 0; cell < cells; ++cell) {
-        const auto kind = random() % 6;  // 0: read, 1: overwrite, 2: mutate
-        if (kind > 2) continue;
-        if (kind != 1) {
-          arguments.in[static_cast<std::size_t>(arguments.ins++)] = cells_ + cell;
-          serial.in[static_cast<std::size_t>(serial.ins++)] = &expected[cell];
-        }
-        if (kind != 0) {
-          arguments.out[static_cast<std::size_t>(arguments.outs++)] = cells_ + cell;
-          serial.out[static_cast<std::size_t>(serial.outs++)] = &expected[cell];
-        }
-        accesses.push_back(kind == 0 ? read(vars[cell]) : kind == 1 ? overwrite(vars[cell]) : mutate(vars[cell]));
-      }
-      if (lane == lanes_.size()) {
-        engine_.push([arguments] { mix_on_host(arguments); }, accesses);
-      } else {
-        engine_.push([arguments](OpContext& op) { launch_mix(cuda::native_stream(op.lane()), arguments); }, accesses,
-                     {.lane = lanes_[lane]});
-      }
-      mix_on_host(serial);
-    }
-    engine_.wait_all();  // for those that read, too: the next program uses the same cells
-    const bool equal = std::equal(expected.begin(), expected.end(), cells_);
-    for (const Var var : vars) engine_.retire(var);
-    return equal;
-  }
-
- private:
-  static constexpr std::size_t cells = 4;
-
-  static void mix_on_host(const MixArguments& arguments) {
-    std::array<std::uint64_t, cells> values{};
-    for (int i = 0; i < arguments.outs; ++i) values[static_cast<std::size_t>(i)] = mixed(arguments, i);
-    for (int i = 0; i < arguments.outs; ++i) {
-      *arguments.out[static_cast<std::size_t>(i)] = values[static_cast<std::size_t>(i)];
-    }
-  }
-
-  Engine& engine_;
-  std::vector<cuda::OpenDevice> devices_;
-  std::vector<LaneId> lanes_;
-  std::shared_ptr<Allocator> staging_;
-  std::uint64_t* cells_;
-};
-
 class CudaPrograms : public ::testing::TestWithParam<Order> {};
 
 TEST_P(CudaPrograms, GiveTheResultOfTheSerialOnes) {
@@ -105,7 +34,7 @@ TEST_P(CudaPrograms, GiveTheResultOfTheSerialOnes) {
   for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
     fake::reset({.devices = 2, .order = GetParam(), .seed = static_cast<unsigned>(first)});
     Engine engine({.policy = policy, .workers = 2});
-    RandomPrograms random(engine);
+    RandomPrograms random(engine, 2);
     for (std::uint64_t i = 0; i < programs; ++i) {
       ASSERT_TRUE(random.run(first + i)) << "seed " << first + i << ", policy " << to_string(policy);
       const std::vector<std::string> reports = fake::reports();

@@ -35,9 +35,7 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 windrow_test(
   fake_cuda_test
   SOURCES cuda/cuda_device_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/minibatch_test.cc cuda/streams_test.cc
-          cuda/threads_test.cc devices/batching_conformance.cc devices/kernel_conformance.cc
-          devices/memory_conformance.cc devices/model_conformance.cc devices/order_conformance.cc batching/oracle.cc
-          ops/cases.cc
+          cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
   DEFINITIONS ${fake_plugin} WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
@@ -51,6 +49,14 @@ endforeach()
 
 # Sanitizers have nothing to see in the code of devices.
 if(NOT WINDROW_SANITIZE)
+  # The same suite on a real device: ctest -L '^cuda$'.
+  add_executable(cuda_test cuda/real_test.cc $<TARGET_OBJECTS:windrow_conformance>)
+  windrow_test_program(cuda_test windrow::models windrow::cuda GTest::gtest CUDA::cudart_static)
+  target_sources(cuda_test PRIVATE $<TARGET_OBJECTS:windrow_cuda_test_kernels>)
+  add_dependencies(cuda_test windrow_cuda_plugin)
+  add_test(NAME cuda.conformance COMMAND cuda_test)
+  set_tests_properties(cuda.conformance PROPERTIES LABELS cuda SKIP_RETURN_CODE 77 TIMEOUT 900)
+
   find_package(Python3 REQUIRED)
   add_test(NAME cuda.architectures COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/architectures.py
                                            $<TARGET_FILE:windrow_cuda_plugin> 80 90)

@@ -1,0 +1,77 @@
+// scripts/gpu: bundles, and reports of results that the tests write.
+#include <algorithm>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+class GpuScript : public Programs {
+ protected:
+  std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder / name) << text; }
+};
+
+TEST_F(GpuScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
+  std::filesystem::create_directory(folder / "empty");
+  const std::pair<std::string, std::string> wrong[] = {
+      {"--bundle " + in("new") + "--bin " + in("empty"), "expected a build with nvcc, which scripts/test makes\n"},
+      {"--report " + in("empty"), "expected the results of a bundle's run\n"},
+      {"--data " + in("empty"), "expected the folder of the treebank\n"},
+      {"--bundle a --report b", "gpu: --bundle and --report were given; expected one of them\n"},
+      {"--budnle a", "gpu: unrecognized arguments: --budnle a\n"},
+  };
+  for (const auto& [arguments, expected] : wrong) {
+    const Outcome outcome = run_script("gpu " + arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_TRUE(outcome.err.starts_with("gpu: ") && outcome.err.ends_with(expected)) << outcome.err;
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+}
+
+TEST_F(GpuScript, WritesAReport) {
+  write("devices.txt",
+        "device  architecture  memory  name\ncuda:0   9.0             79.2 GiB  NVIDIA H100 80GB HBM3\n");
+  write("machine.txt", "2026-01-02\nabc1234\nNVIDIA H100 80GB HBM3, 580.1\n");
+  write("steps.txt", "3 s, status 0: cuda_test \n");
+  write("conformance.txt", "[==========] 9 tests\n[  PASSED  ] 9 tests.\n");
+  write("results.jsonl",
+        R"({"model": "tree-lstm", "mode": "training", "hidden": 256, "batch": 64, "unit": "trees", )"
+        R"("units_per_s": 123456.7, "minibatch_ms": 0.51234, "device_ms": 0.4, "schedule_ms": 0.1, )"
+        R"("calls_per_minibatch": 181.2, "product_share": null, "idle_share": 0.2, "roofline_share": 0.5})");
+  const Outcome outcome = run_script("gpu --report " + in("") + "--out " + in("report.md"));
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  const std::string report = read_file(folder / "report.md");
+  for (const std::string expected :
+       {"# NVIDIA H100 80GB HBM3\n", "on 2026-01-02, commit abc1234; NVIDIA H100 80GB HBM3, 580.1.",
+        "conformance: [  PASSED  ] 9 tests.\n", "sanitizer: not run\n",
+        "| tree-lstm | training | 256 | 64 | trees | 123457 | 0.512 | 0.4 | 0.1 | 181 | - | 0.2 | 0.5 |\n"}) {
+    EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;
+  }
+}
+
+#ifdef WINDROW_FAKE_PLUGIN
+
+/// There is no device.
+TEST_F(GpuScript, MakesABundleThatSaysWhatIsMissing) {
+  const Outcome made = run_script("gpu --bundle " + in("bundle") + "--bin '" + WINDROW_BIN + "'");
+  EXPECT_EQ(made.err, "");
+  EXPECT_EQ(made.status, 0);
+  const Outcome again = run_script("gpu --bundle " + in("bundle") + "--bin '" + WINDROW_BIN + "'");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_TRUE(again.err.ends_with(" is not empty; expected a new folder\n")) << again.err;
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a driver";
+  const Outcome ran = run_there("bundle/run --out " + in("results"));
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_TRUE(
+      ran.out.ends_with("CUDA cannot be used: no NVIDIA driver was found; expected one for CUDA 13.0 or later\n"))
+      << ran.out;
+}
+
+#endif
+
+}  // namespace
+}  // namespace windrow::testing
