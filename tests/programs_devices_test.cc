@@ -40,8 +40,9 @@ TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
 
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
   for (const std::string mode : {"", " --inference"}) {
-    const auto records = lines_of(
-        run("windrow-perf gpu --without-work --samples 16 --hidden 8,12 --batch 4,8 --passes 1 --json" + mode));
+    const auto records = lines_of(run(
+        "windrow-perf gpu --without-work --samples 16 --hidden 8,12 --batch 4,8 --passes 1 --levels launches --json" +
+        mode));
     ASSERT_EQ(records.size(), 4u);
     for (const std::string& record : records) {
       EXPECT_GT(field(record, "minibatch_ms"), field(record, "schedule_ms")) << record;
@@ -58,8 +59,12 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
 
 TEST_F(DevicesOfPrograms, AreMeasured) {
   use_plugin(WINDROW_FAKE_PLUGIN);
-  const auto records = lines_of(run("windrow-perf gpu --samples 16 --hidden 8 --batch 8 --passes 1 --json"));
+  const std::string command = "windrow-perf gpu --samples 16 --hidden 8 --batch 8 --passes 1 --json ";
+  const auto records = lines_of(run(command + "--levels launches"));
   ASSERT_EQ(records.size(), 1u);
+  const auto together = lines_of(run(command + "--levels together --precision tf32"));
+  ASSERT_EQ(together.size(), 1u);
+  EXPECT_LT(field(together[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch"));
   EXPECT_GT(field(records[0], "device_ms"), 0);
   EXPECT_GT(field(records[0], "product_share"), 0);
   EXPECT_LT(field(records[0], "product_share"), 1);

@@ -223,15 +223,24 @@ int multiply(const Queue& queue, const Products& products) {
   const auto number = [](Index size) { return static_cast<int>(size); };
   const auto of = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1, kept = add ? 1 : 0;
-  if (count == 1) {
-    return of_blas(cublasSgemm(queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows),
-                               number(inner), &one, y.data, number(leading(y)), x.data, number(leading(x)), &kept,
-                               out.data, number(leading(out))));
+  constexpr cudaDataType_t real = CUDA_R_32F;
+  const auto product = [&](Index i) {
+    return cublasGemmEx(queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows),
+                        number(inner), &one, y.data + i * y_step, real, number(leading(y)), x.data + i * x_step, real,
+                        number(leading(x)), &kept, out.data + i * out_step, real, number(leading(out)), queue.compute,
+                        CUBLAS_GEMM_DEFAULT);
+  };
+  if (count == 1) return of_blas(product(0));
+  const cublasStatus_t status = cublasGemmStridedBatchedEx(
+      queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows), number(inner), &one, y.data,
+      real, number(leading(y)), y_step, x.data, real, number(leading(x)), x_step, &kept, out.data, real,
+      number(leading(out)), out_step, number(count), queue.compute, CUBLAS_GEMM_DEFAULT);
+  // The documentation does not say whether steps may be negative.
+  if (status != CUBLAS_STATUS_INVALID_VALUE && status != CUBLAS_STATUS_NOT_SUPPORTED) return of_blas(status);
+  for (Index i = 0; i < count; ++i) {
+    if (const cublasStatus_t alone = product(i); alone != CUBLAS_STATUS_SUCCESS) return of_blas(alone);
   }
-  return of_blas(cublasSgemmStridedBatched(queue.blas, of(y_transposed), of(x_transposed), number(out.width),
-                                           number(out.rows), number(inner), &one, y.data, number(leading(y)), y_step,
-                                           x.data, number(leading(x)), x_step, &kept, out.data, number(leading(out)),
-                                           out_step, number(count)));
+  return cudaSuccess;
 }
 
 namespace kernel {

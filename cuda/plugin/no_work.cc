@@ -28,7 +28,12 @@ int release(void* start) {
 }
 
 int facts(int, DeviceFacts* facts) {
-  *facts = {.name = "no work", .major = 9, .minor = 0, .memory = std::size_t{64} << 30};
+  *facts = {.name = "no work",
+            .major = 9,
+            .minor = 0,
+            .memory = std::size_t{64} << 30,
+            .multiprocessors = 132,
+            .shared_bytes = 227 << 10};
   return success;
 }
 
@@ -66,7 +71,7 @@ constexpr Plugin plugin = {
     },
     .set_device = [](int) -> int { return success; },
     .take_error = []() -> int { return success; },
-    .make_queue = [](int, bool, Queue** made) { return make(made); },
+    .make_queue = [](int, bool, Rounding, Queue** made) { return make(made); },
     .stream = [](const Queue*) -> void* { return nullptr; },
     .end_queue = [](Queue*) -> int { return success; },
     .wait_for_event = [](Queue*, Event*) -> int { return success; },
@@ -93,6 +98,8 @@ constexpr Plugin plugin = {
     .end_module = [](Module*) -> int { return success; },
     .function = [](Module*, const char*, Function** found) { return make(found); },
     .launch = [](Queue*, Function*, Index, void*) -> int { return success; },
+    .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
+    .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
     .multiply = [](Queue*, const Products*) -> int { return success; },
     .kernel = kernel,
 };

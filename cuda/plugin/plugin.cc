@@ -37,6 +37,8 @@ int facts(int device, DeviceFacts* facts) {
   facts->major = properties.major;
   facts->minor = properties.minor;
   facts->memory = properties.totalGlobalMem;
+  facts->multiprocessors = properties.multiProcessorCount;
+  facts->shared_bytes = properties.sharedMemPerBlockOptin;
   return success;
 }
 
@@ -54,8 +56,10 @@ int end_queue(Queue* queue) {
 }
 
 /// Non-blocking, so that it is independent of what other code issues on the default stream.
-int make_queue(int device, bool urgent, Queue** made) {
-  auto* const queue = new (std::nothrow) Queue{.device = device};
+int make_queue(int device, bool urgent, Rounding products, Queue** made) {
+  constexpr cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
+                                             CUBLAS_COMPUTE_32F_FAST_16BF};
+  auto* const queue = new (std::nothrow) Queue{.device = device, .compute = compute[static_cast<int>(products)]};
   if (queue == nullptr) return cudaErrorMemoryAllocation;
   int least = 0, greatest = 0;
   cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -115,6 +119,17 @@ int launch_function(Queue* queue, Function* function, Index elements, void* argu
                           dim3(static_cast<unsigned>(shape.threads)), &argument, 0, queue->stream);
 }
 
+int allow_shared(Function* function, std::size_t shared_bytes, int device) {
+  return cudaKernelSetAttributeForDevice(reinterpret_cast<cudaKernel_t>(function),
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes),
+                                         device);
+}
+
+int launch_together(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument) {
+  return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(teams)),
+                                     dim3(most_threads), &argument, shared_bytes, queue->stream);
+}
+
 constexpr Plugin plugin = {
     .version = Plugin::current_version,
     .text = text,
@@ -153,6 +168,8 @@ constexpr Plugin plugin = {
     .end_module = [](Module* module) -> int { return cudaLibraryUnload(reinterpret_cast<cudaLibrary_t>(module)); },
     .function = function,
     .launch = launch_function,
+    .allow_shared = allow_shared,
+    .launch_together = launch_together,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
     .kernel = find_kernel,
 };

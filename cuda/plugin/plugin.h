@@ -36,6 +36,8 @@ struct DeviceFacts {
   char name[256];
   int major, minor;    ///< compute capability
   std::size_t memory;  ///< bytes
+  int multiprocessors;
+  std::size_t shared_bytes;  ///< the most of a team
 };
 
 /// What compile() has made, or the compiler's messages.
@@ -60,6 +62,9 @@ struct KernelEntry {
   std::size_t (*workspace)(const KernelCall<float>& call);
 };
 
+/// How products round their operands; they are added up in float32 always.
+enum class Rounding : int { none, tf32, bf16 };
+
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
@@ -80,7 +85,7 @@ struct Plugin {
   /// Returns the error of the last call on this thread, and resets it unless the device is lost.
   int (*take_error)();
 
-  int (*make_queue)(int device, bool urgent, Queue** made);
+  int (*make_queue)(int device, bool urgent, Rounding products, Queue** made);
   /// Its cudaStream_t.
   void* (*stream)(const Queue* queue);
   /// Waits for the work of the queue.
@@ -117,6 +122,9 @@ struct Plugin {
   int (*function)(Module* module, const char* name, Function** found);
   /// The kernel has one parameter, a struct, to which `argument` points.
   int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
+  /// The same for a kernel whose teams run at the same time, with so much shared memory each.
+  int (*allow_shared)(Function* function, std::size_t shared_bytes, int device);
+  int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);
 
   /// By the operator's name. Null: there is none.

@@ -16,6 +16,7 @@ struct Queue {
   int multiprocessors = 1;
   cudaStream_t stream = nullptr;
   cublasHandle_t blas = nullptr;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
 /// An error of the CUDA runtime for what cuBLAS reports, which are few kinds.

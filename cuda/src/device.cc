@@ -16,6 +16,18 @@ DeviceInfo info_of(int number) {
   return {number, facts.name, std::to_string(facts.major) + "." + std::to_string(facts.minor), facts.memory};
 }
 
+Rounding rounding_of(Precision precision) {
+  switch (precision) {
+    case Precision::tf32:
+      return Rounding::tf32;
+    case Precision::bf16:
+      return Rounding::bf16;
+    case Precision::float32:
+      break;
+  }
+  return Rounding::none;
+}
+
 /// Rows begin at multiples of 16 bytes, which the widest loads of a device need.
 Index row_stride(Index width) { return (width + 3) / 4 * 4; }
 
@@ -29,7 +41,8 @@ std::vector<DeviceInfo> list_devices() {
 
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options) {
   const std::shared_ptr<Hardware> hardware = Hardware::open(number);
-  const auto lane = CudaLane::make(hardware, {.name = hardware->name(), .sync = options.sync});
+  const auto lane = CudaLane::make(
+      hardware, {.name = hardware->name(), .sync = options.sync, .products = rounding_of(options.precision)});
   const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
   return {{.name = hardware->name(),
@@ -37,7 +50,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
            .lane = engine.add_lane(lane, options.lane),
            .memory = std::make_shared<Pool>(memory),
            .kernels = kernels(),
-           .backend = make_backend(hardware),
+           .backend = make_backend(hardware, options.levels),
            .row_stride = row_stride},
           info_of(number)};
 }
@@ -48,7 +61,10 @@ LaneId add_stream(const Device& device, const StreamOptions& options) {
   if (memory == nullptr) {
     throw MisuseError("stream '" + options.name + "': of device '" + device.name + "'; expected a device of CUDA");
   }
-  auto lane = CudaLane::make(memory->hardware(), {.name = device.name + " " + options.name, .urgent = options.urgent});
+  CudaLane::Options same = memory->lane().options();
+  same.name = device.name + " " + options.name;
+  same.urgent = options.urgent;
+  auto lane = CudaLane::make(memory->hardware(), std::move(same));
   return device.engine->add_lane(std::move(lane), options.lane);
 }
 

@@ -24,6 +24,7 @@ class CudaLane final : public Lane {
     std::string name;
     bool urgent = false;
     bool sync = false;  ///< see DeviceOptions
+    Rounding products = Rounding::none;
   };
   /// Throws Error if no stream can be made.
   static std::shared_ptr<CudaLane> make(std::shared_ptr<Hardware> hardware, Options options);
@@ -48,6 +49,7 @@ class CudaLane final : public Lane {
   static CudaLane& of(Lane* lane, std::string_view work);
 
   // For ops of the lane, while they issue work.
+  const Options& options() const { return options_; }
   const Hardware& hardware() const { return *hardware_; }
   const std::shared_ptr<Hardware>& shared_hardware() const { return hardware_; }
   Queue* queue() const { return queue_; }

@@ -49,6 +49,7 @@ class DeviceMemory final : public Allocator {
   std::shared_ptr<Allocator> staging() override { return staging_; }
 
   const std::shared_ptr<Hardware>& hardware() const { return hardware_; }
+  const CudaLane& lane() const { return *lane_; }
 
  private:
   const std::shared_ptr<CudaLane> lane_;

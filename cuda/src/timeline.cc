@@ -43,6 +43,7 @@ void Timeline::start(std::uint64_t most) noexcept try {
   origin_time_ = before + (Clock::now() - before) / 2;
   origin_ = clock;
   if (error != success) return give_up();
+  cuda_.take_error();  // of what record_now() has ended
   on_ = true;
 } catch (const std::bad_alloc&) {
 }

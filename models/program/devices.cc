@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "program.h"
-#include "windrow/cuda/device.h"
 
 namespace windrow::program {
 namespace {
@@ -38,9 +37,9 @@ Check device_name() {
           }};
 }
 
-Device open_device(Engine& engine, const std::string& name) {
+Device open_device(Engine& engine, const std::string& name, const cuda::DeviceOptions& options) {
   if (name == "cpu") return host_device(engine);
-  return cuda::open_device(engine, std::stoi(name.substr(cuda_prefix.size()))).device;
+  return cuda::open_device(engine, std::stoi(name.substr(cuda_prefix.size())), options).device;
 }
 
 std::function<void()> add_devices(CLI::App& app) {

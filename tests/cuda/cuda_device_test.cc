@@ -5,9 +5,10 @@
 namespace windrow::testing {
 namespace {
 
-DeviceUnderTest make(Engine& engine, std::size_t capacity, const fake::Options& options) {
+DeviceUnderTest make(Engine& engine, std::size_t capacity, const fake::Options& options,
+                     cuda::Levels levels = cuda::Levels::launches) {
   if (!fake::in_use()) fake::reset(options);  // a test may have two engines
-  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity});
+  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
   return {opened.device, cuda::add_stream(opened.device, {.name = "copies"})};
 }
 DeviceUnderTest make_eager(Engine& engine, std::size_t capacity) { return make(engine, capacity, {}); }
@@ -16,6 +17,10 @@ DeviceUnderTest make_random(Engine& engine, std::size_t capacity) {
 }
 DeviceUnderTest make_lazy(Engine& engine, std::size_t capacity) {
   return make(engine, capacity, {.order = fake::Order::lazy});
+}
+
+DeviceUnderTest make_together(Engine& engine, std::size_t capacity) {
+  return make(engine, capacity, {.order = fake::Order::random, .seed = 7}, cuda::Levels::together);
 }
 
 std::vector<DeviceCase> cases() {
@@ -32,7 +37,8 @@ std::vector<DeviceCase> few_cases() {
   return {{"eager", Policy::serial, 1, make_eager},
           {"eager", Policy::pool, 2, make_eager},
           {"random", Policy::pool, 2, make_random},
-          {"lazy", Policy::pool, 2, make_lazy}};
+          {"lazy", Policy::pool, 2, make_lazy},
+          {"together", Policy::pool, 2, make_together}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnDevice, ::testing::ValuesIn(cases()), case_name);

@@ -91,6 +91,26 @@ TEST(FusedKernels, KeepInMemoryWhatOtherKernelsRead) {
   }
 }
 
+/// Such as an H100.
+constexpr cuda::Grid large{.teams = 132, .shared_bytes = 227 << 10};
+
+TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
+  for (const std::string model : {"tree-lstm", "tree-fc", "fixed-lstm", "var-lstm", "bilstm"}) {
+    const auto plan = plan_of(model);
+    for (const auto& kernel : cuda::fuse(*plan, true, large).levels) {
+      ASSERT_TRUE(kernel.has_value()) << model;
+      EXPECT_EQ(kernel->barriers, 1u) << model;
+      EXPECT_EQ(kernel->teams, 128) << model;  // each has two of 256 columns
+      EXPECT_LE(kernel->shared_bytes, large.shared_bytes) << model;
+    }
+  }
+  const auto plan = plan_of("tree-lstm");
+  const auto has = [&](const cuda::Grid& grid) { return cuda::fuse(*plan, true, grid).levels[0].has_value(); };
+  EXPECT_FALSE(has({.teams = 0, .shared_bytes = large.shared_bytes}));
+  EXPECT_FALSE(has({.teams = 132, .shared_bytes = 8 << 10}));
+  EXPECT_FALSE(cuda::fuse(*plan_of("dag"), true, large).levels[0].has_value());  // it has edges
+}
+
 TEST(FusedKernels, CompileForDevices) {
   void* const library = ::dlopen(WINDROW_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) GTEST_SKIP() << ::dlerror();
@@ -101,7 +121,7 @@ TEST(FusedKernels, CompileForDevices) {
   if (!sanitized) models.insert(models.end(), {{"tree-lstm", "child-sum"}, {"bilstm-char", ""}, {"dag", ""}});
   for (const auto& [model, cell] : models) {
     const auto plan = plan_of(model, cell);
-    const std::string source = cuda::source_of(cuda::fuse(*plan, true), *plan);
+    const std::string source = cuda::source_of(cuda::fuse(*plan, true, large), *plan);
     for (const int architecture : {80, 90}) {
       cuda::Compiled made;
       EXPECT_EQ(get()->compile(source.c_str(), architecture, &made), cuda::success) << model << ": " << made.start;

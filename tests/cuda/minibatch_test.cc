@@ -18,10 +18,10 @@ struct Cost {
 };
 
 /// Trains on minibatches after the first ones, which compile kernels and take memory. Kernels do nothing.
-Cost cost_of(const std::string& model, std::size_t batch, Index hidden) {
+Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Levels levels = cuda::Levels::launches) {
   fake::reset({.kernels_run = false});
   Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device device = cuda::open_device(engine, 0).device;
+  const Device device = cuda::open_device(engine, 0, {.levels = levels}).device;
   WorkloadOptions options{.seed = 1, .samples = 4 * batch};
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
@@ -57,6 +57,15 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
   EXPECT_EQ(cost.waits, 0u);                     // there is one stream
   // The pool may exchange a piece for a larger one.
   EXPECT_LE(cost.synchronisations, 1u);
+}
+
+/// However many levels there are.
+TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
+  const Cost cost = cost_of("tree-lstm", 64, 24, cuda::Levels::together);
+  EXPECT_GT(cost.levels, 10 * cost.minibatches);
+  EXPECT_LE(cost.kernels, 50 * cost.minibatches);
+  EXPECT_LE(cost.copies, 2 * cost.minibatches);
+  EXPECT_EQ(cost.waits, 0u);
 }
 
 }  // namespace

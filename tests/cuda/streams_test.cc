@@ -17,6 +17,7 @@
 #include "tests/engine/support.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
+#include "timeline.h"
 #include "windrow/engine/trace.h"
 #include "windrow/ops/apply.h"
 
@@ -187,6 +188,21 @@ std::map<std::string, std::uint64_t> device_work(const TraceSummary& summary) {
   return counts;
 }
 
+TEST_F(Cuda, ProductsAreRoundedAsAsked) {
+  const auto product = [&](cuda::Precision precision, float factor) {
+    const Device device = open_device(engine, 0, {.precision = precision}).device;
+    Tensor x(device, 1, 1), y(device, 1, 1);
+    x.set({factor});
+    y.set({1});
+    return apply(device, op::matmul, {.in = {x, y}}).get()[0];
+  };
+  const float nine = 1 + std::ldexp(1.0f, -9), twelve = 1 + std::ldexp(1.0f, -12);  // that many bits of mantissa
+  EXPECT_EQ(product(cuda::Precision::float32, twelve), twelve);
+  EXPECT_EQ(product(cuda::Precision::tf32, twelve), 1);
+  EXPECT_EQ(product(cuda::Precision::tf32, nine), nine);
+  EXPECT_EQ(product(cuda::Precision::bf16, nine), 1);
+}
+
 TEST_F(Cuda, TracesTellWhenADeviceDidItsWork) {
   const Device device = open_device(engine, 0).device;
   const Tensor x = ones(device, 16);
@@ -206,25 +222,26 @@ TEST_F(Cuda, TracesTellWhenADeviceDidItsWork) {
   EXPECT_EQ(device_work(engine.trace().summary()), (std::map<std::string, std::uint64_t>{{"tanh", 600}}));
 }
 
-/// Only the trace suffers when a call for it fails.
-TEST_F(Cuda, OpsGoOnWhereATraceFails) {
-  const Device device = open_device(engine, 0).device;
-  const Tensor x = ones(device, 16);
-  engine.wait_all();
-  bool some = false;
+/// Only the trace suffers.
+TEST(CudaTimeline, GivesUpWhereACallFails) {
+  fake::reset();
+  const cuda::Plugin& plugin = cuda::plugin();
+  cuda::Queue* queue = nullptr;
+  ASSERT_EQ(plugin.make_queue(0, false, cuda::Rounding::none, &queue), cuda::success);
+  std::size_t complete = 0;
   for (std::uint64_t call = 1; call < 20; ++call) {
+    cuda::Timeline timeline(plugin, 0);
     fake::fail(call, cudaErrorInvalidResourceHandle, false);
-    engine.trace().start();
+    timeline.start(10);
+    timeline.begin(queue, "work");
+    timeline.end(queue);
+    complete += timeline.read().size();
     fake::fail(0, 0, false);
-    EXPECT_NEAR(apply(device, op::tanh, {.in = {x}}).get()[0], std::tanh(1.0f), 1e-6f);
-    engine.trace().stop();
-    const auto work = device_work(engine.trace().summary());
-    some = some || !work.empty();
-    if (!work.empty()) {
-      EXPECT_EQ(work.at("tanh"), 1u);
-    }
+    EXPECT_EQ(plugin.take_error(), cuda::success) << call;
   }
-  EXPECT_TRUE(some);
+  EXPECT_GT(complete, 0u);
+  EXPECT_LT(complete, 19u);
+  plugin.end_queue(queue);
 }
 
 TEST(CudaDevices, AreListed) {

@@ -40,6 +40,7 @@ windrow_test(
   INSIDE cuda
   DEFINITIONS ${fake_plugin} WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
 target_sources(fake_cuda_test PRIVATE $<TARGET_OBJECTS:windrow_cuda_test_kernels>)
+target_include_directories(fake_cuda_test PRIVATE ${PROJECT_SOURCE_DIR}/cuda)
 target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(fake_cuda_test windrow_cuda_plugin windrow_fake_cuda_plugin)

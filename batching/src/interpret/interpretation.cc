@@ -76,18 +76,30 @@ void Interpretation::push_pass(const Pushing& pushing, Passes passes) {
       if (plan_->tensors[i].is != TensorSpec::Is::gradient) accesses.push_back(read(tensors_[i].var()));
     }
   }
-  each_part(passes, [&](Phase phase, std::size_t type, Range vertices) { count(pushing, phase, type, vertices); });
+  count(pushing, passes);
   push(pushing, passes == Passes::forward ? OpName("forward") : OpName("backward"), std::move(accesses),
        [self = self(), passes](Lane* lane) { self->run_pass(passes, lane); });
 }
 
-void Interpretation::count(const Pushing& pushing, Phase phase, std::size_t type, Range vertices) const {
-  for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
-    const Index rows = layout_.count(type, segment.rate, vertices.begin, vertices.end);
-    if (rows == 0) continue;
-    ++pushing.stats.batches;
-    pushing.stats.kernels += static_cast<std::int64_t>(segment.steps.size());
-    for (const Step& step : segment.steps) pushing.stats.multiply_flops += step.flops_a_row * rows;
+void Interpretation::count(const Pushing& pushing, Passes passes) const {
+  const auto count_rows = [&](Phase phase, std::size_t type, Range vertices) {
+    for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
+      const Index rows = layout_.count(type, segment.rate, vertices.begin, vertices.end);
+      if (rows == 0) continue;
+      ++pushing.stats.batches;
+      pushing.stats.kernels += static_cast<std::int64_t>(segment.steps.size());
+      for (const Step& step : segment.steps) pushing.stats.multiply_flops += step.flops_a_row * rows;
+    }
+  };
+  const bool forward = passes == Passes::forward;
+  const Phase levels = forward ? Phase::level : Phase::back_level;
+  for (const Layout::BatchRows& batch : layout_.batches.front()) {
+    count_rows(levels, batch.type, {batch.begin, batch.end});
+  }
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const Range all{0, layout_.types[t].rows};
+    if (forward) count_rows(Phase::eager, t, all);
+    count_rows(forward ? Phase::lazy : Phase::back_lazy, t, all);
   }
 }
 
@@ -119,30 +131,30 @@ void Interpretation::push_tensors(const Pushing& pushing, const std::vector<Tens
 
 // --- Issuing
 
-/// Calls visit(phase, type, vertices) for all that a pass computes, in order.
-template <class Visit>
-void Interpretation::each_part(Passes passes, Visit visit) const {
-  const auto all = [&](Phase phase) {
-    for (std::size_t t = 0; t < plan_->types.size(); ++t) visit(phase, t, Range{0, layout_.types[t].rows});
-  };
-  const std::vector<Layout::BatchRows>& batches = layout_.batches.front();  // of the only group
+void Interpretation::run_pass(Passes passes, Lane* lane) {
   if (passes == Passes::forward) {
-    all(Phase::eager);
-    for (const Layout::BatchRows& batch : batches) visit(Phase::level, batch.type, Range{batch.begin, batch.end});
-    all(Phase::lazy);
+    run_all(Phase::eager, lane);
+    run_levels(Phase::level, lane);
+    run_all(Phase::lazy, lane);
   } else {
-    for (auto batch = batches.rbegin(); batch != batches.rend(); ++batch) {
-      visit(Phase::back_level, batch->type, Range{batch->begin, batch->end});
-    }
-    all(Phase::back_lazy);
+    run_levels(Phase::back_level, lane);
+    run_all(Phase::back_lazy, lane);
   }
 }
 
-void Interpretation::run_pass(Passes passes, Lane* lane) {
-  each_part(passes, [&](Phase phase, std::size_t type, Range vertices) { run(phase, type, vertices, lane); });
+void Interpretation::run_all(Phase phase, Lane* lane) {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) run_rows(phase, t, {0, layout_.types[t].rows}, lane);
 }
 
-void Interpretation::run(Phase phase, std::size_t type, Range vertices, Lane* lane) {
+void Interpretation::run_levels(Phase phase, Lane* lane) {
+  const std::vector<Layout::BatchRows>& batches = layout_.batches.front();  // of the only group
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Layout::BatchRows& batch = batches[phase == Phase::level ? i : batches.size() - 1 - i];
+    run_rows(phase, batch.type, {batch.begin, batch.end}, lane);
+  }
+}
+
+void Interpretation::run_rows(Phase phase, std::size_t type, Range vertices, Lane* lane) {
   for (Range batch{vertices.begin, 0}; batch.begin < vertices.end; batch.begin = batch.end) {
     batch.end = std::min(vertices.end - batch.begin, options_.batch_rows) + batch.begin;
     for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {

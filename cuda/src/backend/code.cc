@@ -93,22 +93,25 @@ static std::string code_of(const Hardware& hardware, const std::string& source) 
   return code;
 }
 
-const Code* Code::of(Hardware& hardware, const std::string& source, const std::vector<std::string>& kernels) {
+const Code* Code::of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels) {
   return hardware.code_of(source, [&] {
     return std::unique_ptr<const Code>(new Code(hardware, windrow::cuda::code_of(hardware, source), kernels));
   });
 }
 
-Code::Code(const Hardware& hardware, const std::string& code, const std::vector<std::string>& kernels)
+Code::Code(const Hardware& hardware, const std::string& code, const std::vector<KernelNeeds>& kernels)
     : cuda_(hardware.cuda()) {
   const OnThread here(cuda_, hardware.number());
   const auto require = [&](int error, const std::string& what) {
     if (error != success) throw Error(hardware.name() + ": " + what + ": " + cuda_.text(error));
   };
   require(cuda_.load(code.c_str(), &module_), "fused kernels cannot be loaded");
-  for (const std::string& name : kernels) {
+  for (const KernelNeeds& kernel : kernels) {
     functions_.emplace_back();
-    require(cuda_.function(module_, name.c_str(), &functions_.back()), "no kernel " + name);
+    require(cuda_.function(module_, kernel.name.c_str(), &functions_.back()), "no kernel " + kernel.name);
+    if (kernel.shared_bytes == 0) continue;
+    require(cuda_.allow_shared(functions_.back(), kernel.shared_bytes, hardware.number()),
+            "no memory for " + kernel.name);
   }
 }
 

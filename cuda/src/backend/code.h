@@ -9,13 +9,19 @@
 
 namespace windrow::cuda {
 
+/// A kernel of a source.
+struct KernelNeeds {
+  std::string name;
+  std::size_t shared_bytes = 0;  ///< at its launch
+};
+
 /// The kernels of one source on one device.
 class Code {
  public:
   /// Compiles the source, or takes what was compiled before for this architecture: files in WINDROW_CUDA_CACHE, by
   /// default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty value turns them off.
   /// The device keeps the code. Throws Error if the source does not compile. Threads: any.
-  static const Code* of(Hardware& hardware, const std::string& source, const std::vector<std::string>& kernels);
+  static const Code* of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels);
   ~Code();
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
@@ -24,7 +30,7 @@ class Code {
   Function* function(std::size_t number) const { return functions_[number]; }
 
  private:
-  Code(const Hardware& hardware, const std::string& code, const std::vector<std::string>& kernels);
+  Code(const Hardware& hardware, const std::string& code, const std::vector<KernelNeeds>& kernels);
 
   const Plugin& cuda_;
   Module* module_ = nullptr;

@@ -22,7 +22,7 @@ class LoweredForCuda final : public LoweredPlan {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(std::shared_ptr<Hardware> hardware) : hardware_(std::move(hardware)) {}
+  CudaBackend(std::shared_ptr<Hardware> hardware, Levels levels) : hardware_(std::move(hardware)), levels_(levels) {}
 
   PlanOptions options_for(PlanOptions wanted) const override {
     PlanOptions options = Interpretation::options_for(wanted);
@@ -36,23 +36,34 @@ class CudaBackend final : public Backend {
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
     Interpretation::require_kernels(*plan, device.kernels);
     auto made = std::make_shared<CudaPlan>();
-    made->fused = fuse(*plan, hardware_->cuda().can_compile());
-    std::vector<std::string> names;
-    for (const FusedKernel& kernel : made->fused.kernels) names.push_back(kernel.name);
-    if (!names.empty()) {
-      made->code = Code::of(*hardware_, source_of(made->fused, *plan), names);
+    made->levels = levels_;
+    made->fused = fuse(*plan, hardware_->cuda().can_compile(), levels_ == Levels::launches ? Grid{} : grid());
+    std::vector<KernelNeeds> kernels;
+    for (const FusedKernel& kernel : made->fused.kernels) kernels.push_back({kernel.name});
+    for (std::size_t i = 0; i < made->fused.levels.size(); ++i) {
+      if (!made->fused.levels[i]) continue;
+      made->levels_function[i] = kernels.size();
+      kernels.push_back({made->fused.levels[i]->name, made->fused.levels[i]->shared_bytes});
     }
+    if (!kernels.empty()) made->code = Code::of(*hardware_, source_of(made->fused, *plan), kernels);
     return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
   }
 
  private:
+  Grid grid() const {
+    DeviceFacts facts{};
+    if (hardware_->cuda().facts(hardware_->number(), &facts) != success) return {};
+    return {facts.multiprocessors, facts.shared_bytes};
+  }
+
   const std::shared_ptr<Hardware> hardware_;
+  const Levels levels_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware) {
-  return std::make_shared<const CudaBackend>(std::move(hardware));
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, Levels levels) {
+  return std::make_shared<const CudaBackend>(std::move(hardware), levels);
 }
 
 }  // namespace windrow::cuda

@@ -1,6 +1,8 @@
 // A minibatch on a CUDA device: fused kernels where the plan has them, the device's own kernels elsewhere.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "backend/fusion.h"
 #include "lane.h"
 #include "windrow/batching/backend/interpretation.h"
+#include "windrow/cuda/device.h"
 
 namespace windrow::cuda {
 
@@ -15,10 +18,21 @@ namespace windrow::cuda {
 struct CudaPlan {
   FusedPlan fused;
   const Code* code = nullptr;  ///< of the device; null if nothing is fused
+  Levels levels = Levels::automatic;
+  std::array<std::size_t, 2> levels_function = {};  ///< by number in FusedPlan::levels: that of the function
 };
 
-/// Where the lists of a minibatch begin, in words: by type, and by number in FusedPlan::lists.
-using ListBegins = std::vector<std::vector<std::size_t>>;
+/// What a minibatch adds to the words that are copied to the device; where it begins.
+struct MoreWords {
+  std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
+  /// By number in FusedPlan::levels: for each batch its type, first row and number of rows. Before them, a counter that
+  /// is zero.
+  struct Batches {
+    std::size_t begin = 0;
+    Index count = 0;  ///< 0: the kernel is not used
+  };
+  std::array<Batches, 2> batches;
+};
 
 /// An owner; see Execution.
 class CudaExecution final : public Interpretation {
@@ -30,14 +44,16 @@ class CudaExecution final : public Interpretation {
  private:
   CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
                 Layout layout, std::vector<Tensor> tensors, Options options, const More& more,
-                std::shared_ptr<const ListBegins> lists);
+                std::shared_ptr<const MoreWords> words);
 
   void run(const Segment& segment, const At& at) override;
+  void run_levels(Phase phase, Lane* lane) override;
+  void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;
   void run_products(const Segment& segment, const Part& part, const At& at);
 
   const std::shared_ptr<const CudaPlan> cuda_;
-  const std::shared_ptr<const ListBegins> lists_;
+  const std::shared_ptr<const MoreWords> words_;
 };
 
 }  // namespace windrow::cuda

@@ -177,6 +177,10 @@ class Fuser {
 
 }  // namespace
 
-FusedPlan fuse(const Plan& plan, bool may_fuse) { return Fuser(plan, may_fuse).fuse(); }
+FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid) {
+  FusedPlan made = Fuser(plan, may_fuse).fuse();
+  made.levels = {print_levels(plan, made, Phase::level, grid), print_levels(plan, made, Phase::back_level, grid)};
+  return made;
+}
 
 }  // namespace windrow::cuda

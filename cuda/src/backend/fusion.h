@@ -5,11 +5,13 @@
 // computes stays in a variable for the steps that follow; what other kernels need is also written to memory.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "backend/levels.h"
 #include "windrow/batching/backend/plan.h"
 
 namespace windrow::cuda {
@@ -48,10 +50,12 @@ struct FusedPlan {
   std::vector<std::vector<RowList>> lists;  ///< by type: those that its kernels use
   /// By type and local: its rate if it needs memory, since more than one part uses it.
   std::vector<std::vector<std::optional<Rate>>> locals;
+  /// For Phase::level and Phase::back_level, where they can be printed.
+  std::array<std::optional<LevelsKernel>, 2> levels;
 };
 
 /// Without `may_fuse`, each step is a part: for devices without a compiler.
-FusedPlan fuse(const Plan& plan, bool may_fuse);
+FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid = {});
 
 /// The source of all kernels: the structs of their arguments, the operators that they use, and their code.
 std::string source_of(const FusedPlan& fused, const Plan& plan);

@@ -65,10 +65,12 @@ void Printer::print(std::span<const Step> steps) {
   code = "struct Arguments_" + name + " {\n  long long rows, first, elements;\n  float* data;\n  const int* words;\n";
   code += "  Place place[" + std::to_string(std::max<std::size_t>(kernel_.places.size(), 1)) + "];\n";
   code += "  long long list[" + std::to_string(std::max<std::size_t>(kernel_.lists.size(), 1)) + "];\n};\n";
+  code += "static __device__ inline void " + name + "_row(const Arguments_" + name +
+          "& a, long long row, long long c) {\n" + code_ + "}\n";
   code += "extern \"C\" __global__ void __launch_bounds__(256) " + name + "(WINDROW_ARGUMENT(Arguments_" + name +
           ") a) {\n  for (long long i = first_of_thread(); i < a.rows * " + width +
-          "; i += all_threads()) {\n    const long long row = row_of(i, " + width + "), c = i - row * " + width + ";\n";
-  code += code_ + "  }\n}\n";
+          "; i += all_threads()) {\n    const long long row = row_of(i, " + width + ");\n    " + name +
+          "_row(a, row, i - row * " + width + ");\n  }\n}\n";
   code += "#ifdef WINDROW_ON_HOST\nextern \"C\" const unsigned " + name + "_argument_bytes = sizeof(Arguments_" + name +
           ");\nextern \"C\" void " + name + "_accesses(const Arguments_" + name + "& a, void* to, Add* add) {\n";
   for (std::size_t i = 0; i < used_.size(); ++i) {
@@ -224,6 +226,8 @@ static __device__ inline long long row_of(long long i, long long width) {
 )";
   text += functions_of(plan) + "\n";
   for (const FusedKernel& kernel : fused.kernels) text += kernel.code;
+  if (std::ranges::any_of(fused.levels, [](const auto& kernel) { return kernel.has_value(); })) text += levels_prelude;
+  for (const auto& kernel : fused.levels) text += kernel ? kernel->code : "";
   return text;
 }
 

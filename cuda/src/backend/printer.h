@@ -39,7 +39,7 @@ class Printer {
   std::size_t number_of(const Place& place, Index column, bool writes);
   std::size_t number_of(const RowList& list);
   std::string variable() { return "v" + std::to_string(variables_++); }
-  void line(const std::string& text) { code_ += "    " + text + "\n"; }
+  void line(const std::string& text) { code_ += "  " + text + "\n"; }
   bool in_memory(const Place& place) const;
 
   /// The columns of a matrix that the kernel accesses.

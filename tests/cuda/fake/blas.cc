@@ -1,6 +1,10 @@
 // The functions of cuBLAS that cuda/plugin calls.
 #include <cublas_v2.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
 #include "runtime.h"
 
 using namespace windrow::fake;
@@ -12,14 +16,29 @@ struct Handle {
   void* stream = nullptr;
 };
 
+/// The number with so many bits of mantissa, rounded to the nearest even one.
+float rounded(float value, int bits) {
+  std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+  const int dropped = 23 - bits;
+  if (dropped == 0 || !std::isfinite(value)) return value;
+  word += (std::uint32_t{1} << (dropped - 1)) - 1 + (word >> dropped & 1);
+  return std::bit_cast<float>(word >> dropped << dropped);
+}
+
+int mantissa_of(cublasComputeType_t compute) {
+  return compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 10 : compute == CUBLAS_COMPUTE_32F_FAST_16BF ? 7 : 23;
+}
+
 /// Matrices are column-major: element (i, j) is at i + j * stride.
 struct Factor {
   const float* start;
   int stride;
   bool transposed;
+  int bits;  // of the mantissa
   float at(int i, int j) const {
-    return transposed ? start[j + static_cast<std::ptrdiff_t>(i) * stride]
-                      : start[i + static_cast<std::ptrdiff_t>(j) * stride];
+    return rounded(transposed ? start[j + static_cast<std::ptrdiff_t>(i) * stride]
+                              : start[i + static_cast<std::ptrdiff_t>(j) * stride],
+                   bits);
   }
 };
 
@@ -64,7 +83,8 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
 /// `count` products; the operands of the next one begin so many elements further on.
 static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
                                int k, float alpha, const float* a, int lda, long long a_step, const float* b, int ldb,
-                               long long b_step, float beta, float* c, int ldc, long long c_step, int count) {
+                               long long b_step, float beta, float* c, int ldc, long long c_step, int count,
+                               cublasComputeType_t compute) {
   const bool ta = of_a != CUBLAS_OP_N, tb = of_b != CUBLAS_OP_N;
   const int a_rows = ta ? k : m, b_rows = tb ? n : k;
   const bool valid = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_rows) && ldb >= std::max(1, b_rows) &&
@@ -80,10 +100,11 @@ static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cu
     accesses.push_back(access_of(b + i * b_step, b_rows, tb ? k : n, ldb, false));
     accesses.push_back(access_of(c + i * c_step, m, n, ldc, true));
   }
+  const int bits = mantissa_of(compute);
   const auto run = [=] {
     for (int i = 0; i < count; ++i) {
-      const Factor left = {static_cast<const float*>(mapped(a)) + i * a_step, lda, ta};
-      const Factor right = {static_cast<const float*>(mapped(b)) + i * b_step, ldb, tb};
+      const Factor left = {static_cast<const float*>(mapped(a)) + i * a_step, lda, ta, bits};
+      const Factor right = {static_cast<const float*>(mapped(b)) + i * b_step, ldb, tb, bits};
       multiply(m, n, k, alpha, left, right, beta, static_cast<float*>(mapped(c)) + i * c_step, ldc);
     }
   };
@@ -92,14 +113,20 @@ static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cu
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
-                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
-                              const float* beta, float* c, int ldc) {
-  return products(handle, of_a, of_b, m, n, k, *alpha, a, lda, 0, b, ldb, 0, *beta, c, ldc, 0, 1);
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType_t, int lda, const void* b, cudaDataType_t,
+                            int ldb, const void* beta, void* c, cudaDataType_t, int ldc, cublasComputeType_t compute,
+                            cublasGemmAlgo_t) {
+  return products(handle, of_a, of_b, m, n, k, *static_cast<const float*>(alpha), static_cast<const float*>(a), lda, 0,
+                  static_cast<const float*>(b), ldb, 0, *static_cast<const float*>(beta), static_cast<float*>(c), ldc,
+                  0, 1, compute);
 }
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m,
-                                         int n, int k, const float* alpha, const float* a, int lda, long long a_step,
-                                         const float* b, int ldb, long long b_step, const float* beta, float* c,
-                                         int ldc, long long c_step, int count) {
-  return products(handle, of_a, of_b, m, n, k, *alpha, a, lda, a_step, b, ldb, b_step, *beta, c, ldc, c_step, count);
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m,
+                                          int n, int k, const void* alpha, const void* a, cudaDataType_t, int lda,
+                                          long long a_step, const void* b, cudaDataType_t, int ldb, long long b_step,
+                                          const void* beta, void* c, cudaDataType_t, int ldc, long long c_step,
+                                          int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+  return products(handle, of_a, of_b, m, n, k, *static_cast<const float*>(alpha), static_cast<const float*>(a), lda,
+                  a_step, static_cast<const float*>(b), ldb, b_step, *static_cast<const float*>(beta),
+                  static_cast<float*>(c), ldc, c_step, count, compute);
 }

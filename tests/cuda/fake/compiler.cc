@@ -25,7 +25,7 @@ constexpr const char* before = R"(
 #define WINDROW_ON_HOST 1
 #define __device__
 #define __global__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 using namespace std;
 namespace { struct Three { unsigned x = 0, y = 0, z = 0; }; thread_local Three blockIdx, blockDim, gridDim, threadIdx; }
 extern "C" void windrow_thread(unsigned block, unsigned blocks, unsigned thread, unsigned threads) {

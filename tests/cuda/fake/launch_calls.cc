@@ -2,6 +2,7 @@
 // crt/host_runtime.h of the toolkit.
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "runtime.h"
 #include "teams.h"
@@ -49,9 +50,9 @@ cudaError_t __cudaPopCallConfiguration(dim3* teams, dim3* threads, std::size_t* 
   return cudaSuccess;
 }
 
-/// For kernels that compiler.cc has made.
-static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams, unsigned threads, const void* argument,
-                                   Stream& stream) {
+/// For kernels that compiler.cc has made. `together`: the teams run at the same time.
+static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams, unsigned threads, bool together,
+                                   const void* argument, Stream& stream) {
   std::vector<Access> accesses;
   kernel.accesses(argument, &accesses,
                   [](void* to, const void* start, long long rows, long long width, long long stride, int writes) {
@@ -62,7 +63,18 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
   std::vector<std::byte> copied(kernel.size);
   std::memcpy(copied.data(), argument, kernel.size);
   relocate(copied, [](const void*) { return true; });  // it has no padding
-  const auto run = [kernel, teams, threads, copied = std::move(copied)] {
+  const auto run = [kernel, teams, threads, together, copied = std::move(copied)] {
+    if (together) {
+      std::vector<std::thread> all;
+      for (unsigned team = 0; team < teams; ++team) {
+        all.emplace_back([&, team] {
+          kernel.thread(team, teams, 0, threads);
+          kernel.run(copied.data());
+        });
+      }
+      for (std::thread& one : all) one.join();
+      return;
+    }
     for (unsigned team = 0; team < teams; ++team) {
       for (unsigned thread = 0; thread < threads; ++thread) {
         kernel.thread(team, teams, thread, threads);
@@ -83,7 +95,29 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 teams, dim3 threads, voi
   ++world().counters.launches;
   const auto found = known().compiled.find(function);
   if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
-  return returns(launch_compiled(found->second, teams.x, threads.x, arguments[0], stream_of(stream)));
+  return returns(launch_compiled(found->second, teams.x, threads.x, false, arguments[0], stream_of(stream)));
+}
+
+/// A thread of the host runs all threads of a team; what the code does for devices alone is not run.
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 teams, dim3 threads, void** arguments,
+                                        std::size_t shared, cudaStream_t stream) {
+  WINDROW_BEGIN_CALL();
+  ++world().counters.launches;
+  const auto found = known().compiled.find(function);
+  if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
+  if (teams.x > multiprocessors) return returns(cudaErrorCooperativeLaunchTooLarge);
+  if (static_cast<int>(shared) > found->second.shared_bytes) return returns(cudaErrorInvalidValue);
+  return returns(launch_compiled(found->second, teams.x, threads.x, true, arguments[0], stream_of(stream)));
+}
+
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute attribute, int value, int) {
+  WINDROW_BEGIN_CALL();
+  const auto found = known().compiled.find(static_cast<const void*>(kernel));
+  if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return returns(cudaErrorNotSupported);
+  if (value > static_cast<int>(shared_bytes)) return returns(cudaErrorInvalidValue);
+  found->second.shared_bytes = value;
+  return cudaSuccess;
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 teams, dim3 threads, void** arguments,

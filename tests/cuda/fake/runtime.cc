@@ -163,14 +163,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "fake CUDA device");
   properties->major = 9;
-  properties->multiProcessorCount = 2;
+  properties->multiProcessorCount = multiprocessors;
+  properties->sharedMemPerBlockOptin = shared_bytes;
   properties->totalGlobalMem = world().options.memory;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   WINDROW_BEGIN_CALL();
-  *value = 2;  // multiprocessors; others are not asked for
+  *value = multiprocessors;  // multiprocessors; others are not asked for
   return cudaSuccess;
 }
 

@@ -16,6 +16,8 @@
 namespace windrow::fake {
 
 inline constexpr int illegal_address = cudaErrorIllegalAddress;
+inline constexpr int multiprocessors = 3;  // of a device
+inline constexpr std::size_t shared_bytes = 227 << 10;
 
 /// A kernel that compiler.cc has made. Its one parameter is a struct, which host code passes by its address.
 struct CompiledKernel {
@@ -24,6 +26,7 @@ struct CompiledKernel {
   std::string name;
   void* library = nullptr;
   std::size_t size = 0;  ///< of the struct
+  int shared_bytes = 0;  ///< allowed
   void (*run)(const void* argument) = nullptr;
   void (*accesses)(const void* argument, void* to, Add* add) = nullptr;
   /// Sets what a kernel sees of its block and thread.

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -37,11 +38,28 @@ struct DeviceInfo {
 /// driver that is too old, no device.
 std::vector<DeviceInfo> list_devices();
 
+/// How the levels of a minibatch are computed.
+enum class Levels : std::uint8_t {
+  automatic,  ///< as their widths suggest
+  launches,   ///< by some kernels and products each
+  together,   ///< by one kernel for all of them, where there is one: see docs/cuda.md
+};
+
+/// How products of matrices are computed. All are added up in float32.
+enum class Precision : std::uint8_t {
+  float32,  ///< as they are
+  tf32,     ///< operands rounded to 10 bits of mantissa; many times as fast on devices since architecture 8.0
+  bf16,     ///< operands rounded to 7 bits
+};
+
 struct DeviceOptions {
   /// The most bytes of device memory to use; 0 for all.
   std::size_t memory_limit = 0;
   /// Each op waits until its work is done, so that the error of a kernel is that of its op. For debugging; slow.
   bool sync = false;
+  Levels levels = Levels::automatic;
+  /// Of products by cuBLAS; a kernel for all levels computes in float32 always.
+  Precision precision = Precision::float32;
   LaneOptions lane = {};
 };
 

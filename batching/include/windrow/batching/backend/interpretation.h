@@ -68,6 +68,8 @@ class Interpretation : public Execution {
   // Called in ops of the device's lane. They issue kernels on it and return.
   /// Computes a segment: by default, step by step.
   virtual void run(const Segment& segment, const At& at);
+  /// Computes Phase::level or Phase::back_level of all batches: by default one after the other.
+  virtual void run_levels(Phase phase, Lane* lane);
   void run(const Step& step, const At& at);
   /// The rows of a place that belong to `at`; all rows if the place has the other rate.
   Matrix<float> place(const Place& place, const At& at) const;
@@ -94,7 +96,7 @@ class Interpretation : public Execution {
   void push_pass(const Pushing& pushing, Passes passes);
   void push_losses(const Pushing& pushing);
   void push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps);
-  void count(const Pushing& pushing, Phase phase, std::size_t type, Range vertices) const;
+  void count(const Pushing& pushing, Passes passes) const;
   struct Check;
   void push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::vector<Access> refuses,
                   std::source_location from);
@@ -102,9 +104,8 @@ class Interpretation : public Execution {
 
   // Issuing, in ops of the lane.
   void run_pass(Passes passes, Lane* lane);
-  template <class Visit>
-  void each_part(Passes passes, Visit visit) const;
-  void run(Phase phase, std::size_t type, Range vertices, Lane* lane);
+  void run_all(Phase phase, Lane* lane);
+  void run_rows(Phase phase, std::size_t type, Range vertices, Lane* lane);
   void run(const TensorStep& step, Lane* lane);
   void run_kernel(const Step& step, const At& at, Matrix<float> out);
   void gather(const Step& step, const At& at);

@@ -1,0 +1,349 @@
+#include "backend/levels.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "backend/fusion.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::cuda {
+namespace {
+
+/// A team sums up products for so many columns at a time: more need too many registers.
+constexpr Index most_columns = 8;
+constexpr Index threads = 256, rows_of_thread = 4;
+
+bool is_product_of_rows(const Step& step) {
+  return step.does == Step::Does::kernel && step.op == &op::matmul && !step.may_lack && step.indices.empty() &&
+         step.in[1].in == Place::In::tensor && step.in[0].in != Place::In::tensor &&
+         step.in[0].rate == Rate::vertices && step.out.rate == Rate::vertices && step.out.in != Place::In::nowhere &&
+         step.in[0].in != Place::In::nowhere;
+}
+
+class LevelsPrinter {
+ public:
+  LevelsPrinter(const Plan& plan, const FusedPlan& fused, Phase phase, const Grid& grid)
+      : plan_(plan), fused_(fused), phase_(static_cast<std::size_t>(phase)), grid_(grid) {}
+
+  std::optional<LevelsKernel> print() {
+    if (grid_.teams == 0 || !find_parts() || !all_aligned()) return std::nullopt;
+    columns_ = (width_ + grid_.teams - 1) / grid_.teams;
+    made_.teams = static_cast<int>((width_ + columns_ - 1) / columns_);
+    made_.name = fused_.kernels[first_fused()].name + "_levels";
+    print_code();
+    if (made_.shared_bytes > grid_.shared_bytes) return std::nullopt;
+    return std::move(made_);
+  }
+
+ private:
+  const std::vector<Segment>& segments(std::size_t type) const { return plan_.types[type].phases[phase_]; }
+
+  /// Returns whether the levels contain what such a kernel computes, and nothing else.
+  bool find_parts() {
+    for (std::size_t t = 0; t < plan_.types.size(); ++t) {
+      for (const Segment& segment : segments(t)) {
+        if (segment.rate != Rate::vertices) return false;
+        for (const Part& part : fused_.parts.at(&segment)) {
+          if (part.does == Part::Does::fused) {
+            const Index width = fused_.kernels[part.number].width;
+            if (width_ != 0 && width_ != width) return false;
+            width_ = width;
+            made_.parts.push_back({t, nullptr, part.number});
+            steps_.emplace_back(std::span(segment.steps).subspan(part.first, part.last - part.first));
+            continue;
+          }
+          for (std::size_t i = part.first; i < part.last; ++i) {
+            if (!is_product_of_rows(segment.steps[i])) return false;
+            made_.parts.push_back({t, &segment.steps[i]});
+            steps_.emplace_back(std::span(segment.steps).subspan(i, 1));
+          }
+        }
+      }
+    }
+    return width_ != 0;
+  }
+
+  std::size_t first_fused() const {
+    return std::ranges::find(made_.parts, nullptr, &LevelsKernel::Part::product)->number;
+  }
+
+  /// Whether column c of each result, and of each slot, belongs to the team of column c modulo the width.
+  bool all_aligned() const {
+    const auto fits = [&](Index column) { return column < 0 || column % width_ == 0; };
+    for (const LevelsKernel::Part& part : made_.parts) {
+      if (part.product == nullptr) continue;
+      if (!fits(part.product->out.column) || !fits(part.product->out.width)) return false;
+    }
+    return std::ranges::all_of(plan_.types, [&](const TypePlan& type) {
+      const auto fit = [&](const ChildSlots& slots) { return std::ranges::all_of(slots.column, fits); };
+      return std::ranges::all_of(type.states, fit) && std::ranges::all_of(type.gradients, fit);
+    });
+  }
+
+  /// Columns of a matrix of a type, whatever the place calls it.
+  struct Columns {
+    std::size_t matrix;
+    Index begin, end;
+    bool overlaps(const Columns& other) const {
+      return matrix == other.matrix && begin < other.end && other.begin < end;
+    }
+  };
+  std::optional<Columns> columns_of(std::size_t type, const Place& place) const {
+    const TypePlan& plan = plan_.types[type];
+    const auto of = [&](std::size_t matrix) { return Columns{matrix, place.column, place.column + place.width}; };
+    switch (place.in) {
+      case Place::In::arena:
+        return of(place.number);
+      case Place::In::state:
+        return of(plan.states[place.number].region);
+      case Place::In::state_gradient:
+        return of(plan.gradients[place.number].region);
+      case Place::In::local:
+        return of(plan.regions.size() + place.number);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  static bool overlap(const std::vector<Columns>& some, const std::optional<Columns>& one) {
+    return one && std::ranges::any_of(some, [&](const Columns& other) { return other.overlaps(*one); });
+  }
+
+  /// The columns of a product's matrix that a team has, in shared memory; where they begin.
+  Index weights(std::size_t part) {
+    const Step& step = *made_.parts[part].product;
+    const auto [found, is_new] = weights_.try_emplace({step.in[1].number, step.in[1].column, step.out.width}, floats_);
+    if (!is_new) return found->second;
+    const Index rows = step.in[0].width, columns = step.out.width / width_ * columns_;
+    loads_ += "  load_columns(shared + " + std::to_string(floats_) + ", a.part" + std::to_string(part) + ".y, " +
+              std::to_string(rows) + ", " + std::to_string(columns) + ", first);\n";
+    floats_ += rows * columns;
+    return found->second;
+  }
+
+  void print_code() {
+    std::string cases;
+    for (std::size_t first = 0; first < made_.parts.size();) {
+      const std::size_t type = made_.parts[first].type;
+      std::size_t last = first;
+      while (last < made_.parts.size() && made_.parts[last].type == type) ++last;
+      cases += "      case " + std::to_string(type) + ":\n" + case_of(first, last) + "        break;\n";
+      first = last;
+    }
+    const Index sums = rows_of_thread * std::min(most_columns, most_) * (threads + 1);
+    made_.shared_bytes = static_cast<std::size_t>(floats_ + sums) * sizeof(float);
+    std::string& code = made_.code;
+    code = "struct Arguments_" + made_.name +
+           " {\n  long long elements;\n  float* data;\n  const int* words;\n  int* arrived;\n  const int* batches;\n"
+           "  long long count;\n";
+    for (std::size_t i = 0; i < made_.parts.size(); ++i) {
+      const LevelsKernel::Part& part = made_.parts[i];
+      code += part.product != nullptr ? "  Product" : "  Arguments_" + fused_.kernels[part.number].name;
+      code += " part" + std::to_string(i) + ";\n";
+    }
+    code += "};\nextern \"C\" __global__ void __launch_bounds__(256, 1) " + made_.name +
+            "(WINDROW_ARGUMENT(Arguments_" + made_.name + ") a) {\n  WINDROW_SHARED(" + std::to_string(floats_ + sums) +
+            ");\n  float* const sums = shared + " + std::to_string(floats_) +
+            ";\n  constexpr int width = " + std::to_string(width_) + ", owned = " + std::to_string(columns_) +
+            ";\n  const Owned<width, owned> first = {(int)blockIdx.x * owned};\n  int expected = 0;\n" + loads_ +
+            "  for (long long i = 0; i < a.count; ++i) {\n"
+            "    const long long begin = a.batches[3 * i + 1], rows = a.batches[3 * i + 2];\n"
+            "    switch (a.batches[3 * i]) {\n" +
+            cases + "    }\n  }\n}\n";
+    code += "#ifdef WINDROW_ON_HOST\nextern \"C\" const unsigned " + made_.name +
+            "_argument_bytes = sizeof(Arguments_" + made_.name + ");\nextern \"C\" void " + made_.name +
+            "_accesses(const Arguments_" + made_.name +
+            "& a, void* to, Add* add) {\n  add(to, a.data, 1, a.elements * 4, 0, 1);\n"
+            "  add(to, a.batches, 1, 12 * a.count, 0, 0);\n  add(to, a.arrived, 1, 4, 0, 1);\n";
+    for (std::size_t i = 0; i < made_.parts.size(); ++i) {
+      if (made_.parts[i].product == nullptr) continue;
+      const Step& step = *made_.parts[i].product;
+      code += "  access(a.part" + std::to_string(i) + ".y, " + std::to_string(step.in[0].width) + ", 0, " +
+              std::to_string(step.out.width) + ", 0, to, add);\n";
+    }
+    code += "}\n#endif\n\n";
+  }
+
+  /// What a batch of a type needs. Before the first part, other teams may have written anything.
+  std::string case_of(std::size_t first, std::size_t last) {
+    std::string text;
+    bool anything = true;
+    std::size_t barriers = 0;
+    std::vector<Columns> written, read;  // since the last barrier; read: by products
+    for (std::size_t i = first; i < last; ++i) {
+      const LevelsKernel::Part& part = made_.parts[i];
+      bool waits = false;
+      if (part.product != nullptr) {
+        waits = anything || overlap(written, columns_of(part.type, part.product->in[0]));
+      }
+      for (const Step& step : steps_[i]) {
+        waits = waits || (step.does != Step::Does::scatter && overlap(read, columns_of(part.type, step.out)));
+      }
+      if (waits) {
+        text += "        wait_for_teams(a.arrived, expected);\n";
+        anything = false;
+        written.clear();
+        read.clear();
+        ++barriers;
+      }
+      text += part.product != nullptr ? product_text(i) : fused_text(i);
+      for (const Step& step : steps_[i]) {
+        if (step.does == Step::Does::scatter) continue;  // to rows of other batches
+        if (const auto columns = columns_of(part.type, step.out)) written.push_back(*columns);
+      }
+      if (part.product == nullptr) continue;
+      if (const auto columns = columns_of(part.type, part.product->in[0])) read.push_back(*columns);
+    }
+    made_.barriers = std::max(made_.barriers, barriers);
+    return text;
+  }
+
+  std::string fused_text(std::size_t i) const {
+    return "        each_element(rows, first, [&](long long r, int c) { " + fused_.kernels[made_.parts[i].number].name +
+           "_row(a.part" + std::to_string(i) + ", begin + r, c); });\n";
+  }
+
+  std::string product_text(std::size_t i) {
+    const Step& step = *made_.parts[i].product;
+    const Index at = weights(i), rows = step.in[0].width, columns = step.out.width / width_ * columns_;
+    most_ = std::max(most_, columns);
+    std::string text;
+    for (Index from = 0; from < columns; from += most_columns) {
+      text += "        multiply<" + std::to_string(std::min(most_columns, columns - from)) + ", " +
+              std::to_string(rows) + ">(a.part" + std::to_string(i) + ", shared + " + std::to_string(at) +
+              ", sums, begin, rows, " + std::to_string(from) + ", first, " +
+              (step.write == Write::add ? "true" : "false") + ");\n";
+    }
+    return text;
+  }
+
+  const Plan& plan_;
+  const FusedPlan& fused_;
+  const std::size_t phase_;
+  const Grid grid_;
+  LevelsKernel made_;
+  std::vector<std::span<const Step>> steps_;  // by part
+  Index width_ = 0, columns_ = 0;             // of a block of columns, and how many of them a team has
+  Index floats_ = 0;                          // of shared memory, with matrices
+  Index most_ = 0;                            // columns of a product that a team has
+  std::string loads_;
+  std::map<std::tuple<std::size_t, Index, Index>, Index> weights_;  // by tensor, first column and width
+};
+
+}  // namespace
+
+std::optional<LevelsKernel> print_levels(const Plan& plan, const FusedPlan& fused, Phase phase, const Grid& grid) {
+  return LevelsPrinter(plan, fused, phase, grid).print();
+}
+
+const char* const levels_prelude = R"(
+// x y to out; y has `columns` columns of the team.
+struct Product { Place x, y, out; };
+#ifdef WINDROW_ON_HOST
+#include <atomic>
+#include <thread>
+#define WINDROW_SHARED(floats) static thread_local float shared[floats]
+template <class F>
+void each_thread(F f) {
+  for (int t = 0; t < 256; ++t) f(t);
+}
+static void wait_for_teams(int* arrived, int& expected) {
+  expected += (int)gridDim.x;
+  std::atomic_ref<int> count(*arrived);
+  ++count;
+  while (count < expected) std::this_thread::yield();
+}
+#else
+extern __shared__ float windrow_shared[];
+#define WINDROW_SHARED(floats) float* const shared = windrow_shared
+// The threads meet afterwards.
+template <class F>
+static __device__ inline void each_thread(F f) {
+  f((int)threadIdx.x);
+  __syncthreads();
+}
+// The threads of a team have met: what they have written is before the first fence.
+static __device__ inline void wait_for_teams(int* arrived, int& expected) {
+  expected += (int)gridDim.x;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    atomicAdd(arrived, 1);
+    while (*(volatile int*)arrived < expected) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+#endif
+// Columns begin to begin + owned of each block of `width` columns, as far as there are so many.
+template <int width, int owned>
+struct Owned {
+  int begin;
+  __device__ bool has(int q) const { return begin + q % owned < width; }
+  __device__ int column(int q) const { return q / owned * width + begin + q % owned; }
+};
+template <int width, int owned, class F>
+static __device__ inline void each_element(long long rows, Owned<width, owned> columns, F f) {
+  each_thread([&](int t) {
+    for (long long i = t; i < rows * owned; i += 256) {
+      const int q = (int)(i % owned);
+      if (columns.has(q)) f(i / owned, columns.column(q));
+    }
+  });
+}
+// A matrix of `rows` rows, column by column.
+template <class Columns>
+static __device__ inline void load_columns(float* to, const Place& from, int rows, int count, Columns columns) {
+  each_thread([&](int t) {
+    for (int i = t; i < rows * count; i += 256) {
+      const int row = i / count, q = i % count;
+      to[q * rows + row] = columns.has(q) ? from.at[row * from.stride + columns.column(q)] : 0.0f;
+    }
+  });
+}
+// Each warp has four rows at a time, and its threads divide the sums; a thread adds up the parts of one sum.
+template <int count, int terms, class Columns>
+static __device__ inline void multiply(const Product& p, const float* y, float* sums, long long begin, long long rows,
+                                       int from, Columns columns, bool add) {
+  for (long long block = 0; block < rows; block += 32) {
+    each_thread([&](int t) {
+      const int lane = t % 32;
+      const long long first = block + t / 32 * 4;
+      if (first >= rows) return;
+      const float* x[4];
+      float sum[4][count];
+      for (int r = 0; r < 4; ++r) {
+        x[r] = p.x.at + (begin + (first + r < rows ? first + r : rows - 1)) * p.x.stride;
+        for (int q = 0; q < count; ++q) sum[r][q] = 0.0f;
+      }
+      for (int i = lane; i < terms; i += 32) {
+        float value[4];
+        for (int r = 0; r < 4; ++r) value[r] = x[r][i];
+        for (int q = 0; q < count; ++q) {
+          const float weight = y[(from + q) * terms + i];
+          for (int r = 0; r < 4; ++r) sum[r][q] += value[r] * weight;
+        }
+      }
+      for (int r = 0; r < 4; ++r) {
+        for (int q = 0; q < count; ++q) sums[(r * count + q) * 257 + t] = sum[r][q];
+      }
+    });
+    each_thread([&](int t) {
+      for (int i = t; i < 32 * count; i += 256) {
+        const int row = i / count, q = i % count;
+        if (block + row >= rows) return;
+        if (!columns.has(from + q)) continue;
+        const float* const parts = sums + (row % 4 * count + q) * 257 + row / 4 * 32;
+        float sum = 0.0f;
+        for (int lane = 0; lane < 32; ++lane) sum += parts[lane];
+        float& to = p.out.at[(begin + block + row) * p.out.stride + columns.column(from + q)];
+        to = add ? to + sum : sum;
+      }
+    });
+  }
+}
+
+)";
+
+}  // namespace windrow::cuda

@@ -1,0 +1,47 @@
+// Kernels that compute all levels of a pass in one launch. Pure: knows no device.
+//
+// A grid of teams stays on the device for the whole pass. Each team has some columns of every block of columns (see
+// fusion.h), for all rows, and keeps its columns of the products' matrices in shared memory. So what a team writes is
+// mostly what it reads itself; only the rows of products come from all teams, and the grid waits at a barrier where
+// they may have changed. (Diamos et al., Persistent RNNs, 2016.)
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/backend/plan.h"
+
+namespace windrow::cuda {
+
+struct FusedPlan;
+
+/// What a device has for such a kernel.
+struct Grid {
+  int teams = 0;  ///< that run at the same time; 0: there are no such kernels
+  std::size_t shared_bytes = 0;
+};
+
+struct LevelsKernel {
+  std::string name;
+  std::string code;
+  int teams = 0;
+  std::size_t shared_bytes = 0;
+  /// What it computes for a batch of a type, in order. Its argument has a struct for each.
+  struct Part {
+    std::size_t type;
+    const Step* product;     ///< null: a fused kernel
+    std::size_t number = 0;  ///< of that
+  };
+  std::vector<Part> parts;
+  std::size_t barriers = 0;  ///< for each batch, at most
+};
+
+/// For Phase::level or Phase::back_level. Nothing if the levels contain something else than products with tensors and
+/// fused kernels of one width, or if the matrices do not fit into shared memory.
+std::optional<LevelsKernel> print_levels(const Plan& plan, const FusedPlan& fused, Phase phase, const Grid& grid);
+
+/// What the code of these kernels uses.
+extern const char* const levels_prelude;
+
+}  // namespace windrow::cuda
