@@ -37,10 +37,11 @@ TEST_F(GpuScript, WritesAReport) {
   write("machine.txt", "2026-01-02\nabc1234\nNVIDIA H100 80GB HBM3, 580.1\n");
   write("steps.txt", "3 s, status 0: cuda_test \n");
   write("conformance.txt", "[==========] 9 tests\n[  PASSED  ] 9 tests.\n");
-  write("results.jsonl",
-        R"({"model": "tree-lstm", "mode": "training", "hidden": 256, "batch": 64, "unit": "trees", )"
-        R"("units_per_s": 123456.7, "minibatch_ms": 0.51234, "device_ms": 0.4, "schedule_ms": 0.1, )"
-        R"("calls_per_minibatch": 181.2, "product_share": null, "idle_share": 0.2, "roofline_share": 0.5})");
+  write(
+      "results.jsonl",
+      R"({"model": "tree-lstm", "mode": "training", "levels": "automatic", "precision": "tf32", "hidden": 256, "batch": 64, "unit": "trees", )"
+      R"("units_per_s": 123456.7, "minibatch_ms": 0.51234, "device_ms": 0.4, "schedule_ms": 0.1, )"
+      R"("calls_per_minibatch": 181.2, "product_share": null, "idle_share": 0.2, "roofline_share": 0.5})");
   const Outcome outcome = run_script("gpu --report " + in("") + "--out " + in("report.md"));
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
@@ -48,7 +49,8 @@ TEST_F(GpuScript, WritesAReport) {
   for (const std::string expected :
        {"# NVIDIA H100 80GB HBM3\n", "on 2026-01-02, commit abc1234; NVIDIA H100 80GB HBM3, 580.1.",
         "conformance: [  PASSED  ] 9 tests.\n", "sanitizer: not run\n",
-        "| tree-lstm | training | 256 | 64 | trees | 123457 | 0.512 | 0.4 | 0.1 | 181 | - | 0.2 | 0.5 |\n"}) {
+        "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.4 | 0.1 | 181 | - | 0.2 | "
+        "0.5 |\n"}) {
     EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;
   }
 }

@@ -13,7 +13,7 @@ OnThread::OnThread(const Plugin& cuda, int device) : cuda_(cuda) {
   int now = 0;
   if (cuda.device(&now) != success || now == device) return;
   before_ = now;
-  cuda.set_device(device);
+  error_ = cuda.set_device(device);
 }
 OnThread::~OnThread() {
   if (before_ >= 0) cuda_.set_device(before_);

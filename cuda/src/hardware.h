@@ -27,9 +27,13 @@ class OnThread {
   OnThread(const OnThread&) = delete;
   OnThread& operator=(const OnThread&) = delete;
 
+  /// Why it is not; or success.
+  int error() const { return error_; }
+
  private:
   const Plugin& cuda_;
   int before_ = -1;  // -1: unchanged
+  int error_ = success;
 };
 
 /// Threads: any.

@@ -9,8 +9,12 @@
 namespace windrow::cuda {
 namespace {
 
-/// The devices that enter() has replaced on this thread; sections nest.
-thread_local std::vector<int> devices_before;
+/// What enter() has replaced on this thread. Sections nest.
+struct Section {
+  int device;  // of the thread before
+  int error;   // of this section, found by one inside it or by enter(); or success
+};
+thread_local std::vector<Section> sections;
 
 }  // namespace
 
@@ -49,15 +53,20 @@ CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
 }
 
 void CudaLane::enter() noexcept {
-  int before = hardware_->number();
-  cuda_.device(&before);
-  devices_before.push_back(before);
-  if (before != hardware_->number()) cuda_.set_device(hardware_->number());
-  cuda_.take_error();  // of a call before the section, which is none of the op's
+  // An error of a call before the section is none of the op's: it is that of the section around it, or nobody's.
+  const int earlier = cuda_.take_error();
+  if (!sections.empty() && sections.back().error == success) sections.back().error = earlier;
+  Section section{hardware_->number(), success};
+  cuda_.device(&section.device);
+  if (section.device != hardware_->number()) section.error = cuda_.set_device(hardware_->number());
+  sections.push_back(section);
 }
 
 std::exception_ptr CudaLane::leave() noexcept {
-  const int error = cuda_.take_error();
+  const Section section = sections.back();
+  sections.pop_back();
+  const int last = cuda_.take_error();
+  const int error = section.error != success ? section.error : last;
   std::exception_ptr found;
   if (error != success && error != not_ready) {
     // An error that remains is the device's, not that of a launch.
@@ -70,8 +79,7 @@ std::exception_ptr CudaLane::leave() noexcept {
       found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
     }
   }
-  if (devices_before.back() != hardware_->number()) cuda_.set_device(devices_before.back());
-  devices_before.pop_back();
+  if (section.device != hardware_->number()) cuda_.set_device(section.device);
   if (found != nullptr) hardware_->wake();
   return found;
 }

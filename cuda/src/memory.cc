@@ -75,7 +75,8 @@ std::byte* DeviceMemory::allocate(std::size_t bytes) {
   const std::size_t before = in_use_.fetch_add(size);
   const bool within = limit_ == 0 || (before <= limit_ && size <= limit_ - before);
   void* made = nullptr;
-  const int error = within ? hardware_->cuda().allocate(&made, size) : int{out_of_memory};
+  int error = here.error();
+  if (error == success) error = within ? hardware_->cuda().allocate(&made, size) : int{out_of_memory};
   if (error == success) return static_cast<std::byte*>(made);
   in_use_ -= size;
   if (const std::exception_ptr failure = hardware_->failure()) std::rethrow_exception(failure);

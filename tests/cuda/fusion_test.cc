@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "cuda/plugin/plugin.h"
@@ -133,6 +137,44 @@ TEST(FusedKernels, CompileForDevices) {
   EXPECT_EQ(get()->compile("extern \"C\" __global__ void k() { nonsense; }", 90, &made), cuda::bad_source);
   EXPECT_NE(std::string(made.start).find("nonsense"), std::string::npos);
   get()->free_compiled(&made);
+}
+
+/// The number of compilations that a small training takes.
+std::uint64_t compilations() {
+  fake::reset();
+  Engine engine({.policy = Policy::serial});
+  const Device device = cuda::open_device(engine, 0).device;
+  WorkloadOptions options{.seed = 1, .samples = 4};
+  options.sizes["hidden"] = options.sizes["embedding"] = 8;
+  Workload workload = make_workload("tree-lstm", device, options);
+  Trainer(device, workload, {.minibatch = 4, .learning_rate = 0.05}).train();
+  return fake::counters().compilations;
+}
+
+TEST(FusedKernels, AreKeptOnDiskAndReplacedWhereFilesAreDamaged) {
+  namespace fs = std::filesystem;
+  std::string folder = ::testing::TempDir() + "windrow_cache_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string before = ::getenv("WINDROW_CUDA_CACHE");
+  ::setenv("WINDROW_CUDA_CACHE", folder.c_str(), 1);
+  const std::uint64_t first = compilations();
+  EXPECT_GT(first, 0u);
+  EXPECT_EQ(compilations(), 0u);
+  const auto damage = [&](const auto& change) {
+    for (const auto& file : fs::directory_iterator(folder)) {
+      std::ifstream in(file.path(), std::ios::binary);
+      std::string text((std::istreambuf_iterator<char>(in)), {});
+      change(text);
+      std::ofstream(file.path(), std::ios::binary) << text;
+    }
+  };
+  damage([](std::string& text) { text.resize(text.size() / 2); });
+  EXPECT_EQ(compilations(), first);
+  damage([](std::string& text) { text[text.find('\0') + 1] = 'x'; });  // the first byte of the code
+  EXPECT_EQ(compilations(), first);
+  EXPECT_EQ(compilations(), 0u);
+  ::setenv("WINDROW_CUDA_CACHE", before.c_str(), 1);
+  fs::remove_all(folder);
 }
 
 }  // namespace

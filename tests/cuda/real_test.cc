@@ -9,9 +9,16 @@
 namespace windrow::testing {
 namespace {
 
-DeviceUnderTest make(Engine& engine, std::size_t capacity) {
-  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity});
+DeviceUnderTest open(Engine& engine, std::size_t capacity, cuda::Levels levels) {
+  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
   return {opened.device, cuda::add_stream(opened.device, {.name = "copies"})};
+}
+DeviceUnderTest make(Engine& engine, std::size_t capacity) { return open(engine, capacity, cuda::Levels::automatic); }
+DeviceUnderTest make_launches(Engine& engine, std::size_t capacity) {
+  return open(engine, capacity, cuda::Levels::launches);
+}
+DeviceUnderTest make_together(Engine& engine, std::size_t capacity) {
+  return open(engine, capacity, cuda::Levels::together);
 }
 
 std::vector<DeviceCase> cases() {
@@ -21,7 +28,9 @@ std::vector<DeviceCase> cases() {
   }
   return all;
 }
-std::vector<DeviceCase> few_cases() { return {{"cuda", Policy::pool, 2, make}}; }
+std::vector<DeviceCase> few_cases() {
+  return {{"launches", Policy::pool, 2, make_launches}, {"together", Policy::pool, 2, make_together}};
+}
 
 INSTANTIATE_TEST_SUITE_P(Real, OnDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Real, OnDeviceInFull, ::testing::ValuesIn(few_cases()), case_name);

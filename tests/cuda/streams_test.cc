@@ -188,6 +188,25 @@ std::map<std::string, std::uint64_t> device_work(const TraceSummary& summary) {
   return counts;
 }
 
+/// With policy serial, an op's function may push another op, whose section lies inside.
+TEST(CudaSections, ErrorsBelongToTheOpThatMadeThem) {
+  fake::reset();
+  Engine engine({.policy = Policy::serial});
+  const Device device = open_device(engine, 0).device;
+  const Tensor x = ones(device, 16), y = ones(device, 16);
+  const Var outer = engine.new_var("outer");
+  engine.push(
+      [&](OpContext&) {
+        fake::fail(1, cudaErrorInvalidConfiguration, false);
+        cudaFree(nullptr);  // fails, and leaves its error to the section
+        apply(device, op::neg, {.in = {x}}, y);
+      },
+      {mutate(outer)}, {.name = "outer", .lane = device.lane});
+  EXPECT_EQ(y.get()[0], -1);
+  EXPECT_THROW(engine.wait(outer), OpError);
+  error_of<OpError>([&] { engine.wait_all(); });
+}
+
 TEST_F(Cuda, ProductsAreRoundedAsAsked) {
   const auto product = [&](cuda::Precision precision, float factor) {
     const Device device = open_device(engine, 0, {.precision = precision}).device;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -49,7 +50,8 @@ std::optional<std::string> read_kept(const fs::path& file, const std::string& ke
 void keep(const fs::path& file, const std::string& key, const std::string& code) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
-  const fs::path unfinished = file.string() + "." + std::to_string(::getpid());
+  static std::atomic<unsigned> files{0};  // devices compile at the same time
+  const fs::path unfinished = file.string() + "." + std::to_string(::getpid()) + "." + std::to_string(++files);
   std::ofstream out(unfinished, std::ios::binary);
   out << key << '\0' << code << "end of code";
   out.close();
@@ -72,30 +74,33 @@ std::string compile(const Plugin& cuda, const std::string& source, int architect
 
 }  // namespace
 
-/// What load() takes.
-static std::string code_of(const Hardware& hardware, const std::string& source) {
-  const Plugin& cuda = hardware.cuda();
-  DeviceFacts facts{};
-  if (const int error = cuda.facts(hardware.number(), &facts); error != success) {
-    throw Error(hardware.name() + ": cannot be used: " + cuda.text(error));
-  }
-  const int architecture = facts.major * 10 + facts.minor;
-  int driver = 0, runtime = 0;
-  cuda.versions(&driver, &runtime);
-  const std::string key =
-      "sm_" + std::to_string(architecture) + " of " + facts.name + ", CUDA " + std::to_string(runtime) + "\n" + source;
-  const fs::path folder = cache_folder(), file = folder / ("kernels-" + hash_of(key));
-  if (!folder.empty()) {
-    if (std::optional<std::string> kept = read_kept(file, key)) return std::move(*kept);
-  }
-  std::string code = compile(cuda, source, architecture, hardware.name());
-  if (!folder.empty()) keep(file, key, code);
-  return code;
-}
-
 const Code* Code::of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels) {
-  return hardware.code_of(source, [&] {
-    return std::unique_ptr<const Code>(new Code(hardware, windrow::cuda::code_of(hardware, source), kernels));
+  return hardware.code_of(source, [&]() -> std::unique_ptr<const Code> {
+    const Plugin& cuda = hardware.cuda();
+    DeviceFacts facts{};
+    if (const int error = cuda.facts(hardware.number(), &facts); error != success) {
+      throw Error(hardware.name() + ": cannot be used: " + cuda.text(error));
+    }
+    const int architecture = facts.major * 10 + facts.minor;
+    int driver = 0, runtime = 0;
+    cuda.versions(&driver, &runtime);
+    const std::string key = "sm_" + std::to_string(architecture) + " of " + facts.name + ", CUDA " +
+                            std::to_string(runtime) + "\n" + source;
+    const fs::path folder = cache_folder(), file = folder / ("kernels-" + hash_of(key));
+    if (!folder.empty()) {
+      try {
+        if (const std::optional<std::string> kept = read_kept(file, key)) {
+          return std::unique_ptr<const Code>(new Code(hardware, *kept, kernels));
+        }
+      } catch (const Error&) {
+        if (hardware.failure() != nullptr) throw;
+        cuda.take_error();  // the file is of no use; it is replaced
+      }
+    }
+    const std::string code = compile(cuda, source, architecture, hardware.name());
+    std::unique_ptr<const Code> made(new Code(hardware, code, kernels));
+    if (!folder.empty()) keep(file, key, code);
+    return made;
   });
 }
 
@@ -103,7 +108,9 @@ Code::Code(const Hardware& hardware, const std::string& code, const std::vector<
     : cuda_(hardware.cuda()) {
   const OnThread here(cuda_, hardware.number());
   const auto require = [&](int error, const std::string& what) {
-    if (error != success) throw Error(hardware.name() + ": " + what + ": " + cuda_.text(error));
+    if (error == success) return;
+    if (module_ != nullptr) cuda_.end_module(module_);
+    throw Error(hardware.name() + ": " + what + ": " + cuda_.text(error));
   };
   require(cuda_.load(code.c_str(), &module_), "fused kernels cannot be loaded");
   for (const KernelNeeds& kernel : kernels) {
@@ -111,7 +118,7 @@ Code::Code(const Hardware& hardware, const std::string& code, const std::vector<
     require(cuda_.function(module_, kernel.name.c_str(), &functions_.back()), "no kernel " + kernel.name);
     if (kernel.shared_bytes == 0) continue;
     require(cuda_.allow_shared(functions_.back(), kernel.shared_bytes, hardware.number()),
-            "no memory for " + kernel.name);
+            "no shared memory for " + kernel.name);
   }
 }
 
