@@ -11,8 +11,8 @@ class DevicesOfPrograms : public Programs {
  protected:
   ~DevicesOfPrograms() override { ::unsetenv("WINDROW_CUDA_PLUGIN"); }
 #ifdef WINDROW_FAKE_PLUGIN
-  // Compiled kernels are kept where the tests of this build keep them.
-  DevicesOfPrograms() { ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_PLUGIN ".cache", 1); }
+  // Compiled kernels are kept in the build folder.
+  DevicesOfPrograms() { ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_CACHE, 1); }
 #endif
   static void use_plugin(const std::string& path) { ::setenv("WINDROW_CUDA_PLUGIN", path.c_str(), 1); }
 };

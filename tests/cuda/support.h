@@ -13,8 +13,8 @@ namespace windrow::testing {
 
 /// Makes the library open the plug-in that is linked with the fake runtime.
 inline const bool uses_fake_plugin = ::setenv("WINDROW_CUDA_PLUGIN", WINDROW_FAKE_PLUGIN, 1) == 0;
-/// Compiled kernels are kept where the tests of this build keep them.
-inline const bool keeps_code = ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_PLUGIN ".cache", 1) == 0;
+/// Compiled kernels are kept in the build folder.
+inline const bool keeps_code = ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_CACHE, 1) == 0;
 
 /// Fails each test after which the fake runtime has something to report.
 class ReportsAreFailures final : public ::testing::EmptyTestEventListener {

@@ -23,7 +23,12 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_fake_cuda_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
-set(fake_plugin WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>")
+# Presets share the kernels that the compiler of the host makes: no sanitizer sees these.
+set(fake_cache ${PROJECT_BINARY_DIR}/fake-cuda-kernels)
+if(PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/build/[^/]+$")
+  set(fake_cache ${PROJECT_SOURCE_DIR}/build/fake-cuda-kernels)
+endif()
+set(fake_plugin WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>" WINDROW_FAKE_CACHE="${fake_cache}")
 
 # The kernels of the tests.
 add_library(windrow_cuda_test_kernels OBJECT cuda/kernels.cu)

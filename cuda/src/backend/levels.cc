@@ -241,8 +241,7 @@ const char* const levels_prelude = R"(
 // x y to out; y has `columns` columns of the team.
 struct Product { Place x, y, out; };
 #ifdef WINDROW_ON_HOST
-#include <atomic>
-#include <thread>
+extern "C" int sched_yield(void);
 #define WINDROW_SHARED(floats) static thread_local float shared[floats]
 template <class F>
 void each_thread(F f) {
@@ -250,9 +249,8 @@ void each_thread(F f) {
 }
 static void wait_for_teams(int* arrived, int& expected) {
   expected += (int)gridDim.x;
-  std::atomic_ref<int> count(*arrived);
-  ++count;
-  while (count < expected) std::this_thread::yield();
+  __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < expected) sched_yield();
 }
 #else
 extern __shared__ float windrow_shared[];
