@@ -4,6 +4,7 @@
 #include "kernels.h"
 #include "memory.h"
 #include "windrow/memory/pool.h"
+#include "windrow/memory/segments.h"
 
 namespace windrow::cuda {
 namespace {
@@ -28,6 +29,19 @@ Rounding rounding_of(Precision precision) {
   return Rounding::none;
 }
 
+/// The driver's allocations take long, and those that it frees wait for the device: so there are few.
+std::shared_ptr<Allocator> pool_of(std::shared_ptr<Allocator> memory) {
+  return std::make_shared<Pool>(std::make_shared<Segments>(std::move(memory)),
+                                PoolOptions{.largest_piece = std::size_t{1} << 20});
+}
+
+/// The memory below the pool; null if it is none of CUDA.
+const DeviceMemory* memory_of(const Device& device) {
+  const auto* const pool = dynamic_cast<const Pool*>(device.memory.get());
+  const auto* const segments = pool == nullptr ? nullptr : dynamic_cast<const Segments*>(&pool->below());
+  return segments == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&segments->below());
+}
+
 /// Rows begin at multiples of 16 bytes, which the widest loads of a device need.
 Index row_stride(Index width) { return (width + 3) / 4 * 4; }
 
@@ -43,12 +57,12 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   const std::shared_ptr<Hardware> hardware = Hardware::open(number);
   const auto lane = CudaLane::make(
       hardware, {.name = hardware->name(), .sync = options.sync, .products = rounding_of(options.precision)});
-  const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
+  const auto staging = pool_of(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
   return {{.name = hardware->name(),
            .engine = engine,
            .lane = engine.add_lane(lane, options.lane),
-           .memory = std::make_shared<Pool>(memory),
+           .memory = pool_of(memory),
            .kernels = kernels(),
            .backend = make_backend(hardware, options.levels),
            .row_stride = row_stride},
@@ -56,8 +70,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
 }
 
 LaneId add_stream(const Device& device, const StreamOptions& options) {
-  const auto* const pool = dynamic_cast<const Pool*>(device.memory.get());
-  const auto* const memory = pool == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&pool->below());
+  const DeviceMemory* const memory = memory_of(device);
   if (memory == nullptr) {
     throw MisuseError("stream '" + options.name + "': of device '" + device.name + "'; expected a device of CUDA");
   }

@@ -13,7 +13,11 @@ static std::shared_ptr<Allocator> present(std::shared_ptr<Allocator> below) {
 }
 
 Pool::Pool(std::shared_ptr<Allocator> below, PoolOptions options)
-    : below_(present(std::move(below))), limit_(options.limit), name_("pool of " + std::string(below_->name())) {}
+    : below_(present(std::move(below))),
+      limit_(options.limit),
+      largest_piece_(options.largest_piece == PoolOptions{}.largest_piece ? options.largest_piece
+                                                                          : rounded(options.largest_piece)),
+      name_("pool of " + std::string(below_->name())) {}
 
 Pool::~Pool() {
   assert(stats().in_use == 0);
@@ -42,8 +46,10 @@ static bool is_large(std::size_t size_class) { return bytes_of(size_class) >= st
 
 std::size_t Pool::rounded(std::size_t bytes) { return bytes_of(class_of(bytes)); }
 
+std::size_t Pool::counted(std::size_t bytes) const { return passes_on(bytes) ? aligned_size(bytes) : rounded(bytes); }
+
 std::byte* Pool::allocate(std::size_t wanted) {
-  const std::size_t bytes = rounded(wanted);
+  const std::size_t bytes = counted(wanted);
   if (std::byte* kept = reuse_or_reserve(bytes)) return kept;
   try {
     std::byte* start = take_from_below(bytes);
@@ -61,12 +67,12 @@ std::byte* Pool::allocate(std::size_t wanted) {
 std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
   MutexLock lock(mutex_);
   const std::size_t size_class = class_of(bytes);
-  const Piece piece = take_kept(size_class);
+  const Piece piece = passes_on(bytes) ? Piece{} : take_kept(size_class);
   if (piece.start == nullptr) {
     if (bytes > limit_ - stats_.in_use) throw refusal(bytes, std::to_string(limit_) + " is the limit");
     stats_.in_use += bytes;
     const bool crowded = stats_.kept > limit_ - stats_.in_use;
-    const Piece outgrown = crowded ? Piece{} : take_outgrown(size_class);
+    const Piece outgrown = crowded || passes_on(bytes) ? Piece{} : take_outgrown(size_class);
     lock.unlock();
     if (crowded) trim();
     if (outgrown.start != nullptr) give_back(outgrown);
@@ -133,6 +139,11 @@ void Pool::count_allocation() {
 void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
   std::size_t size_class = class_of(wanted);
   MutexLock lock(mutex_);
+  if (passes_on(wanted)) {
+    stats_.in_use -= counted(wanted);
+    lock.unlock();
+    return below_->deallocate(start, aligned_size(wanted));
+  }
   if (is_large(size_class)) {
     if (const auto larger = larger_.find(start); larger != larger_.end()) {
       size_class = larger->second;

@@ -15,6 +15,7 @@ namespace {
 struct Cost {
   std::uint64_t minibatches, levels;                       // levels of vertices with children
   std::uint64_t kernels, copies, waits, synchronisations;  // calls; products are kernels
+  std::uint64_t allocations;                               // of the runtime, pinned ones too
 };
 
 /// Trains on minibatches after the first ones, which compile kernels and take memory. Kernels do nothing.
@@ -33,12 +34,14 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   trainer.train();
   engine.wait_all();
   const fake::Counters after = fake::counters();
-  Cost cost{.minibatches = static_cast<std::uint64_t>(trainer.stats().minibatches - trained),
-            .levels = 0,
-            .kernels = after.launches + after.products - before.launches - before.products,
-            .copies = after.copies - before.copies,
-            .waits = after.waits - before.waits,
-            .synchronisations = after.synchronisations - before.synchronisations};
+  Cost cost{
+      .minibatches = static_cast<std::uint64_t>(trainer.stats().minibatches - trained),
+      .levels = 0,
+      .kernels = after.launches + after.products - before.launches - before.products,
+      .copies = after.copies - before.copies,
+      .waits = after.waits - before.waits,
+      .synchronisations = after.synchronisations - before.synchronisations,
+      .allocations = after.allocations + after.pinned_allocations - before.allocations - before.pinned_allocations};
   for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
     cost.levels += make_schedule(graph, SchedulePolicy::level, nullptr).batches.size() - 1;  // without the leaves
   }
@@ -55,8 +58,9 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
   EXPECT_LE(cost.kernels, 6 * cost.levels + others * cost.minibatches);
   EXPECT_LE(cost.copies, 2 * cost.minibatches);  // the inputs, and the losses
   EXPECT_EQ(cost.waits, 0u);                     // there is one stream
-  // The pool may exchange a piece for a larger one.
+  // A segment may be exchanged for a larger one.
   EXPECT_LE(cost.synchronisations, 1u);
+  EXPECT_LE(cost.allocations, 1u);
 }
 
 /// However many levels there are.

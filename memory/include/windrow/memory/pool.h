@@ -21,6 +21,9 @@ namespace windrow {
 struct PoolOptions {
   /// The most bytes taken from the allocator below, including those kept for reuse.
   std::size_t limit = std::numeric_limits<std::size_t>::max();
+  /// The size of the largest piece, which is rounded up. Requests for more bytes are passed to the allocator below,
+  /// exactly, and nothing of them is kept: for an allocator such as Segments.
+  std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
 };
 
 /// Bytes count whole pieces: the rounded size, or more if a larger piece was reused.
@@ -76,6 +79,9 @@ class Pool final : public Allocator {
   };
   using PiecesByClass = std::array<std::vector<std::byte*>, 256>;  // by size class
 
+  /// The bytes that a request counts as, and takes from the allocator below.
+  std::size_t counted(std::size_t bytes) const;
+  bool passes_on(std::size_t bytes) const { return bytes > largest_piece_; }
   std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
   Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
   /// A kept piece smaller than this class, of at least about half its size.
@@ -87,7 +93,7 @@ class Pool final : public Allocator {
 
   // Immutable after construction.
   const std::shared_ptr<Allocator> below_;
-  const std::size_t limit_;
+  const std::size_t limit_, largest_piece_;
   const std::string name_;
 
   // Held while pieces go back to the allocator below: a thread that has acquired it knows that earlier trims are

@@ -1,0 +1,92 @@
+// Segments: an allocator that takes large pieces from the allocator below, and divides them.
+//
+// A request gets the smallest free block that is large enough, and what remains of that block stays free. A block that
+// is freed becomes one with its free neighbours. So requests of varying sizes, such as those of minibatches, use the
+// same memory. It takes some hundred nanoseconds, which is little where an allocation of the driver takes far more, and
+// waits for the device. Put a Pool with PoolOptions::largest_piece above it for small pieces.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "windrow/engine/mutex.h"
+#include "windrow/memory/allocator.h"
+
+namespace windrow {
+
+struct SegmentsOptions {
+  /// The least size of a segment, in bytes. If the allocator below has less, a segment is as large as the request.
+  std::size_t least = std::size_t{2} << 20;
+};
+
+struct SegmentsStats {
+  std::size_t in_use = 0;        ///< bytes of blocks
+  std::size_t free = 0;          ///< bytes that can be given again
+  std::size_t largest_free = 0;  ///< bytes of the largest free block
+  std::size_t segments = 0;
+  std::uint64_t taken = 0;  ///< segments taken from the allocator below so far
+};
+
+/// Owns its segments. Everything allocated from it must be freed before it ends.
+///
+/// A segment is a quarter larger than the request at most, and at least SegmentsOptions::least. Before another one is
+/// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. If the
+/// allocator below fails, all unused segments go back; if the request still fails, its OutOfMemory is thrown.
+///
+/// Of a device's memory, it serves one ordered lane, as a Pool does. Threads: every member may be called from any
+/// thread.
+class Segments final : public Allocator {
+ public:
+  /// Throws MisuseError if there is no allocator.
+  explicit Segments(std::shared_ptr<Allocator> below, SegmentsOptions options = {});
+  ~Segments() override;
+  Segments(const Segments&) = delete;
+  Segments& operator=(const Segments&) = delete;
+
+  std::string_view name() const override { return below_->name(); }
+  bool on_host() const override { return below_->on_host(); }
+  std::size_t alignment() const override { return below_->alignment(); }
+  std::byte* allocate(std::size_t bytes) override WINDROW_EXCLUDES(growing_, mutex_);
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override WINDROW_EXCLUDES(mutex_);
+  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
+  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
+  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
+  std::shared_ptr<Allocator> staging() override { return below_->staging(); }
+
+  /// Returns all unused segments to the allocator below.
+  void trim() noexcept WINDROW_EXCLUDES(growing_, mutex_);
+  SegmentsStats stats() const WINDROW_EXCLUDES(mutex_);
+  /// The allocator below.
+  const Allocator& below() const { return *below_; }
+
+ private:
+  /// By size, then by address.
+  using FreeBlocks = std::set<std::pair<std::size_t, std::byte*>>;
+  struct Block {
+    std::size_t bytes;
+    bool begins_segment;
+    FreeBlocks::node_type node = {};  // empty while the block is free
+  };
+  using Blocks = std::map<std::byte*, Block>;
+
+  std::byte* take_free(std::size_t bytes) WINDROW_REQUIRES(mutex_);
+  void free(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
+  /// Makes the block, which is free, one with the next one if that is free and of the same segment.
+  void join_next(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
+  bool is_whole_segment(Blocks::const_iterator block) const WINDROW_REQUIRES(mutex_);
+  void add_segment(std::size_t bytes) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  /// Returns unused segments of `from` to `to` bytes.
+  void give_back(std::size_t from, std::size_t to) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+
+  const std::shared_ptr<Allocator> below_;
+  const SegmentsOptions options_;
+  Mutex growing_;        // held while the allocator below is called
+  mutable Mutex mutex_;  // taken after growing_
+  Blocks blocks_ WINDROW_GUARDED_BY(mutex_);
+  FreeBlocks free_ WINDROW_GUARDED_BY(mutex_);
+  SegmentsStats stats_ WINDROW_GUARDED_BY(mutex_);
+};
+
+}  // namespace windrow

@@ -1,0 +1,168 @@
+#include "windrow/memory/segments.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "windrow/memory/pool.h"
+
+namespace windrow {
+
+static std::shared_ptr<Allocator> present(std::shared_ptr<Allocator> below) {
+  if (below == nullptr) throw MisuseError("segments: no allocator below; expected one");
+  return below;
+}
+
+Segments::Segments(std::shared_ptr<Allocator> below, SegmentsOptions options)
+    : below_(present(std::move(below))), options_(options) {}
+
+Segments::~Segments() {
+  assert(stats().in_use == 0);
+  trim();
+}
+
+std::byte* Segments::allocate(std::size_t wanted) {
+  const std::size_t bytes = aligned_size(std::max<std::size_t>(wanted, 1), alignment());
+  {
+    MutexLock lock(mutex_);
+    if (std::byte* const start = take_free(bytes)) return start;
+  }
+  MutexLock growing(growing_);
+  const auto take = [&] {
+    MutexLock lock(mutex_);
+    return take_free(bytes);
+  };
+  // Another thread may have added a segment or freed a block meanwhile.
+  if (std::byte* const start = take()) return start;
+  const std::size_t preferred =
+      std::max(aligned_size(options_.least, alignment()), aligned_size(Pool::rounded(bytes), alignment()));
+  while (true) {
+    try {
+      give_back(preferred / 2, preferred);
+      add_segment(preferred);
+    } catch (const OutOfMemory&) {
+      give_back(0, std::numeric_limits<std::size_t>::max());
+      add_segment(bytes);
+    }
+    // Another thread may have been faster.
+    if (std::byte* const start = take()) return start;
+  }
+}
+
+void Segments::add_segment(std::size_t bytes) {
+  std::byte* const start = below_->allocate(bytes);
+  try {
+    FreeBlocks one;
+    one.emplace(bytes, start);
+    MutexLock lock(mutex_);
+    const auto [block, is_new] = blocks_.try_emplace(start, Block{bytes, true, one.extract(one.begin())});
+    ++stats_.segments;
+    ++stats_.taken;
+    stats_.in_use += bytes;
+    free(block);
+  } catch (const std::bad_alloc&) {
+    below_->deallocate(start, bytes);
+    throw OutOfMemory(std::string(name()) + ": no memory of the host to note " + std::to_string(bytes) + " bytes");
+  }
+}
+
+/// The smallest block that is large enough; null if there is none.
+std::byte* Segments::take_free(std::size_t bytes) {
+  const auto found = free_.lower_bound({bytes, nullptr});
+  if (found == free_.end()) return nullptr;
+  std::byte* const start = found->second;
+  const auto block = blocks_.find(start);
+  const std::size_t rest = block->second.bytes - bytes;
+  if (rest > 0) {
+    try {
+      const auto after = blocks_.try_emplace(std::next(block), start + bytes, Block{rest, false});
+      try {
+        free_.emplace(rest, start + bytes);
+      } catch (const std::bad_alloc&) {
+        blocks_.erase(after);
+        throw;
+      }
+      block->second.bytes = bytes;
+    } catch (const std::bad_alloc&) {  // the block is given undivided
+    }
+  }
+  block->second.node = free_.extract(found);
+  stats_.in_use += block->second.bytes;
+  stats_.free -= block->second.bytes;
+  return start;
+}
+
+void Segments::deallocate(std::byte* start, std::size_t) noexcept {
+  MutexLock lock(mutex_);
+  free(blocks_.find(start));
+}
+
+void Segments::free(Blocks::iterator block) noexcept {
+  stats_.in_use -= block->second.bytes;
+  stats_.free += block->second.bytes;
+  block->second.node.value() = {block->second.bytes, block->first};
+  free_.insert(std::move(block->second.node));
+  join_next(block);
+  if (!block->second.begins_segment && std::prev(block)->second.node.empty()) join_next(std::prev(block));
+}
+
+void Segments::join_next(Blocks::iterator block) noexcept {
+  const auto next = std::next(block);
+  if (next == blocks_.end() || next->second.begins_segment || !next->second.node.empty()) return;
+  free_.erase({next->second.bytes, next->first});
+  auto node = free_.extract({block->second.bytes, block->first});
+  block->second.bytes += next->second.bytes;
+  node.value().first = block->second.bytes;
+  free_.insert(std::move(node));
+  blocks_.erase(next);
+}
+
+bool Segments::is_whole_segment(Blocks::const_iterator block) const {
+  const auto next = std::next(block);
+  return block->second.begins_segment && (next == blocks_.end() || next->second.begins_segment);
+}
+
+void Segments::give_back(std::size_t from, std::size_t to) noexcept {
+  while (true) {
+    std::pair<std::size_t, std::byte*> unused{0, nullptr};
+    {
+      MutexLock lock(mutex_);
+      for (auto it = free_.lower_bound({from, nullptr}); it != free_.end() && it->first <= to; ++it) {
+        const auto block = blocks_.find(it->second);
+        if (!is_whole_segment(block)) continue;
+        unused = *it;
+        stats_.free -= unused.first;
+        --stats_.segments;
+        blocks_.erase(block);
+        free_.erase(it);
+        break;
+      }
+    }
+    if (unused.second == nullptr) return;
+    below_->deallocate(unused.second, unused.first);
+  }
+}
+
+void Segments::trim() noexcept {
+  MutexLock growing(growing_);
+  give_back(0, std::numeric_limits<std::size_t>::max());
+}
+
+void Segments::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
+  below_->upload(lane, to, from_host, shape);
+}
+
+void Segments::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
+  below_->download(lane, to_host, from, shape);
+}
+
+void Segments::clear(Lane* lane, std::byte* start, std::size_t bytes) { below_->clear(lane, start, bytes); }
+
+SegmentsStats Segments::stats() const {
+  MutexLock lock(mutex_);
+  SegmentsStats stats = stats_;
+  stats.largest_free = free_.empty() ? 0 : free_.rbegin()->first;
+  return stats;
+}
+
+}  // namespace windrow
