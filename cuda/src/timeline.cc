@@ -31,18 +31,21 @@ void Timeline::start(std::uint64_t most) noexcept try {
   give_up();
   done_.clear();
   room_ = most;
-  Event* clock = nullptr;
-  if (!free_.empty()) {
-    clock = free_.back();
-    free_.pop_back();
-  } else if (cuda_.make_clock(&clock) != success) {
-    return give_up();
+  if (free_.empty()) {
+    Event* made = nullptr;
+    if (cuda_.make_clock(&made) != success) return give_up();
+    free_.push_back(made);
   }
-  const Clock::time_point before = Clock::now();
-  const int error = cuda_.record_now(clock);
-  origin_time_ = before + (Clock::now() - before) / 2;
-  origin_ = clock;
-  if (error != success) return give_up();
+  origin_ = free_.back();
+  free_.pop_back();
+  // The event lies between two readings of the host's clock, which are close unless the thread was interrupted.
+  for (int trial = 0; trial < 5; ++trial) {
+    const Clock::time_point before = Clock::now();
+    if (cuda_.record_now(origin_) != success) return give_up();
+    const Clock::duration between = Clock::now() - before;
+    origin_time_ = before + between / 2;
+    if (between < std::chrono::microseconds(100)) break;
+  }
   cuda_.take_error();  // of what record_now() has ended
   on_ = true;
 } catch (const std::bad_alloc&) {

@@ -85,22 +85,23 @@ class TraceReader {
     }
   }
 
-  /// The device's work in the time of the trace.
+  /// The lane has noted work of this trace alone. Its clock may differ a little from that of the host.
   void read(const LaneWork& lane) {
-    const auto at = [&](std::chrono::steady_clock::time_point time) {
-      return std::chrono::duration_cast<std::chrono::nanoseconds>(time - recording_.start.time).count();
-    };
-    const std::size_t first = graph_.work.size();
+    using std::chrono::nanoseconds;
+    if (lane.work.empty()) return;
+    graph_.tracks.push_back({lane.lane + " device", false});
+    const auto track = static_cast<std::uint32_t>(graph_.tracks.size() - 1);
+    const auto first = static_cast<std::ptrdiff_t>(graph_.work.size());
+    const nanoseconds whole = recording_.end.time - recording_.start.time;
     for (const DeviceWork& work : lane.work) {
-      if (work.begin < recording_.start.time || work.end > recording_.end.time) continue;
-      if (graph_.work.size() == first) graph_.tracks.push_back({lane.lane + " device", false});
-      const auto track = static_cast<std::uint32_t>(graph_.tracks.size() - 1);
-      graph_.work.push_back({work.name, track, at(work.begin), at(work.end)});
+      const nanoseconds length = std::min<nanoseconds>(work.end - work.begin, whole);
+      const nanoseconds begin =
+          std::clamp<nanoseconds>(work.begin - recording_.start.time, nanoseconds(0), whole - length);
+      graph_.work.push_back({work.name, track, begin.count(), (begin + length).count()});
     }
-    std::sort(graph_.work.begin() + static_cast<std::ptrdiff_t>(first), graph_.work.end(),
-              [](const TraceGraph::Work& a, const TraceGraph::Work& b) {
-                return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-              });
+    std::sort(graph_.work.begin() + first, graph_.work.end(), [](const TraceGraph::Work& a, const TraceGraph::Work& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
   }
 
   /// The track of the op's lane, if that is ordered, or of the thread whose records are being read. A track is made for

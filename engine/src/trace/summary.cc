@@ -75,7 +75,9 @@ std::vector<TraceSummary::Track> tracks_of(const TraceGraph& graph, nanoseconds 
     if (graph.tracks[i].of_async_ops) continue;
     tracks[i].busy = std::max(tracks[i].busy, nanoseconds(0));
     if (length.count() > 0) {
-      tracks[i].utilisation = static_cast<double>(tracks[i].busy.count()) / static_cast<double>(length.count());
+      // The clock of a device may differ a little.
+      tracks[i].utilisation =
+          std::min(1.0, static_cast<double>(tracks[i].busy.count()) / static_cast<double>(length.count()));
     }
     result.push_back(std::move(tracks[i]));
   }
