@@ -1,7 +1,11 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
 #include <algorithm>
-#include <set>
+#include <chrono>
+#include <numeric>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
@@ -70,6 +74,35 @@ TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   EXPECT_LE(cost.kernels, 50 * cost.minibatches);
   EXPECT_LE(cost.copies, 2 * cost.minibatches);
   EXPECT_EQ(cost.waits, 0u);
+}
+
+/// A step is issued when the host has looked at the losses, while the device computes gradients.
+TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device device = cuda::open_device(engine, 0, {.levels = cuda::Levels::launches}).device;
+  WorkloadOptions options{.seed = 1, .samples = 16};
+  options.sizes["hidden"] = options.sizes["embedding"] = 8;
+  Workload workload = make_workload("tree-lstm", device, options);
+  const auto learner = workload.network->learner({});
+  std::vector<std::size_t> samples(16);
+  std::iota(samples.begin(), samples.end(), 0);
+  learner->descend(samples, 0.1)();  // compiles kernels
+  engine.wait_all();
+  const auto calls = [] { return fake::counters().launches + fake::counters().products; };
+  fake::hold_at("back_level");
+  const std::uint64_t before = calls();
+  const Learner::Loss loss = learner->descend(samples, 0.1);
+  std::uint64_t last = before;
+  for (int quiet = 0; quiet < 10; ++quiet) {
+    if (const std::uint64_t now = calls(); now != std::exchange(last, now)) quiet = 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GT(last, before + 50);
+  fake::hold_at("");
+  EXPECT_GT(loss(), 0);
+  engine.wait_all();
+  EXPECT_EQ(calls(), last);  // there was nothing more to issue
 }
 
 }  // namespace

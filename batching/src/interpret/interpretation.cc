@@ -36,14 +36,16 @@ void Interpretation::push(const Pushing& pushing, OpName name, std::vector<Acces
 void Interpretation::forward(const Pushing& pushing) {
   push_start(pushing);
   push_pass(pushing, Passes::forward);
-  push_losses(pushing);
+  push_end(pushing, push_losses(pushing));
 }
 
+/// The host looks at the losses while the device computes the backward pass.
 void Interpretation::differentiate(const Pushing& pushing) {
   push_start(pushing);
   push_pass(pushing, Passes::forward);
+  const auto losses = push_losses(pushing);
   push_pass(pushing, Passes::backward);
-  push_losses(pushing);
+  push_end(pushing, losses);
   push_tensors(pushing, plan_->after);
 }
 

@@ -1,6 +1,7 @@
 // Losses of an interpreted minibatch: they are copied to the host and checked there. The search for the cause of one
 // that is not finite computes the forward pass again, on the host.
 #include <algorithm>
+#include <future>
 
 #include "host/host_execution.h"
 #include "windrow/batching/backend/interpretation.h"
@@ -16,6 +17,7 @@ struct Interpretation::Check {
   Buffer values;
   std::function<void(Lane*, float* to)> download;  ///< issues the copies
   std::function<std::optional<BadLoss>(const float* values)> find;
+  Var found;                        ///< stands for `bad`
   bool note = false;                ///< in the end of the minibatch, instead of a failure
   std::optional<BadLoss> bad = {};  ///< what `find` has found
   /// The tensors that the forward pass reads, and their values on the host if there is a bad loss.
@@ -27,55 +29,58 @@ struct Interpretation::Check {
   std::vector<Input> inputs = {};
 };
 
-/// Pushes four ops: two copies on the lane, and a host op behind each. `refuses` are the accesses of the last one,
-/// which fails if there is a bad loss.
-void Interpretation::push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads,
-                                std::vector<Access> refuses, std::source_location from) {
-  const Var copied = check->values.var(), checked = add_tag(), staged = add_tag();
-  Engine& engine = *device_.engine;
-  const PushOptions on_lane{.name = "losses", .lane = device_.lane, .pushed_at = from};
-  const PushOptions on_host{.name = "loss", .pushed_at = from};
-  std::vector<Access> accesses = reads;
-  accesses.push_back(overwrite(copied));
+/// Blocks until the lane has done what was issued on it: only where a minibatch has failed.
+static void wait_for(Lane& lane) {
+  std::promise<void> done;
+  lane.when_reached(lane.record(), [&](const std::exception_ptr& failure) {
+    failure == nullptr ? done.set_value() : done.set_exception(failure);
+  });
+  done.get_future().get();
+}
+
+/// Copies the losses to the host, where an op looks at them. Nothing else waits for that until push_verdict().
+void Interpretation::push_download(const std::shared_ptr<Check>& check, std::vector<Access> reads,
+                                   std::source_location from) {
+  const Var copied = check->values.var();
+  check->found = add_tag();
+  reads.push_back(overwrite(copied));
   const Bytes values = check->values.bytes();
-  engine.push(
+  device_.engine->push(
       [self = self(), check, values](OpContext& op) {
         check->download(op.lane(), reinterpret_cast<float*>(values.write_unwatched(op.lane())));
       },
-      accesses, on_lane);
-  engine.push(
+      reads, {.name = "losses", .lane = device_.lane, .pushed_at = from});
+  device_.engine->push(
       [self = self(), check, values] { check->bad = check->find(reinterpret_cast<const float*>(values.read())); },
-      {read(copied), overwrite(checked)}, on_host);
-  accesses = std::move(reads);
-  accesses.push_back(read(checked));
-  accesses.push_back(overwrite(staged));
+      {read(copied), overwrite(check->found)}, {.name = "losses", .pushed_at = from});
+}
+
+/// `refuses` are the accesses of an op that fails if there is a bad loss. It is an op of the lane: so it waits for the
+/// host's look at the losses, but not for what the device computes meanwhile.
+void Interpretation::push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses,
+                                  std::source_location from) {
+  refuses.push_back(read(check->found));
   for (const std::size_t number : numbers_of_inputs()) {
     check->inputs.push_back({number, tensors_[number]});
-    accesses.push_back(read(tensors_[number].var()));
+    refuses.push_back(read(tensors_[number].var()));
   }
-  engine.push(
+  device_.engine->push(
       [self = self(), check](OpContext& op) {
+        if (!check->bad) return;
         for (Check::Input& input : check->inputs) {
-          if (!check->bad) return;
           input.values.resize(static_cast<std::size_t>(input.tensor.rows() * input.tensor.width()));
           input.tensor.view().download(op.lane(), input.values.data());
         }
+        if (op.lane() != nullptr) wait_for(*op.lane());
+        self->refuse(check->bad->what + self->culprit(*check), check->note);
       },
-      accesses, on_lane);
-  refuses.push_back(read(staged));
-  engine.push(
-      [self = self(), check] {
-        if (check->bad) self->refuse(check->bad->what + self->culprit(*check), check->note);
-      },
-      refuses, on_host);
+      refuses, {.name = "loss", .lane = device_.lane, .pushed_at = from});
 }
 
-void Interpretation::push_losses(const Pushing& pushing) {
+/// Returns null if there are no losses.
+std::shared_ptr<Interpretation::Check> Interpretation::push_losses(const Pushing& pushing) {
   const auto has_losses = [](const TypePlan& type) { return !type.losses.empty(); };
-  if (std::ranges::none_of(plan_->types, has_losses)) {
-    // `mutate`, so a failure of the minibatch reaches its end.
-    return push(pushing, "loss", {mutate(memory()), mutate(end_->over.var())}, [self = self()](Lane*) {});
-  }
+  if (std::ranges::none_of(plan_->types, has_losses)) return nullptr;
   // First what holds the losses in arenas, and then those that are inputs.
   struct Column {
     std::size_t type;
@@ -119,8 +124,17 @@ void Interpretation::push_losses(const Pushing& pushing) {
       return Matrix<const float>{values + begin, rows, 1, plan.regions[loss.number].stride};
     });
   };
-  push_check(check, {read(memory())}, {mutate(memory()), mutate(end_->over.var())}, pushing.from);
-  pushing.stats.ops += 4;
+  push_download(check, {read(memory())}, pushing.from);
+  pushing.stats.ops += 2;
+  return check;
+}
+
+void Interpretation::push_end(const Pushing& pushing, const std::shared_ptr<Check>& check) {
+  // `mutate`, so a failure of the minibatch reaches its end.
+  const std::vector<Access> ends = {mutate(memory()), mutate(end_->over.var())};
+  if (check == nullptr) return push(pushing, "loss", ends, [self = self()](Lane*) {});
+  push_verdict(check, ends, pushing.from);
+  ++pushing.stats.ops;
 }
 
 void Interpretation::check_losses(LossCheck losses, std::source_location from) {
@@ -134,7 +148,8 @@ void Interpretation::check_losses(LossCheck losses, std::source_location from) {
   std::vector<Access> refuses = {mutate(memory())};
   for (Var var : about->poisoned) refuses.push_back(mutate(var));
   if (about->skips) refuses.push_back(mutate(end_->over.var()));
-  push_check(check, {read(about->values.var())}, std::move(refuses), from);
+  push_download(check, {read(about->values.var())}, from);
+  push_verdict(check, std::move(refuses), from);
 }
 
 /// Computes the forward pass on the host, from the same parameters and inputs, and looks at its values.

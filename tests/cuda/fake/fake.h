@@ -56,6 +56,8 @@ void set_order(Order order, unsigned seed);
 void set_threads(Threads threads);
 /// While true, no work begins.
 void hold(bool held);
+/// No work begins whose name contains this text, unless that is empty.
+void hold_at(const std::string& name);
 
 /// The `call`-th call from now on, counted from 1, returns this error of the CUDA runtime. If it lasts, all later calls
 /// for that thread's device return it too, as after a failure of the device.

@@ -83,6 +83,7 @@ void reset(const Options& options) {
   w.reports.clear();
   w.injected = {};
   w.held = false;
+  w.held_at.clear();
   w.fail_next_work.assign(static_cast<std::size_t>(options.devices), false);
   w.lost.assign(static_cast<std::size_t>(options.devices), 0);
   w.checker = {};
@@ -113,6 +114,11 @@ void set_threads(Threads threads) {
 void hold(bool held) {
   std::lock_guard lock(world().mutex);
   world().held = held;
+  wake_all();
+}
+void hold_at(const std::string& name) {
+  std::lock_guard lock(world().mutex);
+  world().held_at = name;
   wake_all();
 }
 Counters counters() {

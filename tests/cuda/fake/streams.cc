@@ -46,7 +46,9 @@ const TaskPtr& Stream::issue(std::string name, std::function<void()> work, std::
 
 bool Stream::may_run() const {
   const auto is_done = [](const TaskPtr& before) { return before->done; };
-  return !tasks_.empty() && !world().held && tasks_.front()->wanted &&
+  const World& w = world();
+  return !tasks_.empty() && !w.held && tasks_.front()->wanted &&
+         (w.held_at.empty() || tasks_.front()->name.find(w.held_at) == std::string::npos) &&
          std::ranges::all_of(tasks_.front()->after, is_done);
 }
 

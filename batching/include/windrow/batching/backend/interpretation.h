@@ -94,12 +94,13 @@ class Interpretation : public Execution {
   void push_start(const Pushing& pushing);
   void clear_missing(Lane* lane);
   void push_pass(const Pushing& pushing, Passes passes);
-  void push_losses(const Pushing& pushing);
   void push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps);
   void count(const Pushing& pushing, Passes passes) const;
   struct Check;
-  void push_check(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::vector<Access> refuses,
-                  std::source_location from);
+  std::shared_ptr<Check> push_losses(const Pushing& pushing);
+  void push_end(const Pushing& pushing, const std::shared_ptr<Check>& check);
+  void push_download(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::source_location from);
+  void push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses, std::source_location from);
   std::string culprit(const Check& check) const;
 
   // Issuing, in ops of the lane.
