@@ -18,7 +18,7 @@ TEST_F(GpuScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
       {"--bundle " + in("new") + "--bin " + in("empty"), "expected a build with nvcc, which scripts/test makes\n"},
       {"--report " + in("empty"), "expected the results of a bundle's run\n"},
       {"--data " + in("empty"), "expected the folder of the treebank\n"},
-      {"--bundle a --report b", "gpu: --bundle and --report were given; expected one of them\n"},
+      {"--bundle a --report b", "gpu: several of --bundle, --report and --host were given; expected one of them\n"},
       {"--budnle a", "gpu: unrecognized arguments: --budnle a\n"},
   };
   for (const auto& [arguments, expected] : wrong) {
@@ -53,6 +53,19 @@ TEST_F(GpuScript, WritesAReport) {
         "0.5 |\n"}) {
     EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;
   }
+}
+
+TEST_F(GpuScript, MeasuresTheHost) {
+  std::ofstream(folder / "train.txt") << "(3 (2 It) (4 works))\n(1 (2 It) (0 fails))\n";
+  std::ofstream(folder / "dev.txt") << "(3 (2 It) (4 works))\n";
+  const Outcome outcome = run_script("gpu --host --bin '" WINDROW_BIN "' --data " + in("") + "--out " + in("host.md"));
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  const std::string report = read_file(folder / "host.md");
+  EXPECT_NE(report.find("`windrow-perf gpu --without-work --levels together --hidden 256 --data DIR --inference"),
+            std::string::npos)
+      << report;
+  EXPECT_NE(report.find("\n| training | 1024 | "), std::string::npos) << report;
 }
 
 #ifdef WINDROW_FAKE_PLUGIN

@@ -42,6 +42,13 @@ TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+TEST_F(DevicesOfPrograms, OfTheHostRoundNothing) {
+  const Outcome outcome = run("windrow train tree-lstm --precision tf32");
+  EXPECT_EQ(outcome.err, "windrow: device cpu with --precision tf32; expected a device of CUDA\n");
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.status, 2);
+}
+
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
   for (const std::string mode : {"", " --inference"}) {
     const auto records = lines_of(run(

@@ -1,7 +1,10 @@
 #include "devices.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "program.h"
 
@@ -9,6 +12,23 @@ namespace windrow::program {
 namespace {
 
 constexpr std::string_view cuda_prefix = "cuda:";
+
+constexpr std::pair<const char*, cuda::Levels> levels[] = {
+    {"automatic", cuda::Levels::automatic}, {"launches", cuda::Levels::launches}, {"together", cuda::Levels::together}};
+constexpr std::pair<const char*, cuda::Precision> precisions[] = {
+    {"float32", cuda::Precision::float32}, {"tf32", cuda::Precision::tf32}, {"bf16", cuda::Precision::bf16}};
+
+template <class Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values) names.emplace_back(name);
+  return names;
+}
+/// The value of a name in the list.
+template <class Values>
+auto value_of(const Values& values, const std::string& name) {
+  return std::ranges::find_if(values, [&](const auto& one) { return one.first == name; })->second;
+}
 
 void print_devices() {
   print("device   architecture     memory  name\n");
@@ -37,9 +57,27 @@ Check device_name() {
           }};
 }
 
-Device open_device(Engine& engine, const std::string& name, const cuda::DeviceOptions& options) {
-  if (name == "cpu") return host_device(engine);
-  return cuda::open_device(engine, std::stoi(name.substr(cuda_prefix.size())), options).device;
+void add_device_flags(CLI::App& command, DeviceFlags& to) {
+  flag(command, "--device", to.device, "Device to compute on", device_name());
+  flag(command, "--precision", to.precision, "How a CUDA device rounds the operands of products",
+       one_of(names_of(precisions)));
+}
+
+void add_levels_flag(CLI::App& command, DeviceFlags& to) {
+  flag(command, "--levels", to.levels, "How a CUDA device computes levels: by launches, or by one kernel together",
+       one_of(names_of(levels)));
+}
+
+Device open_device(Engine& engine, const DeviceFlags& flags) {
+  if (flags.device == "cpu") {
+    if (flags.precision == "float32" && flags.levels == "automatic") return host_device(engine);
+    const bool rounds = flags.precision != "float32";
+    throw MisuseError("device cpu with " + (rounds ? "--precision " + flags.precision : "--levels " + flags.levels) +
+                      "; expected a device of CUDA");
+  }
+  const cuda::DeviceOptions options{.levels = value_of(levels, flags.levels),
+                                    .precision = value_of(precisions, flags.precision)};
+  return cuda::open_device(engine, std::stoi(flags.device.substr(cuda_prefix.size())), options).device;
 }
 
 std::function<void()> add_devices(CLI::App& app) {

@@ -11,8 +11,18 @@ namespace windrow::program {
 
 /// "cpu", or "cuda:" with a number.
 Check device_name();
-/// The device of a name that device_name() accepts. Throws MisuseError or Error if it cannot be used.
-Device open_device(Engine& engine, const std::string& name, const cuda::DeviceOptions& options = {});
+
+/// What the flags of a command say about its device, as their checks accept it.
+struct DeviceFlags {
+  std::string device = "cpu";
+  std::string precision = "float32", levels = "automatic";  ///< names of cuda::Precision and cuda::Levels
+};
+/// Adds --device and --precision.
+void add_device_flags(CLI::App& command, DeviceFlags& to);
+/// Adds --levels.
+void add_levels_flag(CLI::App& command, DeviceFlags& to);
+/// Throws MisuseError or Error if the device cannot be used, or not so.
+Device open_device(Engine& engine, const DeviceFlags& flags);
 /// Adds the command `devices`. Returns what it does.
 std::function<void()> add_devices(CLI::App& app);
 

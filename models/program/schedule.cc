@@ -42,7 +42,8 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 void run(const Arguments& arguments) {
   Engine engine;
   const ToldOnce once(engine);
-  const Workload workload = make_workload(arguments.model, open_device(engine, arguments.device), arguments.workload);
+  const Workload workload =
+      make_workload(arguments.model, open_device(engine, {.device = arguments.device}), arguments.workload);
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);

@@ -13,7 +13,8 @@ using namespace windrow;
 using program::print;
 
 struct Arguments {
-  std::string model, policy = "pool", schedule = "level", device = "cpu";
+  std::string model, policy = "pool", schedule = "level";
+  program::DeviceFlags device;
   WorkloadOptions workload;
   TrainerOptions trainer;
   int epochs = 8, workers = default_workers();
@@ -36,7 +37,7 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
-  flag(train, "--device", to.device, "Device to compute on", device_name());
+  add_device_flags(train, to.device);
   train
       .add_flag("--compare", to.compare,
                 "Afterwards also train one vertex at a time, and print the speedup by batching")

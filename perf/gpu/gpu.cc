@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "devices.h"
 #include "program.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/operators.h"
@@ -36,27 +35,6 @@ double launch_floor_ms(const Device& device) {
 
 bool is_product(const std::string& work) { return work == "products" || work.starts_with("matmul"); }
 
-constexpr std::pair<const char*, cuda::Levels> levels[] = {
-    {"automatic", cuda::Levels::automatic}, {"launches", cuda::Levels::launches}, {"together", cuda::Levels::together}};
-constexpr std::pair<const char*, cuda::Precision> precisions[] = {
-    {"float32", cuda::Precision::float32}, {"tf32", cuda::Precision::tf32}, {"bf16", cuda::Precision::bf16}};
-
-template <class Values>
-std::vector<std::string> names_of(const Values& values) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : values) names.emplace_back(name);
-  return names;
-}
-/// The value of a name in the list.
-template <class Values>
-auto value_of(const Values& values, const std::string& name) {
-  return std::ranges::find_if(values, [&](const auto& one) { return one.first == name; })->second;
-}
-
-cuda::DeviceOptions device_options(const GpuOptions& options) {
-  return {.levels = value_of(levels, options.levels), .precision = value_of(precisions, options.precision)};
-}
-
 class Measurement {
  public:
   struct Case {
@@ -67,7 +45,7 @@ class Measurement {
       : options_(options),
         of_(of),
         engine_(EngineOptions{}),
-        device_(program::open_device(engine_, options.device, device_options(options))),
+        device_(program::open_device(engine_, options.device)),
         workload_(make_workload(of.model, device_, sized(options.workload, of.hidden))),
         trainer_(device_, workload_,
                  {.minibatch = static_cast<std::size_t>(of.batch), .learning_rate = workload_.kind->learning_rate}) {
@@ -89,7 +67,8 @@ class Measurement {
     const double schedule_ms = static_cast<double>(after.schedule_ns - before.schedule_ns) * 1e-6 / passes;
     Record record;
     record.add("model", of_.model).add("mode", options_.inference ? "inference" : "training");
-    record.add("device", options_.device).add("levels", options_.levels).add("precision", options_.precision);
+    const program::DeviceFlags& device = options_.device;
+    record.add("device", device.device).add("levels", device.levels).add("precision", device.precision);
     if (of_.hidden != 0) record.add("hidden", std::int64_t{of_.hidden});
     record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
     record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
@@ -180,9 +159,6 @@ const char* const gpu_fields =
     "but\n"
     "                       at least launch_floor_us a call\n"
     "  roofline_share       roofline_ms / minibatch_ms\n";
-
-std::vector<std::string> names_of_levels() { return names_of(levels); }
-std::vector<std::string> names_of_precisions() { return names_of(precisions); }
 
 void leave_out_work() {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "devices.h"
 #include "report.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow::perf {
 
 struct GpuOptions {
-  std::string device = "cuda:0";
+  program::DeviceFlags device = {.device = "cuda:0"};
   std::vector<std::string> models;  ///< names of workloads
   std::vector<int> hidden;          ///< hidden and embedding sizes; empty for the models' own
   std::vector<int> batches;
-  std::string levels = "automatic", precision = "float32";  ///< names of cuda::DeviceOptions
   WorkloadOptions workload;
   int passes = 3;
   bool inference = false;  ///< evaluate the validation set instead of training
@@ -28,10 +28,6 @@ void leave_out_work();
 /// Measures each model with each size and batch size, and reports a record for each. Throws what opening the device,
 /// reading and training throw.
 void measure_gpu(const GpuOptions& options, const std::function<void(const Record&)>& report);
-
-/// The names of cuda::Levels and cuda::Precision.
-std::vector<std::string> names_of_levels();
-std::vector<std::string> names_of_precisions();
 
 /// What the fields of a record mean, for --help.
 extern const char* const gpu_fields;
