@@ -11,8 +11,9 @@ namespace {
 
 /// What enter() has replaced on this thread. Sections nest.
 struct Section {
-  int device;  // of the thread before
-  int error;   // of this section, found by one inside it or by enter(); or success
+  int device;   // of the thread before
+  int error;    // of this section, found by one inside it or by enter(); or success
+  bool failed;  // whether the lane had: then points tell, and nobody needs to hear of it from each op
 };
 thread_local std::vector<Section> sections;
 
@@ -56,7 +57,7 @@ void CudaLane::enter() noexcept {
   // An error of a call before the section is none of the op's: it is that of the section around it, or nobody's.
   const int earlier = cuda_.take_error();
   if (!sections.empty() && sections.back().error == success) sections.back().error = earlier;
-  Section section{hardware_->number(), success};
+  Section section{hardware_->number(), success, fails_at(recorded_ + 1)};
   cuda_.device(&section.device);
   if (section.device != hardware_->number()) section.error = cuda_.set_device(hardware_->number());
   sections.push_back(section);
@@ -74,7 +75,7 @@ std::exception_ptr CudaLane::leave() noexcept {
     std::lock_guard lock(mutex_);
     if (lost) {
       fail_device(error);
-      found = failure_at(recorded_ + 1);
+      if (!section.failed) found = failure_at(recorded_ + 1);
     } else {
       found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
     }
