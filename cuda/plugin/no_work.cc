@@ -35,7 +35,7 @@ int facts(int, DeviceFacts* facts) {
             .major = 9,
             .minor = 0,
             .memory = std::size_t{64} << 30,
-            .multiprocessors = 132,
+            .teams_together = 132,
             .shared_bytes = 227 << 10};
   return success;
 }

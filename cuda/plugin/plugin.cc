@@ -37,7 +37,7 @@ int facts(int device, DeviceFacts* facts) {
   facts->major = properties.major;
   facts->minor = properties.minor;
   facts->memory = properties.totalGlobalMem;
-  facts->multiprocessors = properties.multiProcessorCount;
+  facts->teams_together = properties.cooperativeLaunch == 0 ? 0 : properties.multiProcessorCount;
   facts->shared_bytes = properties.sharedMemPerBlockOptin;
   return success;
 }

@@ -34,9 +34,9 @@ enum Result : int {
 
 struct DeviceFacts {
   char name[256];
-  int major, minor;    ///< compute capability
-  std::size_t memory;  ///< bytes
-  int multiprocessors;
+  int major, minor;          ///< compute capability
+  std::size_t memory;        ///< bytes
+  int teams_together;        ///< that can run at the same time and wait for each other
   std::size_t shared_bytes;  ///< the most of a team
 };
 

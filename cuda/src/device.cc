@@ -64,7 +64,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
            .lane = engine.add_lane(lane, options.lane),
            .memory = pool_of(memory),
            .kernels = kernels(),
-           .backend = make_backend(hardware, options.levels),
+           .backend = make_backend(hardware, options.levels, options.precision),
            .row_stride = row_stride},
           info_of(number)};
 }

@@ -17,6 +17,13 @@ struct Section {
 };
 thread_local std::vector<Section> sections;
 
+/// Keeps the thread's last error for the innermost section, before calls that may set another one. That work is not
+/// done yet is none.
+void save_error(const Plugin& cuda) {
+  const int error = cuda.take_error();
+  if (error != not_ready && !sections.empty() && sections.back().error == success) sections.back().error = error;
+}
+
 }  // namespace
 
 std::shared_ptr<CudaLane> CudaLane::make(std::shared_ptr<Hardware> hardware, Options options) {
@@ -54,9 +61,7 @@ CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
 }
 
 void CudaLane::enter() noexcept {
-  // An error of a call before the section is none of the op's: it is that of the section around it, or nobody's.
-  const int earlier = cuda_.take_error();
-  if (!sections.empty() && sections.back().error == success) sections.back().error = earlier;
+  save_error(cuda_);  // it is that of the section around this one, or nobody's
   Section section{hardware_->number(), success, fails_at(recorded_ + 1)};
   cuda_.device(&section.device);
   if (section.device != hardware_->number()) section.error = cuda_.set_device(hardware_->number());
@@ -89,6 +94,7 @@ Point CudaLane::record() noexcept {
   const std::uint64_t serial = ++recorded_;
   if (keeps_.exchange(false)) hardware_->wake();
   if (options_.sync) {
+    save_error(cuda_);
     std::unique_lock lock(mutex_);
     covering(serial);
     while (!reached({this, serial})) {
@@ -148,6 +154,16 @@ void CudaLane::note(const char* work) {
   Issued& issued = issued_[next_name_++ % names];
   issued = {recorded_ + 1, {}};
   std::strncpy(issued.name.data(), work, issued.name.size() - 1);
+}
+
+void CudaLane::begin_timed(const char* work) noexcept {
+  save_error(cuda_);
+  timeline_.begin(queue_, work);
+}
+
+void CudaLane::end_timed() noexcept {
+  save_error(cuda_);
+  timeline_.end(queue_);
 }
 
 Error CudaLane::error_of(const char* work, int error) const {

@@ -59,9 +59,9 @@ class CudaLane final : public Lane {
   void issue(const char* work, Function function) {
     note(work);
     const bool timed = timeline_.on();
-    if (timed) timeline_.begin(queue_, work);
+    if (timed) begin_timed(work);
     const int error = function();
-    if (timed) timeline_.end(queue_);
+    if (timed) end_timed();
     if (error != success) throw error_of(work, error);
   }
   /// Keeps an object until the work that has been issued is done.
@@ -88,6 +88,8 @@ class CudaLane final : public Lane {
 
   CudaLane(std::shared_ptr<Hardware> hardware, Options options);
   void note(const char* work);
+  void begin_timed(const char* work) noexcept;
+  void end_timed() noexcept;
   Error error_of(const char* work, int error) const;
   // Called with mutex_.
   Event* covering(std::uint64_t serial);

@@ -31,20 +31,27 @@ void Timeline::start(std::uint64_t most) noexcept try {
   give_up();
   done_.clear();
   room_ = most;
-  if (free_.empty()) {
+  while (free_.size() < 2) {
     Event* made = nullptr;
     if (cuda_.make_clock(&made) != success) return give_up();
     free_.push_back(made);
   }
-  origin_ = free_.back();
-  free_.pop_back();
-  // The event lies between two readings of the host's clock, which are close unless the thread was interrupted.
-  for (int trial = 0; trial < 5; ++trial) {
+  // An event lies between two readings of the host's clock, which are close unless the thread was interrupted. The
+  // closest pair of a few counts.
+  Clock::duration closest = Clock::duration::max();
+  for (int trial = 0; trial < 5 && closest > std::chrono::microseconds(100); ++trial) {
     const Clock::time_point before = Clock::now();
-    if (cuda_.record_now(origin_) != success) return give_up();
+    if (cuda_.record_now(free_.back()) != success) return give_up();
     const Clock::duration between = Clock::now() - before;
+    if (between >= closest) continue;
+    closest = between;
     origin_time_ = before + between / 2;
-    if (between < std::chrono::microseconds(100)) break;
+    if (origin_ == nullptr) {
+      origin_ = free_.back();
+      free_.pop_back();
+    } else {
+      std::swap(origin_, free_.back());
+    }
   }
   cuda_.take_error();  // of what record_now() has ended
   on_ = true;
@@ -102,15 +109,13 @@ void Timeline::collect() {
         cuda_.elapsed(first.begin, first.end, &length) != success) {
       return give_up();
     }
+    free_.reserve(free_.size() + 2);
     const Clock::time_point begin = origin_time_ + duration_of(until_begin);
     done_.push_back({first.name, begin, begin + duration_of(length)});
+    const bool far = until_begin > longest_ms;
+    if (far) origin_time_ = begin;
     free_.push_back(first.end);
-    if (until_begin > longest_ms) {
-      origin_time_ = begin;
-      free_.push_back(std::exchange(origin_, first.begin));
-    } else {
-      free_.push_back(first.begin);
-    }
+    free_.push_back(far ? std::exchange(origin_, first.begin) : first.begin);
     open_.pop_front();
   }
 }

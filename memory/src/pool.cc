@@ -60,6 +60,10 @@ std::byte* Pool::allocate(std::size_t wanted) {
     MutexLock lock(mutex_);
     stats_.in_use -= bytes;
     throw refusal(bytes, e.what());
+  } catch (...) {  // such as that the device has failed
+    MutexLock lock(mutex_);
+    stats_.in_use -= bytes;
+    throw;
   }
 }
 
@@ -140,9 +144,11 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
   std::size_t size_class = class_of(wanted);
   MutexLock lock(mutex_);
   if (passes_on(wanted)) {
-    stats_.in_use -= counted(wanted);
     lock.unlock();
-    return below_->deallocate(start, aligned_size(wanted));
+    below_->deallocate(start, counted(wanted));
+    lock.lock();
+    stats_.in_use -= counted(wanted);
+    return;
   }
   if (is_large(size_class)) {
     if (const auto larger = larger_.find(start); larger != larger_.end()) {

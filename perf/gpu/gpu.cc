@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include "program.h"
@@ -119,10 +120,12 @@ class Measurement {
     const auto minibatches = static_cast<double>(trainer_.stats().minibatches - before);
     const TraceSummary summary = engine_.trace().summary();
     double busy = 0, products = 0, bound = 0, calls = 0;
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
     for (const TraceSummary::Row& row : summary.device_work) {
       const double total = milliseconds(row.total);
       busy += total;
       calls += static_cast<double>(row.count);
+      if (row.name.ends_with("_levels")) products = bound = unknown;
       if (!is_product(row.name)) continue;
       products += total;
       bound += std::max(total, static_cast<double>(row.count) * floor);
@@ -153,7 +156,7 @@ const char* const gpu_fields =
     "  launch_floor_us      time of the smallest op in a chain\n"
     "  device_ms            time of a minibatch in which the device works, from a trace\n"
     "  calls_per_minibatch  kernels, products and copies\n"
-    "  product_share        share of products in device_ms\n"
+    "  product_share        share of products in device_ms; null if one kernel computes levels, products included\n"
     "  idle_share           1 - device_ms / minibatch_ms\n"
     "  roofline_ms          time of a minibatch if only products took time: each kind of product as long as it takes, "
     "but\n"

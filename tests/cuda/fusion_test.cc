@@ -112,6 +112,7 @@ TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
   const auto has = [&](const cuda::Grid& grid) { return cuda::fuse(*plan, true, grid).levels[0].has_value(); };
   EXPECT_FALSE(has({.teams = 0, .shared_bytes = large.shared_bytes}));
   EXPECT_FALSE(has({.teams = 132, .shared_bytes = 8 << 10}));
+  EXPECT_FALSE(has({.teams = 132, .shared_bytes = large.shared_bytes, .argument_bytes = 256}));
   EXPECT_FALSE(cuda::fuse(*plan_of("dag"), true, large).levels[0].has_value());  // it has edges
 }
 

@@ -207,6 +207,26 @@ TEST(CudaSections, ErrorsBelongToTheOpThatMadeThem) {
   error_of<OpError>([&] { engine.wait_all(); });
 }
 
+/// A query of an event that is not reached sets the thread's last error, too.
+TEST(CudaSections, KeepErrorsWhileTheyWait) {
+  fake::reset({.order = Order::lazy});
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const Device device = open_device(engine, 0, {.sync = true}).device;
+  const Tensor x = ones(device, 64);
+  engine.wait_all();
+  engine.push(
+      [view = x.view()](OpContext& op) {
+        float* const cell = view.update(op.lane()).data;
+        launch_add(cuda::native_stream(op.lane()), cell, cell, 1);
+        fake::fail(1, cudaErrorInvalidConfiguration, false);
+        cudaFree(nullptr);  // its result is not looked at
+      },
+      {mutate(x.var())}, {.name = "careless", .lane = device.lane});
+  const std::string text = error_of<OpError>([&] { engine.wait(x.var()); });
+  EXPECT_NE(text.find("'careless'"), std::string::npos) << text;
+  error_of<OpError>([&] { engine.wait_all(); });
+}
+
 TEST_F(Cuda, ProductsAreRoundedAsAsked) {
   const auto product = [&](cuda::Precision precision, float factor) {
     const Device device = open_device(engine, 0, {.precision = precision}).device;

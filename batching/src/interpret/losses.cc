@@ -31,11 +31,11 @@ struct Interpretation::Check {
 
 /// Blocks until the lane has done what was issued on it: only where a minibatch has failed.
 static void wait_for(Lane& lane) {
-  std::promise<void> done;
-  lane.when_reached(lane.record(), [&](const std::exception_ptr& failure) {
-    failure == nullptr ? done.set_value() : done.set_exception(failure);
+  const auto done = std::make_shared<std::promise<void>>();  // the callback may return after the wait
+  lane.when_reached(lane.record(), [done](const std::exception_ptr& failure) {
+    failure == nullptr ? done->set_value() : done->set_exception(failure);
   });
-  done.get_future().get();
+  done->get_future().get();
 }
 
 /// Copies the losses to the host, where an op looks at them. Nothing else waits for that until push_verdict().

@@ -57,9 +57,8 @@ void keep(const fs::path& file, const std::string& key, const std::string& code)
   out.close();
   if (out) {
     fs::rename(unfinished, file, error);
-  } else {
-    fs::remove(unfinished, error);
   }
+  fs::remove(unfinished, error);  // if it is still there
 }
 
 std::string compile(const Plugin& cuda, const std::string& source, int architecture, const std::string& device) {

@@ -1,5 +1,7 @@
 #include "backend/cuda_backend.h"
 
+#include <algorithm>
+
 #include "backend/cuda_execution.h"
 
 namespace windrow::cuda {
@@ -22,7 +24,8 @@ class LoweredForCuda final : public LoweredPlan {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::shared_ptr<Hardware> hardware, Levels levels) : hardware_(std::move(hardware)), levels_(levels) {}
+  CudaBackend(std::shared_ptr<Hardware> hardware, Levels levels, Precision precision)
+      : hardware_(std::move(hardware)), levels_(levels), precision_(precision) {}
 
   PlanOptions options_for(PlanOptions wanted) const override {
     PlanOptions options = Interpretation::options_for(wanted);
@@ -37,6 +40,7 @@ class CudaBackend final : public Backend {
     Interpretation::require_kernels(*plan, device.kernels);
     auto made = std::make_shared<CudaPlan>();
     made->levels = levels_;
+    made->precision = precision_;
     made->fused = fuse(*plan, hardware_->cuda().can_compile(), levels_ == Levels::launches ? Grid{} : grid());
     std::vector<KernelNeeds> kernels;
     for (const FusedKernel& kernel : made->fused.kernels) kernels.push_back({kernel.name});
@@ -52,18 +56,22 @@ class CudaBackend final : public Backend {
  private:
   Grid grid() const {
     DeviceFacts facts{};
+    int driver = 0, runtime = 0;
     if (hardware_->cuda().facts(hardware_->number(), &facts) != success) return {};
-    return {facts.multiprocessors, facts.shared_bytes};
+    if (hardware_->cuda().versions(&driver, &runtime) != success) return {};
+    // Kernels may have larger arguments since CUDA 12.1.
+    return {facts.teams_together, facts.shared_bytes, std::min(driver, runtime) >= 12010 ? 32764u : 4096u};
   }
 
   const std::shared_ptr<Hardware> hardware_;
   const Levels levels_;
+  const Precision precision_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, Levels levels) {
-  return std::make_shared<const CudaBackend>(std::move(hardware), levels);
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, Levels levels, Precision precision) {
+  return std::make_shared<const CudaBackend>(std::move(hardware), levels, precision);
 }
 
 }  // namespace windrow::cuda

@@ -1,6 +1,7 @@
 #include "backend/cuda_execution.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace windrow::cuda {
@@ -48,47 +49,113 @@ class ListPacker {
   PackedLayout::Words& words_;
 };
 
-/// The batches of a phase with rows of types that compute something in it.
-MoreWords::Batches append_batches(const Plan& plan, Phase phase, const Packing& to) {
-  PackedLayout::Words& words = to.packed.words;
-  MoreWords::Batches made{.begin = words.size()};
-  words.push_back(0);
-  const auto append = [&](const Layout::BatchRows& batch) {
-    if (plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty() || batch.begin == batch.end) return;
-    for (const Index word : {Index{batch.type}, batch.begin, batch.end - batch.begin}) {
-      words.push_back(static_cast<std::int32_t>(word));
-    }
-    ++made.count;
+/// The batches of a phase with rows of types that compute something in it, in the order of a forward pass.
+std::vector<Layout::BatchRows> batches_of(const Plan& plan, const Layout& layout, Phase phase) {
+  std::vector<Layout::BatchRows> batches;
+  for (const Layout::BatchRows& batch : layout.batches.front()) {
+    const bool computes = !plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty();
+    if (computes && batch.begin < batch.end) batches.push_back(batch);
+  }
+  return batches;
+}
+
+/// For each batch, the last batch before it that it takes values from, and the first one behind it that takes values
+/// from it.
+struct Neighbours {
+  std::vector<std::ptrdiff_t> before, behind;
+};
+Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRows>& batches) {
+  const auto count = static_cast<std::ptrdiff_t>(batches.size());
+  Neighbours made{std::vector<std::ptrdiff_t>(batches.size(), -1), std::vector<std::ptrdiff_t>(batches.size(), count)};
+  std::vector<std::vector<std::ptrdiff_t>> batch_of(layout.types.size());
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    const Layout::BatchRows& batch = batches[static_cast<std::size_t>(i)];
+    batch_of[batch.type].resize(static_cast<std::size_t>(layout.types[batch.type].rows), -1);
+    std::fill(batch_of[batch.type].begin() + batch.begin, batch_of[batch.type].begin() + batch.end, i);
+  }
+  const auto note = [&](std::ptrdiff_t producer, const Slot& slot) {
+    if (slot.row < 0 || batch_of[slot.type].empty()) return;
+    const std::ptrdiff_t consumer = batch_of[slot.type][static_cast<std::size_t>(slot.row)];
+    if (producer < 0 || consumer < 0) return;
+    auto& before = made.before[static_cast<std::size_t>(consumer)];
+    auto& behind = made.behind[static_cast<std::size_t>(producer)];
+    before = std::max(before, producer);
+    behind = std::min(behind, consumer);
   };
-  const std::vector<Layout::BatchRows>& batches = to.layout.batches.front();
-  if (phase == Phase::level) {
-    std::for_each(batches.begin(), batches.end(), append);
-  } else {
-    std::for_each(batches.rbegin(), batches.rend(), append);
+  for (std::size_t t = 0; t < layout.types.size(); ++t) {
+    if (batch_of[t].empty()) continue;
+    for (Index r = 0; r < layout.types[t].rows; ++r) {
+      note(batch_of[t][static_cast<std::size_t>(r)], layout.slot(t, r));
+    }
+    for (const TypeRows::Further& further : layout.types[t].further) {
+      note(batch_of[t][static_cast<std::size_t>(further.row)], further.slot);
+    }
   }
   return made;
 }
 
-}  // namespace
-
-/// Whether one kernel for all levels takes less time than launches, by what a launch, a barrier and floating point
-/// operations take on an H100. An estimate: it has not been measured.
-static bool pays(const LevelsKernel& kernel, const Layout& layout, std::size_t parts) {
-  constexpr double launch = 2.2e-6, barrier = 1.5e-6;           // seconds
-  constexpr double of_launches = 40e12, of_one_kernel = 20e12;  // floating point operations a second
-  double batches = 0, flops = 0;
-  for (const Layout::BatchRows& batch : layout.batches.front()) {
-    double of_row = 0;
-    for (const LevelsKernel::Part& part : kernel.parts) {
-      if (part.type == batch.type && part.product != nullptr) of_row += static_cast<double>(part.product->flops_a_row);
+/// Appends what the kernel for all levels of a phase finds; see levels.h.
+MoreWords::Batches append_batches(const Plan& plan, Phase phase, const Packing& to) {
+  std::vector<Layout::BatchRows> batches = batches_of(plan, to.layout, phase);
+  const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
+  // Batches of one type mostly depend on each other.
+  std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
+  const bool forward = phase == Phase::level;
+  if (!std::ranges::all_of(batches, of_one_type)) {
+    Neighbours neighbours = neighbours_of(to.layout, batches);
+    const auto count = static_cast<std::ptrdiff_t>(batches.size());
+    if (!forward) {  // numbers count from the other end
+      for (auto& behind : neighbours.behind) behind = count - 1 - behind;
+      std::reverse(neighbours.behind.begin(), neighbours.behind.end());
     }
-    // A kernel has work for 32 rows at a time.
-    flops += of_row * static_cast<double>((batch.end - batch.begin + 31) / 32 * 32);
-    batches += of_row > 0;
+    const std::vector<std::ptrdiff_t>& needs = forward ? neighbours.before : neighbours.behind;
+    for (std::size_t first = 0; first < batches.size(); first += groups[first]) {
+      std::size_t last = first + 1;
+      while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(first)) ++last;
+      groups[first] = last - first;
+    }
   }
-  return batches * (launch * static_cast<double>(parts) - barrier * static_cast<double>(kernel.barriers)) >
-         flops * (1 / of_one_kernel - 1 / of_launches);
+  if (!forward) std::reverse(batches.begin(), batches.end());
+  PackedLayout::Words& words = to.packed.words;
+  const MoreWords::Batches made{.begin = words.size(), .count = static_cast<Index>(batches.size())};
+  words.resize(words.size() + words_of_barrier);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Layout::BatchRows& batch = batches[i];
+    for (const Index word : {Index{batch.type}, batch.begin, batch.end - batch.begin, static_cast<Index>(groups[i])}) {
+      words.push_back(static_cast<std::int32_t>(word));
+    }
+  }
+  return made;
 }
+
+/// Whether one kernel for all levels takes less time than launches, by what an H100 does in a second. Estimates: they
+/// have not been measured.
+bool pays(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase, Precision precision) {
+  constexpr double launch = 2.2e-6, barrier = 1.5e-6;                           // seconds
+  constexpr double of_team = 0.15e12;                                           // floating point operations
+  constexpr double cache = 4e12;                                                // bytes that teams read of rows
+  const double of_launches = precision == Precision::float32 ? 40e12 : 150e12;  // floating point operations
+  double launches = 0, together = 0;
+  for (const Layout::BatchRows& batch : batches_of(plan, layout, phase)) {
+    const auto rows = static_cast<double>(batch.end - batch.begin);
+    const double rows_at_once = std::ceil(rows / 32) * 32;
+    together += barrier * static_cast<double>(kernel.barriers);
+    for (const LevelsKernel::Part& part : kernel.parts) {
+      if (part.type != batch.type) continue;
+      if (part.product == nullptr) {
+        launches += launch;
+        continue;
+      }
+      const auto flops = static_cast<double>(part.product->flops_a_row);
+      const double bytes = static_cast<double>(part.product->in[0].width * kernel.teams) * sizeof(float);
+      launches += std::max(launch, rows * flops / of_launches);
+      together += rows_at_once * std::max(flops / (of_team * kernel.teams), bytes / cache);
+    }
+  }
+  return together < launches;
+}
+
+}  // namespace
 
 std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::shared_ptr<const Plan> plan,
                                                    std::shared_ptr<const CudaPlan> cuda, Layout layout,
@@ -107,8 +174,9 @@ std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::sh
     for (std::size_t i = 0; i < cuda->fused.levels.size(); ++i) {
       const auto& kernel = cuda->fused.levels[i];
       if (!kernel || !whole) continue;
-      if (cuda->levels == Levels::together || pays(*kernel, to.layout, kernel->parts.size())) {
-        words->batches[i] = append_batches(*plan, i == 0 ? Phase::level : Phase::back_level, to);
+      const Phase phase = i == 0 ? Phase::level : Phase::back_level;
+      if (cuda->levels == Levels::together || pays(*kernel, *plan, to.layout, phase, cuda->precision)) {
+        words->batches[i] = append_batches(*plan, phase, to);
       }
     }
   };
@@ -133,16 +201,23 @@ void CudaExecution::run_levels(Phase phase, Lane* lane) {
                                           reinterpret_cast<std::uint64_t>(data()),
                                           reinterpret_cast<std::uint64_t>(word(0)),
                                           reinterpret_cast<std::uint64_t>(word(batches.begin)),
-                                          reinterpret_cast<std::uint64_t>(word(batches.begin + 1)),
+                                          reinterpret_cast<std::uint64_t>(word(batches.begin + words_of_barrier)),
                                           static_cast<std::uint64_t>(batches.count)};
   for (const LevelsKernel::Part& part : kernel.parts) {
     const At all{part.type, Rate::vertices, {0, layout_.types[part.type].rows}, lane};
+    const bool has_rows = all.rows.end > 0;  // otherwise values of the type have no place, and nothing uses it
     if (part.product == nullptr) {
-      add_arguments(cuda_->fused.kernels[part.number], all, arguments);
+      const FusedKernel& fused = cuda_->fused.kernels[part.number];
+      if (has_rows) {
+        add_arguments(fused, all, arguments);
+      } else {
+        arguments.resize(arguments.size() + words_of_argument(fused));
+      }
       continue;
     }
     for (const Place& of : {part.product->in[0], part.product->in[1], part.product->out}) {
-      const Matrix<const float> matrix = operand(of, all);
+      const bool there = has_rows || of.in == Place::In::tensor;
+      const Matrix<const float> matrix = there ? operand(of, all) : Matrix<const float>{};
       arguments.push_back(reinterpret_cast<std::uint64_t>(matrix.data));
       arguments.push_back(static_cast<std::uint64_t>(matrix.stride));
     }
@@ -183,8 +258,7 @@ void CudaExecution::add_arguments(const FusedKernel& kernel, const At& at, std::
     to.push_back(static_cast<std::uint64_t>(matrix.stride));
   }
   if (kernel.places.empty()) to.resize(to.size() + 2);
-  const bool has_rows = layout_.types[at.type].rows > 0;
-  for (const std::size_t list : kernel.lists) to.push_back(has_rows ? words_->lists[at.type][list] : 0);
+  for (const std::size_t list : kernel.lists) to.push_back(words_->lists[at.type][list]);
   if (kernel.lists.empty()) to.emplace_back();
 }
 

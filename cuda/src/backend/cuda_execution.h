@@ -19,14 +19,14 @@ struct CudaPlan {
   FusedPlan fused;
   const Code* code = nullptr;  ///< of the device; null if nothing is fused
   Levels levels = Levels::automatic;
+  Precision precision = Precision::float32;
   std::array<std::size_t, 2> levels_function = {};  ///< by number in FusedPlan::levels: that of the function
 };
 
 /// What a minibatch adds to the words that are copied to the device; where it begins.
 struct MoreWords {
   std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
-  /// By number in FusedPlan::levels: for each batch its type, first row and number of rows. Before them, a counter that
-  /// is zero.
+  /// By number in FusedPlan::levels: the counters of its barrier, and then the words of each batch; see levels.h.
   struct Batches {
     std::size_t begin = 0;
     Index count = 0;  ///< 0: the kernel is not used

@@ -177,6 +177,10 @@ class Fuser {
 
 }  // namespace
 
+std::size_t words_of_argument(const FusedKernel& kernel) {
+  return 5 + 2 * std::max<std::size_t>(kernel.places.size(), 1) + std::max<std::size_t>(kernel.lists.size(), 1);
+}
+
 FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid) {
   FusedPlan made = Fuser(plan, may_fuse).fuse();
   made.levels = {print_levels(plan, made, Phase::level, grid), print_levels(plan, made, Phase::back_level, grid)};

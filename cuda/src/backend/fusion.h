@@ -26,6 +26,9 @@ struct FusedKernel {
   std::vector<std::size_t> lists;  ///< numbers in FusedPlan::lists of its type
 };
 
+/// Of the struct of its arguments.
+std::size_t words_of_argument(const FusedKernel& kernel);
+
 /// A list of words for each row of a type, by state: where its consumers keep it, or the gradients that they send.
 struct RowList {
   enum class Of : std::uint8_t { slots, gradients } of;

@@ -1,6 +1,7 @@
 #include "backend/levels.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <tuple>
 
@@ -13,6 +14,8 @@ namespace {
 /// A team sums up products for so many columns at a time: more need too many registers.
 constexpr Index most_columns = 8;
 constexpr Index threads = 256, rows_of_thread = 4;
+/// A compiler takes long for more parts.
+constexpr std::size_t most_parts = 64;
 
 bool is_product_of_rows(const Step& step) {
   return step.does == Step::Does::kernel && step.op == &op::matmul && !step.may_lack && step.indices.empty() &&
@@ -28,6 +31,7 @@ class LevelsPrinter {
 
   std::optional<LevelsKernel> print() {
     if (grid_.teams == 0 || !find_parts() || !all_aligned()) return std::nullopt;
+    if (made_.parts.size() > most_parts || argument_bytes() > grid_.argument_bytes) return std::nullopt;
     columns_ = (width_ + grid_.teams - 1) / grid_.teams;
     made_.teams = static_cast<int>((width_ + columns_ - 1) / columns_);
     made_.name = fused_.kernels[first_fused()].name + "_levels";
@@ -62,6 +66,14 @@ class LevelsPrinter {
       }
     }
     return width_ != 0;
+  }
+
+  std::size_t argument_bytes() const {
+    std::size_t words = 6;
+    for (const LevelsKernel::Part& part : made_.parts) {
+      words += part.product != nullptr ? 6 : words_of_argument(fused_.kernels[part.number]);
+    }
+    return words * sizeof(std::uint64_t);
   }
 
   std::size_t first_fused() const {
@@ -123,14 +135,20 @@ class LevelsPrinter {
   }
 
   void print_code() {
-    std::string cases;
+    std::vector<std::string> stages;  // the cases of each
     for (std::size_t first = 0; first < made_.parts.size();) {
       const std::size_t type = made_.parts[first].type;
       std::size_t last = first;
       while (last < made_.parts.size() && made_.parts[last].type == type) ++last;
-      cases += "      case " + std::to_string(type) + ":\n" + case_of(first, last) + "        break;\n";
+      const std::vector<std::string> of_type = stages_of(first, last);
+      stages.resize(std::max(stages.size(), of_type.size()));
+      for (std::size_t i = 0; i < of_type.size(); ++i) {
+        if (of_type[i].empty()) continue;
+        stages[i] += "        case " + std::to_string(type) + ":\n" + of_type[i] + "          break;\n";
+      }
       first = last;
     }
+    made_.barriers = stages.size() - 1;
     const Index sums = rows_of_thread * std::min(most_columns, most_) * (threads + 1);
     made_.shared_bytes = static_cast<std::size_t>(floats_ + sums) * sizeof(float);
     std::string& code = made_.code;
@@ -147,29 +165,39 @@ class LevelsPrinter {
             ");\n  float* const sums = shared + " + std::to_string(floats_) +
             ";\n  constexpr int width = " + std::to_string(width_) + ", owned = " + std::to_string(columns_) +
             ";\n  const Owned<width, owned> first = {(int)blockIdx.x * owned};\n  int expected = 0;\n" + loads_ +
-            "  for (long long i = 0; i < a.count; ++i) {\n"
-            "    const long long begin = a.batches[3 * i + 1], rows = a.batches[3 * i + 2];\n"
-            "    switch (a.batches[3 * i]) {\n" +
-            cases + "    }\n  }\n}\n";
+            "  for (const int *batch = a.batches, *next = batch; batch < a.batches + 4 * a.count; batch = next) {\n"
+            "    next = batch + 4 * batch[3];\n";
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      if (i > 0) code += "    wait_for_teams(a.arrived, expected);\n";
+      if (stages[i].empty()) continue;
+      code +=
+          "    for (const int* b = batch; b < next; b += 4) {\n"
+          "      const long long begin = b[1], rows = b[2];\n      switch (b[0]) {\n" +
+          stages[i] + "      }\n    }\n";
+    }
+    code += "  }\n  leave(a.arrived);\n}\n";
     code += "#ifdef WINDROW_ON_HOST\nextern \"C\" const unsigned " + made_.name +
             "_argument_bytes = sizeof(Arguments_" + made_.name + ");\nextern \"C\" void " + made_.name +
             "_accesses(const Arguments_" + made_.name +
             "& a, void* to, Add* add) {\n  add(to, a.data, 1, a.elements * 4, 0, 1);\n"
-            "  add(to, a.batches, 1, 12 * a.count, 0, 0);\n  add(to, a.arrived, 1, 4, 0, 1);\n";
+            "  add(to, a.batches, 1, 16 * a.count, 0, 0);\n  add(to, a.arrived, 1, 8, 0, 1);\n";
     for (std::size_t i = 0; i < made_.parts.size(); ++i) {
-      if (made_.parts[i].product == nullptr) continue;
-      const Step& step = *made_.parts[i].product;
-      code += "  access(a.part" + std::to_string(i) + ".y, " + std::to_string(step.in[0].width) + ", 0, " +
-              std::to_string(step.out.width) + ", 0, to, add);\n";
+      const LevelsKernel::Part& part = made_.parts[i];
+      if (part.product == nullptr) {
+        code += "  " + fused_.kernels[part.number].name + "_accesses(a.part" + std::to_string(i) + ", to, add);\n";
+      } else {
+        code += "  access(a.part" + std::to_string(i) + ".y, " + std::to_string(part.product->in[0].width) + ", 0, " +
+                std::to_string(part.product->out.width) + ", 0, to, add);\n";
+      }
     }
     code += "}\n#endif\n\n";
   }
 
-  /// What a batch of a type needs. Before the first part, other teams may have written anything.
-  std::string case_of(std::size_t first, std::size_t last) {
-    std::string text;
+  /// What a batch of a type needs, divided where teams wait for each other. Before the first part, other teams may have
+  /// written anything.
+  std::vector<std::string> stages_of(std::size_t first, std::size_t last) {
+    std::vector<std::string> stages(1);
     bool anything = true;
-    std::size_t barriers = 0;
     std::vector<Columns> written, read;  // since the last barrier; read: by products
     for (std::size_t i = first; i < last; ++i) {
       const LevelsKernel::Part& part = made_.parts[i];
@@ -181,13 +209,12 @@ class LevelsPrinter {
         waits = waits || (step.does != Step::Does::scatter && overlap(read, columns_of(part.type, step.out)));
       }
       if (waits) {
-        text += "        wait_for_teams(a.arrived, expected);\n";
+        stages.emplace_back();
         anything = false;
         written.clear();
         read.clear();
-        ++barriers;
       }
-      text += part.product != nullptr ? product_text(i) : fused_text(i);
+      stages.back() += part.product != nullptr ? product_text(i) : fused_text(i);
       for (const Step& step : steps_[i]) {
         if (step.does == Step::Does::scatter) continue;  // to rows of other batches
         if (const auto columns = columns_of(part.type, step.out)) written.push_back(*columns);
@@ -195,13 +222,12 @@ class LevelsPrinter {
       if (part.product == nullptr) continue;
       if (const auto columns = columns_of(part.type, part.product->in[0])) read.push_back(*columns);
     }
-    made_.barriers = std::max(made_.barriers, barriers);
-    return text;
+    return stages;
   }
 
   std::string fused_text(std::size_t i) const {
-    return "        each_element(rows, first, [&](long long r, int c) { " + fused_.kernels[made_.parts[i].number].name +
-           "_row(a.part" + std::to_string(i) + ", begin + r, c); });\n";
+    return "          each_element(rows, first, [&](long long r, int c) { " +
+           fused_.kernels[made_.parts[i].number].name + "_row(a.part" + std::to_string(i) + ", begin + r, c); });\n";
   }
 
   std::string product_text(std::size_t i) {
@@ -210,7 +236,7 @@ class LevelsPrinter {
     most_ = std::max(most_, columns);
     std::string text;
     for (Index from = 0; from < columns; from += most_columns) {
-      text += "        multiply<" + std::to_string(std::min(most_columns, columns - from)) + ", " +
+      text += "          multiply<" + std::to_string(std::min(most_columns, columns - from)) + ", " +
               std::to_string(rows) + ">(a.part" + std::to_string(i) + ", shared + " + std::to_string(at) +
               ", sums, begin, rows, " + std::to_string(from) + ", first, " +
               (step.write == Write::add ? "true" : "false") + ");\n";
@@ -252,6 +278,9 @@ static void wait_for_teams(int* arrived, int& expected) {
   __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < expected) sched_yield();
 }
+static void leave(int* arrived) {
+  if (__atomic_add_fetch(arrived + 1, 1, __ATOMIC_SEQ_CST) == (int)gridDim.x) arrived[0] = arrived[1] = 0;
+}
 #else
 extern __shared__ float windrow_shared[];
 #define WINDROW_SHARED(floats) float* const shared = windrow_shared
@@ -272,6 +301,10 @@ static __device__ inline void wait_for_teams(int* arrived, int& expected) {
     __threadfence();
   }
   __syncthreads();
+}
+// The last team leaves both counters as it found them.
+static __device__ inline void leave(int* arrived) {
+  if (threadIdx.x == 0 && atomicAdd(arrived + 1, 1) + 1 == (int)gridDim.x) arrived[0] = arrived[1] = 0;
 }
 #endif
 // Columns begin to begin + owned of each block of `width` columns, as far as there are so many.

@@ -20,6 +20,7 @@ struct FusedPlan;
 struct Grid {
   int teams = 0;  ///< that run at the same time; 0: there are no such kernels
   std::size_t shared_bytes = 0;
+  std::size_t argument_bytes = 4096;  ///< the most of a kernel's argument
 };
 
 struct LevelsKernel {
@@ -34,8 +35,14 @@ struct LevelsKernel {
     std::size_t number = 0;  ///< of that
   };
   std::vector<Part> parts;
-  std::size_t barriers = 0;  ///< for each batch, at most
+  std::size_t barriers = 0;  ///< for each group of batches
 };
+
+/// Words that the kernel finds for each batch: its type, its first row and number of rows; and, for the first of a
+/// group of batches of which none depends on another one, their number.
+inline constexpr std::size_t words_of_batch = 4;
+/// Words that it counts arrivals in. They are zero before and after a launch.
+inline constexpr std::size_t words_of_barrier = 2;
 
 /// For Phase::level or Phase::back_level. Nothing if the levels contain something else than products with tensors and
 /// fused kernels of one width, or if the matrices do not fit into shared memory.

@@ -22,7 +22,7 @@ Known& known() {
 
 cudaError_t returns(int error) {
   const auto code = static_cast<cudaError_t>(error);
-  if (code != cudaSuccess && code != cudaErrorNotReady) last_error = code;
+  if (code != cudaSuccess) last_error = code;
   return code;
 }
 
@@ -170,6 +170,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "fake CUDA device");
   properties->major = 9;
   properties->multiProcessorCount = multiprocessors;
+  properties->cooperativeLaunch = 1;
   properties->sharedMemPerBlockOptin = shared_bytes;
   properties->totalGlobalMem = world().options.memory;
   return cudaSuccess;

@@ -70,7 +70,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     return returns(world().lost[static_cast<std::size_t>(known.task->device)]);
   }
   if (++known.queries > 3) want(known.task);
-  return cudaErrorNotReady;
+  return returns(cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   WINDROW_BEGIN_CALL();

@@ -46,7 +46,8 @@ enum class IfFailed : std::uint8_t { fail, go_on };
 
 /// An ordered lane. A device room implements it; each lane is added to one engine only. The engine calls enter(),
 /// wait(), record() and leave() from one thread at a time, in issue order, and the other members from any thread, also
-/// from inside a callback. So a lane calls callbacks without holding a lock that its members take. No member throws.
+/// from inside a callback. So a lane calls callbacks without holding a lock that its members take. No member throws. An
+/// op of the lane may call record() and when_reached() as well.
 ///
 /// Failure: once a lane has failed, it stays failed, and reports the same exception_ptr for each later point. A lane
 /// that waits for a failed point with IfFailed::fail fails too.

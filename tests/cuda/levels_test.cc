@@ -1,0 +1,68 @@
+// The kernel that computes all levels of a pass, where the conformance suite does not reach it.
+#include <gtest/gtest.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/support.h"
+#include "windrow/batching/runner.h"
+
+namespace windrow::testing {
+namespace {
+
+/// So many steps that they are divided into several kernels, which pass values through memory.
+class LongCell {
+ public:
+  explicit LongCell(Parameters& parameters) : weights_(parameters.add("weights", 8, 8, Initial::uniform(-1, 1))) {}
+
+  void operator()(Vertex& v) const {
+    const State state = v.state("h", 8);
+    auto y = tanh(v.pull("x", 8) + matmul(v.gather(0, state) + v.gather(1, state), weights_));
+    for (int i = 0; i < 120; ++i) y = tanh(y);
+    v.scatter(state, y);
+    v.push("y", y);
+  }
+
+ private:
+  Parameter weights_;
+};
+
+/// Two leaves; a vertex above one or both of them; a vertex above that.
+GraphData small_tree(bool both) {
+  GraphData data;
+  data.child_begin = {0, 0, 0, both ? 2 : 1, both ? 3 : 2};
+  data.children = both ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
+  data.values["x"] = std::vector<float>(4 * 8, 0.3f);
+  return data;
+}
+
+std::vector<float> outputs(const Device& device, const std::vector<bool>& trees) {
+  Parameters parameters(device, 1);
+  const LongCell cell(parameters);
+  const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) { cell(v); });
+  Runner runner(device, function, parameters, {});
+  std::vector<float> all;
+  for (const bool both : trees) {
+    const InputGraph graph(function, small_tree(both));
+    const InputGraph* const graphs[] = {&graph};
+    const std::vector<float> y = runner.run(graphs).output("y").get();
+    all.insert(all.end(), y.begin(), y.end());
+  }
+  return all;
+}
+
+/// The plan of the second minibatch has the types of the first one, too.
+TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const std::vector<bool> trees = {true, false, true};
+  const std::vector<float> expected = outputs(host_device(engine), trees);
+  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::together});
+  const std::vector<float> found = outputs(opened.device, trees);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f) << i;
+}
+
+}  // namespace
+}  // namespace windrow::testing
