@@ -7,6 +7,8 @@
 
 #include "tests/cuda/support.h"
 #include "windrow/batching/runner.h"
+#include "windrow/models/trainer.h"
+#include "windrow/models/workload.h"
 
 namespace windrow::testing {
 namespace {
@@ -62,6 +64,28 @@ TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
   const std::vector<float> found = outputs(opened.device, trees);
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f) << i;
+}
+
+/// The mean loss of the second epoch.
+double loss_of_training(const std::string& model, const Device& device, Index hidden) {
+  WorkloadOptions options{.seed = 1, .samples = 64};
+  options.sizes["hidden"] = options.sizes["embedding"] = hidden;
+  Workload workload = make_workload(model, device, options);
+  Trainer trainer(device, workload, {.minibatch = 32, .learning_rate = 0.1});
+  trainer.train();
+  return trainer.train().loss;
+}
+
+/// Wide levels are computed by launches, and narrow ones by the kernel.
+TEST(CudaLevels, GiveTheLossOfTheHostHoweverTheyAreDivided) {
+  const std::pair<std::string, Index> models[] = {{"tree-lstm", 36}, {"bilstm", 16}};
+  for (const auto& [model, hidden] : models) {
+    fake::reset();
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const double expected = loss_of_training(model, host_device(engine), hidden);
+    const cuda::OpenDevice opened = cuda::open_device(engine, 0);
+    EXPECT_NEAR(loss_of_training(model, opened.device, hidden), expected, 1e-4 * expected) << model;
+  }
 }
 
 }  // namespace

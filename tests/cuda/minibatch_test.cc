@@ -76,6 +76,13 @@ TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   EXPECT_EQ(cost.waits, 0u);
 }
 
+TEST(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
+  const auto calls = [](cuda::Levels levels) { return cost_of("tree-lstm", 64, 36, levels).kernels; };
+  const std::uint64_t mixed = calls(cuda::Levels::automatic);
+  EXPECT_LT(mixed, calls(cuda::Levels::launches) / 2);
+  EXPECT_GT(mixed, calls(cuda::Levels::together) + 4);
+}
+
 /// A step is issued when the host has looked at the losses, while the device computes gradients.
 TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   fake::reset();

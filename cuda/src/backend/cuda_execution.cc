@@ -49,14 +49,8 @@ class ListPacker {
   PackedLayout::Words& words_;
 };
 
-/// The batches of a phase with rows of types that compute something in it, in the order of a forward pass.
-std::vector<Layout::BatchRows> batches_of(const Plan& plan, const Layout& layout, Phase phase) {
-  std::vector<Layout::BatchRows> batches;
-  for (const Layout::BatchRows& batch : layout.batches.front()) {
-    const bool computes = !plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty();
-    if (computes && batch.begin < batch.end) batches.push_back(batch);
-  }
-  return batches;
+bool computes(const Plan& plan, Phase phase, const Layout::BatchRows& batch) {
+  return batch.begin < batch.end && !plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty();
 }
 
 /// For each batch, the last batch before it that it takes values from, and the first one behind it that takes values
@@ -94,9 +88,11 @@ Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRo
   return made;
 }
 
-/// Appends what the kernel for all levels of a phase finds; see levels.h.
-MoreWords::Batches append_batches(const Plan& plan, Phase phase, const Packing& to) {
-  std::vector<Layout::BatchRows> batches = batches_of(plan, to.layout, phase);
+/// Appends what the kernel for levels finds if it computes the batches from `first` on; see levels.h.
+MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Packing& to) {
+  std::vector<Layout::BatchRows> batches = to.layout.batches.front();
+  batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(first));
+  std::erase_if(batches, [&](const auto& batch) { return !computes(plan, phase, batch); });
   const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
   // Batches of one type mostly depend on each other.
   std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
@@ -109,15 +105,15 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, const Packing& 
       std::reverse(neighbours.behind.begin(), neighbours.behind.end());
     }
     const std::vector<std::ptrdiff_t>& needs = forward ? neighbours.before : neighbours.behind;
-    for (std::size_t first = 0; first < batches.size(); first += groups[first]) {
-      std::size_t last = first + 1;
-      while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(first)) ++last;
-      groups[first] = last - first;
+    for (std::size_t one = 0; one < batches.size(); one += groups[one]) {
+      std::size_t last = one + 1;
+      while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(one)) ++last;
+      groups[one] = last - one;
     }
   }
   if (!forward) std::reverse(batches.begin(), batches.end());
   PackedLayout::Words& words = to.packed.words;
-  const MoreWords::Batches made{.begin = words.size(), .count = static_cast<Index>(batches.size())};
+  const MoreWords::Batches made{.first = first, .begin = words.size(), .count = static_cast<Index>(batches.size())};
   words.resize(words.size() + words_of_barrier);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const Layout::BatchRows& batch = batches[i];
@@ -128,31 +124,38 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, const Packing& 
   return made;
 }
 
-/// Whether one kernel for all levels takes less time than launches, by what an H100 does in a second. Estimates: they
-/// have not been measured.
-bool pays(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase, Precision precision) {
-  constexpr double launch = 2.2e-6, barrier = 1.5e-6;                           // seconds
+/// The batch from which on one kernel takes less time than launches, by what an H100 does in a second: the last batches
+/// of a minibatch are its narrowest. Estimates: they have not been measured.
+std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase,
+                            Precision precision) {
+  constexpr double launch = 2.2e-6, barrier = 1.5e-6, start = 6e-6;             // seconds
   constexpr double of_team = 0.15e12;                                           // floating point operations
   constexpr double cache = 4e12;                                                // bytes that teams read of rows
   const double of_launches = precision == Precision::float32 ? 40e12 : 150e12;  // floating point operations
-  double launches = 0, together = 0;
-  for (const Layout::BatchRows& batch : batches_of(plan, layout, phase)) {
-    const auto rows = static_cast<double>(batch.end - batch.begin);
+  const std::vector<Layout::BatchRows>& batches = layout.batches.front();
+  std::size_t best = batches.size();
+  double saved = 0, most_saved = start;
+  for (std::size_t i = batches.size(); i-- > 0;) {
+    if (!computes(plan, phase, batches[i])) continue;
+    const auto rows = static_cast<double>(batches[i].end - batches[i].begin);
     const double rows_at_once = std::ceil(rows / 32) * 32;
-    together += barrier * static_cast<double>(kernel.barriers);
+    saved -= barrier * static_cast<double>(kernel.barriers);
     for (const LevelsKernel::Part& part : kernel.parts) {
-      if (part.type != batch.type) continue;
+      if (part.type != batches[i].type) continue;
       if (part.product == nullptr) {
-        launches += launch;
+        saved += launch;
         continue;
       }
       const auto flops = static_cast<double>(part.product->flops_a_row);
       const double bytes = static_cast<double>(part.product->in[0].width * kernel.teams) * sizeof(float);
-      launches += std::max(launch, rows * flops / of_launches);
-      together += rows_at_once * std::max(flops / (of_team * kernel.teams), bytes / cache);
+      saved += std::max(launch, rows * flops / of_launches);
+      saved -= rows_at_once * std::max(flops / (of_team * kernel.teams), bytes / cache);
     }
+    if (saved <= most_saved) continue;
+    most_saved = saved;
+    best = i;
   }
-  return together < launches;
+  return best;
 }
 
 }  // namespace
@@ -175,9 +178,9 @@ std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::sh
       const auto& kernel = cuda->fused.levels[i];
       if (!kernel || !whole) continue;
       const Phase phase = i == 0 ? Phase::level : Phase::back_level;
-      if (cuda->levels == Levels::together || pays(*kernel, *plan, to.layout, phase, cuda->precision)) {
-        words->batches[i] = append_batches(*plan, phase, to);
-      }
+      const std::size_t first =
+          cuda->levels == Levels::together ? 0 : first_of_kernel(*kernel, *plan, to.layout, phase, cuda->precision);
+      words->batches[i] = append_batches(*plan, phase, first, to);
     }
   };
   return std::shared_ptr<CudaExecution>(
@@ -191,11 +194,23 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 
-/// The struct that LevelsPrinter declares for the kernel.
 void CudaExecution::run_levels(Phase phase, Lane* lane) {
   const std::size_t number = phase == Phase::level ? 0 : 1;
   const MoreWords::Batches& batches = words_->batches[number];
   if (batches.count == 0) return Interpretation::run_levels(phase, lane);
+  const std::vector<Layout::BatchRows>& all = layout_.batches.front();
+  if (phase == Phase::level) {
+    for (std::size_t i = 0; i < batches.first; ++i) run_rows(phase, all[i].type, {all[i].begin, all[i].end}, lane);
+    run_kernel_of_levels(number, lane);
+  } else {
+    run_kernel_of_levels(number, lane);
+    for (std::size_t i = batches.first; i-- > 0;) run_rows(phase, all[i].type, {all[i].begin, all[i].end}, lane);
+  }
+}
+
+/// Passes the struct that LevelsPrinter declares for the kernel.
+void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
+  const MoreWords::Batches& batches = words_->batches[number];
   const LevelsKernel& kernel = *cuda_->fused.levels[number];
   std::vector<std::uint64_t> arguments = {static_cast<std::uint64_t>(elements()),
                                           reinterpret_cast<std::uint64_t>(data()),

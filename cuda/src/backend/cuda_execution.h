@@ -28,6 +28,7 @@ struct MoreWords {
   std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
   /// By number in FusedPlan::levels: the counters of its barrier, and then the words of each batch; see levels.h.
   struct Batches {
+    std::size_t first = 0;  ///< of the layout's batches; launches compute those before it
     std::size_t begin = 0;
     Index count = 0;  ///< 0: the kernel is not used
   };
@@ -48,6 +49,7 @@ class CudaExecution final : public Interpretation {
 
   void run(const Segment& segment, const At& at) override;
   void run_levels(Phase phase, Lane* lane) override;
+  void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;
   void run_products(const Segment& segment, const Part& part, const At& at);

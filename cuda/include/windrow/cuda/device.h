@@ -40,9 +40,9 @@ std::vector<DeviceInfo> list_devices();
 
 /// How the levels of a minibatch are computed.
 enum class Levels : std::uint8_t {
-  automatic,  ///< as their widths suggest
+  automatic,  ///< wide ones by launches, narrow ones together
   launches,   ///< by some kernels and products each
-  together,   ///< by one kernel for all of them, where there is one: see docs/cuda.md
+  together,   ///< by one kernel, where there is one: see docs/cuda.md
 };
 
 /// How products of matrices are computed. All are added up in float32.

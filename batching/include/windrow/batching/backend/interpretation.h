@@ -70,6 +70,8 @@ class Interpretation : public Execution {
   virtual void run(const Segment& segment, const At& at);
   /// Computes Phase::level or Phase::back_level of all batches: by default one after the other.
   virtual void run_levels(Phase phase, Lane* lane);
+  /// Computes a phase of some vertices.
+  void run_rows(Phase phase, std::size_t type, Range vertices, Lane* lane);
   void run(const Step& step, const At& at);
   /// The rows of a place that belong to `at`; all rows if the place has the other rate.
   Matrix<float> place(const Place& place, const At& at) const;
@@ -106,7 +108,6 @@ class Interpretation : public Execution {
   // Issuing, in ops of the lane.
   void run_pass(Passes passes, Lane* lane);
   void run_all(Phase phase, Lane* lane);
-  void run_rows(Phase phase, std::size_t type, Range vertices, Lane* lane);
   void run(const TensorStep& step, Lane* lane);
   void run_kernel(const Step& step, const At& at, Matrix<float> out);
   void gather(const Step& step, const At& at);
