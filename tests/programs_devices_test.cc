@@ -60,10 +60,19 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
       EXPECT_GT(field(record, "schedule_ms"), 0) << record;
       EXPECT_GT(field(record, "calls_per_minibatch"), 10) << record;
       EXPECT_EQ(field(record, "device_ms"), 0) << record;
+      EXPECT_EQ(record.find("latency"), std::string::npos) << record;  // of single samples alone
     }
     EXPECT_EQ(field(records[3], "hidden"), 12);
     EXPECT_EQ(field(records[3], "batch"), 8);
   }
+}
+
+TEST_F(DevicesOfPrograms, TellTheTimeOfOneSample) {
+  const auto records =
+      lines_of(run("windrow-perf gpu --without-work --samples 16 --hidden 8 --batch 1 --passes 1 --json "
+                   "--inference"));
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_GT(field(records[0], "latency_ms"), 0);
 }
 
 #ifdef WINDROW_FAKE_PLUGIN

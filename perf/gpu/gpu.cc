@@ -75,6 +75,7 @@ class Measurement {
     record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
     record.add("minibatch_ms", best.ms / minibatches).add("schedule_ms", schedule_ms / minibatches);
     add_device_time(record, best.ms / minibatches);
+    if (options_.inference && of_.batch == 1) record.add("latency_ms", latency_ms());
     return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
   }
 
@@ -108,6 +109,21 @@ class Measurement {
     engine_.wait_all();
     passed.ms = milliseconds(Clock::now() - began);
     return passed;
+  }
+
+  /// From the call for one sample until its score is known: the median of some.
+  double latency_ms() {
+    const auto learner = workload_.network->learner({});
+    std::vector<double> times;
+    for (std::size_t i = 0; i < std::min<std::size_t>(samples().size(), 200); ++i) {
+      const auto began = Clock::now();
+      const auto score = learner->score();
+      score->add({&i, 1});
+      score->metrics();
+      times.push_back(milliseconds(Clock::now() - began));
+    }
+    std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+    return times[times.size() / 2];
   }
 
   /// From further minibatches, which are traced: the events of a trace take time of their own.
@@ -161,7 +177,9 @@ const char* const gpu_fields =
     "  roofline_ms          time of a minibatch if only products took time: each kind of product as long as it takes, "
     "but\n"
     "                       at least launch_floor_us a call\n"
-    "  roofline_share       roofline_ms / minibatch_ms\n";
+    "  roofline_share       roofline_ms / minibatch_ms\n"
+    "  latency_ms           with --inference and one sample a minibatch: time from the call for one sample until its\n"
+    "                       score is known, one after the other; the median\n";
 
 void leave_out_work() {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
