@@ -13,7 +13,7 @@ namespace {
 
 /// A team sums up products for so many columns at a time: more need too many registers.
 constexpr Index most_columns = 8;
-constexpr Index threads = 256, rows_of_thread = 4;
+constexpr Index threads = 256, rows_of_thread = 4, rows_of_team = 32;
 /// A compiler takes long for more parts.
 constexpr std::size_t most_parts = 64;
 
@@ -149,7 +149,7 @@ class LevelsPrinter {
       first = last;
     }
     made_.barriers = stages.size() - 1;
-    const Index sums = rows_of_thread * std::min(most_columns, most_) * (threads + 1);
+    const Index sums = std::min(most_columns, most_) * (rows_of_thread * (threads + 1) + rows_of_team);
     made_.shared_bytes = static_cast<std::size_t>(floats_ + sums) * sizeof(float);
     std::string& code = made_.code;
     code = "struct Arguments_" + made_.name +
@@ -262,119 +262,5 @@ class LevelsPrinter {
 std::optional<LevelsKernel> print_levels(const Plan& plan, const FusedPlan& fused, Phase phase, const Grid& grid) {
   return LevelsPrinter(plan, fused, phase, grid).print();
 }
-
-const char* const levels_prelude = R"(
-// x y to out; y has `columns` columns of the team.
-struct Product { Place x, y, out; };
-#ifdef WINDROW_ON_HOST
-extern "C" int sched_yield(void);
-#define WINDROW_SHARED(floats) static thread_local float shared[floats]
-template <class F>
-void each_thread(F f) {
-  for (int t = 0; t < 256; ++t) f(t);
-}
-static void wait_for_teams(int* arrived, int& expected) {
-  expected += (int)gridDim.x;
-  __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < expected) sched_yield();
-}
-static void leave(int* arrived) {
-  if (__atomic_add_fetch(arrived + 1, 1, __ATOMIC_SEQ_CST) == (int)gridDim.x) arrived[0] = arrived[1] = 0;
-}
-#else
-extern __shared__ float windrow_shared[];
-#define WINDROW_SHARED(floats) float* const shared = windrow_shared
-// The threads meet afterwards.
-template <class F>
-static __device__ inline void each_thread(F f) {
-  f((int)threadIdx.x);
-  __syncthreads();
-}
-// The threads of a team have met: what they have written is before the first fence.
-static __device__ inline void wait_for_teams(int* arrived, int& expected) {
-  expected += (int)gridDim.x;
-  if (threadIdx.x == 0) {
-    __threadfence();
-    atomicAdd(arrived, 1);
-    while (*(volatile int*)arrived < expected) {
-    }
-    __threadfence();
-  }
-  __syncthreads();
-}
-// The last team leaves both counters as it found them.
-static __device__ inline void leave(int* arrived) {
-  if (threadIdx.x == 0 && atomicAdd(arrived + 1, 1) + 1 == (int)gridDim.x) arrived[0] = arrived[1] = 0;
-}
-#endif
-// Columns begin to begin + owned of each block of `width` columns, as far as there are so many.
-template <int width, int owned>
-struct Owned {
-  int begin;
-  __device__ bool has(int q) const { return begin + q % owned < width; }
-  __device__ int column(int q) const { return q / owned * width + begin + q % owned; }
-};
-template <int width, int owned, class F>
-static __device__ inline void each_element(long long rows, Owned<width, owned> columns, F f) {
-  each_thread([&](int t) {
-    for (long long i = t; i < rows * owned; i += 256) {
-      const int q = (int)(i % owned);
-      if (columns.has(q)) f(i / owned, columns.column(q));
-    }
-  });
-}
-// A matrix of `rows` rows, column by column.
-template <class Columns>
-static __device__ inline void load_columns(float* to, const Place& from, int rows, int count, Columns columns) {
-  each_thread([&](int t) {
-    for (int i = t; i < rows * count; i += 256) {
-      const int row = i / count, q = i % count;
-      to[q * rows + row] = columns.has(q) ? from.at[row * from.stride + columns.column(q)] : 0.0f;
-    }
-  });
-}
-// Each warp has four rows at a time, and its threads divide the sums; a thread adds up the parts of one sum.
-template <int count, int terms, class Columns>
-static __device__ inline void multiply(const Product& p, const float* y, float* sums, long long begin, long long rows,
-                                       int from, Columns columns, bool add) {
-  for (long long block = 0; block < rows; block += 32) {
-    each_thread([&](int t) {
-      const int lane = t % 32;
-      const long long first = block + t / 32 * 4;
-      if (first >= rows) return;
-      const float* x[4];
-      float sum[4][count];
-      for (int r = 0; r < 4; ++r) {
-        x[r] = p.x.at + (begin + (first + r < rows ? first + r : rows - 1)) * p.x.stride;
-        for (int q = 0; q < count; ++q) sum[r][q] = 0.0f;
-      }
-      for (int i = lane; i < terms; i += 32) {
-        float value[4];
-        for (int r = 0; r < 4; ++r) value[r] = x[r][i];
-        for (int q = 0; q < count; ++q) {
-          const float weight = y[(from + q) * terms + i];
-          for (int r = 0; r < 4; ++r) sum[r][q] += value[r] * weight;
-        }
-      }
-      for (int r = 0; r < 4; ++r) {
-        for (int q = 0; q < count; ++q) sums[(r * count + q) * 257 + t] = sum[r][q];
-      }
-    });
-    each_thread([&](int t) {
-      for (int i = t; i < 32 * count; i += 256) {
-        const int row = i / count, q = i % count;
-        if (block + row >= rows) return;
-        if (!columns.has(from + q)) continue;
-        const float* const parts = sums + (row % 4 * count + q) * 257 + row / 4 * 32;
-        float sum = 0.0f;
-        for (int lane = 0; lane < 32; ++lane) sum += parts[lane];
-        float& to = p.out.at[(begin + block + row) * p.out.stride + columns.column(from + q)];
-        to = add ? to + sum : sum;
-      }
-    });
-  }
-}
-
-)";
 
 }  // namespace windrow::cuda
