@@ -122,8 +122,9 @@ struct Plugin {
   int (*function)(Module* module, const char* name, Function** found);
   /// The kernel has one parameter, a struct, to which `argument` points.
   int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
-  /// The same for a kernel whose teams run at the same time, with so much shared memory each.
+  /// Lets a kernel have so much shared memory for each of its teams.
   int (*allow_shared)(Function* function, std::size_t shared_bytes, int device);
+  /// Launches a kernel whose teams run at the same time; argument as for launch().
   int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);
 
