@@ -38,7 +38,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
   "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, " \
   "--policy, --schedule, "                                                                                           \
-  "--device, --compare" TRAIN_HELP
+  "--device, --precision, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
