@@ -9,11 +9,7 @@
 namespace windrow::cuda {
 namespace {
 
-DeviceInfo info_of(int number) {
-  DeviceFacts facts{};
-  if (const int error = plugin().facts(number, &facts); error != success) {
-    throw Error(device_name(number) + ": cannot be used: " + plugin().text(error));
-  }
+DeviceInfo info_of(int number, const DeviceFacts& facts) {
   return {number, facts.name, std::to_string(facts.major) + "." + std::to_string(facts.minor), facts.memory};
 }
 
@@ -49,7 +45,13 @@ Index row_stride(Index width) { return (width + 3) / 4 * 4; }
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
-  for (int number = 0, count = count_devices(); number < count; ++number) all.push_back(info_of(number));
+  for (int number = 0, count = count_devices(); number < count; ++number) {
+    DeviceFacts facts{};
+    if (const int error = plugin().facts(number, &facts); error != success) {
+      throw Error(device_name(number) + ": cannot be used: " + plugin().text(error));
+    }
+    all.push_back(info_of(number, facts));
+  }
   return all;
 }
 
@@ -66,7 +68,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
            .kernels = kernels(),
            .backend = make_backend(hardware, options.levels, options.precision),
            .row_stride = row_stride},
-          info_of(number)};
+          info_of(number, hardware->facts())};
 }
 
 LaneId add_stream(const Device& device, const StreamOptions& options) {

@@ -37,10 +37,11 @@ std::shared_ptr<Hardware> Hardware::open(int number) {
 Hardware::Hardware(int number) : cuda_(plugin()), number_(number), name_(device_name(number)) {
   const OnThread here(cuda_, number);
   std::size_t free = 0;
-  const int error = cuda_.free_memory(&free);  // creates the context
+  int error = cuda_.free_memory(&free);  // creates the context
   if (error == devices_unavailable) {
     throw Error(name_ + ": the device is busy: another program has it for itself; expected a device that is free");
   }
+  if (error == success) error = cuda_.facts(number, &facts_);
   if (error != success) throw Error(name_ + ": cannot be used: " + cuda_.text(error));
   thread_ = std::thread([watch = watch_, &cuda = cuda_, number] {
     cuda.set_device(number);

@@ -49,6 +49,7 @@ class Hardware {
   const Plugin& cuda() const { return cuda_; }
   int number() const { return number_; }
   const std::string& name() const { return name_; }
+  const DeviceFacts& facts() const { return facts_; }
 
   /// Null while the device works.
   std::exception_ptr failure() const;
@@ -81,6 +82,7 @@ class Hardware {
   const Plugin& cuda_;
   const int number_;
   const std::string name_;
+  DeviceFacts facts_{};       // constant once the object exists
   mutable std::mutex mutex_;  // guards what follows
   std::exception_ptr failure_;
   std::vector<Event*> events_;  // not in use

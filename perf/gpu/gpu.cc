@@ -174,9 +174,9 @@ const char* const gpu_fields =
     "  calls_per_minibatch  kernels, products and copies\n"
     "  product_share        share of products in device_ms; null if one kernel computes levels, products included\n"
     "  idle_share           1 - device_ms / minibatch_ms\n"
-    "  roofline_ms          time of a minibatch if only products took time: each kind of product as long as it takes, "
-    "but\n"
-    "                       at least launch_floor_us a call\n"
+    "  roofline_ms          time of a minibatch if only products took time, and each at least launch_floor_us; null "
+    "as\n"
+    "                       above\n"
     "  roofline_share       roofline_ms / minibatch_ms\n"
     "  latency_ms           with --inference and one sample a minibatch: time from the call for one sample until its\n"
     "                       score is known, one after the other; the median\n";

@@ -60,6 +60,13 @@ TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   const std::vector<bool> trees = {true, false, true};
   const std::vector<float> expected = outputs(host_device(engine), trees);
+  const auto launches_of = [&](cuda::Levels levels) {
+    const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = levels});
+    const std::uint64_t before = fake::counters().launches;
+    outputs(opened.device, trees);
+    return fake::counters().launches - before;
+  };
+  EXPECT_LT(launches_of(cuda::Levels::together), launches_of(cuda::Levels::launches));  // the kernel is used
   const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::together});
   const std::vector<float> found = outputs(opened.device, trees);
   ASSERT_EQ(found.size(), expected.size());

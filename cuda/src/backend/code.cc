@@ -76,10 +76,7 @@ std::string compile(const Plugin& cuda, const std::string& source, int architect
 const Code* Code::of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels) {
   return hardware.code_of(source, [&]() -> std::unique_ptr<const Code> {
     const Plugin& cuda = hardware.cuda();
-    DeviceFacts facts{};
-    if (const int error = cuda.facts(hardware.number(), &facts); error != success) {
-      throw Error(hardware.name() + ": cannot be used: " + cuda.text(error));
-    }
+    const DeviceFacts& facts = hardware.facts();
     const int architecture = facts.major * 10 + facts.minor;
     int driver = 0, runtime = 0;
     cuda.versions(&driver, &runtime);

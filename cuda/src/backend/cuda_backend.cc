@@ -55,9 +55,8 @@ class CudaBackend final : public Backend {
 
  private:
   Grid grid() const {
-    DeviceFacts facts{};
+    const DeviceFacts& facts = hardware_->facts();
     int driver = 0, runtime = 0;
-    if (hardware_->cuda().facts(hardware_->number(), &facts) != success) return {};
     if (hardware_->cuda().versions(&driver, &runtime) != success) return {};
     // Kernels may have larger arguments since CUDA 12.1.
     return {facts.teams_together, facts.shared_bytes, std::min(driver, runtime) >= 12010 ? 32764u : 4096u};

@@ -117,9 +117,9 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
   words.resize(words.size() + words_of_barrier);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const Layout::BatchRows& batch = batches[i];
-    for (const Index word : {Index{batch.type}, batch.begin, batch.end - batch.begin, static_cast<Index>(groups[i])}) {
-      words.push_back(static_cast<std::int32_t>(word));
-    }
+    const Index of_batch[words_of_batch] = {Index{batch.type}, batch.begin, batch.end - batch.begin,
+                                            static_cast<Index>(groups[i])};
+    for (const Index word : of_batch) words.push_back(static_cast<std::int32_t>(word));
   }
   return made;
 }

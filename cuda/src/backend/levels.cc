@@ -151,6 +151,7 @@ class LevelsPrinter {
     made_.barriers = stages.size() - 1;
     const Index sums = std::min(most_columns, most_) * (rows_of_thread * (threads + 1) + rows_of_team);
     made_.shared_bytes = static_cast<std::size_t>(floats_ + sums) * sizeof(float);
+    const std::string words = std::to_string(words_of_batch);
     std::string& code = made_.code;
     code = "struct Arguments_" + made_.name +
            " {\n  long long elements;\n  float* data;\n  const int* words;\n  int* arrived;\n  const int* batches;\n"
@@ -165,22 +166,25 @@ class LevelsPrinter {
             ");\n  float* const sums = shared + " + std::to_string(floats_) +
             ";\n  constexpr int width = " + std::to_string(width_) + ", owned = " + std::to_string(columns_) +
             ";\n  const Owned<width, owned> first = {(int)blockIdx.x * owned};\n  int expected = 0;\n" + loads_ +
-            "  for (const int *batch = a.batches, *next = batch; batch < a.batches + 4 * a.count; batch = next) {\n"
-            "    next = batch + 4 * batch[3];\n";
+            "  for (const int *batch = a.batches, *next = batch; batch < a.batches + " + words +
+            " * a.count; batch = next) {\n"
+            "    next = batch + " +
+            words + " * batch[3];\n";
     for (std::size_t i = 0; i < stages.size(); ++i) {
       if (i > 0) code += "    wait_for_teams(a.arrived, expected);\n";
       if (stages[i].empty()) continue;
-      code +=
-          "    for (const int* b = batch; b < next; b += 4) {\n"
-          "      const long long begin = b[1], rows = b[2];\n      switch (b[0]) {\n" +
-          stages[i] + "      }\n    }\n";
+      code += "    for (const int* b = batch; b < next; b += " + words +
+              ") {\n"
+              "      const long long begin = b[1], rows = b[2];\n      switch (b[0]) {\n" +
+              stages[i] + "      }\n    }\n";
     }
     code += "  }\n  leave(a.arrived);\n}\n";
     code += "#ifdef WINDROW_ON_HOST\nextern \"C\" const unsigned " + made_.name +
             "_argument_bytes = sizeof(Arguments_" + made_.name + ");\nextern \"C\" void " + made_.name +
             "_accesses(const Arguments_" + made_.name +
             "& a, void* to, Add* add) {\n  add(to, a.data, 1, a.elements * 4, 0, 1);\n"
-            "  add(to, a.batches, 1, 16 * a.count, 0, 0);\n  add(to, a.arrived, 1, 8, 0, 1);\n";
+            "  add(to, a.batches, 1, 4 * " +
+            words + " * a.count, 0, 0);\n  add(to, a.arrived, 1, 8, 0, 1);\n";
     for (std::size_t i = 0; i < made_.parts.size(); ++i) {
       const LevelsKernel::Part& part = made_.parts[i];
       if (part.product == nullptr) {
