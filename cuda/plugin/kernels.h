@@ -10,7 +10,9 @@ namespace windrow::cuda {
 /// Null: there is none.
 const KernelEntry* find_kernel(const char* op);
 
-/// In linear.cu.
+// In linear.cu.
+/// Makes the handle of cuBLAS if there is none.
+int prepare_products(const Queue& queue);
 int multiply(const Queue& queue, const Products& products);
 
 /// The functions of the entries, named like the operators. kernels.cc declares those of elementwise.cu, whose list is

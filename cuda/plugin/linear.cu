@@ -202,6 +202,15 @@ Products product_of(const Call& call, bool x_transposed, bool y_transposed) {
 
 }  // namespace
 
+int prepare_products(const Queue& queue) {
+  if (queue.blas != nullptr) return cudaSuccess;
+  if (const cublasStatus_t made = cublasCreate(&queue.blas); made != CUBLAS_STATUS_SUCCESS) {
+    queue.blas = nullptr;
+    return of_blas(made);
+  }
+  return of_blas(cublasSetStream(queue.blas, queue.stream));
+}
+
 /// cuBLAS stores matrices by columns, so it sees all of them transposed: it computes y' * x'.
 int multiply(const Queue& queue, const Products& products) {
   const auto& [x, y, out, x_transposed, y_transposed, add, count, x_step, y_step, out_step] = products;
@@ -220,6 +229,7 @@ int multiply(const Queue& queue, const Products& products) {
   for (const Index size : {out.rows, out.width, inner, leading(x), leading(y), leading(out), count}) {
     if (size > INT_MAX) return cudaErrorInvalidValue;
   }
+  if (const int error = prepare_products(queue); error != cudaSuccess) return error;
   const auto number = [](Index size) { return static_cast<int>(size); };
   const auto of = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1, kept = add ? 1 : 0;

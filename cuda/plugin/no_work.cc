@@ -80,7 +80,7 @@ constexpr Plugin plugin = {
     },
     .set_device = [](int) -> int { return success; },
     .take_error = []() -> int { return success; },
-    .make_queue = [](int, bool, Rounding, Queue** made) { return make(made); },
+    .make_queue = [](int, const QueueOptions*, Queue** made) { return make(made); },
     .stream = [](const Queue*) -> void* { return nullptr; },
     .end_queue = [](Queue*) -> int { return success; },
     .wait_for_event = [](Queue*, Event*) -> int { return success; },

@@ -56,10 +56,11 @@ int end_queue(Queue* queue) {
 }
 
 /// Non-blocking, so that it is independent of what other code issues on the default stream.
-int make_queue(int device, bool urgent, Rounding products, Queue** made) {
+int make_queue(int device, const QueueOptions* options, Queue** made) {
   constexpr cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                                              CUBLAS_COMPUTE_32F_FAST_16BF};
-  auto* const queue = new (std::nothrow) Queue{.device = device, .compute = compute[static_cast<int>(products)]};
+  auto* const queue =
+      new (std::nothrow) Queue{.device = device, .compute = compute[static_cast<int>(options->products)]};
   if (queue == nullptr) return cudaErrorMemoryAllocation;
   int least = 0, greatest = 0;
   cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -67,10 +68,9 @@ int make_queue(int device, bool urgent, Rounding products, Queue** made) {
     error = cudaDeviceGetAttribute(&queue->multiprocessors, cudaDevAttrMultiProcessorCount, device);
   }
   if (error == cudaSuccess) {
-    error = cudaStreamCreateWithPriority(&queue->stream, cudaStreamNonBlocking, urgent ? greatest : least);
+    error = cudaStreamCreateWithPriority(&queue->stream, cudaStreamNonBlocking, options->urgent ? greatest : least);
   }
-  if (error == cudaSuccess) error = of_blas(cublasCreate(&queue->blas));
-  if (error == cudaSuccess) error = of_blas(cublasSetStream(queue->blas, queue->stream));
+  if (error == cudaSuccess && options->multiplies) error = static_cast<cudaError_t>(prepare_products(*queue));
   if (error != cudaSuccess) {
     end_queue(queue);
     return error;

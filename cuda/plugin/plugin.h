@@ -11,7 +11,7 @@
 
 namespace windrow::cuda {
 
-/// A stream, with a handle of cuBLAS.
+/// A stream, and a handle of cuBLAS once it has products.
 struct Queue;
 /// An event of the CUDA runtime.
 struct Event;
@@ -65,10 +65,16 @@ struct KernelEntry {
 /// How products round their operands; they are added up in float32 always.
 enum class Rounding : int { none, tf32, bf16 };
 
+struct QueueOptions {
+  bool urgent = false;     ///< its work starts before that of other queues
+  bool multiplies = true;  ///< otherwise its first product takes long, and may wait for the device
+  Rounding products = Rounding::none;
+};
+
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 3;
+  static constexpr int current_version = 4;
   /// Of this table. It stays the first member.
   int version;
 
@@ -85,7 +91,7 @@ struct Plugin {
   /// Returns the error of the last call on this thread, and resets it unless the device is lost.
   int (*take_error)();
 
-  int (*make_queue)(int device, bool urgent, Rounding products, Queue** made);
+  int (*make_queue)(int device, const QueueOptions* options, Queue** made);
   /// Its cudaStream_t.
   void* (*stream)(const Queue* queue);
   /// Waits for the work of the queue.

@@ -15,8 +15,8 @@ struct Queue {
   int device = 0;
   int multiprocessors = 1;
   cudaStream_t stream = nullptr;
-  cublasHandle_t blas = nullptr;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  mutable cublasHandle_t blas = nullptr;  // made by the first product; one thread at a time issues work
 };
 
 /// An error of the CUDA runtime for what cuBLAS reports, which are few kinds.

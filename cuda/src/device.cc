@@ -1,5 +1,9 @@
 #include "windrow/cuda/device.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "backend/cuda_backend.h"
 #include "kernels.h"
 #include "memory.h"
@@ -38,6 +42,14 @@ const DeviceMemory* memory_of(const Device& device) {
   return segments == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&segments->below());
 }
 
+std::shared_ptr<CudaLane> lane_beside(const CudaLane& lane, const std::string& name, bool urgent) {
+  CudaLane::Options same = lane.options();
+  same.name += " " + name;
+  same.queue.urgent = urgent;
+  same.queue.multiplies = false;
+  return CudaLane::make(lane.shared_hardware(), std::move(same));
+}
+
 /// Rows begin at multiples of 16 bytes, which the widest loads of a device need.
 Index row_stride(Index width) { return (width + 3) / 4 * 4; }
 
@@ -56,19 +68,34 @@ std::vector<DeviceInfo> list_devices() {
 }
 
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options) {
+  if (options.streams < 1 || options.streams > 4) {
+    throw MisuseError(device_name(number) + ": " + std::to_string(options.streams) + " streams; expected 1 to 4");
+  }
   const std::shared_ptr<Hardware> hardware = Hardware::open(number);
   const auto lane = CudaLane::make(
-      hardware, {.name = hardware->name(), .sync = options.sync, .products = rounding_of(options.precision)});
+      hardware,
+      {.name = hardware->name(), .sync = options.sync, .queue = {.products = rounding_of(options.precision)}});
   const auto staging = pool_of(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
-  return {{.name = hardware->name(),
-           .engine = engine,
-           .lane = engine.add_lane(lane, options.lane),
-           .memory = pool_of(memory),
-           .kernels = kernels(),
-           .backend = make_backend(hardware, options.levels, options.precision),
-           .row_stride = row_stride},
-          info_of(number, hardware->facts())};
+  // Before the engine has any of them: this may fail.
+  std::vector<std::shared_ptr<CudaLane>> more;
+  for (const char* name : {"copies out", "copies in", "collectives"}) {
+    if (static_cast<int>(more.size()) + 1 < options.streams) more.push_back(lane_beside(*lane, name, true));
+  }
+  Device device = {.name = hardware->name(),
+                   .engine = engine,
+                   .lane = engine.add_lane(lane, options.lane),
+                   .memory = pool_of(memory),
+                   .kernels = kernels(),
+                   .backend = make_backend(hardware, options.levels, options.precision),
+                   .row_stride = row_stride};
+  std::array<LaneId, 4> lanes;
+  lanes.fill(device.lane);
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    std::fill(lanes.begin() + 1 + static_cast<std::ptrdiff_t>(i), lanes.end(), engine.add_lane(more[i], options.lane));
+  }
+  device.copy_out = lanes[1];
+  return {std::move(device), info_of(number, hardware->facts()), lanes[1], lanes[2], lanes[3]};
 }
 
 LaneId add_stream(const Device& device, const StreamOptions& options) {
@@ -76,11 +103,7 @@ LaneId add_stream(const Device& device, const StreamOptions& options) {
   if (memory == nullptr) {
     throw MisuseError("stream '" + options.name + "': of device '" + device.name + "'; expected a device of CUDA");
   }
-  CudaLane::Options same = memory->lane().options();
-  same.name = device.name + " " + options.name;
-  same.urgent = options.urgent;
-  auto lane = CudaLane::make(memory->hardware(), std::move(same));
-  return device.engine->add_lane(std::move(lane), options.lane);
+  return device.engine->add_lane(lane_beside(memory->lane(), options.name, options.urgent), options.lane);
 }
 
 void* native_stream(Lane* lane) {

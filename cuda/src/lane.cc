@@ -38,7 +38,7 @@ CudaLane::CudaLane(std::shared_ptr<Hardware> hardware, Options options)
       options_(std::move(options)),
       timeline_(cuda_, hardware_->number()) {
   const OnThread here(cuda_, hardware_->number());
-  const int error = cuda_.make_queue(hardware_->number(), options_.urgent, options_.products, &queue_);
+  const int error = cuda_.make_queue(hardware_->number(), &options_.queue, &queue_);
   if (error != success) throw Error(options_.name + ": no stream: " + cuda_.text(error));
 }
 

@@ -22,9 +22,8 @@ class CudaLane final : public Lane {
  public:
   struct Options {
     std::string name;
-    bool urgent = false;
     bool sync = false;  ///< see DeviceOptions
-    Rounding products = Rounding::none;
+    QueueOptions queue = {};
   };
   /// Throws Error if no stream can be made.
   static std::shared_ptr<CudaLane> make(std::shared_ptr<Hardware> hardware, Options options);

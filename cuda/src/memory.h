@@ -48,7 +48,6 @@ class DeviceMemory final : public Allocator {
   void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
   std::shared_ptr<Allocator> staging() override { return staging_; }
 
-  const std::shared_ptr<Hardware>& hardware() const { return hardware_; }
   const CudaLane& lane() const { return *lane_; }
 
  private:

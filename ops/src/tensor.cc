@@ -35,7 +35,8 @@ TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name
                                        bytes_of(rows, width, device.row_stride(width), sizeof(T), name), name,
                                        device.memory_lane())),
       shape_{nullptr, rows, width, device.row_stride(width)},
-      whole_(true) {}
+      whole_(true),
+      copy_out_(device.on_host() ? host_lane : device.copy_out.value_or(device.lane)) {}
 
 template <class T>
 TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset)
@@ -49,6 +50,7 @@ TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, I
                       std::to_string(room) + " elements");
   }
   whole_ = bytes / sizeof(T) == room;
+  copy_out_ = buffer_->lane();
 }
 
 template <class T>
@@ -76,13 +78,18 @@ TensorOf<T> TensorOf<T>::row_range(Index begin, Index end) const {
   return {buffer_,
           {nullptr, end - begin, width(), shape_.stride},
           offset_ + begin * shape_.stride,
-          whole_ && end - begin == rows()};
+          whole_ && end - begin == rows(),
+          copy_out_};
 }
 
 template <class T>
 TensorOf<T> TensorOf<T>::column_range(Index begin, Index end) const {
   require_range(begin, end, width(), "columns");
-  return {buffer_, {nullptr, rows(), end - begin, shape_.stride}, offset_ + begin, whole_ && end - begin == width()};
+  return {buffer_,
+          {nullptr, rows(), end - begin, shape_.stride},
+          offset_ + begin,
+          whole_ && end - begin == width(),
+          copy_out_};
 }
 
 template <class T>
@@ -146,7 +153,7 @@ std::vector<T> TensorOf<T>::get(std::source_location from) const {
     view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
   };
   engine().push(std::move(copy), {windrow::read(var()), overwrite(staging.var())},
-                {.name = "get", .lane = lane(), .pushed_at = from});
+                {.name = "get", .lane = copy_out_, .pushed_at = from});
   engine().wait(staging.var(), from);
   const auto* const values = reinterpret_cast<const T*>(staging.bytes().read());
   return {values, values + count};

@@ -9,7 +9,7 @@ DeviceUnderTest make(Engine& engine, std::size_t capacity, const fake::Options& 
                      cuda::Levels levels = cuda::Levels::launches) {
   if (!fake::in_use()) fake::reset(options);  // a test may have two engines
   const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
-  return {opened.device, cuda::add_stream(opened.device, {.name = "copies"})};
+  return {opened.device, opened.copy_in};
 }
 DeviceUnderTest make_eager(Engine& engine, std::size_t capacity) { return make(engine, capacity, {}); }
 DeviceUnderTest make_random(Engine& engine, std::size_t capacity) {

@@ -21,7 +21,7 @@ class RandomPrograms {
     for (int number = 0; number < devices; ++number) {
       devices_.push_back(cuda::open_device(engine, number));
       lanes_.push_back(devices_.back().device.lane);
-      lanes_.push_back(cuda::add_stream(devices_.back().device, {.name = "other"}));
+      lanes_.push_back(devices_.back().copy_in);
     }
     staging_ = devices_[0].device.memory->staging();
     cells_ = reinterpret_cast<std::uint64_t*>(staging_->allocate(cells * sizeof(std::uint64_t)));

@@ -11,7 +11,7 @@ namespace {
 
 DeviceUnderTest open(Engine& engine, std::size_t capacity, cuda::Levels levels) {
   const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
-  return {opened.device, cuda::add_stream(opened.device, {.name = "copies"})};
+  return {opened.device, opened.copy_in};
 }
 DeviceUnderTest make(Engine& engine, std::size_t capacity) { return open(engine, capacity, cuda::Levels::automatic); }
 DeviceUnderTest make_launches(Engine& engine, std::size_t capacity) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -67,6 +69,13 @@ void wait_for_launches(const fake::Counters& before, std::uint64_t count) {
   ASSERT_GE(fake::counters().launches, before.launches + count);
 }
 
+/// Waits until the calls of all ops of a lane have returned.
+void wait_until_issued(Engine& engine, LaneId lane) {
+  const auto issued = std::make_shared<std::promise<void>>();
+  engine.push([issued](OpContext&) { issued->set_value(); }, {}, {.lane = lane});
+  ASSERT_EQ(issued->get_future().wait_for(patience), std::future_status::ready);
+}
+
 /// An op that does not declare what it reads.
 TEST_F(Cuda, UndeclaredReadsAreFound) {
   if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
@@ -89,7 +98,7 @@ TEST_F(Cuda, UndeclaredReadsAreFound) {
   const std::vector<std::string> reports = fake::reports();
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0],
-            "nothing orders 'kernel neg' on stream 0, which writes, and 'kernel add' on stream 1, which reads the same "
+            "nothing orders 'kernel neg' on stream 0, which writes, and 'kernel add' on stream 4, which reads the same "
             "memory");
   fake::forget_reports();
 }
@@ -131,6 +140,55 @@ TEST_F(Cuda, NoThreadOfTheEngineWaitsForADevice) {
   EXPECT_EQ(fake::counters().synchronisations, before.synchronisations);
 }
 
+TEST_F(Cuda, ValuesAreCopiedWhileLaterWorkRuns) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  const Tensor x = ones(opened.device, 64);
+  const Tensor two = apply(opened.device, op::add, {.in = {x, x}});
+  fake::hold_at("tanh");
+  const Tensor later = apply(opened.device, op::tanh, {.in = {two}});
+  wait_until_issued(engine, opened.device.lane);
+  EXPECT_EQ(two.get(), Floats(64, 2));
+  EXPECT_EQ(two.column_range(3, 5).get(), Floats(2, 2));
+  fake::hold_at("");
+  EXPECT_EQ(later.get(), Floats(64, std::tanh(2.0f)));
+}
+
+TEST_F(Cuda, ADeviceHasAsManyStreamsAsItIsGiven) {
+  const auto streams_of = [&](int count) {
+    const fake::Counters before = fake::counters();
+    const cuda::OpenDevice opened = open_device(engine, 0, {.streams = count});
+    EXPECT_EQ(fake::counters().streams - before.streams, static_cast<std::uint64_t>(count));
+    EXPECT_EQ(opened.device.copy_out, opened.copy_out);
+    const Tensor x = ones(opened.device, 8);
+    EXPECT_EQ(apply(opened.device, op::neg, {.in = {x}}).get(), Floats(8, -1));
+    std::vector<LaneId> lanes = {opened.device.lane, opened.copy_out, opened.copy_in, opened.collectives};
+    std::vector<std::string> names;
+    for (const LaneId lane : lanes) names.emplace_back(engine.lane(lane)->name());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(streams_of(1), (Names{"cuda:0", "cuda:0", "cuda:0", "cuda:0"}));
+  EXPECT_EQ(streams_of(2), (Names{"cuda:0", "cuda:0 copies out", "cuda:0 copies out", "cuda:0 copies out"}));
+  EXPECT_EQ(streams_of(4), (Names{"cuda:0", "cuda:0 copies out", "cuda:0 copies in", "cuda:0 collectives"}));
+  for (const int count : {0, 5}) {
+    EXPECT_EQ(error_of<MisuseError>([&] { open_device(engine, 0, {.streams = count}); }),
+              "cuda:0: " + std::to_string(count) + " streams; expected 1 to 4");
+  }
+}
+
+/// Streams for copies have no handle of cuBLAS until they need one.
+TEST_F(Cuda, AnyStreamMultiplies) {
+  const cuda::OpenDevice opened = open_device(engine, 0);
+  const Tensor x = ones(opened.device, 8), product = ones(opened.device, 1);
+  engine.push(
+      [kernel = opened.device.kernels.find(op::matmul_nt), x = x.view(), to = product.view()](OpContext& op) {
+        const Matrix<const float> in[] = {x.read(op.lane()), x.read(op.lane())};
+        kernel({.in = in, .out = to.update(op.lane()), .op = &op::matmul_nt, .lane = op.lane()});
+      },
+      {read(x.var()), mutate(product.var())}, {.lane = opened.copy_in});
+  EXPECT_EQ(product.get(), Floats(1, 8));
+}
+
 TEST_F(Cuda, AFailingDeviceIsLostAloneAndNamesWhatWasInFlight) {
   const cuda::OpenDevice broken = open_device(engine, 0), good = open_device(engine, 1);
   const Tensor x = ones(broken.device, 64), y = ones(good.device, 64);
@@ -141,6 +199,7 @@ TEST_F(Cuda, AFailingDeviceIsLostAloneAndNamesWhatWasInFlight) {
   const Tensor square = apply(broken.device, op::square, {.in = {x}});
   const Tensor sum = apply(broken.device, op::add, {.in = {square, x}});
   wait_for_launches(before, 2);
+  wait_until_issued(engine, broken.device.lane);  // a call that still runs would return the error
   fake::hold(false);
   const std::string text = error_of<OpError>([&] { sum.get(); });
   EXPECT_NE(text.find("cuda:0: the device failed: an illegal memory access was encountered (cudaErrorIllegalAddress); "
@@ -266,7 +325,8 @@ TEST(CudaTimeline, GivesUpWhereACallFails) {
   fake::reset();
   const cuda::Plugin& plugin = cuda::plugin();
   cuda::Queue* queue = nullptr;
-  ASSERT_EQ(plugin.make_queue(0, false, cuda::Rounding::none, &queue), cuda::success);
+  const cuda::QueueOptions options;
+  ASSERT_EQ(plugin.make_queue(0, &options, &queue), cuda::success);
   std::size_t complete = 0;
   for (std::uint64_t call = 1; call < 20; ++call) {
     cuda::Timeline timeline(plugin, 0);

@@ -9,7 +9,8 @@
 // looked for at WINDROW_CUDA_PLUGIN, a variable of the environment, if it is set; otherwise beside the program, in
 // ../lib/windrow from there, and where the system looks for libraries.
 //
-// A device has one ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
+// A device has an ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
+// Tensor::get() copies on a second one, and there are more for ops of your own: OpenDevice.
 // A thread for each device asks which points are reached, so no thread of the engine waits for one. (Downloads to
 // memory that is not from Allocator::staging() do wait, and so do launches while the queue of the driver is full.)
 //
@@ -60,17 +61,25 @@ struct DeviceOptions {
   Levels levels = Levels::automatic;
   /// Of products by cuBLAS; a kernel for all levels computes in float32 always.
   Precision precision = Precision::float32;
-  LaneOptions lane = {};
+  /// How many streams there are, from 1 to 4: for Device::lane, copies out, copies in, collectives, in this order. What
+  /// has none of its own uses the last one.
+  int streams = 4;
+  LaneOptions lane = {};  ///< of each
 };
 
 /// A value that is cheap to copy.
 struct OpenDevice {
   Device device;
   DeviceInfo info;
+  // Urgent lanes besides Device::lane.
+  LaneId copy_out;     ///< copies to the host; also Device::copy_out
+  LaneId copy_in;      ///< copies to buffers that ops of Device::lane have allocated
+  LaneId collectives;  ///< between devices
 };
 
-/// Opens a device for an engine: adds its lane, and makes a pool of its memory. Throws MisuseError as list_devices(),
-/// and for a number that no device has; Error for a device that is busy or lost. Threads: any.
+/// Opens a device for an engine: adds its lanes, and makes a pool of its memory. Throws MisuseError as list_devices(),
+/// for a number that no device has, and for a number of streams out of range; Error for a device that is busy or lost.
+/// Threads: any.
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options = {});
 
 struct StreamOptions {
@@ -78,7 +87,7 @@ struct StreamOptions {
   bool urgent = false;  ///< its work starts before that of other streams
   LaneOptions lane = {};
 };
-/// Adds another ordered lane of an open device, such as one for copies. Throws MisuseError if this is none of CUDA.
+/// Adds another ordered lane of an open device. Throws MisuseError if this is none of CUDA.
 LaneId add_stream(const Device& device, const StreamOptions& options);
 
 /// The cudaStream_t of a lane, for kernels of your own: see KernelCall::lane. Throws MisuseError for a lane that is

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "windrow/engine/engine.h"
@@ -21,6 +22,9 @@ struct Device {
   std::string name = {};
   EngineRef engine;
   LaneId lane;
+  /// Another lane, for copies of its memory to the host that threads wait for: they then wait for the ops that wrote
+  /// the values, and for nothing that was pushed later.
+  std::optional<LaneId> copy_out = {};
   std::shared_ptr<Allocator> memory = {};
   KernelTable<float> kernels;
   /// How it computes minibatches of vertices; null for the back end that backend_of() chooses.

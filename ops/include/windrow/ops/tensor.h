@@ -89,18 +89,19 @@ class TensorOf {
   /// Pushes an op that writes `values`, in row-major order. Throws MisuseError if their number differs from the
   /// tensor's.
   void set(std::vector<T> values, std::source_location pushed_at = std::source_location::current()) const;
-  /// Returns the elements in row-major order: pushes an op that copies them, and waits for it. Throws as Engine::wait
-  /// does.
+  /// Returns the elements in row-major order: pushes an op that copies them, on Device::copy_out if there is one, and
+  /// waits for it. Throws as Engine::wait does.
   std::vector<T> get(std::source_location from = std::source_location::current()) const;
 
  private:
-  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole)
-      : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole) {}
+  TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole, LaneId copy_out)
+      : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole), copy_out_(copy_out) {}
 
   std::shared_ptr<Buffer> buffer_;
   Matrix<T> shape_;  // data is null
   Index offset_ = 0;
   bool whole_;
+  LaneId copy_out_;  // of get()
 };
 
 using Tensor = TensorOf<float>;
