@@ -206,7 +206,7 @@ CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
   using namespace program;
   CLI::App& gpu = *app.add_subcommand("gpu", "Training and inference on a CUDA device, and where the time goes");
   add_device_flags(gpu, to.gpu.device);
-  add_levels_flag(gpu, to.gpu.device);
+  add_levels_flags(gpu, to.gpu.device);
   flag(gpu, "--model", to.models, "Models to train", some_of(with_all(workload_names())));
   flag(gpu, "--hidden", to.hidden, "Hidden and embedding sizes; by default the models' own", whole_numbers(1, 1 << 16));
   add_size_flag(gpu, "vocabulary", to.gpu.workload);

@@ -47,6 +47,8 @@ TEST_F(DevicesOfPrograms, OfTheHostRoundNothing) {
   EXPECT_EQ(outcome.err, "windrow: device cpu with --precision tf32; expected a device of CUDA\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(run("windrow-perf gpu --device cpu --graphs").err,
+            "windrow-perf: device cpu with --graphs; expected a device of CUDA\n");
 }
 
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
@@ -89,6 +91,10 @@ TEST_F(DevicesOfPrograms, AreMeasured) {
   EXPECT_GT(field(records[0], "product_share"), 0);
   EXPECT_LT(field(records[0], "product_share"), 1);
   EXPECT_GT(field(records[0], "roofline_ms"), 0);
+  const auto graphs = lines_of(run(command + "--levels launches --graphs"));
+  ASSERT_EQ(graphs.size(), 1u);
+  EXPECT_LT(field(graphs[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch") / 2);
+  EXPECT_GT(field(graphs[0], "device_ms"), 0);
 }
 
 TEST_F(DevicesOfPrograms, AreListed) {

@@ -110,6 +110,14 @@ constexpr Plugin plugin = {
     .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
     .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
     .multiply = [](Queue*, const Products*) -> int { return success; },
+    .begin_capture = [](Queue*) -> int { return success; },
+    .end_capture = [](Queue*, Graph** made, std::size_t* calls) -> int {
+      *calls = 1;
+      return make(made);
+    },
+    .free_graph = [](Graph*) {},
+    .launch_graph = [](Queue*, const Graph*, GraphExec** exec) -> int { return make(exec); },
+    .end_exec = [](GraphExec*) {},
     .kernel = kernel,
 };
 

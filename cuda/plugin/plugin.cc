@@ -4,6 +4,7 @@
 #include <new>
 
 #include "compile.h"
+#include "graphs.h"
 #include "kernels.h"
 #include "queue.h"
 
@@ -50,6 +51,7 @@ int free_memory(std::size_t* bytes) {
 int end_queue(Queue* queue) {
   const int waited = queue->stream == nullptr ? cudaSuccess : cudaStreamSynchronize(queue->stream);
   if (queue->blas != nullptr) cublasDestroy(queue->blas);
+  if (queue->workspace != nullptr) cudaFree(queue->workspace);
   if (queue->stream != nullptr) cudaStreamDestroy(queue->stream);
   delete queue;
   return waited;
@@ -171,6 +173,11 @@ constexpr Plugin plugin = {
     .allow_shared = allow_shared,
     .launch_together = launch_together,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
+    .free_graph = free_graph,
+    .launch_graph = launch_graph,
+    .end_exec = end_exec,
     .kernel = find_kernel,
 };
 

@@ -18,6 +18,9 @@ struct Event;
 /// Code that was compiled when the program ran, on the devices; and a kernel of it.
 struct Module;
 struct Function;
+/// Work that was captured instead of issued; and its executable form, which is launched.
+struct Graph;
+struct GraphExec;
 
 /// Errors of the CUDA runtime that are treated specially. Others are its own numbers.
 enum Result : int {
@@ -133,6 +136,16 @@ struct Plugin {
   /// Launches a kernel whose teams run at the same time; argument as for launch().
   int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);
+
+  /// What is issued on the queue from now on is captured. No other thread may use the queue.
+  int (*begin_capture)(Queue* queue);
+  /// Ends the capture, whatever it returns. `calls`: of the graph, which the caller frees.
+  int (*end_capture)(Queue* queue, Graph** made, std::size_t* calls);
+  void (*free_graph)(Graph* graph);
+  /// Launches a graph by `*exec`, which is updated; a new one takes its place if it is null or of another shape.
+  int (*launch_graph)(Queue* queue, const Graph* graph, GraphExec** exec);
+  /// It may be in flight.
+  void (*end_exec)(GraphExec* exec);
 
   /// By the operator's name. Null: there is none.
   const KernelEntry* (*kernel)(const char* op);

@@ -17,6 +17,7 @@ struct Queue {
   cudaStream_t stream = nullptr;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   mutable cublasHandle_t blas = nullptr;  // made by the first product; one thread at a time issues work
+  void* workspace = nullptr;              // of the handle; null: it has its own
 };
 
 /// An error of the CUDA runtime for what cuBLAS reports, which are few kinds.

@@ -87,7 +87,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
                    .lane = engine.add_lane(lane, options.lane),
                    .memory = pool_of(memory),
                    .kernels = kernels(),
-                   .backend = make_backend(hardware, options.levels, options.precision),
+                   .backend = make_backend(hardware, options),
                    .row_stride = row_stride};
   std::array<LaneId, 4> lanes;
   lanes.fill(device.lane);

@@ -70,12 +70,25 @@ std::exception_ptr Hardware::failure() const {
   return failure_;
 }
 
-std::exception_ptr Hardware::fail(int error, const std::string& in_flight) {
+std::exception_ptr Hardware::fail(int error) {
+  if (const std::exception_ptr before = failure()) return before;
+  const Error made(name_ + ": the device failed: " + cuda_.text(error) + in_flight());
   std::lock_guard lock(mutex_);
-  if (failure_ == nullptr) {
-    failure_ = std::make_exception_ptr(Error(name_ + ": the device failed: " + cuda_.text(error) + in_flight));
-  }
+  if (failure_ == nullptr) failure_ = std::make_exception_ptr(made);
   return failure_;
+}
+
+std::string Hardware::in_flight() const {
+  std::vector<std::weak_ptr<CudaLane>> lanes;
+  {
+    std::lock_guard lock(watch_->mutex);
+    lanes = watch_->lanes;
+  }
+  std::string text;
+  for (const auto& weak : lanes) {
+    if (const std::shared_ptr<CudaLane> lane = weak.lock()) text += lane->in_flight();
+  }
+  return text;
 }
 
 int Hardware::take_event(Event** taken) {

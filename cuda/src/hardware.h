@@ -53,8 +53,8 @@ class Hardware {
 
   /// Null while the device works.
   std::exception_ptr failure() const;
-  /// Notes that the device is lost, with what was in flight. The first call counts. Returns the failure.
-  std::exception_ptr fail(int error, const std::string& in_flight);
+  /// Notes that the device is lost, with what is in flight on its lanes. The first call counts. Returns the failure.
+  std::exception_ptr fail(int error);
 
   /// Returns an error of the CUDA runtime, or success.
   int take_event(Event** taken);
@@ -69,6 +69,7 @@ class Hardware {
   void wake();
 
  private:
+  std::string in_flight() const;
   /// What the thread uses. It may outlive this object for a moment: a lane can end on the thread, in a callback, and be
   /// the last user of the device.
   struct Watch {

@@ -51,6 +51,7 @@ void CudaLane::close() noexcept {
   if (queue_ == nullptr) return;
   const OnThread here(cuda_, hardware_->number());
   cuda_.end_queue(std::exchange(queue_, nullptr));
+  if (capture_queue_ != nullptr) cuda_.end_queue(std::exchange(capture_queue_, nullptr));
 }
 
 CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
@@ -150,7 +151,7 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
 }
 
 void CudaLane::note(const char* work) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(names_mutex_);
   Issued& issued = issued_[next_name_++ % names];
   issued = {recorded_ + 1, {}};
   std::strncpy(issued.name.data(), work, issued.name.size() - 1);
@@ -164,6 +165,33 @@ void CudaLane::begin_timed(const char* work) noexcept {
 void CudaLane::end_timed() noexcept {
   save_error(cuda_);
   timeline_.end(queue_);
+}
+
+Graph* CudaLane::capture(const std::function<void()>& issue, std::size_t* calls) {
+  const auto require = [&](int error) {
+    if (error != success) throw error_of("capture", error);
+  };
+  if (capture_queue_ == nullptr) {
+    require(cuda_.make_queue(hardware_->number(), &options_.queue, &capture_queue_));
+  }
+  require(cuda_.begin_capture(capture_queue_));
+  capturing_ = true;
+  std::exception_ptr thrown;
+  try {
+    issue();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  capturing_ = false;
+  Graph* made = nullptr;
+  const int error = cuda_.end_capture(capture_queue_, &made, calls);
+  if (thrown != nullptr || (error == success && *calls == 0)) {
+    if (made != nullptr) cuda_.free_graph(made);
+    made = nullptr;
+  }
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+  require(error);
+  return made;
 }
 
 Error CudaLane::error_of(const char* work, int error) const {
@@ -223,7 +251,7 @@ void CudaLane::advance_to(std::uint64_t serial) {
   reached_ = serial;
 }
 
-void CudaLane::fail_device(int error) { fail(hardware_->fail(error, in_flight()), reached_ + 1); }
+void CudaLane::fail_device(int error) { fail(hardware_->fail(error), reached_ + 1); }
 
 void CudaLane::fail(std::exception_ptr error, std::uint64_t from) {
   if (failed_at_ != 0 && failed_at_ <= from) return;
@@ -243,6 +271,7 @@ std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const {
 
 std::string CudaLane::in_flight() const {
   std::vector<std::string> open;
+  std::lock_guard lock(names_mutex_);
   for (std::size_t i = next_name_ - std::min(next_name_, names); i < next_name_; ++i) {
     const auto& [serial, name] = issued_[i % names];
     if (serial > reached_ && std::ranges::find(open, name.data()) == open.end()) open.emplace_back(name.data());

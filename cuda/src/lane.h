@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,20 +52,26 @@ class CudaLane final : public Lane {
   const Options& options() const { return options_; }
   const Hardware& hardware() const { return *hardware_; }
   const std::shared_ptr<Hardware>& shared_hardware() const { return hardware_; }
-  Queue* queue() const { return queue_; }
+  Queue* queue() const { return capturing_ ? capture_queue_ : queue_; }
   /// Issues work, a string literal or an operator's name, by a function that returns the error of the call. Throws
   /// Error if there is one.
   template <class Function>
   void issue(const char* work, Function function) {
     note(work);
-    const bool timed = timeline_.on();
+    const bool timed = timeline_.on() && !capturing_;
     if (timed) begin_timed(work);
     const int error = function();
     if (timed) end_timed();
     if (error != success) throw error_of(work, error);
   }
+  /// What `issue` issues on this lane is captured, and not done. The caller frees the graph; it is null if nothing was
+  /// issued. Throws what `issue` throws, and Error if there is no graph.
+  Graph* capture(const std::function<void()>& issue, std::size_t* calls);
   /// Keeps an object until the work that has been issued is done.
   void keep(std::shared_ptr<void> object);
+
+  /// "; in flight on NAME: " and the last kernels and copies that are not done; empty if there are none. Threads: any.
+  std::string in_flight() const;
 
   struct Seen {
     bool advanced, open;  // whether points were reached, and whether someone waits for more
@@ -98,7 +105,6 @@ class CudaLane final : public Lane {
   void fail_device(int error);
   std::exception_ptr failure_at(std::uint64_t serial) const;  // without mutex_
   bool fails_at(std::uint64_t serial) const;
-  std::string in_flight() const;
   void ask_marks();
 
   static constexpr std::size_t most_marks = 8;
@@ -108,13 +114,17 @@ class CudaLane final : public Lane {
   const Plugin& cuda_;
   const Options options_;
   Queue* queue_ = nullptr;
+  // Never has work of its own: other threads may record events on queue_ at any time, and must not capture them.
+  Queue* capture_queue_ = nullptr;
+  bool capturing_ = false;
   Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
   /// The first point that failed, or 0. All from it on count as reached. Those before it are reached in their turn,
   /// since what the device works on is still in use.
   std::atomic<std::uint64_t> failed_at_{0};
 
-  mutable std::mutex error_mutex_;  // the last lock that a thread takes
+  // The last locks that a thread takes, one of them.
+  mutable std::mutex error_mutex_, names_mutex_;
   std::exception_ptr error_;        // guarded by error_mutex_
   std::atomic<bool> keeps_{false};  // whether `kept_` has objects that nobody was woken for
 
@@ -123,11 +133,13 @@ class CudaLane final : public Lane {
   std::multimap<std::uint64_t, Reached> callbacks_;
   std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
   std::deque<Dependency> dependencies_;
+
   struct Issued {
     std::uint64_t serial;
     std::array<char, 32> name;
   };
-  std::array<Issued, names> issued_{};  // the last kernels and copies
+  // The last kernels and copies; guarded by names_mutex_.
+  std::array<Issued, names> issued_{};
   std::size_t next_name_ = 0;
 };
 

@@ -63,19 +63,23 @@ void add_device_flags(CLI::App& command, DeviceFlags& to) {
        one_of(names_of(precisions)));
 }
 
-void add_levels_flag(CLI::App& command, DeviceFlags& to) {
+void add_levels_flags(CLI::App& command, DeviceFlags& to) {
   flag(command, "--levels", to.levels, "How a CUDA device computes levels: by launches, or by one kernel together",
        one_of(names_of(levels)));
+  command.add_flag("--graphs", to.graphs, "Issue the calls of a pass as one CUDA graph")->disable_flag_override();
 }
 
 Device open_device(Engine& engine, const DeviceFlags& flags) {
   if (flags.device == "cpu") {
-    if (flags.precision == "float32" && flags.levels == "automatic") return host_device(engine);
-    const bool rounds = flags.precision != "float32";
-    throw MisuseError("device cpu with " + (rounds ? "--precision " + flags.precision : "--levels " + flags.levels) +
-                      "; expected a device of CUDA");
+    const std::string wrong = flags.precision != "float32"  ? "--precision " + flags.precision
+                              : flags.levels != "automatic" ? "--levels " + flags.levels
+                              : flags.graphs                ? "--graphs"
+                                                            : "";
+    if (wrong.empty()) return host_device(engine);
+    throw MisuseError("device cpu with " + wrong + "; expected a device of CUDA");
   }
   const cuda::DeviceOptions options{.levels = value_of(levels, flags.levels),
+                                    .graphs = flags.graphs,
                                     .precision = value_of(precisions, flags.precision)};
   return cuda::open_device(engine, std::stoi(flags.device.substr(cuda_prefix.size())), options).device;
 }

@@ -16,11 +16,12 @@ Check device_name();
 struct DeviceFlags {
   std::string device = "cpu";
   std::string precision = "float32", levels = "automatic";  ///< names of cuda::Precision and cuda::Levels
+  bool graphs = false;
 };
 /// Adds --device and --precision.
 void add_device_flags(CLI::App& command, DeviceFlags& to);
-/// Adds --levels.
-void add_levels_flag(CLI::App& command, DeviceFlags& to);
+/// Adds --levels and --graphs.
+void add_levels_flags(CLI::App& command, DeviceFlags& to);
 /// Throws MisuseError or Error if the device cannot be used, or not so.
 Device open_device(Engine& engine, const DeviceFlags& flags);
 /// Adds the command `devices`. Returns what it does.

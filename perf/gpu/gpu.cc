@@ -69,7 +69,8 @@ class Measurement {
     Record record;
     record.add("model", of_.model).add("mode", options_.inference ? "inference" : "training");
     const program::DeviceFlags& device = options_.device;
-    record.add("device", device.device).add("levels", device.levels).add("precision", device.precision);
+    record.add("device", device.device).add("levels", device.levels + (device.graphs ? ", graphs" : ""));
+    record.add("precision", device.precision);
     if (of_.hidden != 0) record.add("hidden", std::int64_t{of_.hidden});
     record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
     record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
@@ -141,7 +142,7 @@ class Measurement {
       const double total = milliseconds(row.total);
       busy += total;
       calls += static_cast<double>(row.count);
-      if (row.name.ends_with("_levels")) products = bound = unknown;
+      if (row.name.ends_with("_levels") || row.name == "graph") products = bound = unknown;
       if (!is_product(row.name)) continue;
       products += total;
       bound += std::max(total, static_cast<double>(row.count) * floor);
@@ -172,7 +173,7 @@ const char* const gpu_fields =
     "  launch_floor_us      time of the smallest op in a chain\n"
     "  device_ms            time of a minibatch in which the device works, from a trace\n"
     "  calls_per_minibatch  kernels, products and copies\n"
-    "  product_share        share of products in device_ms; null if one kernel computes levels, products included\n"
+    "  product_share        share of products in device_ms; null if a kernel for levels or a graph contains products\n"
     "  idle_share           1 - device_ms / minibatch_ms\n"
     "  roofline_ms          time of a minibatch if only products took time, and each at least launch_floor_us; null "
     "as\n"

@@ -6,9 +6,10 @@ namespace windrow::testing {
 namespace {
 
 DeviceUnderTest make(Engine& engine, std::size_t capacity, const fake::Options& options,
-                     cuda::Levels levels = cuda::Levels::launches) {
+                     cuda::Levels levels = cuda::Levels::launches, bool graphs = false) {
   if (!fake::in_use()) fake::reset(options);  // a test may have two engines
-  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
+  const cuda::OpenDevice opened =
+      cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels, .graphs = graphs});
   return {opened.device, opened.copy_in};
 }
 DeviceUnderTest make_eager(Engine& engine, std::size_t capacity) { return make(engine, capacity, {}); }
@@ -23,6 +24,10 @@ DeviceUnderTest make_together(Engine& engine, std::size_t capacity) {
   return make(engine, capacity, {.order = fake::Order::random, .seed = 7}, cuda::Levels::together);
 }
 
+DeviceUnderTest make_graphs(Engine& engine, std::size_t capacity) {
+  return make(engine, capacity, {.order = fake::Order::random, .seed = 8}, cuda::Levels::automatic, true);
+}
+
 std::vector<DeviceCase> cases() {
   std::vector<DeviceCase> all;
   for (const Setup& setup : every_setup) {
@@ -34,11 +39,9 @@ std::vector<DeviceCase> cases() {
 }
 
 std::vector<DeviceCase> few_cases() {
-  return {{"eager", Policy::serial, 1, make_eager},
-          {"eager", Policy::pool, 2, make_eager},
-          {"random", Policy::pool, 2, make_random},
-          {"lazy", Policy::pool, 2, make_lazy},
-          {"together", Policy::pool, 2, make_together}};
+  return {{"eager", Policy::serial, 1, make_eager},     {"eager", Policy::pool, 2, make_eager},
+          {"random", Policy::pool, 2, make_random},     {"lazy", Policy::pool, 2, make_lazy},
+          {"together", Policy::pool, 2, make_together}, {"graphs", Policy::pool, 2, make_graphs}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnDevice, ::testing::ValuesIn(cases()), case_name);

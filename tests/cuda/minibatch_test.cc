@@ -1,12 +1,17 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "lane.h"
+#include "memory.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/schedule.h"
@@ -81,6 +86,65 @@ TEST(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
   const std::uint64_t mixed = calls(cuda::Levels::automatic);
   EXPECT_LT(mixed, calls(cuda::Levels::launches) / 2);
   EXPECT_GT(mixed, calls(cuda::Levels::together) + 4);
+}
+
+TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device device = cuda::open_device(engine, 0, {.levels = cuda::Levels::launches, .graphs = true}).device;
+  WorkloadOptions options{.seed = 1, .samples = 16};
+  options.sizes["hidden"] = options.sizes["embedding"] = 8;
+  Workload workload = make_workload("tree-lstm", device, options);
+  const auto learner = workload.network->learner({});
+  std::vector<double> losses;
+  const auto step = [&](std::initializer_list<std::size_t> samples) {
+    losses.push_back(learner->descend(std::vector(samples), 0.001)());
+  };
+  for (int i = 0; i < 5; ++i) step({0, 1, 2, 3, 4, 5, 6, 7});
+  EXPECT_LT(losses.back(), losses.front());
+  engine.wait_all();
+  EXPECT_EQ(fake::counters().graphs, 10u);  // a pass each
+  EXPECT_EQ(fake::counters().graphs_made, 2u);
+  EXPECT_EQ(fake::counters().synchronisations, 0u);
+  step({8});
+  engine.wait_all();
+  EXPECT_EQ(fake::counters().graphs_made, 4u);
+}
+
+/// Whatever call fails, and if the function throws.
+TEST(CudaCapture, EndsInAnyCase) {
+  fake::reset();
+  const auto hardware = cuda::Hardware::open(0);
+  const auto lane = cuda::CudaLane::make(hardware, {.name = "lane"});
+  const auto staging = std::make_shared<cuda::PinnedMemory>(hardware);
+  cuda::DeviceMemory memory(lane, staging, 0);
+  std::byte* const bytes = memory.allocate(256);
+  const auto clear = [&] {
+    for (int i = 0; i < 3; ++i) memory.clear(lane.get(), bytes, 256);
+  };
+  std::size_t calls = 0;
+  const auto capture = [&](const std::function<void()>& issue) {
+    cuda::Graph* const made = lane->capture(issue, &calls);
+    if (made != nullptr) hardware->cuda().free_graph(made);
+    return made != nullptr;
+  };
+  int failed = 0;
+  for (std::uint64_t call = 1; call < 20; ++call) {
+    fake::fail(call, cudaErrorInvalidValue, false);
+    try {
+      capture(clear);
+    } catch (const Error&) {
+      ++failed;
+    }
+    fake::fail(0, cudaSuccess, false);
+    EXPECT_TRUE(capture(clear)) << "after call " << call;
+    EXPECT_EQ(calls, 3u);
+  }
+  EXPECT_GE(failed, 5);  // 3 calls, and those around them
+  EXPECT_THROW(capture([] { throw std::runtime_error("of the function"); }), std::runtime_error);
+  EXPECT_FALSE(capture([] {}));
+  EXPECT_TRUE(capture(clear));
+  memory.deallocate(bytes, 256);
 }
 
 /// A step is issued when the host has looked at the losses, while the device computes gradients.

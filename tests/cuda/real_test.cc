@@ -9,8 +9,9 @@
 namespace windrow::testing {
 namespace {
 
-DeviceUnderTest open(Engine& engine, std::size_t capacity, cuda::Levels levels) {
-  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels});
+DeviceUnderTest open(Engine& engine, std::size_t capacity, cuda::Levels levels, bool graphs = false) {
+  const cuda::OpenDevice opened =
+      cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels, .graphs = graphs});
   return {opened.device, opened.copy_in};
 }
 DeviceUnderTest make(Engine& engine, std::size_t capacity) { return open(engine, capacity, cuda::Levels::automatic); }
@@ -19,6 +20,9 @@ DeviceUnderTest make_launches(Engine& engine, std::size_t capacity) {
 }
 DeviceUnderTest make_together(Engine& engine, std::size_t capacity) {
   return open(engine, capacity, cuda::Levels::together);
+}
+DeviceUnderTest make_graphs(Engine& engine, std::size_t capacity) {
+  return open(engine, capacity, cuda::Levels::automatic, true);
 }
 
 std::vector<DeviceCase> cases() {
@@ -29,7 +33,9 @@ std::vector<DeviceCase> cases() {
   return all;
 }
 std::vector<DeviceCase> few_cases() {
-  return {{"launches", Policy::pool, 2, make_launches}, {"together", Policy::pool, 2, make_together}};
+  return {{"launches", Policy::pool, 2, make_launches},
+          {"together", Policy::pool, 2, make_together},
+          {"graphs", Policy::pool, 2, make_graphs}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Real, OnDevice, ::testing::ValuesIn(cases()), case_name);

@@ -8,7 +8,7 @@ endif()
 
 add_library(
   windrow_fake_cuda SHARED
-  cuda/fake/blas.cc cuda/fake/checker.cc cuda/fake/compiler.cc cuda/fake/launch_calls.cc cuda/fake/memory.cc cuda/fake/memory_calls.cc
+  cuda/fake/blas.cc cuda/fake/checker.cc cuda/fake/compiler.cc cuda/fake/graph_calls.cc cuda/fake/launch_calls.cc cuda/fake/memory.cc cuda/fake/memory_calls.cc
   cuda/fake/runtime.cc cuda/fake/stream_calls.cc cuda/fake/streams.cc cuda/fake/teams.cc)
 target_include_directories(
   windrow_fake_cuda PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)

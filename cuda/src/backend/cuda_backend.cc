@@ -24,8 +24,11 @@ class LoweredForCuda final : public LoweredPlan {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::shared_ptr<Hardware> hardware, Levels levels, Precision precision)
-      : hardware_(std::move(hardware)), levels_(levels), precision_(precision) {}
+  CudaBackend(std::shared_ptr<Hardware> hardware, const DeviceOptions& options)
+      : hardware_(std::move(hardware)),
+        levels_(options.levels),
+        precision_(options.precision),
+        graphs_(options.graphs) {}
 
   PlanOptions options_for(PlanOptions wanted) const override {
     PlanOptions options = Interpretation::options_for(wanted);
@@ -41,6 +44,7 @@ class CudaBackend final : public Backend {
     auto made = std::make_shared<CudaPlan>();
     made->levels = levels_;
     made->precision = precision_;
+    if (graphs_) made->graphs = std::make_shared<Graphs>();
     made->fused = fuse(*plan, hardware_->cuda().can_compile(), levels_ == Levels::launches ? Grid{} : grid());
     std::vector<KernelNeeds> kernels;
     for (const FusedKernel& kernel : made->fused.kernels) kernels.push_back({kernel.name});
@@ -65,12 +69,13 @@ class CudaBackend final : public Backend {
   const std::shared_ptr<Hardware> hardware_;
   const Levels levels_;
   const Precision precision_;
+  const bool graphs_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, Levels levels, Precision precision) {
-  return std::make_shared<const CudaBackend>(std::move(hardware), levels, precision);
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, const DeviceOptions& options) {
+  return std::make_shared<const CudaBackend>(std::move(hardware), options);
 }
 
 }  // namespace windrow::cuda

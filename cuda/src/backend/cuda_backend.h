@@ -10,6 +10,6 @@
 namespace windrow::cuda {
 
 /// Fuses what the compiler of the CUDA toolkit can compile; interprets plans if there is no compiler.
-std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, Levels levels, Precision precision);
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, const DeviceOptions& options);
 
 }  // namespace windrow::cuda

@@ -195,6 +195,12 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 
+void CudaExecution::run_pass(Passes passes, Lane* lane) {
+  if (cuda_->graphs == nullptr) return Interpretation::run_pass(passes, lane);
+  cuda_->graphs->run(CudaLane::of(lane, "a pass"), static_cast<int>(passes),
+                     [&] { Interpretation::run_pass(passes, lane); });
+}
+
 void CudaExecution::run_levels(Phase phase, Lane* lane) {
   const std::size_t number = phase == Phase::level ? 0 : 1;
   const MoreWords::Batches& batches = words_->batches[number];

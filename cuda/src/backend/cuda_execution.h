@@ -8,6 +8,7 @@
 
 #include "backend/code.h"
 #include "backend/fusion.h"
+#include "backend/graphs.h"
 #include "lane.h"
 #include "windrow/batching/backend/interpretation.h"
 #include "windrow/cuda/device.h"
@@ -20,6 +21,7 @@ struct CudaPlan {
   const Code* code = nullptr;  ///< of the device; null if nothing is fused
   Levels levels = Levels::automatic;
   Precision precision = Precision::float32;
+  std::shared_ptr<Graphs> graphs;                   ///< null: calls are issued one by one
   std::array<std::size_t, 2> levels_function = {};  ///< by number in FusedPlan::levels: that of the function
 };
 
@@ -47,6 +49,7 @@ class CudaExecution final : public Interpretation {
                 Layout layout, std::vector<Tensor> tensors, Options options, const More& more,
                 std::shared_ptr<const MoreWords> words);
 
+  void run_pass(Passes passes, Lane* lane) override;
   void run(const Segment& segment, const At& at) override;
   void run_levels(Phase phase, Lane* lane) override;
   void run_kernel_of_levels(std::size_t number, Lane* lane);

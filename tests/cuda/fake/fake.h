@@ -72,6 +72,7 @@ struct Counters {
   std::uint64_t records = 0, queries = 0, waits = 0;  ///< of events
   std::uint64_t synchronisations = 0;                 ///< calls in which the host waits for a device
   std::uint64_t compilations = 0;                     ///< by NVRTC
+  std::uint64_t graphs = 0, graphs_made = 0;          ///< launched, and instantiated
   std::uint64_t streams = 0, events = 0, allocations = 0, pinned_allocations = 0;
 };
 Counters counters();

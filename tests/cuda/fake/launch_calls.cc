@@ -82,9 +82,8 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
       }
     }
   };
-  const TaskPtr task = issue(stream, "kernel " + kernel.name, accesses,
-                             world().options.kernels_run ? std::function<void()>(run) : nullptr);
-  task->library = kernel.library;
+  issue(stream, "kernel " + kernel.name, accesses, world().options.kernels_run ? std::function<void()>(run) : nullptr,
+        {}, kernel.library);
   return cudaSuccess;
 }
 

@@ -84,6 +84,7 @@ static cudaError_t copy(void* to, std::size_t to_stride, const void* from, std::
     }
   });
   if (!waits) return cudaSuccess;
+  if (task == nullptr) return returns(cudaErrorStreamCaptureUnsupported);
   ++world().counters.synchronisations;
   wait_for(task, call.lock);
   return returns(Call::error_of_device());

@@ -43,7 +43,11 @@ Stream& stream_of(void* handle) {
 }
 
 TaskPtr issue(Stream& stream, std::string name, const std::vector<cuda::Access>& accesses, std::function<void()> work,
-              std::vector<TaskPtr> after) {
+              std::vector<TaskPtr> after, const void* library) {
+  if (stream.capture) {
+    stream.capture->push_back({std::move(name), accesses, std::move(work), library});
+    return nullptr;
+  }
   World& w = world();
   const auto& defaults = known().default_streams;
   const auto found = defaults.find(stream.device());
@@ -56,6 +60,7 @@ TaskPtr issue(Stream& stream, std::string name, const std::vector<cuda::Access>&
     }
   }
   const TaskPtr task = stream.issue(std::move(name), std::move(work), std::move(after));
+  task->library = library;
   w.checker.check(task, accesses);
   return task;
 }

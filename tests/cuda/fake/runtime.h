@@ -53,9 +53,9 @@ cudaError_t returns(int error);
 /// The stream of a handle; for null the default stream of the current device.
 Stream& stream_of(void* handle);
 /// Issues work with the accesses that it makes. Work of the default stream is after that of all blocking streams, and
-/// theirs is after its.
+/// theirs is after its. Null if the stream captures it.
 TaskPtr issue(Stream& stream, std::string name, const std::vector<cuda::Access>& accesses, std::function<void()> work,
-              std::vector<TaskPtr> after = {});
+              std::vector<TaskPtr> after = {}, const void* library = nullptr);
 /// Waits for all work of a device.
 void wait_for_device(int device, std::unique_lock<std::mutex>& lock);
 

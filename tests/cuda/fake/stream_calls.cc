@@ -3,6 +3,12 @@
 
 using namespace windrow::fake;
 
+/// The runtime captures events; ours are not meant for that.
+static int not_captured(const std::string& what) {
+  world().report(what + " on a stream that captures");
+  return cudaErrorStreamCaptureUnsupported;
+}
+
 extern "C" {
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -29,6 +35,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   WINDROW_BEGIN_CALL();
+  if (stream_of(handle).capture) return returns(cudaErrorStreamCaptureUnsupported);
   ++world().counters.synchronisations;
   wait_for(TaskPtr(stream_of(handle).last()), call.lock);
   return returns(Call::error_of_device());
@@ -54,6 +61,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   WINDROW_BEGIN_CALL();
+  if (stream_of(handle).capture) return returns(not_captured("an event is recorded"));
   ++world().counters.records;
   *reinterpret_cast<EventState*>(event) = {stream_of(handle).last(), std::chrono::steady_clock::now()};
   return cudaSuccess;
@@ -83,6 +91,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   WINDROW_BEGIN_CALL();
+  if (stream_of(handle).capture) return returns(not_captured("a wait is issued"));
   ++world().counters.waits;
   const TaskPtr task = reinterpret_cast<EventState*>(event)->task;
   if (task != nullptr) issue(stream_of(handle), "a wait", {}, nullptr, {task});

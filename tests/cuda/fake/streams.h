@@ -9,10 +9,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "cuda/plugin/host_team.h"
 
 namespace windrow::fake {
 
@@ -52,6 +55,15 @@ struct Task {
   std::chrono::steady_clock::time_point done_at{};
 };
 
+/// Work that a stream has captured instead of doing it.
+struct Captured {
+  std::string name;
+  std::vector<cuda::Access> accesses;
+  std::function<void()> work;
+  const void* library = nullptr;
+};
+using Capture = std::vector<Captured>;
+
 /// Members are called with the world's mutex.
 class Stream {
  public:
@@ -72,6 +84,9 @@ class Stream {
   void wake();
   /// Ends the thread when all is done. Unlocks the mutex meanwhile.
   void end(std::unique_lock<std::mutex>& lock);
+
+  /// What is issued goes here while there is one.
+  std::optional<Capture> capture;
 
  private:
   void serve();

@@ -65,7 +65,10 @@ class Interpretation : public Execution {
     Range rows;
     Lane* lane;
   };
+  enum class Passes { forward, backward };
   // Called in ops of the device's lane. They issue kernels on it and return.
+  /// Computes a pass, but for the steps of tensors.
+  virtual void run_pass(Passes passes, Lane* lane);
   /// Computes a segment: by default, step by step.
   virtual void run(const Segment& segment, const At& at);
   /// Computes Phase::level or Phase::back_level of all batches: by default one after the other.
@@ -85,8 +88,6 @@ class Interpretation : public Execution {
   Index elements() const { return values_; }
 
  private:
-  enum class Passes { forward, backward };
-
   void place_values(const More& more);
 
   // Pushing.
@@ -106,7 +107,6 @@ class Interpretation : public Execution {
   std::string culprit(const Check& check) const;
 
   // Issuing, in ops of the lane.
-  void run_pass(Passes passes, Lane* lane);
   void run_all(Phase phase, Lane* lane);
   void run(const TensorStep& step, Lane* lane);
   void run_kernel(const Step& step, const At& at, Matrix<float> out);
