@@ -332,15 +332,32 @@ TEST(Outside, TellsWhatDoesNotFit) {
             "without_head: backward() of a minibatch that this runner did not record");
 }
 
-TEST(Outside, NamesAVertexThatPullsARowTooFar) {
+TEST(Outside, NamesAVertexWhoseRowIsNotThere) {
   Networks s;
   Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, {s.data[0]});
-  const Tensor x = s.tensor({1, 2, 3, 4}, Cell::in);
-  const Minibatch minibatch = runner.run(graphs.pointers, {{"rows", {x, {0, 1, 0, 7, 1}}}});
-  const std::string said = error_of<OpError>([&] { minibatch.loss(); });
-  EXPECT_NE(said.find("gather_rows at vertex 3 of graph 0: index 7 at row 0; expected 0 to 1"), std::string::npos)
-      << said;
+  const Graphs graphs(s.without_head, s.data);
+  const Tensor x = s.tensor(s.inputs(), Cell::in);
+  std::vector<std::int32_t> far(15, 3);
+  far[7] = 15;
+  const std::vector<std::int32_t> below(15, -1);
+  const auto said = [&](auto body) { return error_of<MisuseError>(body); };
+  EXPECT_EQ(said([&] {
+              runner.run(graphs.pointers, {{"rows", {x, far}}});
+            }),
+            "without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows");
+  EXPECT_EQ(said([&] {
+              runner.run(graphs.pointers, {{"rows", {x, below}}});
+            }),
+            "without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows");
+  EXPECT_EQ(said([&] {
+              runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", below}});
+            }),
+            "without_head: vertex 0 of graph 0 has row -1 of output 'h'; expected 0 or more");
+  EXPECT_EQ(said([&] {
+              const Minibatch recorded = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", far}});
+              runner.backward(recorded, {{"h", s.tensor(std::vector<float>(45), Cell::h)}});
+            }),
+            "without_head: the gradient of output 'h' has 15 rows; expected at least 16, as its vertices say");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <limits>
 
 #include "layout/layout_maker.h"
 
@@ -48,6 +50,7 @@ void Layout::Maker::begin() {
   layout_.groups = layout_.vertices = 0;
   layout_.first_vertex.clear();
   layout_.names.clear();
+  layout_.gradient_rows.assign(plan_.program.function->outputs.size(), 0);
   scratch_.group_of.clear();
   layout_.types.resize(plan_.types.size());
   for (TypeRows& type : layout_.types) {
@@ -159,20 +162,36 @@ void Layout::Maker::fill_columns() {
   }
 }
 
+/// Rows of a tensor that is given, or of an output's gradient, which comes later.
+void Layout::Maker::fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
+  static const std::vector<std::int32_t> by_vertex;
+  const bool is_given = field.holds == ir::IndexField::Holds::row;
+  const auto& of_gradients = options_.gradient_row_of;
+  const std::vector<std::int32_t>& row_of = is_given                             ? *options_.given[field.tensor].row_of
+                                            : field.tensor < of_gradients.size() ? of_gradients[field.tensor]
+                                                                                 : by_vertex;
+  const Index rows = is_given ? options_.given[field.tensor].count : std::numeric_limits<std::int32_t>::max();
+  Index used = 0;
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    const std::int32_t vertex = type.vertex[r];
+    to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+    used = std::max(used, Index{to[r]} + 1);
+    if (0 <= to[r] && to[r] < rows) continue;
+    const ir::Function& function = *plan_.program.function;
+    const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
+    throw MisuseError(function.name + ": vertex " + std::to_string(vertex - *graph) + " of graph " +
+                      std::to_string(graph - layout_.first_vertex.begin()) + " has row " + std::to_string(to[r]) +
+                      (is_given ? " of tensor '" + function.tensors[field.tensor].name + "'; expected one of its " +
+                                      std::to_string(rows) + " rows"
+                                : " of output '" + function.outputs[field.tensor].name + "'; expected 0 or more"));
+  }
+  if (!is_given) layout_.gradient_rows[field.tensor] = std::max(layout_.gradient_rows[field.tensor], used);
+}
+
 void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
   using Holds = ir::IndexField::Holds;
+  if (field.holds == Holds::row || field.holds == Holds::gradient_row) return fill_rows(field, type, to);
   const auto& begin = type.edge_begin;
-  if (field.holds == Holds::row || field.holds == Holds::gradient_row) {
-    static const std::vector<std::int32_t> by_vertex;
-    const auto& of_gradients = options_.gradient_row_of;
-    const std::vector<std::int32_t>& row_of = field.holds == Holds::row            ? *options_.row_of[field.tensor]
-                                              : field.tensor < of_gradients.size() ? of_gradients[field.tensor]
-                                                                                   : by_vertex;
-    for (std::size_t r = 0; r < to.size(); ++r) {
-      const std::int32_t vertex = type.vertex[r];
-      to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
-    }
-  }
   for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
     if (field.holds == Holds::edges) {
       to[2 * r] = begin[r];

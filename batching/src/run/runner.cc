@@ -226,7 +226,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
     options.table = lessons_->table();
     if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // as an empty table would choose
   }
-  for (const Given* one : given) options.row_of.push_back(&one->row_of);
+  for (const Given* one : given) options.given.push_back({one->rows.rows(), &one->row_of});
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);

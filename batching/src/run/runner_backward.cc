@@ -64,6 +64,10 @@ void Runner::take_gradients(Execution& execution, const std::map<std::string, Te
       throw MisuseError(gradient + " is " + to_string({Rows::count(tensor.rows()), tensor.width()}) + "; expected " +
                         to_string({Rows::count(vertices), field.width}));
     }
+    if (const Index least = execution.layout().gradient_rows[output]; tensor.rows() < least) {
+      throw MisuseError(gradient + " has " + std::to_string(tensor.rows()) + " rows; expected at least " +
+                        std::to_string(least) + ", as its vertices say");
+    }
     if (!device_.holds(tensor)) {
       throw MisuseError(gradient + " is not in the memory of device '" + device_.name + "'; expected it there");
     }

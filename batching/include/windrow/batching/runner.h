@@ -193,8 +193,8 @@ class Runner {
 
   using Graphs = std::span<const InputGraph* const>;
   /// Computes losses and outputs: pushes the ops. `graphs` is read during the call only. Throws MisuseError for a graph
-  /// of another vertex function, and for a tensor that is pulled but not given, or has the wrong width or number of
-  /// rows.
+  /// of another vertex function, for a tensor that is pulled but not given, or has the wrong width or number of rows,
+  /// and for a vertex that pulls a row which the tensor lacks.
   Minibatch run(Graphs graphs, const GivenTensors& given = {},
                 std::source_location from = std::source_location::current());
   /// As run(), and computes the gradients of the loss with respect to all parameters. Throws MisuseError if the
@@ -218,8 +218,8 @@ class Runner {
   };
   /// The second half: pushes the gradients of the loss, if there is one, and of the outputs that record() named, each
   /// weighted by its gradient in `gradients`. Throws MisuseError if `gradients` names other outputs, if a shape differs
-  /// from the output's, if the minibatch has been differentiated, or if this runner did not record it. An op fails if a
-  /// gradient lacks a row that `row_of` names.
+  /// from the output's, if a gradient lacks a row that `row_of` names, if the minibatch has been differentiated, or if
+  /// this runner did not record it.
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 

@@ -70,8 +70,12 @@ struct LayoutOptions {
   Index groups = 1, group_flops = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
   const ScheduleTable* table = nullptr;  ///< for policy learned; its types are those of the plan
-  /// By tensor that the function is given: Given::row_of. May be empty if there are no such tensors.
-  std::vector<const std::vector<std::int32_t>*> row_of = {};
+  /// A tensor that the function is given: its number of rows, and Given::row_of.
+  struct GivenRows {
+    Index count;
+    const std::vector<std::int32_t>* row_of;
+  };
+  std::vector<GivenRows> given = {};
   /// By output: Announced::row_of. Outputs beyond its end have one row for each vertex.
   std::vector<std::vector<std::int32_t>> gradient_row_of = {};
 };
@@ -91,12 +95,13 @@ struct Layout {
   std::vector<std::vector<BatchRows>> batches;            // of each group, in order
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
+  std::vector<Index> gradient_rows;                       // by output: how many the gradient must have at least
 
   /// The graphs as input for a schedule, with the plan's types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
   /// The same for no graphs.
   static TypedGraph nothing_of(const Plan& plan);
-  /// Takes a spare layout's memory.
+  /// Takes a spare layout's memory. Throws MisuseError for a vertex with a row that is not in its tensor.
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
                      LayoutMemory& memory);
 
