@@ -57,6 +57,21 @@ void Allocator::clear(Lane*, std::byte* start, std::size_t bytes) { std::fill_n(
 
 std::shared_ptr<Allocator> Allocator::staging() { return host_allocator(); }
 
+DividingAllocator::DividingAllocator(std::shared_ptr<Allocator> below, std::string_view kind)
+    : below_(std::move(below)) {
+  if (below_ == nullptr) throw MisuseError(std::string(kind) + ": no allocator below; expected one");
+}
+
+void DividingAllocator::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
+  below_->upload(lane, to, from_host, shape);
+}
+
+void DividingAllocator::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
+  below_->download(lane, to_host, from, shape);
+}
+
+void DividingAllocator::clear(Lane* lane, std::byte* start, std::size_t bytes) { below_->clear(lane, start, bytes); }
+
 std::size_t aligned_size(std::size_t bytes, std::size_t alignment) {
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
     throw OutOfMemory(std::to_string(bytes) + " bytes are more than any memory holds");

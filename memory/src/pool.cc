@@ -7,13 +7,8 @@
 
 namespace windrow {
 
-static std::shared_ptr<Allocator> present(std::shared_ptr<Allocator> below) {
-  if (below == nullptr) throw MisuseError("pool: no allocator below; expected one");
-  return below;
-}
-
 Pool::Pool(std::shared_ptr<Allocator> below, PoolOptions options)
-    : below_(present(std::move(below))),
+    : DividingAllocator(std::move(below), "pool"),
       limit_(options.limit),
       largest_piece_(options.largest_piece == PoolOptions{}.largest_piece ? options.largest_piece
                                                                           : rounded(options.largest_piece)),
@@ -166,16 +161,6 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
     below_->deallocate(start, bytes);
   }
 }
-
-void Pool::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
-  below_->upload(lane, to, from_host, shape);
-}
-
-void Pool::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
-  below_->download(lane, to_host, from, shape);
-}
-
-void Pool::clear(Lane* lane, std::byte* start, std::size_t bytes) { below_->clear(lane, start, bytes); }
 
 void Pool::trim() noexcept {
   MutexLock trimming(trimming_);

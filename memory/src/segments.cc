@@ -8,13 +8,8 @@
 
 namespace windrow {
 
-static std::shared_ptr<Allocator> present(std::shared_ptr<Allocator> below) {
-  if (below == nullptr) throw MisuseError("segments: no allocator below; expected one");
-  return below;
-}
-
 Segments::Segments(std::shared_ptr<Allocator> below, SegmentsOptions options)
-    : below_(present(std::move(below))), options_(options) {}
+    : DividingAllocator(std::move(below), "segments"), options_(options) {}
 
 Segments::~Segments() {
   assert(stats().in_use == 0);
@@ -147,16 +142,6 @@ void Segments::trim() noexcept {
   MutexLock growing(growing_);
   give_back(0, std::numeric_limits<std::size_t>::max());
 }
-
-void Segments::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
-  below_->upload(lane, to, from_host, shape);
-}
-
-void Segments::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
-  below_->download(lane, to_host, from, shape);
-}
-
-void Segments::clear(Lane* lane, std::byte* start, std::size_t bytes) { below_->clear(lane, start, bytes); }
 
 SegmentsStats Segments::stats() const {
   MutexLock lock(mutex_);

@@ -71,6 +71,26 @@ class Allocator {
   virtual std::shared_ptr<Allocator> staging();
 };
 
+/// Base of allocators that divide the memory of another one, which copies.
+class DividingAllocator : public Allocator {
+ public:
+  std::string_view name() const override { return below_->name(); }
+  bool on_host() const override { return below_->on_host(); }
+  std::size_t alignment() const override { return below_->alignment(); }
+  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
+  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
+  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
+  std::shared_ptr<Allocator> staging() override { return below_->staging(); }
+  /// The other allocator.
+  const Allocator& below() const { return *below_; }
+
+ protected:
+  /// Throws MisuseError if there is no allocator below; `kind`, such as "pool", begins its text.
+  DividingAllocator(std::shared_ptr<Allocator> below, std::string_view kind);
+
+  const std::shared_ptr<Allocator> below_;
+};
+
 /// The host's memory, from the C++ runtime's heap.
 std::shared_ptr<Allocator> host_allocator();
 

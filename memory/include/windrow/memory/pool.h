@@ -45,7 +45,7 @@ struct PoolStats {
 /// lane without waiting for it.
 ///
 /// Threads: every member may be called from any thread.
-class Pool final : public Allocator {
+class Pool final : public DividingAllocator {
  public:
   /// Throws MisuseError if there is no allocator.
   explicit Pool(std::shared_ptr<Allocator> below, PoolOptions options = {});
@@ -54,20 +54,12 @@ class Pool final : public Allocator {
   Pool& operator=(const Pool&) = delete;
 
   std::string_view name() const override { return name_; }
-  bool on_host() const override { return below_->on_host(); }
-  std::size_t alignment() const override { return below_->alignment(); }
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
-  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
-  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
-  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
-  std::shared_ptr<Allocator> staging() override { return below_->staging(); }
 
   /// Returns all kept memory to the allocator below.
   void trim() noexcept;
   PoolStats stats() const;
-  /// The allocator below.
-  const Allocator& below() const { return *below_; }
 
   /// The size of the piece that a request for `bytes` takes, unless a larger piece is reused.
   static std::size_t rounded(std::size_t bytes);
@@ -92,7 +84,6 @@ class Pool final : public Allocator {
   OutOfMemory refusal(std::size_t bytes, std::string_view reason) const WINDROW_REQUIRES(mutex_);
 
   // Immutable after construction.
-  const std::shared_ptr<Allocator> below_;
   const std::size_t limit_, largest_piece_;
   const std::string name_;
 

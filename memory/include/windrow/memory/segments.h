@@ -37,7 +37,7 @@ struct SegmentsStats {
 ///
 /// Of a device's memory, it serves one ordered lane, as a Pool does. Threads: every member may be called from any
 /// thread.
-class Segments final : public Allocator {
+class Segments final : public DividingAllocator {
  public:
   /// Throws MisuseError if there is no allocator.
   explicit Segments(std::shared_ptr<Allocator> below, SegmentsOptions options = {});
@@ -45,21 +45,12 @@ class Segments final : public Allocator {
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
 
-  std::string_view name() const override { return below_->name(); }
-  bool on_host() const override { return below_->on_host(); }
-  std::size_t alignment() const override { return below_->alignment(); }
   std::byte* allocate(std::size_t bytes) override WINDROW_EXCLUDES(growing_, mutex_);
   void deallocate(std::byte* start, std::size_t bytes) noexcept override WINDROW_EXCLUDES(mutex_);
-  void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
-  void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
-  void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
-  std::shared_ptr<Allocator> staging() override { return below_->staging(); }
 
   /// Returns all unused segments to the allocator below.
   void trim() noexcept WINDROW_EXCLUDES(growing_, mutex_);
   SegmentsStats stats() const WINDROW_EXCLUDES(mutex_);
-  /// The allocator below.
-  const Allocator& below() const { return *below_; }
 
  private:
   /// By size, then by address.
@@ -80,7 +71,6 @@ class Segments final : public Allocator {
   /// Returns unused segments of `from` to `to` bytes.
   void give_back(std::size_t from, std::size_t to) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
 
-  const std::shared_ptr<Allocator> below_;
   const SegmentsOptions options_;
   Mutex growing_;        // held while the allocator below is called
   mutable Mutex mutex_;  // taken after growing_
