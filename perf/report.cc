@@ -38,7 +38,8 @@ Record& Record::add(const std::string& field, std::int64_t number) {
 Record& Record::add(const std::string& field, double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", number);
-  fields_.push_back({field, text, std::isfinite(number) ? text : "null"});
+  const std::string shown = std::isfinite(number) ? text : "null";
+  fields_.push_back({field, shown, shown});
   return *this;
 }
 

@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "tests/programs.h"
+#include "windrow/models/workload.h"
 
 namespace windrow::testing {
 namespace {
@@ -47,8 +48,9 @@ TEST_F(DevicesOfPrograms, OfTheHostRoundNothing) {
   EXPECT_EQ(outcome.err, "windrow: device cpu with --precision tf32; expected a device of CUDA\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_EQ(run("windrow-perf gpu --device cpu --graphs").err,
-            "windrow-perf: device cpu with --graphs; expected a device of CUDA\n");
+  const Outcome measured = run("windrow-perf gpu --device cpu --graphs");
+  EXPECT_EQ(measured.err, "windrow-perf: device cpu; expected one of CUDA: windrow-perf train measures the host\n");
+  EXPECT_EQ(measured.status, 2);
 }
 
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
@@ -67,6 +69,14 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
     EXPECT_EQ(field(records[3], "hidden"), 12);
     EXPECT_EQ(field(records[3], "batch"), 8);
   }
+}
+
+/// Some models have no embedding.
+TEST_F(DevicesOfPrograms, AreMeasuredWithEachModel) {
+  const auto records =
+      lines_of(run("windrow-perf gpu --without-work --model all --samples 16 --hidden 8 --batch 8 --passes 1 --json"));
+  EXPECT_EQ(records.size(), workload_kinds().size());
+  for (const std::string& record : records) EXPECT_GT(field(record, "minibatch_ms"), 0) << record;
 }
 
 TEST_F(DevicesOfPrograms, TellTheTimeOfOneSample) {

@@ -15,19 +15,15 @@ cudaGraphExec_t native(GraphExec* exec) { return reinterpret_cast<cudaGraphExec_
 
 }  // namespace
 
-/// Without a workspace of the caller, cuBLAS allocates one in the graph, and such graphs cannot be updated. Relaxed:
-/// the thread may allocate memory meanwhile.
-int begin_capture(Queue* queue) {
+/// Without a workspace of the caller, cuBLAS allocates one in the graph, and such graphs cannot be updated.
+int prepare_capture(Queue* queue) {
   if (const int error = prepare_products(*queue); error != success) return error;
-  if (queue->workspace == nullptr) {
-    void* made = nullptr;
-    if (const cudaError_t error = cudaMalloc(&made, workspace_bytes); error != cudaSuccess) return error;
-    queue->workspace = made;
-    const cudaError_t error = of_blas(cublasSetWorkspace(queue->blas, made, workspace_bytes));
-    if (error != cudaSuccess) return error;
-  }
-  return cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed);
+  if (const cudaError_t error = cudaMalloc(&queue->workspace, workspace_bytes); error != cudaSuccess) return error;
+  return of_blas(cublasSetWorkspace(queue->blas, queue->workspace, workspace_bytes));
 }
+
+/// Relaxed: the thread may allocate memory meanwhile.
+int begin_capture(Queue* queue) { return cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed); }
 
 int end_capture(Queue* queue, Graph** made, std::size_t* calls) {
   cudaGraph_t graph = nullptr;

@@ -5,6 +5,7 @@
 
 namespace windrow::cuda {
 
+int prepare_capture(Queue* queue);
 int begin_capture(Queue* queue);
 int end_capture(Queue* queue, Graph** made, std::size_t* calls);
 void free_graph(Graph* graph);

@@ -79,9 +79,11 @@ constexpr Plugin plugin = {
       return success;
     },
     .set_device = [](int) -> int { return success; },
+    .restore_device = [](int) -> int { return success; },
     .take_error = []() -> int { return success; },
     .make_queue = [](int, const QueueOptions*, Queue** made) { return make(made); },
     .stream = [](const Queue*) -> void* { return nullptr; },
+    .drain = [](Queue*) -> int { return success; },
     .end_queue = [](Queue*) -> int { return success; },
     .wait_for_event = [](Queue*, Event*) -> int { return success; },
     .make_event = make<Event>,
@@ -110,6 +112,7 @@ constexpr Plugin plugin = {
     .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
     .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
     .multiply = [](Queue*, const Products*) -> int { return success; },
+    .prepare_capture = [](Queue*) -> int { return success; },
     .begin_capture = [](Queue*) -> int { return success; },
     .end_capture = [](Queue*, Graph** made, std::size_t* calls) -> int {
       *calls = 1;

@@ -1,5 +1,7 @@
 #include "plugin.h"
 
+#include <cuda.h>
+
 #include <cstdio>
 #include <new>
 
@@ -41,6 +43,20 @@ int facts(int device, DeviceFacts* facts) {
   facts->teams_together = properties.cooperativeLaunch == 0 ? 0 : properties.multiProcessorCount;
   facts->shared_bytes = properties.sharedMemPerBlockOptin;
   return success;
+}
+
+/// The runtime cannot tell which devices are in use, but gives the driver's function that can.
+int restore_device(int device) {
+  static auto* const state_of = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 7000, cudaEnableDefault, &result);
+    return reinterpret_cast<CUresult (*)(CUdevice, unsigned*, int*)>(found);
+  }();
+  unsigned flags = 0;
+  int active = 1;
+  if (state_of != nullptr && state_of(device, &flags, &active) == CUDA_SUCCESS && active == 0) return success;
+  return cudaSetDevice(device);
 }
 
 int free_memory(std::size_t* bytes) {
@@ -141,9 +157,11 @@ constexpr Plugin plugin = {
     .free_memory = free_memory,
     .device = [](int* device) -> int { return cudaGetDevice(device); },
     .set_device = [](int device) -> int { return cudaSetDevice(device); },
+    .restore_device = restore_device,
     .take_error = []() -> int { return cudaGetLastError(); },
     .make_queue = make_queue,
     .stream = [](const Queue* queue) -> void* { return queue->stream; },
+    .drain = [](Queue* queue) -> int { return cudaStreamSynchronize(queue->stream); },
     .end_queue = end_queue,
     .wait_for_event = wait_for_event,
     .make_event = make_event,
@@ -173,6 +191,7 @@ constexpr Plugin plugin = {
     .allow_shared = allow_shared,
     .launch_together = launch_together,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
+    .prepare_capture = prepare_capture,
     .begin_capture = begin_capture,
     .end_capture = end_capture,
     .free_graph = free_graph,

@@ -91,6 +91,8 @@ struct Plugin {
   int (*free_memory)(std::size_t* bytes);
   int (*device)(int* device);
   int (*set_device)(int device);
+  /// The same, unless nobody uses that device yet: then the thread had not chosen it, and would create its context now.
+  int (*restore_device)(int device);
   /// Returns the error of the last call on this thread, and resets it unless the device is lost.
   int (*take_error)();
 
@@ -98,6 +100,8 @@ struct Plugin {
   /// Its cudaStream_t.
   void* (*stream)(const Queue* queue);
   /// Waits for the work of the queue.
+  int (*drain)(Queue* queue);
+  /// The same, and ends it.
   int (*end_queue)(Queue* queue);
   int (*wait_for_event)(Queue* queue, Event* event);
   int (*make_event)(Event** made);
@@ -137,6 +141,8 @@ struct Plugin {
   int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);
 
+  /// Takes the memory that captures need: once, before the first.
+  int (*prepare_capture)(Queue* queue);
   /// What is issued on the queue from now on is captured. No other thread may use the queue.
   int (*begin_capture)(Queue* queue);
   /// Ends the capture, whatever it returns. `calls`: of the graph, which the caller frees.

@@ -14,7 +14,7 @@ namespace windrow::cuda {
 namespace {
 
 DeviceInfo info_of(int number, const DeviceFacts& facts) {
-  return {number, facts.name, std::to_string(facts.major) + "." + std::to_string(facts.minor), facts.memory};
+  return {number, facts.name, architecture_of(facts), facts.memory};
 }
 
 Rounding rounding_of(Precision precision) {
@@ -59,10 +59,13 @@ std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
   for (int number = 0, count = count_devices(); number < count; ++number) {
     DeviceFacts facts{};
-    if (const int error = plugin().facts(number, &facts); error != success) {
-      throw Error(device_name(number) + ": cannot be used: " + plugin().text(error));
+    int error = plugin().facts(number, &facts);
+    if (error != success) {  // perhaps the error of the thread's device
+      const OnThread here(plugin(), number);
+      error = here.error() != success ? here.error() : plugin().facts(number, &facts);
     }
     all.push_back(info_of(number, facts));
+    if (error != success) all.back().problem = plugin().text(error);
   }
   return all;
 }
@@ -82,12 +85,13 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   for (const char* name : {"copies out", "copies in", "collectives"}) {
     if (static_cast<int>(more.size()) + 1 < options.streams) more.push_back(lane_beside(*lane, name, true));
   }
+  const std::shared_ptr<const Backend> backend = make_backend(hardware, options);
   Device device = {.name = hardware->name(),
                    .engine = engine,
                    .lane = engine.add_lane(lane, options.lane),
                    .memory = pool_of(memory),
                    .kernels = kernels(),
-                   .backend = make_backend(hardware, options),
+                   .backend = backend,
                    .row_stride = row_stride};
   std::array<LaneId, 4> lanes;
   lanes.fill(device.lane);

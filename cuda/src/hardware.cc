@@ -9,6 +9,10 @@
 
 namespace windrow::cuda {
 
+std::string architecture_of(const DeviceFacts& facts) {
+  return std::to_string(facts.major) + "." + std::to_string(facts.minor);
+}
+
 OnThread::OnThread(const Plugin& cuda, int device) : cuda_(cuda) {
   int now = 0;
   if (cuda.device(&now) != success || now == device) return;
@@ -16,7 +20,7 @@ OnThread::OnThread(const Plugin& cuda, int device) : cuda_(cuda) {
   error_ = cuda.set_device(device);
 }
 OnThread::~OnThread() {
-  if (before_ >= 0) cuda_.set_device(before_);
+  if (before_ >= 0) cuda_.restore_device(before_);
 }
 
 std::shared_ptr<Hardware> Hardware::open(int number) {
@@ -37,12 +41,16 @@ std::shared_ptr<Hardware> Hardware::open(int number) {
 Hardware::Hardware(int number) : cuda_(plugin()), number_(number), name_(device_name(number)) {
   const OnThread here(cuda_, number);
   std::size_t free = 0;
-  int error = cuda_.free_memory(&free);  // creates the context
+  int error = here.error();  // whichever call creates the context
+  if (error == success) error = cuda_.free_memory(&free);
   if (error == devices_unavailable) {
     throw Error(name_ + ": the device is busy: another program has it for itself; expected a device that is free");
   }
   if (error == success) error = cuda_.facts(number, &facts_);
   if (error != success) throw Error(name_ + ": cannot be used: " + cuda_.text(error));
+  if (facts_.major < 8) {
+    throw Error(name_ + ": has architecture " + architecture_of(facts_) + "; expected 8.0 or later");
+  }
   thread_ = std::thread([watch = watch_, &cuda = cuda_, number] {
     cuda.set_device(number);
     serve(*watch);

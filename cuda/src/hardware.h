@@ -19,6 +19,9 @@ namespace windrow::cuda {
 class Code;
 class CudaLane;
 
+/// Such as "9.0".
+std::string architecture_of(const DeviceFacts& facts);
+
 /// Makes a device the calling thread's while it exists.
 class OnThread {
  public:

@@ -80,13 +80,13 @@ std::exception_ptr CudaLane::leave() noexcept {
     const bool lost = cuda_.take_error() != success;
     std::lock_guard lock(mutex_);
     if (lost) {
-      fail_device(error);
+      fail(hardware_->fail(error));
       if (!section.failed) found = failure_at(recorded_ + 1);
     } else {
       found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
     }
   }
-  if (section.device != hardware_->number()) cuda_.set_device(section.device);
+  if (section.device != hardware_->number()) cuda_.restore_device(section.device);
   if (found != nullptr) hardware_->wake();
   return found;
 }
@@ -111,29 +111,21 @@ Point CudaLane::record() noexcept {
 bool CudaLane::reached(Point point) const noexcept { return reached_ >= point.serial || fails_at(point.serial); }
 
 bool CudaLane::can_wait_for(const Lane& other) const noexcept {
-  return dynamic_cast<const CudaLane*>(&other) != nullptr;
+  const auto* const ours = dynamic_cast<const CudaLane*>(&other);
+  return ours != nullptr && ours->hardware_ == hardware_;
 }
 
-void CudaLane::wait(Point point, IfFailed if_failed) noexcept {
+/// Lanes of one device fail together, so nothing is to be told of the other one's failure.
+void CudaLane::wait(Point point, IfFailed) noexcept {
   auto& other = static_cast<CudaLane&>(*point.lane);
-  const bool fails_along = if_failed == IfFailed::fail;
-  std::exception_ptr failed;
-  int error = success;
-  {
-    std::lock_guard lock(other.mutex_);
-    if (!other.reached(point)) {
-      // The call notes what the event stands for now, so that the event may be used again afterwards.
-      Event* const event = other.covering(point.serial);
-      if (event != nullptr) error = cuda_.wait_for_event(queue_, event);
-    }
-    if (fails_along) failed = other.failure_at(point.serial);
-  }
-  if (error == success && !fails_along) return;
-  std::lock_guard lock(mutex_);
-  if (error != success) fail_device(error);  // what follows would not be ordered
-  if (!fails_along) return;
-  if (failed != nullptr) fail(failed, recorded_ + 1);
-  if (other.hardware_ != hardware_) dependencies_.push_back({recorded_ + 1, &other, point.serial});
+  save_error(cuda_);
+  std::lock_guard lock(other.mutex_);
+  if (other.reached(point)) return;
+  Event* const event = other.covering(point.serial);
+  if (event == nullptr) return;
+  // The call notes what the event stands for now, so that the event may be used again afterwards.
+  const int error = cuda_.wait_for_event(queue_, event);
+  if (error != success) other.drain();
 }
 
 void CudaLane::when_reached(Point point, Reached callback) noexcept {
@@ -167,13 +159,29 @@ void CudaLane::end_timed() noexcept {
   timeline_.end(queue_);
 }
 
+bool CudaLane::can_capture() {
+  if (capture_queue_ != nullptr) return true;
+  save_error(cuda_);
+  Queue* made = nullptr;
+  int error = cuda_.make_queue(hardware_->number(), &options_.queue, &made);
+  if (error == success) error = cuda_.prepare_capture(made);
+  if (error == success) {
+    capture_queue_ = made;
+  } else if (made != nullptr) {
+    cuda_.end_queue(made);
+  }
+  if (error == out_of_memory) {
+    cuda_.take_error();
+  } else if (error != success) {
+    throw error_of("capture", error);
+  }
+  return error == success;
+}
+
 Graph* CudaLane::capture(const std::function<void()>& issue, std::size_t* calls) {
   const auto require = [&](int error) {
     if (error != success) throw error_of("capture", error);
   };
-  if (capture_queue_ == nullptr) {
-    require(cuda_.make_queue(hardware_->number(), &options_.queue, &capture_queue_));
-  }
   require(cuda_.begin_capture(capture_queue_));
   capturing_ = true;
   std::exception_ptr thrown;
@@ -206,12 +214,12 @@ void CudaLane::keep(std::shared_ptr<void> object) {
   keeps_ = true;  // its point is recorded later
 }
 
-/// An event in flight that is reached no sooner than the point. Null if the lane has failed, as it does if no event can
-/// be had.
+/// An event in flight that is reached no sooner than the point. Null if the point is reached now.
 Event* CudaLane::covering(std::uint64_t serial) {
-  if (fails_at(serial)) return nullptr;
+  if (reached({this, serial})) return nullptr;
   const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
   if (found != marks_.end()) return found->event;
+  if (!sections.empty()) save_error(cuda_);
   const OnThread here(cuda_, hardware_->number());  // another device of the thread may have failed
   Event* event = nullptr;
   int error = hardware_->take_event(&event);
@@ -222,7 +230,7 @@ Event* CudaLane::covering(std::uint64_t serial) {
     if (error != success) hardware_->give_back(event);
   }
   if (error != success) {
-    fail_device(error);
+    drain();
     return nullptr;
   }
   marks_.push_back({newest, event});
@@ -230,36 +238,39 @@ Event* CudaLane::covering(std::uint64_t serial) {
 }
 
 void CudaLane::ask_marks() {
-  if (const std::exception_ptr failure = hardware_->failure()) return fail(failure, reached_ + 1);
+  if (const std::exception_ptr failure = hardware_->failure()) return fail(failure);
   while (!marks_.empty()) {
     const Mark first = marks_.front();
     const int error = cuda_.query(first.event);
     if (error == not_ready) return;
-    if (error != success) return fail_device(error);
+    if (error != success) return drain();
     marks_.pop_front();
     hardware_->give_back(first.event);
-    advance_to(first.serial);
+    reached_ = first.serial;
   }
 }
 
-void CudaLane::advance_to(std::uint64_t serial) {
-  while (!dependencies_.empty() && dependencies_.front().serial <= serial) {
-    const Dependency needed = dependencies_.front();
-    dependencies_.pop_front();
-    if (needed.lane->fails_at(needed.point)) fail(needed.lane->failure_at(needed.point), needed.serial);
-  }
-  reached_ = serial;
+/// For calls about events that fail, for example since memory is short, on a device that perhaps works: waits for all
+/// that is issued, so that nothing is taken for done that is not. It is rare.
+void CudaLane::drain() {
+  const OnThread here(cuda_, hardware_->number());
+  const std::uint64_t newest = recorded_;
+  const int error = cuda_.drain(queue_);
+  cuda_.take_error();
+  if (error != success) return fail(hardware_->fail(error));
+  for (const Mark& mark : marks_) hardware_->give_back(mark.event);
+  marks_.clear();
+  reached_ = newest;
 }
 
-void CudaLane::fail_device(int error) { fail(hardware_->fail(error), reached_ + 1); }
-
-void CudaLane::fail(std::exception_ptr error, std::uint64_t from) {
-  if (failed_at_ != 0 && failed_at_ <= from) return;
+/// All points that are not reached fail, and count as reached: nothing of the device works any more.
+void CudaLane::fail(const std::exception_ptr& error) {
+  if (failed_at_ != 0) return;
   {
     std::lock_guard lock(error_mutex_);
-    if (error_ == nullptr) error_ = std::move(error);
+    error_ = error;
   }
-  failed_at_ = from;
+  failed_at_ = reached_ + 1;
 }
 
 bool CudaLane::fails_at(std::uint64_t serial) const { return failed_at_ != 0 && serial >= failed_at_; }

@@ -64,6 +64,8 @@ class CudaLane final : public Lane {
     if (timed) end_timed();
     if (error != success) throw error_of(work, error);
   }
+  /// Whether there is memory for capture(): the first call takes it.
+  bool can_capture();
   /// What `issue` issues on this lane is captured, and not done. The caller frees the graph; it is null if nothing was
   /// issued. Throws what `issue` throws, and Error if there is no graph.
   Graph* capture(const std::function<void()>& issue, std::size_t* calls);
@@ -85,12 +87,6 @@ class CudaLane final : public Lane {
     std::uint64_t serial;
     Event* event;
   };
-  /// What this lane's points from `serial` on need of another device.
-  struct Dependency {
-    std::uint64_t serial;
-    const CudaLane* lane;
-    std::uint64_t point;
-  };
 
   CudaLane(std::shared_ptr<Hardware> hardware, Options options);
   void note(const char* work);
@@ -99,13 +95,12 @@ class CudaLane final : public Lane {
   Error error_of(const char* work, int error) const;
   // Called with mutex_.
   Event* covering(std::uint64_t serial);
-  void advance_to(std::uint64_t serial);
-  /// All points from `from` on fail, and count as reached; those before are still to be reached.
-  void fail(std::exception_ptr error, std::uint64_t from);
-  void fail_device(int error);
-  std::exception_ptr failure_at(std::uint64_t serial) const;  // without mutex_
-  bool fails_at(std::uint64_t serial) const;
   void ask_marks();
+  void drain();
+  void fail(const std::exception_ptr& error);
+  // Called with or without it.
+  std::exception_ptr failure_at(std::uint64_t serial) const;
+  bool fails_at(std::uint64_t serial) const;
 
   static constexpr std::size_t most_marks = 8;
   static constexpr std::size_t names = 32;
@@ -119,8 +114,7 @@ class CudaLane final : public Lane {
   bool capturing_ = false;
   Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
-  /// The first point that failed, or 0. All from it on count as reached. Those before it are reached in their turn,
-  /// since what the device works on is still in use.
+  /// The first point that failed, since the device did, or 0. All from it on count as reached.
   std::atomic<std::uint64_t> failed_at_{0};
 
   // The last locks that a thread takes, one of them.
@@ -132,7 +126,6 @@ class CudaLane final : public Lane {
   std::deque<Mark> marks_;    // in flight, in the order of their points
   std::multimap<std::uint64_t, Reached> callbacks_;
   std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
-  std::deque<Dependency> dependencies_;
 
   struct Issued {
     std::uint64_t serial;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -86,10 +87,13 @@ const Plugin& plugin() {
 
 int count_devices() {
   const Plugin& cuda = plugin();
+  static std::atomic<int> counted{0};  // a call may return the error of a device that was lost since
   int count = 0;
   const int error = cuda.count_devices(&count);
+  if (error == success) return counted = count;
+  if (error != driver_too_old && error != no_device && counted > 0) return counted;
   if (const std::string text = obstacle(cuda, error); !text.empty()) throw MisuseError(text);
-  return count;
+  return 0;
 }
 
 std::string device_name(int number) { return "cuda:" + std::to_string(number); }

@@ -96,8 +96,15 @@ void DeviceMemory::deallocate(std::byte* start, std::size_t bytes) noexcept {
   in_use_ -= aligned_size(std::max<std::size_t>(bytes, 1), alignment());
 }
 
+CudaLane& DeviceMemory::lane_of(Lane* lane, const char* work) const {
+  CudaLane& on = CudaLane::of(lane, work);
+  if (on.shared_hardware() == hardware_) return on;
+  throw Error(std::string(work) + ", in the memory of " + name_ + ", on lane '" + std::string(on.name()) +
+              "'; expected a lane of that device");
+}
+
 void DeviceMemory::upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) {
-  CudaLane& on = CudaLane::of(lane, "upload");
+  CudaLane& on = lane_of(lane, "upload");
   CopyShape from_there = shape;
   if (!PinnedMemory::contains(from_host, span_of(shape, shape.from_stride))) {
     const std::size_t bytes = shape.rows * shape.width;
@@ -115,12 +122,12 @@ void DeviceMemory::upload(Lane* lane, std::byte* to, const std::byte* from_host,
 }
 
 void DeviceMemory::download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) {
-  CudaLane& on = CudaLane::of(lane, "download");
+  CudaLane& on = lane_of(lane, "download");
   on.issue("download", [&] { return hardware_->cuda().copy(on.queue(), to_host, from, &shape); });
 }
 
 void DeviceMemory::clear(Lane* lane, std::byte* start, std::size_t bytes) {
-  CudaLane& on = CudaLane::of(lane, "clear");
+  CudaLane& on = lane_of(lane, "clear");
   on.issue("clear", [&] { return hardware_->cuda().clear(on.queue(), start, bytes); });
 }
 

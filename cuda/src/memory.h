@@ -51,6 +51,8 @@ class DeviceMemory final : public Allocator {
   const CudaLane& lane() const { return *lane_; }
 
  private:
+  CudaLane& lane_of(Lane* lane, const char* work) const;
+
   const std::shared_ptr<CudaLane> lane_;
   const std::shared_ptr<Hardware> hardware_;
   const std::shared_ptr<Allocator> staging_;

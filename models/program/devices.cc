@@ -36,6 +36,10 @@ void print_devices() {
   try {
     for (const cuda::DeviceInfo& info : cuda::list_devices()) {
       const std::string name = std::string(cuda_prefix) + std::to_string(info.number);
+      if (!info.problem.empty()) {
+        print("%-7s  cannot be used: %s\n", name.c_str(), info.problem.c_str());
+        continue;
+      }
       print("%-7s  %-12s  %5.1f GiB  %s\n", name.c_str(), info.architecture.c_str(),
             static_cast<double>(info.memory) / static_cast<double>(std::size_t{1} << 30), info.name.c_str());
     }
@@ -71,12 +75,8 @@ void add_levels_flags(CLI::App& command, DeviceFlags& to) {
 
 Device open_device(Engine& engine, const DeviceFlags& flags) {
   if (flags.device == "cpu") {
-    const std::string wrong = flags.precision != "float32"  ? "--precision " + flags.precision
-                              : flags.levels != "automatic" ? "--levels " + flags.levels
-                              : flags.graphs                ? "--graphs"
-                                                            : "";
-    if (wrong.empty()) return host_device(engine);
-    throw MisuseError("device cpu with " + wrong + "; expected a device of CUDA");
+    if (flags.precision == "float32") return host_device(engine);
+    throw MisuseError("device cpu with --precision " + flags.precision + "; expected a device of CUDA");
   }
   const cuda::DeviceOptions options{.levels = value_of(levels, flags.levels),
                                     .graphs = flags.graphs,

@@ -34,6 +34,14 @@ double launch_floor_ms(const Device& device) {
   return best;
 }
 
+/// With the hidden and the embedding size, of those that the model has; 0: the model's own.
+WorkloadOptions sized(const std::string& model, WorkloadOptions options, int hidden) {
+  for (const WorkloadSize& size : workload_kind(model).sizes) {
+    if (hidden != 0 && (size.name == "hidden" || size.name == "embedding")) options.sizes[size.name] = hidden;
+  }
+  return options;
+}
+
 bool is_product(const std::string& work) { return work == "products" || work.starts_with("matmul"); }
 
 class Measurement {
@@ -47,7 +55,7 @@ class Measurement {
         of_(of),
         engine_(EngineOptions{}),
         device_(program::open_device(engine_, options.device)),
-        workload_(make_workload(of.model, device_, sized(options.workload, of.hidden))),
+        workload_(make_workload(of.model, device_, sized(of.model, options.workload, of.hidden))),
         trainer_(device_, workload_,
                  {.minibatch = static_cast<std::size_t>(of.batch), .learning_rate = workload_.kind->learning_rate}) {
     if (samples().empty())
@@ -81,10 +89,6 @@ class Measurement {
   }
 
  private:
-  static WorkloadOptions sized(WorkloadOptions options, int hidden) {
-    if (hidden != 0) options.sizes["hidden"] = options.sizes["embedding"] = hidden;
-    return options;
-  }
   const std::vector<Sample>& samples() const { return options_.inference ? workload_.validation : workload_.training; }
 
   struct Passed {
@@ -171,8 +175,8 @@ const char* const gpu_fields =
     "  minibatch_ms         time of a minibatch in that pass\n"
     "  schedule_ms          time of a minibatch in which the host builds and schedules it\n"
     "  launch_floor_us      time of the smallest op in a chain\n"
-    "  device_ms            time of a minibatch in which the device works, from a trace\n"
-    "  calls_per_minibatch  kernels, products and copies\n"
+    "  device_ms            time of a minibatch in which the device works, from a further pass, which is traced\n"
+    "  calls_per_minibatch  kernels, products and copies; a graph is one call\n"
     "  product_share        share of products in device_ms; null if a kernel for levels or a graph contains products\n"
     "  idle_share           1 - device_ms / minibatch_ms\n"
     "  roofline_ms          time of a minibatch if only products took time, and each at least launch_floor_us; null "
@@ -189,7 +193,13 @@ void leave_out_work() {
 }
 
 void measure_gpu(const GpuOptions& options, const std::function<void(const Record&)>& report) {
+  if (options.device.device == "cpu") {
+    throw MisuseError("device cpu; expected one of CUDA: windrow-perf train measures the host");
+  }
   const std::vector<int> sizes = options.hidden.empty() ? std::vector<int>{0} : options.hidden;
+  for (const std::string& model : options.models) {
+    for (const int hidden : sizes) check_workload(model, sized(model, options.workload, hidden));
+  }
   for (const std::string& model : options.models) {
     for (const int hidden : sizes) {
       for (const int batch : options.batches) report(Measurement(options, {model, hidden, batch}).measure());

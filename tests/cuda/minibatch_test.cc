@@ -123,6 +123,7 @@ TEST(CudaCapture, EndsInAnyCase) {
     for (int i = 0; i < 3; ++i) memory.clear(lane.get(), bytes, 256);
   };
   std::size_t calls = 0;
+  ASSERT_TRUE(lane->can_capture());
   const auto capture = [&](const std::function<void()>& issue) {
     cuda::Graph* const made = lane->capture(issue, &calls);
     if (made != nullptr) hardware->cuda().free_graph(made);

@@ -353,6 +353,18 @@ TEST(CudaDevices, AreListed) {
   EXPECT_EQ(all[1].memory, std::size_t{1} << 20);
 }
 
+/// A thread that leaves a device does not go to one that nobody uses.
+TEST(CudaDevices, HaveNoContextUnlessTheyAreUsed) {
+  fake::reset({.devices = 2});
+  std::thread([] {
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const Device device = open_device(engine, 1).device;
+    EXPECT_EQ(apply(device, op::neg, {.in = {ones(device, 8)}}).get(), Floats(8, -1));
+  }).join();
+  EXPECT_TRUE(fake::has_context(1));
+  EXPECT_FALSE(fake::has_context(0));
+}
+
 TEST(CudaDevices, ThatCannotBeUsedAreRefusedInOneLine) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   const auto refusal = [&](int number) { return error_of<Error>([&] { open_device(engine, number); }); };
@@ -367,10 +379,13 @@ TEST(CudaDevices, ThatCannotBeUsedAreRefusedInOneLine) {
   EXPECT_EQ(refusal(0), "CUDA cannot be used: the driver is for CUDA 12.2; expected one for CUDA 13.0 or later");
   fake::reset({.driver_version = 0});
   EXPECT_EQ(refusal(0), "CUDA cannot be used: no NVIDIA driver was found; expected one for CUDA 13.0 or later");
-  fake::reset();
-  fake::fail(2, cudaErrorDevicesUnavailable, false);
-  EXPECT_EQ(refusal(0),
-            "cuda:0: the device is busy: another program has it for itself; expected a device that is free");
+  fake::reset({.devices = 2});
+  for (const int number : {0, 1}) {
+    fake::fail(2, cudaErrorDevicesUnavailable, false);
+    EXPECT_EQ(refusal(number), "cuda:" + std::to_string(number) +
+                                   ": the device is busy: another program has it for itself; expected a device that "
+                                   "is free");
+  }
 }
 
 }  // namespace

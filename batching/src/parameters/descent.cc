@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "parameters/gradient.h"
@@ -27,10 +28,13 @@ bool within(Matrix<const float> x, float limit) {
 struct Checked {
   std::string parameter;
   Tensor::View gradient;
-  float limit;                               // if all elements are at most this, the sum of all parts is finite
-  std::shared_ptr<float> largest = nullptr;  // of all elements, if they are not on the host
+  float limit;                        // if all elements are at most this, the sum of all parts is finite
+  std::optional<Bytes> largest = {};  // of all elements, copied to the host, if they are not there
 
-  bool finite() const { return largest ? std::abs(*largest) <= limit : within(gradient.read(), limit); }
+  bool finite() const {
+    return largest ? std::abs(*reinterpret_cast<const float*>(largest->read())) <= limit
+                   : within(gradient.read(), limit);
+  }
 };
 
 /// The largest magnitude of all elements, or NaN, as a 1 x 1 tensor.
@@ -79,9 +83,10 @@ void ParameterStore::update(const Operator& op, Operands operands, const Tensor&
 /// Pushes the op that decides for all ops of the step, so the step is skipped as a whole or not at all.
 std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
-  std::vector<Access> accesses = {overwrite(check->decided.var()), read(check->copied.var())};
+  std::vector<Access> accesses = {overwrite(check->decided.var())};
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
   std::vector<Checked> gradients;
+  std::vector<Buffer> copied;  // they end behind the op that decides
   for (const Entry& entry : entries_) {
     Index rows = entry.gradient.all ? 1 : 0;
     for (const LookedUp& lookup : entry.lookups) rows += lookup.rows.rows();
@@ -90,12 +95,16 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
       Checked& added = gradients.emplace_back(
           Checked{entry.name, gradient.view(), std::numeric_limits<float>::max() / static_cast<float>(rows)});
       if (device_.on_host()) return;
-      added.largest = std::make_shared<float>(0.0f);
       const Tensor found = largest(device_, gradient, from);
+      const Buffer& to =
+          copied.emplace_back(Buffer(device_.engine, device_.memory->staging(), sizeof(float), "check step"));
+      added.largest = to.bytes();
       device_.engine->push(
-          [view = found.view(), to = added.largest](OpContext& op) { view.download(op.lane(), to.get()); },
-          {read(found.var()), mutate(check->copied.var())},
-          {.name = "check step", .lane = device_.lane, .pushed_at = from});
+          [view = found.view(), bytes = to.bytes()](OpContext& op) {
+            view.download(op.lane(), reinterpret_cast<float*>(bytes.write_unwatched(op.lane())));
+          },
+          {read(found.var()), overwrite(to.var())}, {.name = "check step", .lane = device_.lane, .pushed_at = from});
+      accesses.push_back(read(to.var()));
     };
     if (entry.gradient.all) add(*entry.gradient.all);
     for (const LookedUp& lookup : entry.lookups) add(lookup.rows);

@@ -15,10 +15,9 @@ namespace windrow {
 
 /// Shared by the ops of one step: the first op decides, the others read the decision.
 struct StepCheck {
-  explicit StepCheck(const Device& device) : decided(tag(device.engine, "step")), copied(tag(device.engine, "step")) {}
+  explicit StepCheck(const Device& device) : decided(tag(device.engine, "step")) {}
 
   const Buffer decided;  ///< no bytes; the op that decides writes its variable
-  const Buffer copied;   ///< no bytes; what the host must see is copied before its variable may be read
   bool skip = false;     ///< guarded by the variable of `decided`
 };
 

@@ -197,7 +197,11 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
 
 void CudaExecution::run_pass(Passes passes, Lane* lane) {
   if (cuda_->graphs == nullptr) return Interpretation::run_pass(passes, lane);
-  cuda_->graphs->run(CudaLane::of(lane, "a pass"), static_cast<int>(passes),
+  // Launches cannot become a cooperative one: where the kernel for levels begins belongs to the shape.
+  const auto number = static_cast<std::size_t>(passes);
+  const MoreWords::Batches& batches = words_->batches[number];
+  const std::size_t kernel_at = batches.count == 0 ? 0 : batches.first + 1;
+  cuda_->graphs->run(CudaLane::of(lane, "a pass"), 2 * kernel_at + number,
                      [&] { Interpretation::run_pass(passes, lane); });
 }
 

@@ -9,15 +9,16 @@ Graphs::~Graphs() {
   for (const Made& one : made_) cuda_->end_exec(one.exec);
 }
 
-void Graphs::run(CudaLane& lane, int pass, const std::function<void()>& issue) {
+void Graphs::run(CudaLane& lane, std::size_t shape, const std::function<void()>& issue) {
   const Plugin& cuda = lane.hardware().cuda();
+  if (!lane.can_capture()) return issue();
   std::size_t calls = 0;
   const std::unique_ptr<Graph, void (*)(Graph*)> graph(lane.capture(issue, &calls), cuda.free_graph);
   if (graph == nullptr) return;
   std::lock_guard lock(mutex_);
   cuda_ = &cuda;
-  auto found = std::ranges::find_if(made_, [&](const Made& one) { return one.pass == pass && one.calls == calls; });
-  if (found == made_.end()) found = made_.insert(made_.begin(), {pass, calls, nullptr});
+  auto found = std::ranges::find_if(made_, [&](const Made& one) { return one.shape == shape && one.calls == calls; });
+  if (found == made_.end()) found = made_.insert(made_.begin(), {shape, calls, nullptr});
   made_.splice(made_.begin(), made_, found);
   const auto drop = [&](std::list<Made>::iterator one) {
     if (one->exec != nullptr) cuda.end_exec(one->exec);

@@ -19,14 +19,14 @@ class Graphs {
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
-  /// Issues, in an op of the lane, what `issue` issues on it, as one graph. `pass`: any number; passes do not share
-  /// graphs. Throws what `issue` throws, and Error if a call fails.
-  void run(CudaLane& lane, int pass, const std::function<void()>& issue);
+  /// Issues, in an op of the lane, what `issue` issues on it, as one graph; call by call if there is no memory for a
+  /// capture. `shape`: any number; those of other shapes have other graphs. Throws what `issue` throws, and Error if a
+  /// call fails.
+  void run(CudaLane& lane, std::size_t shape, const std::function<void()>& issue);
 
  private:
   struct Made {
-    int pass;
-    std::size_t calls;
+    std::size_t shape, calls;
     GraphExec* exec;
   };
   static constexpr std::size_t most = 32;

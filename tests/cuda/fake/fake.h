@@ -62,6 +62,8 @@ void hold_at(const std::string& name);
 /// The `call`-th call from now on, counted from 1, returns this error of the CUDA runtime. If it lasts, all later calls
 /// for that thread's device return it too, as after a failure of the device.
 void fail(std::uint64_t call, int error, bool lasts);
+/// Whether the device has a context: a thread has chosen it, or allocated on it.
+bool has_context(int device);
 /// The next work of a device fails when it runs, as a kernel with a wrong address does. The device is lost.
 void fail_next_work(int device = 0);
 

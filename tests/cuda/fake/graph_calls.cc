@@ -51,7 +51,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo*) {
   WINDROW_BEGIN_CALL();
   const auto kind = [](const Captured& one) {
-    return one.name.starts_with("kernel ") || one.name.starts_with("product") ? "a product" : one.name;
+    const bool kernel = one.name.starts_with("kernel ") || one.name.starts_with("product");
+    return one.together ? "kernels together" : kernel ? "a product" : one.name;
   };
   if (!std::ranges::equal(captured(exec), captured(graph), {}, kind, kind)) {
     return returns(cudaErrorGraphExecUpdateFailure);

@@ -84,6 +84,7 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
   };
   issue(stream, "kernel " + kernel.name, accesses, world().options.kernels_run ? std::function<void()>(run) : nullptr,
         {}, kernel.library);
+  if (stream.capture) stream.capture->back().together = together;
   return cudaSuccess;
 }
 

@@ -1,9 +1,12 @@
 // The fake runtime's controls, and the functions about versions, devices and errors.
 #include "runtime.h"
 
+#include <cuda.h>
+
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace windrow::fake {
 namespace {
@@ -90,6 +93,7 @@ void reset(const Options& options) {
   w.held = false;
   w.held_at.clear();
   w.fail_next_work.assign(static_cast<std::size_t>(options.devices), false);
+  w.contexts.assign(static_cast<std::size_t>(options.devices), false);
   w.lost.assign(static_cast<std::size_t>(options.devices), 0);
   w.checker = {};
   w.streams_made = 0;
@@ -106,6 +110,10 @@ void fail(std::uint64_t call, int error, bool lasts) {
 void fail_next_work(int device) {
   std::lock_guard lock(world().mutex);
   world().fail_next_work[static_cast<std::size_t>(device)] = true;
+}
+bool has_context(int device) {
+  std::lock_guard lock(world().mutex);
+  return world().contexts[static_cast<std::size_t>(device)];
 }
 void set_order(Order order, unsigned seed) {
   std::lock_guard lock(world().mutex);
@@ -189,6 +197,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   WINDROW_BEGIN_CALL();
+  world().contexts[static_cast<std::size_t>(thread_device)] = true;
   const TwiceMapped& memory = *world().memories[static_cast<std::size_t>(thread_device)];
   *free = memory.capacity() - memory.taken_bytes();
   *total = world().options.memory;
@@ -202,8 +211,29 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   Call call;
   if (device < 0 || device >= world().options.devices) return returns(cudaErrorInvalidDevice);
-  thread_device = device;
-  return returns(call.begin());
+  const int before = std::exchange(thread_device, device);
+  const int error = call.begin();
+  if (error != cudaSuccess && Call::error_of_device() == 0) {  // the call alone has failed
+    thread_device = before;
+  } else {
+    world().contexts[static_cast<std::size_t>(device)] = true;
+  }
+  return returns(error);
+}
+
+/// A function of the driver.
+static CUresult primary_context(CUdevice device, unsigned* flags, int* active) {
+  std::lock_guard lock(world().mutex);
+  *flags = 0;
+  *active = world().contexts[static_cast<std::size_t>(device)] ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const bool known = std::strcmp(name, "cuDevicePrimaryCtxGetState") == 0;
+  *function = known ? reinterpret_cast<void*>(primary_context) : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError() {

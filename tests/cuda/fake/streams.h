@@ -61,6 +61,7 @@ struct Captured {
   std::vector<cuda::Access> accesses;
   std::function<void()> work;
   const void* library = nullptr;
+  bool together = false;  // its teams run at the same time
 };
 using Capture = std::vector<Captured>;
 

@@ -34,6 +34,7 @@ struct World {
   std::vector<bool> fail_next_work;  // by device
   bool held = false;                 // no work begins
   std::string held_at;               // no work with this in its name begins, unless empty
+  std::vector<bool> contexts;        // by device: whether it has one
   std::vector<int> lost;             // by device: the error of all calls from now on, or 0
 
   std::vector<std::unique_ptr<TwiceMapped>> memories;  // by device

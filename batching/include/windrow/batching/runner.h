@@ -20,9 +20,7 @@
 //            vertex types this runner has already seen, and how often, because they fix the order of sums.
 //   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished. So the next minibatch is scheduled
 //            while one runs, and at most `ahead` minibatches hold memory.
-//   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device. On a device,
-//   a
-//            row of a given tensor that does not exist reads as NaN, which a loss reveals; on the host the op fails.
+//   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device.
 //   Errors   Misuse throws MisuseError at the call. A failing op, or a loss that is not finite, poisons the minibatch,
 //            its gradients, and what depends on them. Waits for these throw OpError; a failure that no wait reported is
 //            thrown by the later call that waits for that minibatch to finish.

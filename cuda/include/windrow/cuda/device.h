@@ -7,15 +7,21 @@
 // The code that needs the CUDA toolkit is a plug-in, windrow_cuda.so, which the first call opens. So a program starts
 // where the toolkit or the driver is missing, and the functions of this header say what is missing. The plug-in is
 // looked for at WINDROW_CUDA_PLUGIN, a variable of the environment, if it is set; otherwise beside the program, in
-// ../lib/windrow from there, and where the system looks for libraries.
+// ../lib/windrow from there, and where the system looks for libraries. So a program that is not installed beside it
+// needs that variable.
 //
 // A device has an ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
-// Tensor::get() copies on a second one, and there are more for ops of your own: OpenDevice.
-// A thread for each device asks which points are reached, so no thread of the engine waits for one. (Downloads to
-// memory that is not from Allocator::staging() do wait, and so do launches while the queue of the driver is full.)
+// Tensor::get() copies on a second one, and there are more for ops of your own: OpenDevice. A thread for each device
+// polls whether issued work is done, so no thread of the engine waits for one. (Downloads to memory that is not from
+// Allocator::staging() do wait, and so do launches while the queue of the driver is full.)
+//
+// Several devices. A tensor moves between devices by get() and set(), or by a copy that an op issues: kernels access
+// the memory of their own device alone. An op that uses a value of another device is issued when that is computed, and
+// is skipped if that device has failed. A device that is opened twice is two Devices, each with memory of its own.
+// Threads that issue work keep the device that they had chosen, unless they had used none.
 //
 // Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
-// are poisoned, with an error that names the ops in flight, and everything else goes on.
+// are poisoned, with an error that names the kernels and copies in flight, and everything else goes on.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +39,18 @@ struct DeviceInfo {
   std::string name;          ///< such as "NVIDIA H100 80GB HBM3"
   std::string architecture;  ///< such as "9.0"
   std::size_t memory;        ///< bytes
+  std::string problem = {};  ///< why nothing else is known of it, and it cannot be used; mostly empty
 };
 
-/// The devices of this machine. Throws MisuseError with the reason if there can be none: no plug-in, no driver, a
-/// driver that is too old, no device.
+/// The devices of this machine, also those that are busy. Throws MisuseError with the reason if there can be none: no
+/// plug-in, no driver, a driver that is too old, no device.
 std::vector<DeviceInfo> list_devices();
 
-/// How the levels of a minibatch are computed.
+/// How the levels of a minibatch, batches that depend on each other, are computed. See docs/cuda.md.
 enum class Levels : std::uint8_t {
-  automatic,  ///< wide ones by launches, narrow ones together
-  launches,   ///< by some kernels and products each
-  together,   ///< by one kernel, where there is one: see docs/cuda.md
+  automatic,  ///< wide levels by launches, narrow ones together
+  launches,   ///< some kernels and products for each level
+  together,   ///< one kernel for all levels of a pass, where that is possible
 };
 
 /// How products of matrices are computed. All are added up in float32.
@@ -59,24 +66,25 @@ struct DeviceOptions {
   /// Each op waits until its work is done, so that the error of a kernel is that of its op. For debugging; slow.
   bool sync = false;
   Levels levels = Levels::automatic;
-  /// The calls of a pass become one CUDA graph, whose parameters are set anew for each minibatch. Takes 32 MiB more for
-  /// cuBLAS. Traces show a graph as one piece of work.
+  /// The calls of a pass, forward or backward, become one CUDA graph, whose parameters are set anew for each minibatch.
+  /// Takes 32 MiB for cuBLAS beside memory_limit; without them, calls are issued one by one. Traces show a graph as one
+  /// piece of work.
   bool graphs = false;
-  /// Of products by cuBLAS; a kernel for all levels computes in float32 always.
+  /// Of products by cuBLAS. Levels that are computed together have products in float32, whatever this says.
   Precision precision = Precision::float32;
-  /// How many streams there are, from 1 to 4: for Device::lane, copies out, copies in, collectives, in this order. What
-  /// has none of its own uses the last one.
+  /// How many streams there are, from 1 to 4: for Device::lane, copies out, copies in, collectives, in this order. If
+  /// there are fewer, the remaining purposes share the last stream.
   int streams = 4;
-  LaneOptions lane = {};  ///< of each
+  LaneOptions lane = {};  ///< of each stream's lane
 };
 
 /// A value that is cheap to copy.
 struct OpenDevice {
   Device device;
   DeviceInfo info;
-  // Urgent lanes besides Device::lane.
+  // Lanes besides Device::lane, whose work the device prefers.
   LaneId copy_out;     ///< copies to the host; also Device::copy_out
-  LaneId copy_in;      ///< copies to buffers that ops of Device::lane have allocated
+  LaneId copy_in;      ///< copies from the host, to buffers that an op of Device::lane has written once: see Buffer
   LaneId collectives;  ///< between devices
 };
 
@@ -90,11 +98,11 @@ struct StreamOptions {
   bool urgent = false;  ///< its work starts before that of other streams
   LaneOptions lane = {};
 };
-/// Adds another ordered lane of an open device. Throws MisuseError if this is none of CUDA.
+/// Adds another ordered lane of an open device. Throws MisuseError if this is no CUDA device.
 LaneId add_stream(const Device& device, const StreamOptions& options);
 
-/// The cudaStream_t of a lane, for kernels of your own: see KernelCall::lane. Throws MisuseError for a lane that is
-/// none of CUDA.
+/// The cudaStream_t of a lane, for kernels of your own: see KernelCall::lane. Throws Error for a lane that is no
+/// CUDA stream.
 void* native_stream(Lane* lane);
 
 }  // namespace windrow::cuda
