@@ -22,7 +22,7 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
   use_plugin("/nowhere/windrow_cuda.so");
   const std::string missing =
       "CUDA cannot be used: /nowhere/windrow_cuda.so: cannot open shared object file: No such file or directory; "
-      "expected the plug-in that a build with nvcc makes, and the libraries of the CUDA toolkit\n";
+      "expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS\n";
   for (const std::string command : {"windrow train tree-lstm", "windrow schedule tree-lstm", "windrow-perf gpu"}) {
     const Outcome outcome = run(command + " --device cuda:0");
     EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + ": " + missing);

@@ -31,8 +31,9 @@ Rounding rounding_of(Precision precision) {
 
 /// The driver's allocations take long, and those that it frees wait for the device: so there are few.
 std::shared_ptr<Allocator> pool_of(std::shared_ptr<Allocator> memory) {
-  return std::make_shared<Pool>(std::make_shared<Segments>(std::move(memory)),
-                                PoolOptions{.largest_piece = std::size_t{1} << 20});
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  return std::make_shared<Pool>(std::make_shared<Segments>(std::move(memory), SegmentsOptions{.small = piece}),
+                                PoolOptions{.largest_piece = piece});
 }
 
 /// The memory below the pool; null if it is none of CUDA.

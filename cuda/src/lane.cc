@@ -160,7 +160,7 @@ void CudaLane::end_timed() noexcept {
 }
 
 bool CudaLane::can_capture() {
-  if (capture_queue_ != nullptr) return true;
+  if (capture_queue_ != nullptr || refused_) return !refused_;
   save_error(cuda_);
   Queue* made = nullptr;
   int error = cuda_.make_queue(hardware_->number(), &options_.queue, &made);
@@ -170,7 +170,8 @@ bool CudaLane::can_capture() {
   } else if (made != nullptr) {
     cuda_.end_queue(made);
   }
-  if (error == out_of_memory) {
+  refused_ = error == out_of_memory;
+  if (refused_) {
     cuda_.take_error();
   } else if (error != success) {
     throw error_of("capture", error);

@@ -64,7 +64,7 @@ class CudaLane final : public Lane {
     if (timed) end_timed();
     if (error != success) throw error_of(work, error);
   }
-  /// Whether there is memory for capture(): the first call takes it.
+  /// Whether there is memory for capture(): the first call takes it, or finds that there is none.
   bool can_capture();
   /// What `issue` issues on this lane is captured, and not done. The caller frees the graph; it is null if nothing was
   /// issued. Throws what `issue` throws, and Error if there is no graph.
@@ -112,6 +112,7 @@ class CudaLane final : public Lane {
   // Never has work of its own: other threads may record events on queue_ at any time, and must not capture them.
   Queue* capture_queue_ = nullptr;
   bool capturing_ = false;
+  bool refused_ = false;  // memory for captures was
   Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
   /// The first point that failed, since the device did, or 0. All from it on count as reached.

@@ -46,7 +46,7 @@ Opened open() {
   }
   if (library == nullptr) {
     const std::string hint =
-        "; expected the plug-in that a build with nvcc makes, and the libraries of the CUDA toolkit";
+        "; expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS";
     return {.error = "CUDA cannot be used: " + reason + hint};
   }
   const auto get = reinterpret_cast<decltype(&windrow_cuda_plugin)>(::dlsym(library, "windrow_cuda_plugin"));

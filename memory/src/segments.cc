@@ -18,14 +18,15 @@ Segments::~Segments() {
 
 std::byte* Segments::allocate(std::size_t wanted) {
   const std::size_t bytes = aligned_size(std::max<std::size_t>(wanted, 1), alignment());
+  const bool small = is_small(bytes);
   {
     MutexLock lock(mutex_);
-    if (std::byte* const start = take_free(bytes)) return start;
+    if (std::byte* const start = take_free(bytes, small)) return start;
   }
   MutexLock growing(growing_);
   const auto take = [&] {
     MutexLock lock(mutex_);
-    return take_free(bytes);
+    return take_free(bytes, small);
   };
   // Another thread may have added a segment or freed a block meanwhile.
   if (std::byte* const start = take()) return start;
@@ -34,23 +35,29 @@ std::byte* Segments::allocate(std::size_t wanted) {
   while (true) {
     try {
       give_back(preferred / 2, preferred);
-      add_segment(preferred);
+      add_segment(preferred, small);
     } catch (const OutOfMemory&) {
       give_back(0, std::numeric_limits<std::size_t>::max());
-      add_segment(bytes);
+      try {
+        add_segment(bytes, small);
+      } catch (const OutOfMemory&) {
+        MutexLock lock(mutex_);
+        if (std::byte* const start = take_free(bytes, !small)) return start;
+        throw;
+      }
     }
     // Another thread may have been faster.
     if (std::byte* const start = take()) return start;
   }
 }
 
-void Segments::add_segment(std::size_t bytes) {
+void Segments::add_segment(std::size_t bytes, bool small) {
   std::byte* const start = below_->allocate(bytes);
   try {
     FreeBlocks one;
     one.emplace(bytes, start);
     MutexLock lock(mutex_);
-    const auto [block, is_new] = blocks_.try_emplace(start, Block{bytes, true, one.extract(one.begin())});
+    const auto [block, is_new] = blocks_.try_emplace(start, Block{bytes, true, small, one.extract(one.begin())});
     ++stats_.segments;
     ++stats_.taken;
     stats_.in_use += bytes;
@@ -62,17 +69,18 @@ void Segments::add_segment(std::size_t bytes) {
 }
 
 /// The smallest block that is large enough; null if there is none.
-std::byte* Segments::take_free(std::size_t bytes) {
-  const auto found = free_.lower_bound({bytes, nullptr});
-  if (found == free_.end()) return nullptr;
+std::byte* Segments::take_free(std::size_t bytes, bool small) {
+  FreeBlocks& blocks = free_[small ? 1 : 0];
+  const auto found = blocks.lower_bound({bytes, nullptr});
+  if (found == blocks.end()) return nullptr;
   std::byte* const start = found->second;
   const auto block = blocks_.find(start);
   const std::size_t rest = block->second.bytes - bytes;
   if (rest > 0) {
     try {
-      const auto after = blocks_.try_emplace(std::next(block), start + bytes, Block{rest, false});
+      const auto after = blocks_.try_emplace(std::next(block), start + bytes, Block{rest, false, small});
       try {
-        free_.emplace(rest, start + bytes);
+        blocks.emplace(rest, start + bytes);
       } catch (const std::bad_alloc&) {
         blocks_.erase(after);
         throw;
@@ -81,7 +89,7 @@ std::byte* Segments::take_free(std::size_t bytes) {
     } catch (const std::bad_alloc&) {  // the block is given undivided
     }
   }
-  block->second.node = free_.extract(found);
+  block->second.node = blocks.extract(found);
   stats_.in_use += block->second.bytes;
   stats_.free -= block->second.bytes;
   return start;
@@ -96,7 +104,7 @@ void Segments::free(Blocks::iterator block) noexcept {
   stats_.in_use -= block->second.bytes;
   stats_.free += block->second.bytes;
   block->second.node.value() = {block->second.bytes, block->first};
-  free_.insert(std::move(block->second.node));
+  free_like(block->second).insert(std::move(block->second.node));
   join_next(block);
   if (!block->second.begins_segment && std::prev(block)->second.node.empty()) join_next(std::prev(block));
 }
@@ -104,11 +112,12 @@ void Segments::free(Blocks::iterator block) noexcept {
 void Segments::join_next(Blocks::iterator block) noexcept {
   const auto next = std::next(block);
   if (next == blocks_.end() || next->second.begins_segment || !next->second.node.empty()) return;
-  free_.erase({next->second.bytes, next->first});
-  auto node = free_.extract({block->second.bytes, block->first});
+  FreeBlocks& blocks = free_like(block->second);
+  blocks.erase({next->second.bytes, next->first});
+  auto node = blocks.extract({block->second.bytes, block->first});
   block->second.bytes += next->second.bytes;
   node.value().first = block->second.bytes;
-  free_.insert(std::move(node));
+  blocks.insert(std::move(node));
   blocks_.erase(next);
 }
 
@@ -122,15 +131,18 @@ void Segments::give_back(std::size_t from, std::size_t to) noexcept {
     std::pair<std::size_t, std::byte*> unused{0, nullptr};
     {
       MutexLock lock(mutex_);
-      for (auto it = free_.lower_bound({from, nullptr}); it != free_.end() && it->first <= to; ++it) {
-        const auto block = blocks_.find(it->second);
-        if (!is_whole_segment(block)) continue;
-        unused = *it;
-        stats_.free -= unused.first;
-        --stats_.segments;
-        blocks_.erase(block);
-        free_.erase(it);
-        break;
+      for (FreeBlocks& blocks : free_) {
+        for (auto it = blocks.lower_bound({from, nullptr}); it != blocks.end() && it->first <= to; ++it) {
+          const auto block = blocks_.find(it->second);
+          if (!is_whole_segment(block)) continue;
+          unused = *it;
+          stats_.free -= unused.first;
+          --stats_.segments;
+          blocks_.erase(block);
+          blocks.erase(it);
+          break;
+        }
+        if (unused.second != nullptr) break;
       }
     }
     if (unused.second == nullptr) return;
@@ -146,7 +158,9 @@ void Segments::trim() noexcept {
 SegmentsStats Segments::stats() const {
   MutexLock lock(mutex_);
   SegmentsStats stats = stats_;
-  stats.largest_free = free_.empty() ? 0 : free_.rbegin()->first;
+  for (const FreeBlocks& blocks : free_) {
+    if (!blocks.empty()) stats.largest_free = std::max(stats.largest_free, blocks.rbegin()->first);
+  }
   return stats;
 }
 

@@ -78,8 +78,9 @@ TEST(CudaMemory, IsCopiedByLanesOfItsDevice) {
         from.download(op.lane(), values);
       },
       {read(x.var()), overwrite(done)}, {.lane = second.device.lane});
-  EXPECT_NE(error_of<OpError>([&] { engine.wait(done); })
-                .find("download, in the memory of cuda:0, on lane 'cuda:1'; expected a lane of that device"),
+  EXPECT_NE(error_of<OpError>([&] {
+              engine.wait(done);
+            }).find("download, in the memory of cuda:0, on lane 'cuda:1'; expected a lane of that device"),
             std::string::npos);
   engine.retire(done);
 }

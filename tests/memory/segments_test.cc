@@ -119,6 +119,23 @@ TEST(Segments, ServeAPool) {
   EXPECT_EQ(segments->stats().in_use, 0u);  // the pool does not keep it
 }
 
+TEST(Segments, OfSmallRequestsAreTheirOwn) {
+  auto below = std::make_shared<CountingAllocator>(256 * kib);
+  Segments segments(below, {.least = 64 * kib, .small = 8 * kib});
+  std::byte* const large = segments.allocate(100 * kib);
+  std::byte* const small = segments.allocate(kib);  // and not behind it
+  EXPECT_EQ(segments.stats().segments, 2u);
+  segments.deallocate(large, 100 * kib);
+  std::byte* const larger = segments.allocate(180 * kib);  // in place of it
+  EXPECT_EQ(below->held, 64 * kib + 192 * kib);
+  // Where there is no memory for a segment, the other ones serve, too.
+  std::byte* const more = segments.allocate(60 * kib);
+  EXPECT_EQ(below->held, 64 * kib + 192 * kib);
+  for (std::byte* start : {small, larger, more}) segments.deallocate(start, 0);
+  EXPECT_EQ(segments.stats().free, 64 * kib + 192 * kib);
+  EXPECT_EQ(segments.stats().largest_free, 192 * kib);
+}
+
 TEST(Segments, NeedAnAllocatorBelow) {
   EXPECT_EQ(error_of<MisuseError>([] { Segments(nullptr); }), "segments: no allocator below; expected one");
 }
@@ -129,7 +146,7 @@ TEST(Segments, BlocksOfRandomProgramsAreApart) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   auto below = std::make_shared<CountingAllocator>(1024 * kib);
-  Segments segments(below, {.least = 128 * kib});
+  Segments segments(below, {.least = 128 * kib, .small = seed % 2 == 0 ? 0 : 4 * kib});
   std::map<std::byte*, std::size_t> mine;
   std::size_t refused = 0;
   for (int i = 0; i < 20'000; ++i) {

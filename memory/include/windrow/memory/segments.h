@@ -19,6 +19,9 @@ namespace windrow {
 struct SegmentsOptions {
   /// The least size of a segment, in bytes. If the allocator below has less, a segment is as large as the request.
   std::size_t least = std::size_t{2} << 20;
+  /// Requests for up to so many bytes have segments of their own while there is memory: small pieces often live long,
+  /// and would keep the rest of a large segment from serving large requests.
+  std::size_t small = 0;
 };
 
 struct SegmentsStats {
@@ -58,16 +61,19 @@ class Segments final : public DividingAllocator {
   struct Block {
     std::size_t bytes;
     bool begins_segment;
+    bool small;                       // of a segment for small requests
     FreeBlocks::node_type node = {};  // empty while the block is free
   };
   using Blocks = std::map<std::byte*, Block>;
 
-  std::byte* take_free(std::size_t bytes) WINDROW_REQUIRES(mutex_);
+  bool is_small(std::size_t bytes) const { return bytes <= options_.small; }
+  FreeBlocks& free_like(const Block& block) WINDROW_REQUIRES(mutex_) { return free_[block.small ? 1 : 0]; }
+  std::byte* take_free(std::size_t bytes, bool small) WINDROW_REQUIRES(mutex_);
   void free(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
   /// Makes the block, which is free, one with the next one if that is free and of the same segment.
   void join_next(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
   bool is_whole_segment(Blocks::const_iterator block) const WINDROW_REQUIRES(mutex_);
-  void add_segment(std::size_t bytes) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  void add_segment(std::size_t bytes, bool small) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
   /// Returns unused segments of `from` to `to` bytes.
   void give_back(std::size_t from, std::size_t to) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
 
@@ -75,7 +81,7 @@ class Segments final : public DividingAllocator {
   Mutex growing_;        // held while the allocator below is called
   mutable Mutex mutex_;  // taken after growing_
   Blocks blocks_ WINDROW_GUARDED_BY(mutex_);
-  FreeBlocks free_ WINDROW_GUARDED_BY(mutex_);
+  FreeBlocks free_[2] WINDROW_GUARDED_BY(mutex_);  // [1]: of segments for small requests
   SegmentsStats stats_ WINDROW_GUARDED_BY(mutex_);
 };
 
