@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 // The library is opened when it is first needed, so that the plug-in also works without it. A runtime for tests defines
 // these functions itself.
@@ -16,6 +18,10 @@
 #pragma weak nvrtcGetCUBINSize
 #pragma weak nvrtcGetProgramLog
 #pragma weak nvrtcGetProgramLogSize
+#pragma weak nvrtcGetNumSupportedArchs
+#pragma weak nvrtcGetSupportedArchs
+#pragma weak nvrtcGetPTX
+#pragma weak nvrtcGetPTXSize
 
 namespace windrow::cuda {
 namespace {
@@ -28,6 +34,10 @@ struct Compiler {
   decltype(&nvrtcGetCUBINSize) code_size = nvrtcGetCUBINSize;
   decltype(&nvrtcGetProgramLog) log = nvrtcGetProgramLog;
   decltype(&nvrtcGetProgramLogSize) log_size = nvrtcGetProgramLogSize;
+  decltype(&nvrtcGetNumSupportedArchs) count_architectures = nvrtcGetNumSupportedArchs;
+  decltype(&nvrtcGetSupportedArchs) architectures = nvrtcGetSupportedArchs;
+  decltype(&nvrtcGetPTX) ptx = nvrtcGetPTX;
+  decltype(&nvrtcGetPTXSize) ptx_size = nvrtcGetPTXSize;
   bool complete = create != nullptr;
 
   Compiler() {
@@ -38,7 +48,21 @@ struct Compiler {
     complete = find(library, "nvrtcCreateProgram", create) && find(library, "nvrtcCompileProgram", compile) &&
                find(library, "nvrtcDestroyProgram", destroy) && find(library, "nvrtcGetCUBIN", code) &&
                find(library, "nvrtcGetCUBINSize", code_size) && find(library, "nvrtcGetProgramLog", log) &&
-               find(library, "nvrtcGetProgramLogSize", log_size);
+               find(library, "nvrtcGetProgramLogSize", log_size) &&
+               find(library, "nvrtcGetNumSupportedArchs", count_architectures) &&
+               find(library, "nvrtcGetSupportedArchs", architectures) && find(library, "nvrtcGetPTX", ptx) &&
+               find(library, "nvrtcGetPTXSize", ptx_size);
+  }
+
+  /// The newest architecture that the compiler knows, but no newer than this one.
+  int known(int architecture) const {
+    int count = 0;
+    if (count_architectures == nullptr || count_architectures(&count) != NVRTC_SUCCESS) return architecture;
+    std::vector<int> all(static_cast<std::size_t>(count));
+    if (architectures(all.data()) != NVRTC_SUCCESS) return architecture;
+    int newest = 0;
+    for (const int one : all) newest = one <= architecture ? std::max(newest, one) : newest;
+    return newest == 0 ? architecture : newest;
   }
 
  private:
@@ -72,12 +96,17 @@ int compile(const char* source, int architecture, Compiled* made) {
   if (!nvrtc.complete) return no_compiler;
   nvrtcProgram program;
   if (nvrtc.create(&program, source, "windrow.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) return out_of_memory;
-  const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
+  // The driver compiles for a device that is newer than the compiler.
+  const int known = nvrtc.known(architecture);
+  const bool exact = known == architecture;
+  const std::string target = std::string("--gpu-architecture=") + (exact ? "sm_" : "compute_") + std::to_string(known);
   const char* const options[] = {target.c_str(), "--std=c++17"};
   const nvrtcResult result = nvrtc.compile(program, 2, options);
   int error = success;
   if (result == NVRTC_SUCCESS) {
-    if (!take(program, nvrtc.code_size, nvrtc.code, *made)) error = out_of_memory;
+    const bool taken =
+        exact ? take(program, nvrtc.code_size, nvrtc.code, *made) : take(program, nvrtc.ptx_size, nvrtc.ptx, *made);
+    if (!taken) error = out_of_memory;
   } else {
     error = bad_source;
     take(program, nvrtc.log_size, nvrtc.log, *made);

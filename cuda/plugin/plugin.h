@@ -126,7 +126,8 @@ struct Plugin {
 
   /// Whether there is a compiler, NVRTC.
   bool (*can_compile)();
-  /// Compiles CUDA C++ by NVRTC, for an architecture such as 90. The caller frees the result, also after bad_source.
+  /// Compiles CUDA C++ by NVRTC, for an architecture such as 90; to PTX if NVRTC does not know that. The caller frees
+  /// the result, also after bad_source.
   int (*compile)(const char* source, int architecture, Compiled* made);
   void (*free_compiled)(Compiled* made);
   int (*load)(const char* code, Module** made);

@@ -1,6 +1,7 @@
 // The conformance suite on CUDA devices.
 #include "tests/cuda/support.h"
 #include "tests/devices/conformance.h"
+#include "tests/sanitized.h"
 
 namespace windrow::testing {
 namespace {
@@ -39,9 +40,14 @@ std::vector<DeviceCase> cases() {
 }
 
 std::vector<DeviceCase> few_cases() {
-  return {{"eager", Policy::serial, 1, make_eager},     {"eager", Policy::pool, 2, make_eager},
-          {"random", Policy::pool, 2, make_random},     {"lazy", Policy::pool, 2, make_lazy},
-          {"together", Policy::pool, 2, make_together}, {"graphs", Policy::pool, 2, make_graphs}};
+  std::vector<DeviceCase> all = {{"random", Policy::pool, 2, make_random},
+                                 {"together", Policy::pool, 2, make_together},
+                                 {"graphs", Policy::pool, 2, make_graphs}};
+  if (sanitized) return all;  // they take long
+  all.push_back({"eager", Policy::serial, 1, make_eager});
+  all.push_back({"eager", Policy::pool, 2, make_eager});
+  all.push_back({"lazy", Policy::pool, 2, make_lazy});
+  return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnDevice, ::testing::ValuesIn(cases()), case_name);

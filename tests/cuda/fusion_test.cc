@@ -1,7 +1,6 @@
-// Fused kernels: how segments become kernels, and that the compiler for devices takes their source.
+// Fused kernels: how segments become kernels.
 #include "backend/fusion.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +10,10 @@
 #include <iterator>
 #include <set>
 
-#include "cuda/plugin/plugin.h"
+#include "tests/cuda/plans.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
 #include "tests/sanitized.h"
-#include "windrow/batching/backend.h"
-#include "windrow/batching/backend/interpretation.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/workload.h"
 
@@ -26,39 +23,6 @@ namespace {
 using cuda::FusedKernel;
 using cuda::FusedPlan;
 using cuda::Part;
-
-/// Keeps the plans that a CUDA device would compute, and computes none of them.
-class KeepingBackend final : public Backend {
- public:
-  explicit KeepingBackend(std::vector<std::shared_ptr<const Plan>>& plans) : plans_(plans) {}
-  PlanOptions options_for(PlanOptions wanted) const override {
-    PlanOptions options = Interpretation::options_for(wanted);
-    options.fusion = options.slots = true;
-    return options;
-  }
-  std::shared_ptr<const LoweredPlan> lower(const Device&, std::shared_ptr<const Plan> plan) const override {
-    plans_.push_back(plan);
-    throw MisuseError("kept");
-  }
-
- private:
-  std::vector<std::shared_ptr<const Plan>>& plans_;
-};
-
-/// The plan with which a model is trained.
-std::shared_ptr<const Plan> plan_of(const std::string& model, const std::string& cell = {}) {
-  std::vector<std::shared_ptr<const Plan>> plans;
-  Engine engine({.policy = Policy::serial});
-  Device device = host_device(engine);
-  device.backend = std::make_shared<KeepingBackend>(plans);
-  WorkloadOptions options{.seed = 1, .samples = 8, .cell = cell};
-  options.sizes["hidden"] = 256;
-  Workload workload = make_workload(model, device, options);
-  Trainer trainer(device, workload, {.minibatch = 8, .learning_rate = 0.05});
-  error_of<Error>([&] { trainer.train(8); });
-  EXPECT_FALSE(plans.empty()) << model;
-  return plans.empty() ? nullptr : plans.front();
-}
 
 TEST(FusedKernels, OfALevelOfTreesAreOneForEachDirection) {
   const auto plan = plan_of("tree-lstm");
@@ -96,7 +60,6 @@ TEST(FusedKernels, KeepInMemoryWhatOtherKernelsRead) {
 }
 
 /// Such as an H100.
-constexpr cuda::Grid large{.teams = 132, .shared_bytes = 227 << 10};
 
 TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
   for (const std::string model : {"tree-lstm", "tree-fc", "fixed-lstm", "var-lstm", "bilstm"}) {
@@ -114,30 +77,6 @@ TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
   EXPECT_FALSE(has({.teams = 132, .shared_bytes = 8 << 10}));
   EXPECT_FALSE(has({.teams = 132, .shared_bytes = large.shared_bytes, .argument_bytes = 256}));
   EXPECT_FALSE(cuda::fuse(*plan_of("dag"), true, large).levels[0].has_value());  // it has edges
-}
-
-TEST(FusedKernels, CompileForDevices) {
-  void* const library = ::dlopen(WINDROW_PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) GTEST_SKIP() << ::dlerror();
-  const auto get = reinterpret_cast<const cuda::Plugin* (*)()>(::dlsym(library, "windrow_cuda_plugin"));
-  ASSERT_NE(get, nullptr);
-  if (!get()->can_compile()) GTEST_SKIP() << "there is no NVRTC";
-  std::vector<std::pair<std::string, std::string>> models = {{"tree-lstm", ""}};
-  if (!sanitized) models.insert(models.end(), {{"tree-lstm", "child-sum"}, {"bilstm-char", ""}, {"dag", ""}});
-  for (const auto& [model, cell] : models) {
-    const auto plan = plan_of(model, cell);
-    const std::string source = cuda::source_of(cuda::fuse(*plan, true, large), *plan);
-    for (const int architecture : {80, 90}) {
-      cuda::Compiled made;
-      EXPECT_EQ(get()->compile(source.c_str(), architecture, &made), cuda::success) << model << ": " << made.start;
-      EXPECT_GT(made.bytes, 1000u);
-      get()->free_compiled(&made);
-    }
-  }
-  cuda::Compiled made;
-  EXPECT_EQ(get()->compile("extern \"C\" __global__ void k() { nonsense; }", 90, &made), cuda::bad_source);
-  EXPECT_NE(std::string(made.start).find("nonsense"), std::string::npos);
-  get()->free_compiled(&made);
 }
 
 /// The number of compilations that a small training takes.

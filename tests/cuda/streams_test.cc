@@ -379,6 +379,8 @@ TEST(CudaDevices, ThatCannotBeUsedAreRefusedInOneLine) {
   EXPECT_EQ(refusal(0), "CUDA cannot be used: the driver is for CUDA 12.2; expected one for CUDA 13.0 or later");
   fake::reset({.driver_version = 0});
   EXPECT_EQ(refusal(0), "CUDA cannot be used: no NVIDIA driver was found; expected one for CUDA 13.0 or later");
+  fake::reset({.major = 7});
+  EXPECT_EQ(refusal(0), "cuda:0: has architecture 7.0; expected 8.0 or later");
   fake::reset({.devices = 2});
   for (const int number : {0, 1}) {
     fake::fail(2, cudaErrorDevicesUnavailable, false);

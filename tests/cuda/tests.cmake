@@ -14,7 +14,13 @@ target_include_directories(
   windrow_fake_cuda PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)
 target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads ${CMAKE_DL_LIBS})
-target_compile_definitions(windrow_fake_cuda PRIVATE WINDROW_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
+# ThreadSanitizer looks at the teams of kernels that run at the same time. Other sanitizers see nothing in these kernels,
+# whose memory is mapped as a whole.
+set(host_compiler ${CMAKE_CXX_COMPILER})
+if(WINDROW_SANITIZE STREQUAL "thread")
+  string(APPEND host_compiler " -fsanitize=thread")
+endif()
+target_compile_definitions(windrow_fake_cuda PRIVATE WINDROW_HOST_COMPILER="${host_compiler}")
 
 add_library(windrow_fake_cuda_plugin MODULE $<TARGET_OBJECTS:windrow_cuda_objects>)
 set_target_properties(windrow_fake_cuda_plugin PROPERTIES PREFIX "" OUTPUT_NAME windrow_fake_cuda_plugin LINKER_LANGUAGE CXX)
@@ -23,9 +29,9 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_fake_cuda_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
-# Presets share the kernels that the compiler of the host makes: no sanitizer sees these.
+# Presets share the kernels that the compiler of the host makes.
 set(fake_cache ${PROJECT_BINARY_DIR}/fake-cuda-kernels)
-if(PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/build/[^/]+$")
+if(PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/build/[^/]+$" AND NOT WINDROW_SANITIZE STREQUAL "thread")
   set(fake_cache ${PROJECT_SOURCE_DIR}/build/fake-cuda-kernels)
 endif()
 set(fake_plugin WINDROW_FAKE_PLUGIN="$<TARGET_FILE:windrow_fake_cuda_plugin>" WINDROW_FAKE_CACHE="${fake_cache}")
@@ -43,12 +49,12 @@ windrow_test(
           cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
-  DEFINITIONS ${fake_plugin} WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
+  DEFINITIONS ${fake_plugin})
 target_sources(fake_cuda_test PRIVATE $<TARGET_OBJECTS:windrow_cuda_test_kernels>)
 target_include_directories(fake_cuda_test PRIVATE ${PROJECT_SOURCE_DIR}/cuda)
 target_include_directories(fake_cuda_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
-add_dependencies(fake_cuda_test windrow_cuda_plugin windrow_fake_cuda_plugin)
+add_dependencies(fake_cuda_test windrow_fake_cuda_plugin)
 foreach(number RANGE 1 8)
   set_tests_properties(fake_cuda_test.${number}_of_8 PROPERTIES LABELS fake-cuda)
 endforeach()
@@ -62,6 +68,15 @@ if(NOT WINDROW_SANITIZE)
   add_dependencies(cuda_test windrow_cuda_plugin)
   add_test(NAME cuda.conformance COMMAND cuda_test)
   set_tests_properties(cuda.conformance PROPERTIES LABELS cuda SKIP_RETURN_CODE 77 TIMEOUT 900)
+
+  windrow_test(
+    nvrtc_test
+    SOURCES cuda/nvrtc_test.cc
+    LINKS windrow::models windrow::cuda ${CMAKE_DL_LIBS}
+    INSIDE cuda
+    DEFINITIONS WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
+  target_include_directories(nvrtc_test PRIVATE ${PROJECT_SOURCE_DIR}/cuda)
+  add_dependencies(nvrtc_test windrow_cuda_plugin)
 
   find_package(Python3 REQUIRED)
   add_test(NAME cuda.architectures COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/architectures.py

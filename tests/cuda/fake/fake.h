@@ -43,6 +43,7 @@ struct Options {
   bool check = true;           ///< look for accesses that nothing orders
   bool kernels_run = true;     ///< otherwise they are issued and do nothing
   int driver_version = 13000;  ///< 0: there is no driver
+  int major = 9;               ///< of the devices' architecture
 };
 
 /// Begins anew, with no failure, no report and all counters zero. Waits a while for streams to

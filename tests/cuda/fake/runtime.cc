@@ -181,7 +181,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= world().options.devices) return returns(cudaErrorInvalidDevice);
   *properties = {};
   std::strcpy(properties->name, "fake CUDA device");
-  properties->major = 9;
+  properties->major = world().options.major;
   properties->multiProcessorCount = multiprocessors;
   properties->cooperativeLaunch = 1;
   properties->sharedMemPerBlockOptin = shared_bytes;
