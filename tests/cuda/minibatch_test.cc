@@ -29,7 +29,8 @@ struct Cost {
 
 /// Trains on minibatches after the first ones, which compile kernels and take memory. Kernels do nothing.
 Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Levels levels = cuda::Levels::launches) {
-  fake::reset({.kernels_run = false});
+  // The fake memory is not paged, so ranges that are in use may leave no room for a large one.
+  fake::reset({.memory = std::size_t{1} << 30, .kernels_run = false});
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Device device = cuda::open_device(engine, 0, {.levels = levels}).device;
   WorkloadOptions options{.seed = 1, .samples = 4 * batch};
@@ -68,7 +69,7 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
   EXPECT_LE(cost.copies, 2 * cost.minibatches);  // the inputs, and the losses
   EXPECT_EQ(cost.waits, 0u);                     // there is one stream
   EXPECT_EQ(cost.synchronisations, 0u);
-  EXPECT_EQ(cost.allocations, 0u);
+  EXPECT_LE(cost.allocations, 1u);  // as more minibatches may be in flight than before
 }
 
 /// However many levels there are.
