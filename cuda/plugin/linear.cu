@@ -204,11 +204,14 @@ Products product_of(const Call& call, bool x_transposed, bool y_transposed) {
 
 int prepare_products(const Queue& queue) {
   if (queue.blas != nullptr) return cudaSuccess;
-  if (const cublasStatus_t made = cublasCreate(&queue.blas); made != CUBLAS_STATUS_SUCCESS) {
-    queue.blas = nullptr;
-    return of_blas(made);
+  cublasHandle_t made = nullptr;
+  if (const cublasStatus_t error = cublasCreate(&made); error != CUBLAS_STATUS_SUCCESS) return of_blas(error);
+  if (const cublasStatus_t error = cublasSetStream(made, queue.stream); error != CUBLAS_STATUS_SUCCESS) {
+    cublasDestroy(made);
+    return of_blas(error);
   }
-  return of_blas(cublasSetStream(queue.blas, queue.stream));
+  queue.blas = made;
+  return cudaSuccess;
 }
 
 /// cuBLAS stores matrices by columns, so it sees all of them transposed: it computes y' * x'.

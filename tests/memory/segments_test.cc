@@ -140,13 +140,16 @@ TEST(Segments, NeedAnAllocatorBelow) {
   EXPECT_EQ(error_of<MisuseError>([] { Segments(nullptr); }), "segments: no allocator below; expected one");
 }
 
+class SegmentsOfRandomPrograms : public ::testing::TestWithParam<std::size_t> {};
+
 /// Against a list of all blocks in use.
-TEST(Segments, BlocksOfRandomProgramsAreApart) {
+TEST_P(SegmentsOfRandomPrograms, HaveBlocksThatAreApart) {
+  const std::size_t small = GetParam();
   const std::uint64_t seed = testing::first_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   auto below = std::make_shared<CountingAllocator>(1024 * kib);
-  Segments segments(below, {.least = 128 * kib, .small = seed % 2 == 0 ? 0 : 4 * kib});
+  Segments segments(below, {.least = 128 * kib, .small = small});
   std::map<std::byte*, std::size_t> mine;
   std::size_t refused = 0;
   for (int i = 0; i < 20'000; ++i) {
@@ -178,6 +181,7 @@ TEST(Segments, BlocksOfRandomProgramsAreApart) {
   segments.trim();
   EXPECT_EQ(below->held, 0u);
 }
+INSTANTIATE_TEST_SUITE_P(All, SegmentsOfRandomPrograms, ::testing::Values(0, 4 * kib));
 
 TEST(Segments, ServeThreadsAtOnce) {
   auto below = std::make_shared<CountingAllocator>(512 * kib);

@@ -50,8 +50,8 @@ class Layout::Maker {
   void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void add_further(std::int32_t row, Slot slot);
-  /// Fills a column whose content comes from the layout instead of the graphs.
   void fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
+  /// Fills a column whose content comes from the layout instead of the graphs.
   void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   static void fill_shares(const TypeRows& type, std::vector<float>& to);
 

@@ -25,10 +25,7 @@ class LoweredForCuda final : public LoweredPlan {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(std::shared_ptr<Hardware> hardware, const DeviceOptions& options)
-      : hardware_(std::move(hardware)),
-        levels_(options.levels),
-        precision_(options.precision),
-        graphs_(options.graphs) {}
+      : hardware_(std::move(hardware)), wanted_(options) {}
 
   PlanOptions options_for(PlanOptions wanted) const override {
     PlanOptions options = Interpretation::options_for(wanted);
@@ -42,10 +39,10 @@ class CudaBackend final : public Backend {
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
     Interpretation::require_kernels(*plan, device.kernels);
     auto made = std::make_shared<CudaPlan>();
-    made->levels = levels_;
-    made->precision = precision_;
-    if (graphs_) made->graphs = std::make_shared<Graphs>();
-    made->fused = fuse(*plan, hardware_->cuda().can_compile(), levels_ == Levels::launches ? Grid{} : grid());
+    made->levels = wanted_.levels;
+    made->precision = wanted_.precision;
+    if (wanted_.graphs) made->graphs = std::make_shared<Graphs>(hardware_->cuda());
+    made->fused = fuse(*plan, hardware_->cuda().can_compile(), wanted_.levels == Levels::launches ? Grid{} : grid());
     std::vector<KernelNeeds> kernels;
     for (const FusedKernel& kernel : made->fused.kernels) kernels.push_back({kernel.name});
     for (std::size_t i = 0; i < made->fused.levels.size(); ++i) {
@@ -67,9 +64,7 @@ class CudaBackend final : public Backend {
   }
 
   const std::shared_ptr<Hardware> hardware_;
-  const Levels levels_;
-  const Precision precision_;
-  const bool graphs_;
+  const DeviceOptions wanted_;
 };
 
 }  // namespace

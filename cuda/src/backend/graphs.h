@@ -14,7 +14,7 @@ namespace windrow::cuda {
 /// as many, if there is one. Threads: any.
 class Graphs {
  public:
-  Graphs() = default;
+  explicit Graphs(const Plugin& cuda) : cuda_(cuda) {}
   ~Graphs();
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
@@ -31,9 +31,9 @@ class Graphs {
   };
   static constexpr std::size_t most = 32;
 
-  std::mutex mutex_;              // guards what follows
-  std::list<Made> made_;          // those used last come first
-  const Plugin* cuda_ = nullptr;  // null while there are none
+  const Plugin& cuda_;
+  std::mutex mutex_;      // guards what follows
+  std::list<Made> made_;  // those used last come first
 };
 
 }  // namespace windrow::cuda

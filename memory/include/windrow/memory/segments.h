@@ -36,7 +36,8 @@ struct SegmentsStats {
 ///
 /// A segment is a quarter larger than the request at most, and at least SegmentsOptions::least. Before another one is
 /// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. If the
-/// allocator below fails, all unused segments go back; if the request still fails, its OutOfMemory is thrown.
+/// allocator below fails, all unused segments go back; if the request still fails, a free block of the other kind of
+/// segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
 ///
 /// Of a device's memory, it serves one ordered lane, as a Pool does. Threads: every member may be called from any
 /// thread.
