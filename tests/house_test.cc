@@ -22,10 +22,11 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
     {"memory", {"engine"}},
     {"ops", {"engine", "memory"}},
     {"batching", {"engine", "memory", "ops"}},
+    {"training", {"engine", "memory", "ops", "batching"}},
     {"cuda", {"engine", "memory", "ops", "batching"}},
     {"comm", {"engine", "memory", "ops"}},
-    {"models", {"engine", "memory", "ops", "batching", "cuda", "comm"}},
-    {"perf", {"engine", "memory", "ops", "batching", "cuda", "comm", "models"}},
+    {"models", {"engine", "memory", "ops", "batching", "training", "cuda", "comm"}},
+    {"perf", {"engine", "memory", "ops", "batching", "training", "cuda", "comm", "models"}},
 };
 
 /// The libraries that a room may include; the standard library is free to all.
@@ -34,6 +35,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},
+    {"training", {}},
     {"cuda",
      {"cublas_v2.h", "cuda.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "nvrtc.h", "unistd.h"}},
     {"models", {"CLI"}},
