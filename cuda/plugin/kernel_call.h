@@ -39,6 +39,20 @@ WINDROW_ON_DEVICE inline Segment segment_of(const Indices& bounds, Index r) {
   return {at(bounds, r, 0), at(bounds, r, 1)};
 }
 
+/// The first row of ascending `indices` whose first column is not below `row`.
+WINDROW_ON_DEVICE inline Index place_in(const Indices& indices, Index row) {
+  Index first = 0, last = indices.rows;
+  while (first < last) {
+    const Index middle = (first + last) / 2;
+    if (at(indices, middle, 0) < row) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
 /// True if `value` takes the place of `top` as the maximum of what contains `top` first: the first NaN wins.
 WINDROW_ON_DEVICE inline bool exceeds(float value, float top) { return top == top && !(value <= top); }
 

@@ -71,7 +71,20 @@ constexpr KernelEntry kernels[] = {
     {"softmax_cross_entropy", kernel::softmax_cross_entropy, nullptr},
     {"softmax_cross_entropy_gradient", kernel::softmax_cross_entropy_gradient, nullptr},
     {"dropout", kernel::dropout, nullptr},
-    {"sgd_rows", kernel::sgd_rows, kernel::sgd_rows_workspace},
+    {"sgd_rows", kernel::sgd_rows, kernel::parts_workspace},
+    {"sum_parts", kernel::sum_parts, kernel::parts_workspace},
+    {"sgd_step", kernel::sgd_step, nullptr},
+    {"momentum_step", kernel::momentum_step, nullptr},
+    {"adagrad_step", kernel::adagrad_step, nullptr},
+    {"rmsprop_step", kernel::rmsprop_step, nullptr},
+    {"adam_step", kernel::adam_step, nullptr},
+    {"sgd_step_rows", kernel::sgd_step_rows, nullptr},
+    {"momentum_step_rows", kernel::momentum_step_rows, nullptr},
+    {"adagrad_step_rows", kernel::adagrad_step_rows, nullptr},
+    {"rmsprop_step_rows", kernel::rmsprop_step_rows, nullptr},
+    {"adam_step_rows", kernel::adam_step_rows, nullptr},
+    {"squared_norm", kernel::squared_norm, kernel::squared_norm_workspace},
+    {"limit_norm", kernel::limit_norm, kernel::limit_norm_workspace},
 };
 
 }  // namespace

@@ -36,8 +36,13 @@ Run scatter_rows, segment_spread, segment_spread_mean, segment_max_gradient;
 // segments.cu
 Run segment_sum, segment_mean, segment_max, segment_argmax, gather_sum;
 // sgd_rows.cu
-Run sgd_rows;
-Workspace sgd_rows_workspace;
+Run sgd_rows, sum_parts;
+Workspace parts_workspace;
+// training_step.cu
+Run sgd_step, momentum_step, adagrad_step, rmsprop_step, adam_step;
+Run sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows, adam_step_rows;
+Run squared_norm, limit_norm;
+Workspace squared_norm_workspace, limit_norm_workspace;
 // losses.cu
 Run softmax_cross_entropy, softmax_cross_entropy_gradient, dropout;
 // images.cu

@@ -77,7 +77,7 @@ struct QueueOptions {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 4;
+  static constexpr int current_version = 5;
   /// Of this table. It stays the first member.
   int version;
 

@@ -1,4 +1,5 @@
-// The kernel of sgd_rows: a table's step along a gradient that is given as rows.
+// The kernels of sgd_rows and sum_parts: a table's step along a gradient that is given as rows, and that gradient
+// alone.
 #include "kernel_call.h"
 
 namespace windrow::cuda {
@@ -37,7 +38,7 @@ struct Stack {
 
 /// Copies all parts into one dense matrix.
 struct CopyStack {
-  static constexpr const char* name = "sgd_rows_copy";
+  static constexpr const char* name = "copy_parts";
   Stack from;
   Out out;
 
@@ -52,47 +53,59 @@ struct CopyStack {
   }
 };
 
-/// What both kernels know. A row of `bounds` is a row of the table, and its segment in `order`; ascending by row.
-struct Update {
+/// The rows of a gradient. A row of `bounds` is a row of the table, and its segment in `order`; ascending by row.
+struct Parts {
   Stack gradient;
   Index gradient_rows;
   Indices bounds, order;
-  Out table;
-  float rate, decay;
 
-  /// The first of the bounds that is not below the row. For any bounds, at most one place is found for one row, so
-  /// no row changes twice even if the bounds are not ascending.
-  WINDROW_ON_DEVICE Index place_of(Index row) const {
-    Index first = 0, last = bounds.rows;
-    while (first < last) {
-      const Index middle = (first + last) / 2;
-      if (at(bounds, middle, 0) < row) {
-        first = middle + 1;
-      } else {
-        last = middle;
-      }
-    }
-    return first;
-  }
-  /// With the sum of a place of the bounds. What has a bad index is left out.
-  WINDROW_ON_DEVICE void change(Index row, Index c, Index place) const {
+  /// What has a bad index is left out.
+  WINDROW_ON_DEVICE float sum(Index place, Index c) const {
     float sum = 0;
-    const bool found = place < bounds.rows && at(bounds, place, 0) == row;
-    const Segment segment = found ? Segment{at(bounds, place, 1), at(bounds, place, 2)} : Segment{0, 0};
-    if (segment.good(order.rows)) {
-      for (Index i = segment.first; i < segment.last; ++i) {
-        const Index from = at(order, i, 0);
-        if (within(from, gradient_rows)) sum += gradient.row(from)[c];
-      }
+    const Segment segment{at(bounds, place, 1), at(bounds, place, 2)};
+    if (!segment.good(order.rows)) return sum;
+    for (Index i = segment.first; i < segment.last; ++i) {
+      const Index from = at(order, i, 0);
+      if (within(from, gradient_rows)) sum += gradient.row(from)[c];
     }
-    float& old = at(table, row, c);
-    old -= rate * (sum + decay * old);
+    return sum;
   }
   template <class A>
   void accesses(A& to) const {
     gradient.accesses(to);
     to.reads(bounds);
     to.reads(order);
+  }
+};
+
+struct SumParts {
+  static constexpr const char* name = "sum_parts";
+  Parts parts;
+
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return parts.sum(r, c); }
+  template <class A>
+  void accesses(A& to) const {
+    parts.accesses(to);
+  }
+};
+
+/// What both kernels of sgd_rows know.
+struct Update {
+  Parts parts;
+  Out table;
+  float rate, decay;
+
+  /// The first of the bounds that is not below the row. For any bounds, at most one place is found for one row, so
+  /// no row changes twice even if the bounds are not ascending.
+  WINDROW_ON_DEVICE Index place_of(Index row) const { return place_in(parts.bounds, row); }
+  WINDROW_ON_DEVICE void change(Index row, Index c, Index place) const {
+    const bool found = place < parts.bounds.rows && at(parts.bounds, place, 0) == row;
+    float& old = at(table, row, c);
+    old -= rate * ((found ? parts.sum(place, c) : 0) + decay * old);
+  }
+  template <class A>
+  void accesses(A& to) const {
+    parts.accesses(to);
     to.writes(table);
   }
 };
@@ -118,8 +131,8 @@ struct ChangeFew {
   Update update;
   template <class Team>
   WINDROW_ON_DEVICE void operator()(Team& team) const {
-    for_elements(team, update.bounds.rows, update.table.width, [&](Index place, Index c) {
-      const Index row = at(update.bounds, place, 0);
+    for_elements(team, update.parts.bounds.rows, update.table.width, [&](Index place, Index c) {
+      const Index row = at(update.parts.bounds, place, 0);
       if (within(row, update.table.rows) && update.place_of(row) == place) update.change(row, c, place);
     });
   }
@@ -142,7 +155,7 @@ int stack(const Call& call, const Queue& queue, Stack* made) {
     for (const In& part : call.in) made->push(part);
     return cudaSuccess;
   }
-  const Index width = call.out.width;
+  const Index width = call.in[0].width;
   float* next = reinterpret_cast<float*>(call.workspace);
   made->push({next, rows_of_parts(call), width, width});
   for (std::size_t p = 0; p < call.in.size();) {
@@ -156,27 +169,35 @@ int stack(const Call& call, const Queue& queue, Stack* made) {
   return cudaSuccess;
 }
 
+int parts_of(const Call& call, const Queue& queue, Parts* made) {
+  *made = {{}, rows_of_parts(call), call.indices[0], call.indices[1]};
+  return stack(call, queue, &made->gradient);
+}
+
 }  // namespace
 
 namespace kernel {
 
 int sgd_rows(const Call& call, const Queue& queue) {
   const Out table = call.out;
-  Update update{.gradient = {},
-                .gradient_rows = rows_of_parts(call),
-                .bounds = call.indices[0],
-                .order = call.indices[1],
+  Update update{.parts = {},
                 .table = table,
                 .rate = static_cast<float>(call.attributes.values[0]),
                 .decay = static_cast<float>(call.attributes.values[1])};
-  if (const int error = stack(call, queue, &update.gradient); error != cudaSuccess) return error;
+  if (const int error = parts_of(call, queue, &update.parts); error != cudaSuccess) return error;
   if (update.decay != 0) return launch(queue, shape_for_elements(queue, table.rows * table.width), ChangeAll{update});
-  return launch(queue, shape_for_elements(queue, update.bounds.rows * table.width), ChangeFew{update});
+  return launch(queue, shape_for_elements(queue, update.parts.bounds.rows * table.width), ChangeFew{update});
 }
 
-std::size_t sgd_rows_workspace(const Call& call) {
+int sum_parts(const Call& call, const Queue& queue) {
+  SumParts sum{};
+  if (const int error = parts_of(call, queue, &sum.parts); error != cudaSuccess) return error;
+  return run_each(call, queue, sum);
+}
+
+std::size_t parts_workspace(const Call& call) {
   if (call.in.size() <= most_parts) return 0;
-  return static_cast<std::size_t>(rows_of_parts(call) * call.out.width) * sizeof(float);
+  return static_cast<std::size_t>(rows_of_parts(call) * call.in[0].width) * sizeof(float);
 }
 
 }  // namespace kernel

@@ -29,6 +29,7 @@ struct Launch {
   std::vector<Tensor::View> in;
   std::vector<IntTensor::View> indices;
   Tensor::View out;
+  std::vector<Tensor::View> states;
   Attributes attributes;
   Write write;
   std::shared_ptr<Allocator> memory;
@@ -44,13 +45,16 @@ struct Launch {
     std::vector<Matrix<const std::int32_t>> index_inputs;
     for (const auto& view : in) inputs.push_back(view.read(lane));
     for (const auto& view : indices) index_inputs.push_back(view.read(lane));
+    std::vector<Matrix<float>> updated;
+    for (const auto& view : states) updated.push_back(view.update(lane));
     const KernelCall<float> call{.in = inputs,
                                  .indices = index_inputs,
                                  .out = write == Write::add ? out.update(lane) : out.write(lane),
                                  .attributes = attributes,
                                  .write = write,
                                  .op = op,
-                                 .lane = lane};
+                                 .lane = lane,
+                                 .states = updated};
     lane == nullptr ? run_in_pieces(*op, kernel, call, *memory) : kernel(call, *memory);
   }
 };
@@ -66,11 +70,26 @@ void require_no_overlap(const Operator& op, const Signature& signature, const Op
   }
 }
 
+/// Throws unless there are as many states as the operator has, of the result's shape, that overlap nothing else.
+void require_states(const Operator& op, const Signature& signature, const Operands& operands, const Tensor& out) {
+  const std::vector<Tensor>& states = operands.states;
+  bool fit = states.size() == op.states;
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    const auto clashes = [&](const Tensor& other) { return other.overlaps(states[k]); };
+    fit = fit && type_of(states[k]) == type_of(out) && !clashes(out) && std::ranges::none_of(operands.in, clashes) &&
+          std::none_of(states.begin(), states.begin() + static_cast<std::ptrdiff_t>(k), clashes);
+  }
+  if (fit) return;
+  throw shape_error(
+      op, signature,
+      "states (" + std::to_string(op.states) + ") of " + to_string(type_of(out)) + " that overlap nothing else");
+}
+
 /// Throws unless all operands and the result lie in the device's memory.
 void require_memory(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
   const auto elsewhere = [&](const auto& tensor) { return !device.holds(tensor); };
   if (std::ranges::none_of(operands.in, elsewhere) && std::ranges::none_of(operands.indices, elsewhere) &&
-      !elsewhere(out)) {
+      std::ranges::none_of(operands.states, elsewhere) && !elsewhere(out)) {
     return;
   }
   throw MisuseError(std::string(op.name.text()) + ": a tensor that is not in the memory of device '" + device.name +
@@ -90,6 +109,7 @@ std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
   for (const Tensor& tensor : operands.in) accesses.push_back(read(tensor.var()));
   for (const IntTensor& tensor : operands.indices) accesses.push_back(read(tensor.var()));
   accesses.push_back(operands.write == Write::add ? mutate(out.var()) : out.write_access());
+  for (const Tensor& state : operands.states) accesses.push_back(mutate(state.var()));
   return accesses;
 }
 
@@ -99,12 +119,14 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
               {},
               {},
               out.view(),
+              {},
               operands.attributes,
               operands.write,
               device.memory == nullptr ? host_allocator() : device.memory,
               device.lane == host_lane ? nullptr : device.engine->lane(device.lane)};
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
+  for (const Tensor& tensor : operands.states) made.states.push_back(tensor.view());
   return made;
 }
 
@@ -122,6 +144,7 @@ void require_fit(const Device& device, const Operator& op, const Operands& opera
     throw shape_error(op, signature, "a result " + to_string(type) + ", not " + to_string(type_of(out)));
   }
   require_no_overlap(op, signature, operands, out);
+  require_states(op, signature, operands, out);
   require_memory(device, op, operands, out);
 }
 
@@ -141,6 +164,7 @@ Prepared prepare(const Device& device, const Operator& op, const Operands& opera
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
   const Type type = checked_type(op, signature_of(operands), operands.write);
   const Tensor out(device, type.rows.number(), type.width, op.name);
+  require_states(op, signature_of(operands), operands, out);
   require_memory(device, op, operands, out);
   launch(device, op, operands, out, pushed_at);
   return out;

@@ -48,7 +48,7 @@ Index elements(const Matrix<T>& matrix) {
 }
 
 Index units_of(const Operator& op, const Call& call) {
-  Index units = elements(call.out), products = 0;
+  Index units = elements(call.out) * static_cast<Index>(1 + call.states.size()), products = 0;
   for (std::size_t k = 0; k < call.in.size(); ++k) {
     if (!is_whole(op, k)) {
       units += elements(call.in[k]);
@@ -127,9 +127,14 @@ struct CutCall {
       }
     }
     for (const auto& index : whole.indices) indices.push_back(columns ? index : rows_of(index, begin, end));
+    std::vector<Matrix<float>> states;
+    for (const auto& state : whole.states) {
+      states.push_back(columns ? columns_of(state, begin, end) : rows_of(state, begin, end));
+    }
     Call piece = whole;
     piece.in = in;
     piece.indices = indices;
+    piece.states = states;
     piece.out = out;
     piece.write = write;
     kernel(piece, memory);

@@ -67,13 +67,24 @@ Values evaluate(const KernelTable<double>& kernels, const Operator& op, const Ap
   const Signature& signature = application.signature;
   const Type type = infer(op, signature);
   const Write write = before ? Write::add : Write::overwrite;
-  Values out = before ? *std::move(before) : Values(elements(type));
-  if (out.size() != elements(type)) throw shape_error(op, signature, "a result " + to_string(type));
+  const std::size_t matrix = elements(type), all = (1 + op.states) * matrix;
+  Values out = before ? *std::move(before) : Values(all);
+  if (out.size() != all) throw shape_error(op, signature, "a result " + to_string(type) + ", and its states");
   const auto in = matrices(op, signature, signature.in, application.in);
   const auto indices = matrices(op, signature, signature.indices, application.indices);
-  const Matrix<double> result{out.data(), type.rows.number(), type.width, type.width};
+  std::vector<Matrix<double>> written;  // the result, then the states
+  for (std::size_t k = 0; k <= op.states; ++k) {
+    written.push_back({out.data() + k * matrix, type.rows.number(), type.width, type.width});
+  }
   const std::shared_ptr<Allocator> memory = host_allocator();
-  kernels.find(op)({in, indices, result, signature.attributes, write, &op}, *memory);
+  kernels.find(op)({.in = in,
+                    .indices = indices,
+                    .out = written[0],
+                    .attributes = signature.attributes,
+                    .write = write,
+                    .op = &op,
+                    .states = std::span(written).subspan(1)},
+                   *memory);
   return out;
 }
 

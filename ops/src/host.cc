@@ -11,6 +11,7 @@ const KernelTable<float>& host_kernels() {
     add_host_rows(made);
     add_host_rowwise(made);
     add_host_softmax(made);
+    add_host_training_steps(made);
     return made;
   }();
   return table;

@@ -16,6 +16,7 @@ void add_host_linear(KernelTable<float>& table);
 void add_host_rows(KernelTable<float>& table);
 void add_host_rowwise(KernelTable<float>& table);
 void add_host_softmax(KernelTable<float>& table);
+void add_host_training_steps(KernelTable<float>& table);
 
 inline void zero_unless_adding(const HostCall& call) {
   if (call.write == Write::add) return;

@@ -1,6 +1,7 @@
 // Host kernels that move rows and columns, and add up segments.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "host.h"
 #include "windrow/ops/operators.h"
@@ -102,6 +103,16 @@ void sgd_rows(const HostCall& k) {
   decay_up_to(k.out.rows);
 }
 
+void sum_parts(const HostCall& k) {
+  const Stack rows(k.in);
+  RowSum sum(rows, k.out.width);
+  for (Index s = 0; s < k.out.rows; ++s) {
+    const auto [row, first, last] =
+        checked_bounds(k.indices[0], s, {0, std::numeric_limits<Index>::max(), k.indices[1].rows});
+    put(k.out.row(s), sum.of(k.indices[1], first, last), k.out.width, k.write);
+  }
+}
+
 void concat(const HostCall& k) {
   Index begin = 0;
   for (const auto& part : k.in) {
@@ -201,6 +212,7 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::embedding, gather);
   table.add(op::scatter_rows, scatter);
   table.add(op::sgd_rows, sgd_rows);
+  table.add(op::sum_parts, sum_parts);
   table.add(op::concat, concat);
   table.add(op::slice, slice);
   table.add(op::place, place);

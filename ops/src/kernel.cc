@@ -22,9 +22,11 @@ template <class Real>
 void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
   const auto in = shapes_of(call.in);
   const auto indices = shapes_of(call.indices);
+  const auto states = shapes_of(call.states);
   KernelCall<Real> shapes = call;
   shapes.in = in;
   shapes.indices = indices;
+  shapes.states = states;
   shapes.out.data = nullptr;
   const std::size_t bytes = workspace(shapes);
   const auto free = [&](std::byte* start) { memory.deallocate(start, bytes); };

@@ -85,7 +85,20 @@ std::span<const Operator* const> all() {
                                              &binary_cross_entropy_target_gradient,
                                              &dropout,
                                              &sgd,
-                                             &sgd_rows};
+                                             &sgd_rows,
+                                             &sum_parts,
+                                             &sgd_step,
+                                             &momentum_step,
+                                             &adagrad_step,
+                                             &rmsprop_step,
+                                             &adam_step,
+                                             &sgd_step_rows,
+                                             &momentum_step_rows,
+                                             &adagrad_step_rows,
+                                             &rmsprop_step_rows,
+                                             &adam_step_rows,
+                                             &squared_norm,
+                                             &limit_norm};
   return list;
 }
 

@@ -150,6 +150,7 @@ KernelTable<double> make_reference() {
   add_rows(table);
   add_images(table);
   add_losses(table);
+  add_training_steps(table);
   return table;
 }
 

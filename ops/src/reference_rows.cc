@@ -1,6 +1,8 @@
 // The reference kernels that move rows and columns, and reduce segments.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "reference.h"
 #include "windrow/ops/operators.h"
@@ -20,12 +22,31 @@ void scatter(const Call& k) {
   }
 }
 
-/// Equals op::sgd with a gradient in which the rows have been added up.
-void sgd_rows(const Call& k) {
+/// The rows of all operands.
+std::vector<const double*> rows_of(const Call& k) {
   std::vector<const double*> rows;
   for (const In& part : k.in) {
     for (Index r = 0; r < part.rows; ++r) rows.push_back(part.row(r));
   }
+  return rows;
+}
+
+void sum_parts(const Call& k) {
+  const std::vector<const double*> rows = rows_of(k);
+  const auto row_count = static_cast<Index>(rows.size());
+  each(k, [&](Index r, Index c) {
+    const auto [row, first, last] =
+        checked_bounds(k.indices[0], r, {0, std::numeric_limits<Index>::max(), k.indices[1].rows});
+    double sum = 0;
+    for (Index i = first; i < last; ++i)
+      sum += rows[static_cast<std::size_t>(checked_row(k.indices[1], i, row_count))][c];
+    return sum;
+  });
+}
+
+/// Equals op::sgd with a gradient in which the rows have been added up.
+void sgd_rows(const Call& k) {
+  const std::vector<const double*> rows = rows_of(k);
   const auto row_count = static_cast<Index>(rows.size());
   const auto elements = static_cast<std::size_t>(k.out.rows * k.out.width);
   std::vector<double> gradient(elements, 0);
@@ -160,6 +181,7 @@ void add_rows(KernelTable<double>& table) {
   });
   table.add(op::scatter_rows, scatter);
   table.add(op::sgd_rows, sgd_rows);
+  table.add(op::sum_parts, sum_parts);
   table.add(op::concat, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       std::size_t part = 0;

@@ -22,12 +22,15 @@ Type infer_scatter(const Operator& op, const Signature& s) {
   require_index(1, op, s);
   return {s.attributes.rows, s.in[0].width};
 }
-Type infer_sgd_rows(const Operator& op, const Signature& s) {
+Type infer_sum_parts(const Operator& op, const Signature& s) {
   require(!s.in.empty(), op, s, "one operand or more");
   for (const Type& type : s.in) require(type.width == s.in[0].width, op, s, "operands of one width");
   require(s.indices[0].width == 3, op, s, "indices of width 3: row, begin and end of each segment");
   require(s.indices[1].width == 1, op, s, "an order of width 1");
-  return {s.attributes.rows, s.in[0].width};
+  return {s.indices[0].rows, s.in[0].width};
+}
+Type infer_sgd_rows(const Operator& op, const Signature& s) {
+  return {s.attributes.rows, infer_sum_parts(op, s).width};
 }
 Type infer_gather_sum(const Operator& op, const Signature& s) {
   require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
@@ -231,6 +234,8 @@ constinit const Operator sgd_rows{.name = "sgd_rows",
                                   .infer = infer_sgd_rows,
                                   .attributes = "rows_at_rate",
                                   .updates = true};
+constinit const Operator sum_parts{
+    .name = "sum_parts", .inputs = Operator::any_number, .index_inputs = 2, .infer = infer_sum_parts};
 
 Attributes columns(Index begin, Index end) { return {.made_by = "columns", .sizes = {begin, end}}; }
 Attributes at_column(Index begin, Index width) { return {.made_by = "at_column", .sizes = {begin, width}}; }

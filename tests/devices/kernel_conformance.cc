@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 
 #include "tests/devices/conformance.h"
 #include "tests/ops/cases.h"
@@ -57,12 +59,19 @@ TEST_P(OnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
       if (!op->updates) {
         expect_close(values_of(apply(device, *op, applied.made)), evaluate(reference_kernels(), *op, c), 1e-5);
       }
-      const Values before = random_values(type, random);
-      const Tensor out = applied.view<float>(type, true);
-      out.set({before.begin(), before.end()});
+      const Values before = random_before(*op, c, random);
+      const auto size = static_cast<std::ptrdiff_t>(elements(type));
+      std::vector<Tensor> written;  // the result, then the states
+      for (auto part = before.begin(); written.size() <= op->states; part += size) {
+        written.push_back(applied.view<float>(type, written.size() % 2 == 0));
+        written.back().set({part, part + size});
+      }
       applied.made.write = Write::add;
-      apply(device, *op, applied.made, out);
-      expect_close(values_of(out), evaluate(reference_kernels(), *op, c, before), 1e-5);
+      applied.made.states = {written.begin() + 1, written.end()};
+      apply(device, *op, applied.made, written[0]);
+      Values values;
+      for (const Tensor& tensor : written) std::ranges::copy(values_of(tensor), std::back_inserter(values));
+      expect_close(values, evaluate(reference_kernels(), *op, c, before), 1e-5);
       if (HasFatalFailure()) return;
     }
   }
@@ -78,6 +87,28 @@ TEST_P(OnDevice, ComputesElementwiseOperatorsInPlace) {
     apply(device, *op, applied.made, applied.made.in[0]);
     expect_close(values_of(applied.made.in[0]), evaluate(reference_kernels(), *op, c), 1e-5);
   }
+}
+
+/// More than one kernel takes.
+TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
+  StepNumbers numbers;
+  numbers.scale = 0.5f;
+  numbers.most_norm = 3;
+  std::vector<float> row(numbers.begin(), numbers.begin() + StepNumbers::count);
+  Operands operands{.in = {tensor(1, StepNumbers::count, row)}};
+  const Tensor large = tensor(50, 300, std::vector<float>(15000, 0.25f));
+  for (int i = 0; i < 300; ++i) {
+    operands.in.push_back(i < 3 ? apply(device, op::squared_norm, {.in = {large}}) : tensor(1, 1, {1}));
+  }
+  row[1] = static_cast<float>(0.5 * 3 / (0.5 * std::sqrt(3 * 15000.0 / 16 + 297) + 1e-6));
+  const std::vector<float> limited = apply(device, op::limit_norm, operands).get();
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] != limited[i]) {
+      EXPECT_NEAR(limited[i], row[i], 1e-5 * row[i]) << i;
+    }
+  }
+  operands.in.push_back(tensor(1, 1, {std::numeric_limits<float>::infinity()}));
+  EXPECT_TRUE(std::isnan(apply(device, op::limit_norm, operands).get()[1]));
 }
 
 /// On the host the op fails.

@@ -37,13 +37,16 @@ Matrix<T> mapped(const Matrix<T>& matrix) {
 struct Issued {
   std::vector<Matrix<const float>> in;
   std::vector<Matrix<const std::int32_t>> indices;
+  std::vector<Matrix<float>> states;
   KernelCall<float> call;
 
   explicit Issued(const KernelCall<float>& of) : call(of) {
     for (const auto& matrix : of.in) in.push_back(mapped(matrix));
     for (const auto& matrix : of.indices) indices.push_back(mapped(matrix));
+    for (const auto& matrix : of.states) states.push_back(mapped(matrix));
     call.in = in;
     call.indices = indices;
+    call.states = states;
     call.out = mapped(of.out);
     call.lane = nullptr;
   }

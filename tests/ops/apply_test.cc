@@ -286,6 +286,19 @@ TEST_F(Apply, UpdatesDemandToBeAdded) {
             "sgd: operands 1 x 1; expected Write::add");
 }
 
+TEST_F(Apply, StatesHaveTheResultsShapeAndOverlapNothing) {
+  const auto of_width = [&](Index width) { return tensor(1, width, Floats(static_cast<std::size_t>(width), 0)); };
+  const Tensor x = of_width(1), w = of_width(1), m = of_width(1), numbers = of_width(StepNumbers::count);
+  const std::vector<std::vector<Tensor>> all_wrong = {{}, {m, m}, {x}, {w}, {of_width(2)}};
+  for (const std::vector<Tensor>& wrong : all_wrong) {
+    const Operands operands{.in = {x, numbers}, .write = Write::add, .states = wrong};
+    EXPECT_EQ(error_of<MisuseError>([&] { apply(host, op::momentum_step, operands, w); }),
+              "momentum_step: operands 1 x 1, 1 x 11; expected states (1) of 1 x 1 that overlap nothing else");
+  }
+  const Operands twice{.in = {x, numbers}, .write = Write::add, .states = {m, m}};
+  EXPECT_THROW(apply(host, op::adam_step, twice, w), MisuseError);
+}
+
 TEST_F(Apply, AResultNeedsANumberOfRows) {
   const Attributes vertices = op::to_rows(Rows::vertices());
   EXPECT_EQ(

@@ -1,98 +1,11 @@
 #include "tests/ops/cases.h"
 
-#include <functional>
-#include <map>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
-#include "windrow/ops/row_segments.h"
+#include "tests/ops/case_maker.h"
 
 namespace windrow::testing {
 namespace {
-
-Type counted(Index rows, Index width) { return {Rows::count(rows), width}; }
-
-/// Makes the parts of a case.
-class Maker {
-  std::mt19937& random_;
-  const Numbers numbers_;
-
- public:
-  Maker(Index row_count, Numbers numbers, std::mt19937& random)
-      : random_(random), numbers_(numbers), rows(row_count), width(some_width()) {}
-  Index number(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random_); }
-
-  void operand(const Type& type) {
-    made.signature.in.push_back(type);
-    made.in.push_back(random_values(type, random_));
-    if (numbers_ == Numbers::real) return;
-    for (double& value : made.in.back()) value = static_cast<double>(number(-2, 2));
-  }
-  void positive_operand(const Type& type) {
-    operand(type);
-    for (double& value : made.in.back()) value = static_cast<float>(std::abs(value) + 0.25);
-  }
-  /// Probabilities; real ones so far from the ends that differences stay within.
-  void targets(const Type& type) {
-    operand(type);
-    for (double& value : made.in.back()) {
-      value = numbers_ == Numbers::whole ? static_cast<double>(number(0, 1)) : static_cast<float>(0.5 + value / 5);
-    }
-  }
-  /// Of whole numbers.
-  void whole_operand(const Type& type) {
-    operand(type);
-    for (double& value : made.in.back()) value = static_cast<double>(number(-2, 2));
-  }
-  void index(const Type& type, const std::function<Index()>& value) {
-    made.signature.indices.push_back(type);
-    std::vector<std::int32_t> values(elements(type));
-    for (std::int32_t& v : values) v = static_cast<std::int32_t>(value());
-    made.indices.push_back(values);
-  }
-  /// `count` segments of `of` rows: one after the other, some empty, some rows in none.
-  void segments(Index count, Index of) {
-    index(counted(count, 2), [] { return 0; });
-    Index at = 0;
-    for (Index r = 0; r < count; ++r) {
-      at = std::min(of, at + number(0, 1));
-      made.indices.back()[static_cast<std::size_t>(2 * r)] = static_cast<std::int32_t>(at);
-      at = std::min(of, at + number(0, 3));
-      made.indices.back()[static_cast<std::size_t>(2 * r + 1)] = static_cast<std::int32_t>(at);
-    }
-  }
-  void segments_of(const std::vector<std::int32_t>& row_of) {
-    auto [bounds, order] = row_segments(row_of);
-    made.signature.indices = {counted(static_cast<Index>(bounds.size()) / 3, 3),
-                              counted(static_cast<Index>(order.size()), 1)};
-    made.indices = {std::move(bounds), std::move(order)};
-  }
-  Index some_width() {
-    static constexpr Index widths[] = {1, 2, 5, 15, 16, 17, 31, 40, 64, 70};
-    return widths[number(0, std::size(widths) - 1)];
-  }
-
-  const Index rows;
-  const Index width;
-  Application made;
-};
-
-using Make = std::function<void(Maker&)>;
-
-Make elementwise(int operands) {
-  return [operands](Maker& m) {
-    for (int k = 0; k < operands; ++k) m.operand(counted(m.rows, m.width));
-  };
-}
-
-/// So many operands of one shape, then one of width 1.
-Make with_scalars(int operands) {
-  return [operands](Maker& m) {
-    elementwise(operands)(m);
-    m.operand(counted(m.rows, 1));
-  };
-}
 
 void product_of_rows(Maker& m) {
   const Index rows = m.number(0, 6), inner = m.number(0, 9), columns = m.number(0, 6);
@@ -155,8 +68,8 @@ void make_labels(Maker& m) {
   m.index(counted(m.rows, 1), [&m] { return m.number(-1, m.width - 1); });
 }
 
-const std::map<std::string, Make>& makes() {
-  static const std::map<std::string, Make> table = {
+const Makes& makes() {
+  static const Makes table = {
       {"add", elementwise(2)},
       {"sub", elementwise(2)},
       {"mul", elementwise(2)},
@@ -210,11 +123,6 @@ const std::map<std::string, Make>& makes() {
        }},
       {"maximum_gradient", elementwise(3)},
       {"maximum_gradient_strict", elementwise(3)},
-      {"sgd",
-       [](Maker& m) {
-         elementwise(1)(m);
-         m.made.signature.attributes = op::at_rate(0.1, 0.01);
-       }},
       {"matmul",
        [](Maker& m) {
          const Index inner = m.number(0, 40);
@@ -258,18 +166,6 @@ const std::map<std::string, Make>& makes() {
       {"embedding", make_gather},
       {"gather_where", make_gather_where},
       {"scatter_rows", make_scatter},
-      {"sgd_rows",
-       [](Maker& m) {
-         const Index target = m.number(1, 9);
-         std::vector<std::int32_t> row_of;
-         for (Index parts = m.number(1, 3); parts > 0; --parts) {
-           const Index rows = parts > 1 ? m.number(0, 5) : m.rows;
-           m.operand(counted(rows, m.width));
-           for (Index r = 0; r < rows; ++r) row_of.push_back(static_cast<std::int32_t>(m.number(-1, target - 1)));
-         }
-         m.segments_of(row_of);
-         m.made.signature.attributes = op::rows_at_rate(Rows::count(target), 0.1, m.number(0, 1) == 0 ? 0 : 0.25);
-       }},
       {"concat",
        [](Maker& m) {
          for (Index parts = m.number(1, 4); parts > 0; --parts) m.operand(counted(m.rows, m.some_width()));
@@ -390,11 +286,15 @@ Values random_values(const Type& type, std::mt19937& random) {
 }
 
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers) {
-  const auto found = makes().find(std::string(op.name.text()));
-  if (found == makes().end()) throw std::logic_error("no case for operator " + std::string(op.name.text()));
-  Maker maker(rows, numbers, random);
-  found->second(maker);
-  return maker.made;
+  const std::string name(op.name.text());
+  for (const Makes* table : {&makes(), &makes_of_training()}) {
+    const auto found = table->find(name);
+    if (found == table->end()) continue;
+    Maker maker(rows, numbers, random);
+    found->second(maker);
+    return maker.made;
+  }
+  throw std::logic_error("no case for operator " + name);
 }
 
 }  // namespace windrow::testing

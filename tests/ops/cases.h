@@ -31,6 +31,17 @@ Application random_case(const Operator& op, Index rows, std::mt19937& random, Nu
 /// Uniform values in [-2, 2], exact as floats.
 Values random_values(const Type& type, std::mt19937& random);
 
+/// What the result contains before an op that adds to it, followed by the states that the operator updates: squares,
+/// as far as the operator knows.
+inline Values random_before(const Operator& op, const Application& c, std::mt19937& random) {
+  const Type type = infer(op, c.signature);
+  Values before = random_values(type, random);
+  for (std::size_t k = 0; k < op.states; ++k) {
+    for (const double value : random_values(type, random)) before.push_back(std::abs(value));
+  }
+  return before;
+}
+
 /// A matrix in storage with `gap` elements between its rows. values() checks that the gaps have not been written.
 template <class Real>
 class Strided {
@@ -65,8 +76,8 @@ class Strided {
   std::vector<Real> storage_;
 };
 
-/// Calls run(call) and returns the result. The output contains `before` at first. Each operand has a random gap of up
-/// to four elements between its rows.
+/// Calls run(call) and returns the result, followed by the states, which contain `before` at first. Each operand has a
+/// random gap of up to four elements between its rows.
 template <class Run>
 Values run_kernel(const Operator& op, const Application& c, const Values& before, Write write, unsigned gap_seed,
                   Run run) {
@@ -82,9 +93,26 @@ Values run_kernel(const Operator& op, const Application& c, const Values& before
   std::vector<Matrix<const std::int32_t>> index_inputs;
   for (auto& matrix : in) inputs.push_back(matrix.matrix());
   for (auto& matrix : indices) index_inputs.push_back(matrix.matrix());
-  Strided<float> out(infer(op, c.signature), before, gap());
-  run(KernelCall<float>{inputs, index_inputs, out.matrix(), c.signature.attributes, write});
-  return out.values();
+  std::vector<Strided<float>> written;  // the result, then the states
+  std::vector<Matrix<float>> outputs;
+  const Type type = infer(op, c.signature);
+  const auto size = static_cast<std::ptrdiff_t>(elements(type));
+  for (auto part = before.begin(); written.size() <= op.states; part += size) {
+    written.emplace_back(type, Values(part, part + size), gap());
+  }
+  for (auto& matrix : written) outputs.push_back(matrix.matrix());
+  run(KernelCall<float>{.in = inputs,
+                        .indices = index_inputs,
+                        .out = outputs[0],
+                        .attributes = c.signature.attributes,
+                        .write = write,
+                        .states = std::span(outputs).subspan(1)});
+  Values result;
+  for (auto& matrix : written) {
+    const Values values = matrix.values();
+    result.insert(result.end(), values.begin(), values.end());
+  }
+  return result;
 }
 
 /// As run_kernel(), with the host's kernel.

@@ -46,7 +46,7 @@ TEST_P(CutOperator, GivesWhatTheWholeGives) {
       SCOPED_TRACE("rows " + std::to_string(rows) + ", seed " + std::to_string(seed));
       std::mt19937 random(seed);
       const Application c = testing::random_case(op(), rows, random);
-      const Values before = testing::random_values(infer(op(), c.signature), random);
+      const Values before = testing::random_before(op(), c, random);
       const Values whole = run_host(op(), c, before, write, seed);
       const Values cut = testing::run_kernel(op(), c, before, write, seed, [&](const KernelCall<float>& call) {
         run_in_pieces(op(), host_kernels().find(op()), call, *memory, 1);
@@ -64,7 +64,7 @@ TEST_P(CutOperator, GivesWhatTheWholeGives) {
 TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
   std::mt19937 random(first_seed());
   const Application c = testing::random_case(op(), 300, random);
-  const Values before = testing::random_values(infer(op(), c.signature), random);
+  const Values before = testing::random_before(op(), c, random);
   calls = 0;
   counted = host_kernels().find(op());
   testing::run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,

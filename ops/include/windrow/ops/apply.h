@@ -33,6 +33,8 @@ struct Operands {
   std::vector<IntTensor> indices = {};
   Attributes attributes = {};
   Write write = Write::overwrite;
+  /// Operator::states tensors of the result's shape, which the op mutates as well.
+  std::vector<Tensor> states = {};
 };
 
 /// Pushes an op that runs the device's kernel for `op`. Throws MisuseError, naming the operator and the shapes, if the

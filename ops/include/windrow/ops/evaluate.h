@@ -16,8 +16,8 @@ struct Application {
   std::vector<std::vector<std::int32_t>> indices = {};
 };
 
-/// The result in row-major order, added to `before` if that is given. Throws MisuseError if operands do not fit, or if
-/// there is no kernel for `op`.
+/// The result in row-major order, added to `before` if that is given; both followed by the elements of the operator's
+/// states, if it has some. Throws MisuseError if operands do not fit, or if there is no kernel for `op`.
 std::vector<double> evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application,
                              std::optional<std::vector<double>> before = std::nullopt);
 

@@ -18,7 +18,7 @@ enum class Write {
 };
 
 /// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand; but the
-/// result of an elementwise operator may be one of its operands.
+/// result of an elementwise operator may be one of its operands. States overlap nothing else.
 template <class Real>
 struct KernelCall {
   std::span<const Matrix<const Real>> in = {};
@@ -30,6 +30,8 @@ struct KernelCall {
   const Operator* op = nullptr;
   /// The ordered lane of the device on which the work is to be issued; null on the host.
   Lane* lane = nullptr;
+  /// Operator::states matrices of the result's shape.
+  std::span<const Matrix<Real>> states = {};
   /// As many bytes of the device's memory as the kernel has asked for.
   std::byte* workspace = nullptr;
 };

@@ -137,6 +137,8 @@ struct Operator {
   std::string_view scalar = {};
   /// True if the operator updates the old contents of its result; it accepts Write::add only.
   bool updates = false;
+  /// For `updates`: how many matrices of the result's shape it updates besides, such as the averages of an optimiser.
+  std::size_t states = 0;
   /// The valid numbers of an index operand, so that others are rejected before a kernel sees them. Null: only the
   /// kernels check.
   IndexRange (*index_range)(const Signature& signature, std::size_t number) = nullptr;

@@ -5,13 +5,15 @@
 // fixed number of rows. The comments of operators that need attributes end with the function that makes them, such as
 // `to_rows`.
 //
-// Operators named *_gradient, segment_argmax, gather_where, gather_sum, sgd and sgd_rows have no gradient.
+// Operators named *_gradient, segment_argmax, gather_where, gather_sum, sum_parts and those for training have no
+// gradient.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "windrow/ops/operator.h"
+#include "windrow/ops/step_numbers.h"
 
 namespace windrow::op {
 
@@ -149,6 +151,30 @@ extern const Operator sgd;  ///< elementwise: result -= rate * (x + decay * resu
 /// changes once, with the same bits for any division of the rows among operands. With decay all rows of the table
 /// decay, also those without gradient.
 extern const Operator sgd_rows;
+
+/// n x w, any number of times; s x 3, n x 1 -> s x w: the gradient of a table as one row for each of its rows that has
+/// one. Operands and indices are those of sgd_rows; row r of the result is the sum of segment r.
+extern const Operator sum_parts;
+
+// Steps of optimisers: x is the gradient, y the 1 x StepNumbers::count numbers of the step. With w for the result, and
+// g for x * scale, clipped to +-most, plus penalty * w, each of them computes w *= 1 - rate * decay, then as follows.
+// m and v are its states, as PyTorch has them.
+extern const Operator sgd_step;       ///< w -= rate * g
+extern const Operator momentum_step;  ///< m = first * m + g; w -= rate * m, or rate * (g + first * m) if second is 1
+extern const Operator adagrad_step;   ///< v += g^2; w -= rate * g / (sqrt(v) + epsilon)
+extern const Operator rmsprop_step;   ///< v = first * v + (1 - first) * g^2; w -= rate * g / (sqrt(v) + epsilon)
+/// m = first * m + (1 - first) * g; v = second * v + (1 - second) * g^2;
+/// w -= rate * (m / first_correction) / (sqrt(v / second_correction) + epsilon)
+extern const Operator adam_step;
+/// The same for some rows of a table: s x w, 1 x count; s x 3 -> m x w, where row r of x is the gradient of row i[r][0]
+/// of the result. These rows ascend; see sum_parts. Other rows and their states do not change; to_rows.
+extern const Operator sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows, adam_step_rows;
+
+extern const Operator squared_norm;  ///< n x w -> 1 x 1: the sum of the squares of all elements
+/// 1 x count, then 1 x 1 any number of times -> 1 x count: the numbers x of a step whose gradients have these squared
+/// norms. The scale is multiplied by most_norm / (norm + 1e-6) if that is below 1, where `norm` is that of all scaled
+/// gradients together (Pascanu et al. 2013); it becomes NaN if the norm is not finite and most_norm is.
+extern const Operator limit_norm;
 
 /// A window and the images that it slides over. Sizes are in elements.
 struct Window2d {

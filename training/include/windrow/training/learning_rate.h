@@ -38,17 +38,17 @@ class LearningRate {
 /// Lowers the learning rate when a measure of the validation set no longer improves. A value, which a checkpoint can
 /// keep: its members are all it knows.
 struct Plateau {
-  double factor = 0.1;            ///< the rate is multiplied by this
-  std::uint64_t patience = 10;    ///< after so many reports without an improvement, the next one lowers the rate
-  double threshold = 1e-4;        ///< an improvement is a report below (1 - threshold) * best, for a positive best
-  double least = 0;               ///< the smallest product of all factors
+  double factor = 0.1;          ///< the rate is multiplied by this
+  std::uint64_t patience = 10;  ///< after so many reports without an improvement, the next one lowers the rate
+  double threshold = 1e-4;      ///< an improvement is a report below (1 - threshold) * best, for a positive best
+  double least = 0;             ///< the smallest product of all factors
 
-  double best = 0;                ///< the best report so far; meaningless before the first
+  double best = 0;  ///< the best report so far; meaningless before the first
   std::uint64_t reports = 0, without_improvement = 0;
-  double lowered = 1;             ///< the product of all factors so far
+  double lowered = 1;  ///< the product of all factors so far
 
-  /// Reports a measure of which less is better, such as a loss. Returns `lowered`, by which the schedule's rate is to be
-  /// multiplied: see Optimiser::scale_rate().
+  /// Reports a measure of which less is better, such as a loss. Returns `lowered`, by which the schedule's rate is to
+  /// be multiplied: see Optimiser::scale_rate().
   double report(double measure);
 };
 
