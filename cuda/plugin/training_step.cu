@@ -244,7 +244,7 @@ struct LimitNorm {
         return;
       }
       StepNumbers h = numbers.read();
-      if (h.most_norm <= std::numeric_limits<float>::max()) {
+      if (h.scale != 0 && h.most_norm <= std::numeric_limits<float>::max()) {
         const float norm = std::fabs(h.scale) * std::sqrt(all);
         const float factor = h.most_norm / (norm + 1e-6f);
         const bool finite = norm <= std::numeric_limits<float>::max();
@@ -267,8 +267,8 @@ static_assert(sizeof(LimitNorm) < 4096);  // what a kernel's arguments may take
 
 namespace kernel {
 
-#define WINDROW_STEP(op, rule)                                                                   \
-  int op(const Call& call, const Queue& queue) { return run_step<rule>(call, queue); }           \
+#define WINDROW_STEP(op, rule)                                                         \
+  int op(const Call& call, const Queue& queue) { return run_step<rule>(call, queue); } \
   int op##_rows(const Call& call, const Queue& queue) { return run_step_rows<rule>(call, queue); }
 WINDROW_STEP(sgd_step, SgdRule)
 WINDROW_STEP(momentum_step, MomentumRule)
@@ -281,7 +281,8 @@ int squared_norm(const Call& call, const Queue& queue) {
   const SumParts parts = parts_of_norm(x);
   if (parts.count == 1) return sum_elements(queue, SumElements<Square>{x, call.out, parts.elements, adds(call)});
   const Out sums = {reinterpret_cast<float*>(call.workspace), 1, parts.count, parts.count};
-  if (const int error = sum_elements(queue, SumElements<Square>{x, sums, parts.elements, false}); error != cudaSuccess) {
+  if (const int error = sum_elements(queue, SumElements<Square>{x, sums, parts.elements, false});
+      error != cudaSuccess) {
     return error;
   }
   return sum_elements(queue, SumElements<Itself>{sums, call.out, parts.count, adds(call)});

@@ -163,7 +163,7 @@ void limit_norm(const HostCall& k) {
   StepNumbers h = StepNumbers::of(k.in[0].data);
   double sum = 0;
   for (std::size_t i = 1; i < k.in.size(); ++i) sum += static_cast<double>(*k.in[i].data);
-  if (std::isfinite(h.most_norm)) {
+  if (h.scale != 0 && std::isfinite(h.most_norm)) {
     const double norm = static_cast<double>(std::abs(h.scale)) * std::sqrt(sum);
     const double factor = std::min(1.0, static_cast<double>(h.most_norm) / (norm + 1e-6));
     h.scale *= std::isfinite(norm) ? static_cast<float>(factor) : std::numeric_limits<float>::quiet_NaN();
@@ -176,8 +176,12 @@ void limit_norm(const HostCall& k) {
 
 }  // namespace
 
-#define WINDROW_KERNELS(X)                                                                       \
-  X(sgd_step) X(momentum_step) X(adagrad_step) X(rmsprop_step) X(adam_step)                      \
+#define WINDROW_KERNELS(X) \
+  X(sgd_step)              \
+  X(momentum_step)         \
+  X(adagrad_step)          \
+  X(rmsprop_step)          \
+  X(adam_step)             \
   X(sgd_step_rows) X(momentum_step_rows) X(adagrad_step_rows) X(rmsprop_step_rows) X(adam_step_rows) X(squared_norm)
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

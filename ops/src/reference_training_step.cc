@@ -87,9 +87,10 @@ void limit_norm(const Call& k) {
   Numbers h = numbers_of(k.in[0]);
   double sum = 0;
   for (std::size_t i = 1; i < k.in.size(); ++i) sum += *k.in[i].data;
-  if (std::isfinite(h.most_norm)) {
+  if (h.scale != 0 && std::isfinite(h.most_norm)) {
     const double norm = std::abs(h.scale) * std::sqrt(sum);
-    h.scale *= std::isfinite(norm) ? std::min(1.0, h.most_norm / (norm + 1e-6)) : std::numeric_limits<double>::quiet_NaN();
+    h.scale *=
+        std::isfinite(norm) ? std::min(1.0, h.most_norm / (norm + 1e-6)) : std::numeric_limits<double>::quiet_NaN();
   }
   each(k, [&](Index, Index c) { return (&h.rate)[c]; });
 }

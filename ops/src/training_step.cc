@@ -24,7 +24,7 @@ Type infer_step(const Operator& op, const Signature& s) {
 }
 Type infer_step_rows(const Operator& op, const Signature& s) {
   require_numbers(s.in[1], op, s);
-  require(s.indices[0] == Type{s.in[0].rows, 3}, op, s, "indices of width 3, as many as rows");
+  require_index(1, op, s);
   return {s.attributes.rows, s.in[0].width};
 }
 Type infer_squared_norm(const Operator&, const Signature&) { return {Rows::count(1), 1}; }
@@ -72,8 +72,7 @@ constinit const Operator adam_step_rows = step_rows("adam_step_rows", 2);
 
 constinit const Operator squared_norm{
     .name = "squared_norm", .infer = infer_squared_norm, .locality = Locality::sums_rows, .zero = 0b1};
-constinit const Operator limit_norm{
-    .name = "limit_norm", .inputs = Operator::any_number, .infer = infer_limit_norm};
+constinit const Operator limit_norm{.name = "limit_norm", .inputs = Operator::any_number, .infer = infer_limit_norm};
 
 }  // namespace op
 }  // namespace windrow

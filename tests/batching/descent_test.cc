@@ -126,6 +126,28 @@ TEST_P(Descent, WithDecayIsThatOfADenseGradient) {
   }
 }
 
+TEST_P(Descent, AddsToTheGradientsThatAreKept) {
+  Words parts;
+  const Words::Inputs first = {{3, 1}, {0, 2}, {3, -4}}, second = {{2, 0.5f}, {0, 1}};
+  Words::Inputs both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  differentiate(both);
+  for (int i = 0; i < 2; ++i) {  // the second time the gradients of the first are replaced
+    front_ends[GetParam()](parts, first);
+    parts.parameters.keep_gradients();
+    front_ends[GetParam()](parts, second);
+    for (const auto& parameter : {s.words, s.w}) {
+      const auto number = parameter.type().width == 2 ? 0u : 1u;
+      EXPECT_EQ(parts.parameters.dense_gradient(parts.parameters[number]).get(),
+                s.parameters.dense_gradient(s.parameters[number]).get());
+    }
+  }
+  const Gradient summed = parts.parameters.summed_gradient(parts.words);
+  ASSERT_EQ(summed.rows.size(), 1u);
+  EXPECT_EQ(summed.rows[0].of.get(), (std::vector<std::int32_t>{0, 2, 3}));
+  EXPECT_EQ(summed.rows[0].rows.get(), (std::vector<float>{3, 3, 0.5, 0.5, -3, -3}));
+}
+
 TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
   Words with({.non_finite = NonFinite::skip}), without;
   const Words::Inputs good = {{3, 1}, {0, 2}, {3, -4}};

@@ -109,6 +109,9 @@ TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
   }
   operands.in.push_back(tensor(1, 1, {std::numeric_limits<float>::infinity()}));
   EXPECT_TRUE(std::isnan(apply(device, op::limit_norm, operands).get()[1]));
+  row[1] = 0;  // of a step that is skipped
+  operands.in.front() = tensor(1, StepNumbers::count, row);
+  EXPECT_EQ(apply(device, op::limit_norm, operands).get()[1], 0);
 }
 
 /// On the host the op fails.

@@ -43,11 +43,11 @@ void make_step(Maker& m) {
 
 void make_step_rows(Maker& m) {
   make_step(m);
-  m.index(counted(m.rows, 3), [] { return 0; });
+  m.index(counted(m.rows, 1), [] { return 0; });
   Index row = -1;
   for (Index r = 0; r < m.rows; ++r) {
     row += m.number(1, 3);
-    m.made.indices.back()[static_cast<std::size_t>(3 * r)] = static_cast<std::int32_t>(row);
+    m.made.indices.back()[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(row);
   }
   m.made.signature.attributes = op::to_rows(Rows::count(row + 1 + m.number(0, 2)));
 }

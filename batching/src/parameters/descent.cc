@@ -45,18 +45,24 @@ Tensor largest(const Device& device, const Tensor& x, std::source_location from)
 
 }  // namespace
 
+std::vector<Access> NextStep::accesses() const {
+  return check_ ? std::vector<Access>{read(check_->decided.var())} : std::vector<Access>();
+}
+bool NextStep::skipped() const { return check_ && check_->skip; }
+
 std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
   if (!std::isfinite(rate) || !std::isfinite(decay)) {
     throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
   }
-  const DescentStep step{rate, decay, skips_non_finite() ? push_check(steps_, from) : nullptr, from};
+  const NextStep next = next_step(from);
+  const DescentStep step{rate, decay, next, from};
   for (const Entry& entry : entries_) {
     if (entry.gradient.all) {
       update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
     }
     if (entry.depends) update_rows(entry, step);
   }
-  return steps_++;
+  return next.number();
 }
 
 /// Updates by rows of lookups. Without such rows, there is an update only if all rows decay.
@@ -70,12 +76,13 @@ void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) co
 
 void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const {
   operands.write = Write::add;
-  if (step.check == nullptr) return apply(device_, op, operands, value, step.from);
+  const std::vector<Access> accesses = step.next.accesses();
+  if (accesses.empty()) return apply(device_, op, operands, value, step.from);
   Prepared prepared = prepare(device_, op, operands, value);
-  prepared.accesses.push_back(read(step.check->decided.var()));
+  prepared.accesses.insert(prepared.accesses.end(), accesses.begin(), accesses.end());
   device_.engine->push(
-      [check = step.check, compute = std::move(prepared.compute)](OpContext& context) {
-        if (!check->skip) compute(context.lane());
+      [next = step.next, compute = std::move(prepared.compute)](OpContext& context) {
+        if (!next.skipped()) compute(context.lane());
       },
       prepared.accesses, {.name = op.name, .lane = device_.lane, .pushed_at = step.from});
 }

@@ -30,10 +30,15 @@ std::vector<IntTensor> to_tensors(const Device& device, const RowSegments& segme
 
 }  // namespace
 
+std::vector<IntTensor> by_table_row(const Device& device, const std::vector<LookedUp>& lookups,
+                                    std::source_location from) {
+  if (lookups.size() == 1 && !lookups.front().segments.empty()) return lookups.front().segments;
+  return to_tensors(device, segments_of(lookups), from);
+}
+
 Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups, const Type& table, double rate,
                       double decay, std::source_location from) {
-  const bool has_segments = lookups.size() == 1 && !lookups.front().segments.empty();
-  Operands operands{.indices = has_segments ? lookups.front().segments : to_tensors(device, segments_of(lookups), from),
+  Operands operands{.indices = by_table_row(device, lookups, from),
                     .attributes = op::rows_at_rate(table.rows, rate, decay),
                     .write = Write::add};
   for (const LookedUp& lookup : lookups) operands.in.push_back(lookup.rows);

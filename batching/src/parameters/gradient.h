@@ -10,6 +10,10 @@
 
 namespace windrow {
 
+/// The rows of all lookups in segments by row of the table: bounds and order (row_segments.h).
+std::vector<IntTensor> by_table_row(const Device& device, const std::vector<LookedUp>& lookups,
+                                    std::source_location from);
+
 /// The operands of op::sgd_rows for a table of that shape: the rows of all lookups, in segments by row of the table.
 Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups, const Type& table, double rate,
                       double decay, std::source_location from);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layout/looked_up.h"
@@ -52,8 +53,18 @@ class ParameterStore {
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
   void forget_gradients();
+  /// For a minibatch that is about to be differentiated: forgets the gradients unless they are to be kept, once.
+  void begin_gradients() {
+    if (!std::exchange(keeps_gradients_, false)) forget_gradients();
+  }
+  void keep_gradients() { keeps_gradients_ = true; }
+  Gradient summed_gradient(const Parameter& parameter, std::source_location from) const;
   /// Notes that gradients come from that minibatch, too.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
+  NextStep next_step(std::source_location from) {
+    const std::uint64_t number = steps_++;
+    return {number, skips_non_finite() ? push_check(number, from) : nullptr};
+  }
   std::uint64_t sgd(double rate, double decay, std::source_location from);
   SkippedSteps skipped_steps() const;
 
@@ -62,7 +73,7 @@ class ParameterStore {
   /// One step of gradient descent while it is pushed.
   struct DescentStep {
     double rate, decay;
-    std::shared_ptr<const StepCheck> check;  // null where steps are not skipped
+    NextStep next;
     std::source_location from;
   };
   std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
@@ -76,6 +87,7 @@ class ParameterStore {
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
   std::uint64_t steps_ = 0;
+  bool keeps_gradients_ = false;  // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;
 };
 

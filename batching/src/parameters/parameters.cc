@@ -83,6 +83,19 @@ const Gradient& ParameterStore::gradient(const Parameter& parameter) {
   return of.gradient;
 }
 
+Gradient ParameterStore::summed_gradient(const Parameter& parameter, std::source_location from) const {
+  const Entry& of = entry(parameter);
+  if (of.gradient.all && of.lookups.empty()) return {.all = of.gradient.all};
+  if (of.gradient.all) return {.all = dense(device_, of.gradient.all, of.lookups, parameter.type(), from)};
+  if (of.lookups.empty()) return {};
+  std::vector<Tensor> parts;
+  for (const LookedUp& lookup : of.lookups) parts.push_back(lookup.rows);
+  const std::vector<IntTensor> segments = by_table_row(device_, of.lookups, from);
+  if (segments.front().rows() == 0) return {};
+  return {.rows = {{segments.front().column_range(0, 1),
+                    apply(device_, op::sum_parts, {.in = std::move(parts), .indices = segments}, from)}}};
+}
+
 Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
   const auto& [row_of, rows, from, segments] = looked_up;
   const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
@@ -109,6 +122,7 @@ void ParameterStore::forget_gradients() {
     entry.depends = false;
   }
   sources_.clear();
+  keeps_gradients_ = false;
 }
 
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
@@ -128,6 +142,12 @@ Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_locati
   const ParameterStore::Entry& entry = store_->entry(parameter);
   return dense(store_->device(), entry.gradient.all, entry.lookups, parameter.type(), from);
 }
+Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_location from) const {
+  return store_->summed_gradient(parameter, from);
+}
+void Parameters::keep_gradients() { store_->keep_gradients(); }
+const Device& Parameters::device() const { return store_->device(); }
+NextStep Parameters::next_step(std::source_location from) { return store_->next_step(from); }
 std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
   return store_->sgd(rate, decay, from);
 }

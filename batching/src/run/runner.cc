@@ -258,8 +258,10 @@ Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_loca
 
 Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
   const auto execution = start(graphs, given, {.training = true}, {}, from);
+  parameters_->begin_gradients();
+  add_to_gradients(*execution);
   execution->differentiate({options_, stats_, from});
-  set_gradients(*execution, from);
+  add_gradients(*execution, from);
   unfinished_.push_back(execution->end());
   return Minibatch(execution);
 }

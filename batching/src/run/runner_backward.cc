@@ -34,14 +34,8 @@ void Runner::backward(const Minibatch& minibatch, const std::map<std::string, Te
                       (execution->notes().differentiated ? "was differentiated" : "this runner did not record"));
   }
   take_gradients(*execution, gradients);
-  if (of_parameters == Gradients::add) {
-    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-      const TensorSpec& spec = plan.tensors[i];
-      if (spec.is == TensorSpec::Is::gradient && parameters_->entry(spec.number).gradient.all) execution->add_to(i);
-    }
-  } else {
-    parameters_->forget_gradients();
-  }
+  if (of_parameters == Gradients::set) parameters_->begin_gradients();
+  add_to_gradients(*execution);
   execution->backward({options_, stats_, from});
   add_gradients(*execution, from);
 }
@@ -83,9 +77,13 @@ void Runner::take_gradients(Execution& execution, const std::map<std::string, Te
                     "expected those that record() named, " + std::to_string(taken));
 }
 
-void Runner::set_gradients(Execution& execution, std::source_location from) {
-  parameters_->forget_gradients();
-  add_gradients(execution, from);
+/// The execution adds to the gradients that parameters have.
+void Runner::add_to_gradients(Execution& execution) const {
+  const std::vector<TensorSpec>& tensors = execution.plan().tensors;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].is != TensorSpec::Is::gradient) continue;
+    if (parameters_->entry(tensors[i].number).gradient.all) execution.add_to(i);
+  }
 }
 
 void Runner::add_gradients(Execution& execution, std::source_location from) {

@@ -69,7 +69,7 @@ struct Gradient {
   std::vector<Rows> rows = {};
 };
 
-/// What sgd() does if a loss or a gradient is not finite.
+/// What a step does if a loss or a gradient is not finite.
 enum class NonFinite : std::uint8_t {
   /// A loss that is not finite fails its minibatch, whose gradients then fail the step, which poisons the parameters. A
   /// gradient that is not finite is not detected if the loss is finite.
@@ -85,13 +85,32 @@ struct ParametersOptions {
 };
 
 struct SkippedStep {
-  std::uint64_t step;  ///< as returned by sgd()
+  std::uint64_t step;  ///< as returned by sgd(), or by NextStep::number()
   std::string why;     ///< which loss or gradient is not finite and, where known, which value became so first
 };
 struct SkippedSteps {
   static constexpr std::size_t most_reported = 100;
   std::uint64_t count = 0;
   std::vector<SkippedStep> last;  ///< the last `most_reported` at most, in order
+};
+
+struct StepCheck;
+
+/// A step that is about to be pushed, for optimisers. A handle.
+class NextStep {
+ public:
+  std::uint64_t number() const { return number_; }  ///< counted from 0
+  /// The accesses of an op that calls skipped().
+  std::vector<Access> accesses() const;
+  /// Whether the step is to change nothing; see NonFinite::skip. Call it inside an op with these accesses.
+  bool skipped() const;
+
+ private:
+  friend class ParameterStore;
+  NextStep(std::uint64_t number, std::shared_ptr<const StepCheck> check) : number_(number), check_(std::move(check)) {}
+
+  std::uint64_t number_;
+  std::shared_ptr<const StepCheck> check_;  // null if no step is skipped
 };
 
 /// Owns parameters. The runner or lazy graph that differentiates sets their gradients.
@@ -129,6 +148,18 @@ class Parameters {
   /// parameter. Pushes the ops that add it up.
   Tensor dense_gradient(const Parameter& parameter, std::source_location from = std::source_location::current()) const;
 
+  /// The gradient with its parts added up: `all` if there is a dense part; otherwise one part in which no row of the
+  /// table occurs twice, in ascending order. It has no parts if the loss does not depend on the parameter, or if no
+  /// lookup used it. Pushes the ops that add it up.
+  Gradient summed_gradient(const Parameter& parameter,
+                           std::source_location from = std::source_location::current()) const;
+  /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
+  void keep_gradients();
+
+  const Device& device() const;
+  /// Counts a step of an optimiser that is not sgd(), and decides whether it is skipped; see NonFinite. Pushes the ops
+  /// that decide.
+  NextStep next_step(std::source_location from = std::source_location::current());
   /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *
   /// value). `rate` is the learning rate, `decay` the weight decay. Returns the number of the step, counted from 0.
   /// Throws MisuseError unless both are finite.

@@ -211,7 +211,7 @@ class Runner {
                         std::source_location from = std::source_location::current());
   /// What backward() does to the existing gradients of parameters.
   enum class Gradients {
-    set,  ///< replaces the gradients of all parameters by this minibatch's
+    set,  ///< replaces the gradients of all parameters by this minibatch's, unless keep_gradients() was called
     add,  ///< adds this minibatch's gradients to the existing ones
   };
   /// The second half: pushes the gradients of the loss, if there is one, and of the outputs that record() named, each
@@ -254,7 +254,7 @@ class Runner {
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
   void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;
-  void set_gradients(Execution& execution, std::source_location from);
+  void add_to_gradients(Execution& execution) const;
   void add_gradients(Execution& execution, std::source_location from);
 
   Device device_;

@@ -166,14 +166,15 @@ extern const Operator rmsprop_step;   ///< v = first * v + (1 - first) * g^2; w 
 /// m = first * m + (1 - first) * g; v = second * v + (1 - second) * g^2;
 /// w -= rate * (m / first_correction) / (sqrt(v / second_correction) + epsilon)
 extern const Operator adam_step;
-/// The same for some rows of a table: s x w, 1 x count; s x 3 -> m x w, where row r of x is the gradient of row i[r][0]
-/// of the result. These rows ascend; see sum_parts. Other rows and their states do not change; to_rows.
+/// The same for some rows of a table: s x w, 1 x count; s x 1 -> m x w, where row r of x is the gradient of row i[r] of
+/// the result. The rows ascend, as in the first column of the bounds of sum_parts. Others do not change; to_rows.
 extern const Operator sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows, adam_step_rows;
 
 extern const Operator squared_norm;  ///< n x w -> 1 x 1: the sum of the squares of all elements
 /// 1 x count, then 1 x 1 any number of times -> 1 x count: the numbers x of a step whose gradients have these squared
 /// norms. The scale is multiplied by most_norm / (norm + 1e-6) if that is below 1, where `norm` is that of all scaled
-/// gradients together (Pascanu et al. 2013); it becomes NaN if the norm is not finite and most_norm is.
+/// gradients together (Pascanu et al. 2013); it becomes NaN if the norm is not finite and most_norm is. A scale of 0
+/// stays.
 extern const Operator limit_norm;
 
 /// A window and the images that it slides over. Sizes are in elements.

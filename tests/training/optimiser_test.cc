@@ -1,0 +1,297 @@
+// Optimisers: against PyTorch, and what PyTorch has no equal of.
+#include "windrow/training/optimiser.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tests/training/rows_model.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// The settings that a line of the stored references names: see perf/peers/torch_optimisers.py.
+struct Case {
+  Method method = Method::sgd();
+  OptimiserOptions options = {.rate = 0.1};
+
+  explicit Case(const std::string& line) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    std::map<std::string, bool> with;
+    for (std::string word; words >> word;) with[word] = true;
+    if (name == "momentum") {
+      using Form = Method::Momentum::Form;
+      method = Method::momentum({.form = with["nesterov"] ? Form::nesterov : Form::heavy_ball});
+    }
+    if (name == "adagrad") method = Method::adagrad({.initial = with["initial"] ? 0.5 : 0});
+    if (name == "rmsprop") method = Method::rmsprop();
+    if (name == "adam") method = Method::adam();
+    if (with["penalty"]) options.penalty = 0.1;
+    if (with["decay"]) options.decay = 0.1;
+    if (with["clip_norm"]) options.clip_norm = 0.5;
+    if (with["clip_value"]) options.clip_value = 0.25;
+    if (with["accumulate"]) options.accumulate = 2;
+    if (with["steps"]) options.rate = LearningRate::steps(0.1, 2, 0.5);
+    if (with["cosine"]) options.rate = LearningRate::cosine(0.1, 4, 0.01);
+  }
+};
+
+/// By case, the values after each step.
+std::map<std::string, std::vector<Floats>> stored_references() {
+  std::ifstream file(std::string(WINDROW_SOURCE_DIR) + "/tests/training/torch_optimisers.txt");
+  EXPECT_TRUE(file);
+  std::map<std::string, std::vector<Floats>> all;
+  std::string name;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    if (std::isalpha(line[0]) != 0) {
+      name = line;
+      continue;
+    }
+    std::istringstream numbers(line);
+    Floats& values = all[name].emplace_back();
+    for (float value; numbers >> value;) values.push_back(value);
+  }
+  return all;
+}
+
+TEST(Optimiser, TakesTheStepsOfPyTorch) {
+  const auto references = stored_references();
+  ASSERT_GE(references.size(), 17u);
+  for (const auto& [name, steps] : references) {
+    SCOPED_TRACE(name);
+    for (const auto tables : {OptimiserOptions::Tables::dense, OptimiserOptions::Tables::lazy}) {
+      // A row without gradient stands still by these methods, so that lazy steps are the same.
+      const bool same = name == "adagrad" || name == "sgd" || name == "sgd clip_value" || name == "sgd clip_norm";
+      if (tables == OptimiserOptions::Tables::lazy && !same) continue;
+      Case one(name);
+      one.options.tables = tables;
+      RowsModel model;
+      Optimiser optimiser(model.parameters, one.method, one.options);
+      for (const Floats& expected : steps) {
+        for (std::uint64_t i = 0; i < one.options.accumulate; ++i) {
+          model.differentiate(model.draw_samples(3));
+          optimiser.step(3);
+        }
+        const Floats values = model.values();
+        ASSERT_EQ(values.size(), expected.size());
+        for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-5) << "value " << i;
+      }
+      EXPECT_EQ(optimiser.steps(), steps.size());
+    }
+  }
+}
+
+std::vector<Method> all_methods() {
+  return {Method::sgd(),     Method::momentum(), Method::momentum({.form = Method::Momentum::Form::nesterov}),
+          Method::adagrad(), Method::rmsprop(),  Method::adam()};
+}
+
+TEST(Optimiser, GivesTheSameBitsForAnyNumberOfWorkersAndPolicy) {
+  for (const Method& method : all_methods()) {
+    SCOPED_TRACE(method.name);
+    std::vector<Floats> results;
+    for (const EngineOptions& options :
+         {EngineOptions{.policy = Policy::serial}, EngineOptions{.policy = Policy::pool, .workers = 1},
+          EngineOptions{.policy = Policy::pool, .workers = 2}, EngineOptions{.policy = Policy::pool, .workers = 8},
+          EngineOptions{.policy = Policy::chaos, .workers = 3}}) {
+      RowsModel model({.engine = options, .rows = 700, .width = 900});  // large enough to be cut
+      Optimiser optimiser(model.parameters, method, {.rate = 0.1, .penalty = 0.01, .clip_norm = 0.5, .accumulate = 2});
+      for (int i = 0; i < 4; ++i) {
+        model.differentiate(model.draw_samples(5));
+        optimiser.step(5);
+      }
+      results.push_back(model.values());
+    }
+    for (const Floats& values : results) EXPECT_EQ(values, results[0]);
+  }
+}
+
+TEST(Optimiser, LeavesRowsThatNoLookupUsedAlone) {
+  for (const Method& method : all_methods()) {
+    SCOPED_TRACE(method.name);
+    RowsModel lazy, dense;
+    Optimiser one(lazy.parameters, method, {.rate = 0.1, .penalty = 0.1, .decay = 0.1});
+    Optimiser other(dense.parameters, method,
+                    {.rate = 0.1, .penalty = 0.1, .decay = 0.1, .tables = OptimiserOptions::Tables::dense});
+    const Floats before = lazy.parameters.value(lazy.table).get();
+    for (int i = 0; i < 3; ++i) {
+      lazy.differentiate({{1, {1, 2}, {1, 2, 3, 4}}, {4, {1, 2}, {1, 2, 3, 4}}, {1, {0, 2}, {1, 2, 3, 4}}});
+      dense.differentiate({{1, {1, 2}, {1, 2, 3, 4}}, {4, {1, 2}, {1, 2, 3, 4}}, {1, {0, 2}, {1, 2, 3, 4}}});
+      one.step(3);
+      other.step(3);
+    }
+    const Floats after = lazy.parameters.value(lazy.table).get(), all = dense.parameters.value(dense.table).get();
+    EXPECT_EQ(lazy.parameters.value(lazy.matrix).get(), dense.parameters.value(dense.matrix).get());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const bool used = i / 2 == 1 || i / 2 == 4;
+      EXPECT_EQ(after[i], used ? all[i] : before[i]) << i;
+      EXPECT_NE(all[i], before[i]) << i;
+    }
+  }
+}
+
+TEST(Optimiser, FreezesParametersAndScalesTheRatesOfOthers) {
+  RowsModel plain, scaled;
+  Optimiser one(plain.parameters, Method::sgd(), {.rate = 0.1});
+  Optimiser other(scaled.parameters, Method::sgd(), {.rate = 0.1});
+  other.set(scaled.table, {.frozen = true});
+  other.set(scaled.matrix, {.rate_factor = 0.5});
+  const Floats matrix = plain.parameters.value(plain.matrix).get(), table = plain.parameters.value(plain.table).get();
+  for (RowsModel* model : {&plain, &scaled}) model->differentiate(model->draw_samples(3));
+  one.step(3);
+  other.step(3);
+  EXPECT_EQ(scaled.parameters.value(scaled.table).get(), table);
+  const Floats full = plain.parameters.value(plain.matrix).get(), half = scaled.parameters.value(scaled.matrix).get();
+  for (std::size_t i = 0; i < full.size(); ++i) EXPECT_NEAR(half[i] - matrix[i], (full[i] - matrix[i]) / 2, 1e-7);
+  RowsModel third;
+  EXPECT_THROW(other.set(third.matrix, {}), MisuseError);
+}
+
+TEST(Optimiser, ClipsByTheNormOfAllThatChanges) {
+  // What is frozen does not count.
+  RowsModel both, one;
+  Optimiser clips(both.parameters, Method::sgd(), {.rate = 1, .clip_norm = 0.25});
+  Optimiser freezes(one.parameters, Method::sgd(), {.rate = 1, .clip_norm = 0.25});
+  freezes.set(one.table, {.frozen = true});
+  const auto change = [](RowsModel& model, Optimiser& optimiser) {
+    const Floats before = model.values();
+    model.differentiate(model.draw_samples(3));
+    optimiser.step(3);
+    double sum = 0;
+    const Floats after = model.values();
+    for (std::size_t i = 0; i < after.size(); ++i) sum += std::pow(after[i] - before[i], 2);
+    return std::sqrt(sum);
+  };
+  EXPECT_NEAR(change(both, clips), 0.25, 1e-5);
+  EXPECT_NEAR(change(one, freezes), 0.25, 1e-5);
+}
+
+TEST(Optimiser, SkipsAStepAsAWhole) {
+  RowsModel model({.non_finite = NonFinite::skip}), other({.non_finite = NonFinite::skip});
+  Optimiser skips(model.parameters, Method::adam(), {.rate = LearningRate::steps(0.1, 1, 0.5), .clip_norm = 1});
+  Optimiser never(other.parameters, Method::adam(), {.rate = LearningRate::steps(0.1, 1, 0.5), .clip_norm = 1});
+  const auto good = model.draw_samples(3), more = model.draw_samples(3);
+  const auto train = [](RowsModel& on, Optimiser& optimiser, const std::vector<RowsModel::Sample>& samples) {
+    on.differentiate(samples);
+    optimiser.step(samples.size());
+  };
+  train(model, skips, good);
+  auto bad = more;
+  bad[1].of_matrix[2] = std::numeric_limits<float>::infinity();
+  train(model, skips, bad);
+  train(model, skips, more);
+  train(other, never, good);
+  train(other, never, more);
+  EXPECT_EQ(model.values(), other.values());
+  EXPECT_EQ(skips.steps(), 2u);
+  EXPECT_EQ(model.parameters.skipped_steps().count, 1u);
+  EXPECT_EQ(model.parameters.skipped_steps().last[0].step, 1u);
+}
+
+TEST(Optimiser, AccumulatesWhatOneLargeMinibatchGives) {
+  RowsModel parts, whole;
+  Optimiser accumulates(parts.parameters, Method::sgd(), {.rate = 0.1, .accumulate = 3});
+  Optimiser at_once(whole.parameters, Method::sgd(), {.rate = 0.1});
+  for (int step = 0; step < 2; ++step) {
+    const auto samples = whole.draw_samples(7);
+    whole.differentiate(samples);
+    at_once.step(7);
+    for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, 3), std::pair(3, 7)}) {
+      parts.differentiate({samples.begin() + begin, samples.begin() + end});
+      accumulates.step(static_cast<std::size_t>(end - begin));
+    }
+    const Floats expected = whole.values(), values = parts.values();
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << i;
+  }
+  EXPECT_EQ(accumulates.steps(), 2u);
+}
+
+TEST(Optimiser, FollowsTheScheduleInCapturedSteps) {
+  RowsModel model, replayed;
+  const OptimiserOptions options = {.rate = LearningRate::steps(0.1, 1, 0.5), .clip_norm = 0.5};
+  Optimiser pushes(model.parameters, Method::adam(), options), captures(replayed.parameters, Method::adam(), options);
+  const auto samples = model.draw_samples(3);
+  // The first step makes the states.
+  for (auto [on, optimiser] : {std::pair(&model, &pushes), std::pair(&replayed, &captures)}) {
+    on->differentiate(samples);
+    optimiser->step(3);
+  }
+  const Graph step = replayed.engine.capture([&] { captures.step(3); });
+  for (int i = 0; i < 3; ++i) {
+    pushes.step(3);  // along the same gradients
+    step.launch();
+  }
+  EXPECT_EQ(replayed.values(), model.values());
+  EXPECT_EQ(captures.steps(), 4u);
+  EXPECT_NEAR(captures.rate(), 0.1 / 16, 1e-12);
+}
+
+TEST(Optimiser, GoesOnFromItsTensors) {
+  RowsModel model, later;
+  const OptimiserOptions options = {.rate = LearningRate::cosine(0.1, 6)};
+  Optimiser first(model.parameters, Method::adam(), options), second(later.parameters, Method::adam(), options);
+  std::vector<std::vector<RowsModel::Sample>> samples;
+  for (int i = 0; i < 5; ++i) samples.push_back(model.draw_samples(3));
+  const auto train = [](RowsModel& on, Optimiser& optimiser, const std::vector<RowsModel::Sample>& from) {
+    on.differentiate(from);
+    optimiser.step(from.size());
+  };
+  for (int i = 0; i < 3; ++i) train(model, first, samples[static_cast<std::size_t>(i)]);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : first.tensors()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"adam.0/matrix", "adam.1/matrix", "adam.0/table", "adam.1/table"}));
+  second.restore(first.steps(), names);
+  for (std::size_t i = 0; i < names.size(); ++i) second.tensors()[i].tensor.set(first.tensors()[i].tensor.get());
+  for (const Parameter& parameter : {model.matrix, model.table}) {
+    const std::string& name = model.parameters.name(parameter);
+    later.parameters.value(later.parameters.find(name)).set(model.parameters.value(parameter).get());
+  }
+  for (std::size_t i = 3; i < 5; ++i) {
+    train(model, first, samples[i]);
+    train(later, second, samples[i]);
+  }
+  EXPECT_EQ(later.values(), model.values());
+  EXPECT_THROW(second.restore(0, {"adam.2/matrix"}), MisuseError);
+  EXPECT_THROW(second.restore(0, {"adam.0/matrices"}), MisuseError);
+}
+
+TEST(Optimiser, PoisonsParametersWhoseGradientFailed) {
+  RowsModel model;
+  Optimiser optimiser(model.parameters, Method::adam(), {.clip_norm = 1});
+  auto samples = model.draw_samples(2);
+  samples[0].of_table[0] = std::numeric_limits<float>::quiet_NaN();
+  model.differentiate(samples);
+  optimiser.step(2);
+  EXPECT_THROW(model.values(), OpError);
+  EXPECT_THROW(model.engine.wait_all(), OpError);
+}
+
+TEST(Optimiser, RefusesOptionsOutOfRange) {
+  RowsModel model;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const OptimiserOptions& wrong :
+       {OptimiserOptions{.penalty = -1}, OptimiserOptions{.decay = nan}, OptimiserOptions{.clip_value = 0},
+        OptimiserOptions{.clip_norm = nan}, OptimiserOptions{.accumulate = 0}}) {
+    EXPECT_THROW(Optimiser(model.parameters, Method::sgd(), wrong), MisuseError);
+  }
+  EXPECT_THROW(Method::adam({.first = 1}), MisuseError);
+  EXPECT_THROW(Method::momentum({.momentum = -0.1}), MisuseError);
+  EXPECT_THROW(Method::adagrad({.initial = -1}), MisuseError);
+  EXPECT_THROW(Optimiser(model.parameters, {.name = "none", .step = nullptr}), MisuseError);
+  Optimiser optimiser(model.parameters, Method::sgd());
+  EXPECT_THROW(optimiser.step(0), MisuseError);
+  EXPECT_THROW(optimiser.scale_rate(nan), MisuseError);
+  EXPECT_THROW(optimiser.set(model.matrix, {.rate_factor = -1}), MisuseError);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,145 @@
+// Optimisers: steps that change parameters along their gradients. Start here.
+//
+//   windrow::Optimiser optimiser(parameters, windrow::Method::adam(), {.rate = 1e-3, .clip_norm = 5});
+//   for (...) {
+//     windrow::Minibatch minibatch = runner.differentiate(graphs);
+//     optimiser.step(graphs.size());  // the loss is a sum over so many samples
+//   }
+//
+// Contract
+//   Steps    step() pushes ops and returns; nothing waits. Methods equal PyTorch's of the same name, with the same
+//            defaults; see Method. A parameter that the loss does not depend on is left alone, as in PyTorch.
+//   Numbers  The learning rate and all that a step depends on lie in a tensor, which an op writes: so steps of a
+//            captured graph count on, and follow the schedule. The same calls give the same bits with every policy and
+//            number of workers.
+//   Errors   As for Parameters: a step that uses a failed gradient fails, and poisons what depends on it. With
+//            NonFinite::skip a step is skipped as a whole, and is not counted by the schedule.
+//   Life     Optimiser and parameters may end in any order; without its parameters, or their engine, an optimiser may
+//            only be destroyed.
+//   Threads  One at a time, together with the parameters.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/ops/operator.h"
+#include "windrow/ops/step_numbers.h"
+#include "windrow/training/learning_rate.h"
+
+namespace windrow {
+
+/// How a step follows from a gradient. A value.
+///
+/// To write one of your own, define an operator of the form of op::adam_step (operators.h), add its kernel to the
+/// device's table, and name it here: examples/own_optimiser.cc.
+struct Method {
+  std::string name;          ///< of the state in checkpoints
+  const Operator* step;      ///< for a gradient of the parameter's shape
+  /// For the gradient of some rows of a table; null: such gradients are made dense.
+  const Operator* step_rows = nullptr;
+  float initial = 0;         ///< the value of all states before the first step
+  /// Sets the members from StepNumbers::first on, for a step counted from 1; null: they are 0, 0, 1, 1 and 0.
+  std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
+
+  static Method sgd();
+  struct Momentum {
+    double momentum = 0.9;
+    enum class Form { heavy_ball, nesterov } form = Form::heavy_ball;
+  };
+  /// Sutskever et al. 2013, in PyTorch's form.
+  static Method momentum(Momentum options);
+  static Method momentum() { return momentum(Momentum()); }
+  struct Adagrad {
+    double initial = 0, epsilon = 1e-10;
+  };
+  /// Duchi et al. 2011.
+  static Method adagrad(Adagrad options);
+  static Method adagrad() { return adagrad(Adagrad()); }
+  struct RmsProp {
+    double smoothing = 0.99, epsilon = 1e-8;
+  };
+  /// Tieleman and Hinton 2012; without momentum.
+  static Method rmsprop(RmsProp options);
+  static Method rmsprop() { return rmsprop(RmsProp()); }
+  struct Adam {
+    double first = 0.9, second = 0.999, epsilon = 1e-8;
+  };
+  /// Kingma and Ba 2015. With OptimiserOptions::decay it is AdamW (Loshchilov and Hutter 2019).
+  static Method adam(Adam options);
+  static Method adam() { return adam(Adam()); }
+};
+
+struct OptimiserOptions {
+  LearningRate rate = 0.01;
+  double penalty = 0;  ///< adds penalty * value to the gradient: the gradient of an L2 term; PyTorch's weight_decay
+  double decay = 0;    ///< multiplies values by 1 - rate * decay before the step: AdamW's weight_decay
+  /// Largest magnitude of an element of the gradient, and then largest norm of all gradients together; those beyond are
+  /// clipped, or scaled down (Pascanu et al. 2013). A norm that is not finite makes parameters NaN, so the next loss
+  /// fails; see NonFinite::skip.
+  double clip_value = std::numeric_limits<double>::infinity(), clip_norm = std::numeric_limits<double>::infinity();
+  /// Steps are taken for so many minibatches together: every so many calls of step().
+  std::uint64_t accumulate = 1;
+  /// What happens to the rows of a table that no lookup used.
+  enum class Tables {
+    /// They, their states, and their decay stand still: a step takes time for the rows used. PyTorch's SparseAdam.
+    lazy,
+    /// They take a step with a gradient of zero, as if the gradient were dense.
+    dense,
+  } tables = Tables::lazy;
+};
+
+/// What differs for one parameter.
+struct ParameterOptions {
+  bool frozen = false;     ///< it does not change
+  double rate_factor = 1;  ///< its learning rate is multiplied by this
+  double penalty_factor = 1, decay_factor = 1;
+};
+
+/// A tensor that an optimiser keeps for a parameter.
+struct OptimiserTensor {
+  std::string name;  ///< such as "adam.0/embedding"
+  Tensor tensor;
+};
+
+/// An owner.
+class Optimiser {
+ public:
+  /// Throws MisuseError for options out of range.
+  Optimiser(Parameters& parameters, Method method, OptimiserOptions options = {});
+  ~Optimiser();
+  Optimiser(const Optimiser&) = delete;
+  Optimiser& operator=(const Optimiser&) = delete;
+
+  /// Throws MisuseError for a parameter of another set, or factors that are negative or not finite.
+  void set(const Parameter& parameter, const ParameterOptions& options);
+  /// Multiplies the schedule's rate by this from the next step on; see Plateau. Throws MisuseError unless it is finite.
+  void scale_rate(double factor);
+
+  /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
+  /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws MisuseError
+  /// for 0 samples.
+  void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
+
+  /// The number of steps that have been taken and not skipped, and the learning rate of the next one. Wait for the
+  /// steps pushed so far.
+  std::uint64_t steps() const;
+  double rate() const;
+
+  /// The tensors that it keeps: for checkpoints.
+  std::vector<OptimiserTensor> tensors() const;
+  /// Goes on from a checkpoint: makes the tensors that tensors() had then, to be set by the caller, and counts on from
+  /// `steps`. Call it before the first step. Throws MisuseError for a name that it does not know.
+  void restore(std::uint64_t steps, const std::vector<std::string>& names);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,260 @@
+#include "windrow/training/optimiser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "windrow/engine/engine.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+namespace {
+
+void require(bool holds, const std::string& what, double value, const char* expected) {
+  if (!holds) throw MisuseError("optimiser: " + what + " " + std::to_string(value) + "; expected " + expected);
+}
+void require_factor(const std::string& what, double value) {
+  require(std::isfinite(value) && value >= 0, what, value, "a number, 0 or more");
+}
+
+Method checked(Method method) {
+  if (method.step == nullptr || !method.step->updates) {
+    throw MisuseError("optimiser: method '" + method.name + "' has no operator that updates; expected one");
+  }
+  if (method.step_rows != nullptr && method.step_rows->states != method.step->states) {
+    throw MisuseError("optimiser: the operators of method '" + method.name + "' differ in their states");
+  }
+  return method;
+}
+
+OptimiserOptions checked(OptimiserOptions options) {
+  require_factor("penalty", options.penalty);
+  require_factor("decay", options.decay);
+  require(options.clip_value > 0, "clip_value", options.clip_value, "more than 0");
+  require(options.clip_norm > 0, "clip_norm", options.clip_norm, "more than 0");
+  require(options.accumulate > 0, "accumulate", 0, "1 or more");
+  return options;
+}
+
+/// The factors of one or more parameters, which share a row of numbers.
+struct Group {
+  double rate, penalty, decay;
+  friend bool operator==(const Group&, const Group&) = default;
+};
+
+}  // namespace
+
+class Optimiser::Impl {
+ public:
+  Impl(Parameters& parameters, Method method, OptimiserOptions options)
+      : parameters_(parameters),
+        method_(checked(std::move(method))),
+        options_(checked(std::move(options))),
+        progress_(std::make_shared<Progress>(parameters.device().engine)) {}
+
+  void set(const Parameter& parameter, const ParameterOptions& options) {
+    require_factor("rate_factor", options.rate_factor);
+    require_factor("penalty_factor", options.penalty_factor);
+    require_factor("decay_factor", options.decay_factor);
+    slot(number_of(parameter)).options = options;
+  }
+
+  void scale_rate(double factor) {
+    if (!std::isfinite(factor)) require_factor("factor of the rate", factor);
+    engine().push([progress = progress_, factor] { progress->rate_scale = factor; }, {mutate(progress_->var())},
+                  {.name = "scale rate"});
+  }
+
+  void step(std::size_t samples, std::source_location from) {
+    require(samples > 0, "a step of samples:", 0, "1 or more");
+    samples_ += samples;
+    if (++collected_ < options_.accumulate) return parameters_.keep_gradients();
+    const std::vector<Changed> changed = changed_parameters(from);
+    const Tensor numbers = push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), from);
+    collected_ = 0;
+    const std::vector<Tensor> of_groups = limited(numbers, changed, from);
+    for (const Changed& one : changed) change(one, of_groups[one.group], from);
+  }
+
+  std::uint64_t steps() const {
+    engine().wait(progress_->var());
+    return progress_->steps;
+  }
+  double rate() const { return options_.rate(steps()) * progress_->rate_scale; }
+
+  std::vector<OptimiserTensor> tensors() const {
+    std::vector<OptimiserTensor> all;
+    for (std::size_t number = 0; number < slots_.size(); ++number) {
+      for (std::size_t k = 0; k < slots_[number].states.size(); ++k) {
+        all.push_back({prefix(k) + parameters_.name(parameters_[number]), slots_[number].states[k]});
+      }
+    }
+    return all;
+  }
+
+  void restore(std::uint64_t steps, const std::vector<std::string>& names) {
+    std::vector<std::size_t> numbers;
+    for (const std::string& name : names) numbers.push_back(parameter_of(name));
+    for (const std::size_t number : numbers) make_states(number);
+    engine().push([progress = progress_, steps] { progress->steps = steps; }, {mutate(progress_->var())},
+                  {.name = "restore optimiser"});
+  }
+
+ private:
+  struct Slot {
+    ParameterOptions options = {};
+    std::vector<Tensor> states = {};  // made by the first step
+  };
+  /// Guarded by the variable, since ops of captured graphs change it, too.
+  struct Progress {
+    explicit Progress(const EngineRef& engine) : tag(engine, host_allocator(), 0, "optimiser") {}
+    Var var() const { return tag.var(); }
+
+    const Buffer tag;
+    std::uint64_t steps = 0;
+    double rate_scale = 1;
+  };
+  /// A parameter that a step changes: by its whole gradient, or by rows.
+  struct Changed {
+    std::size_t number, group;
+    Gradient gradient;
+
+    const Tensor& tensor() const { return gradient.all ? *gradient.all : gradient.rows.front().rows; }
+  };
+
+  Engine& engine() const { return *parameters_.device().engine; }
+  std::string prefix(std::size_t state) const { return method_.name + "." + std::to_string(state) + "/"; }
+  std::size_t number_of(const Parameter& parameter) const {
+    const std::string& name = parameters_.name(parameter);  // throws for one of another set
+    for (std::size_t number = 0;; ++number) {
+      if (parameters_.name(parameters_[number]) == name) return number;
+    }
+  }
+  std::size_t parameter_of(const std::string& state) const {
+    for (std::size_t k = 0; k < method_.step->states; ++k) {
+      if (state.starts_with(prefix(k))) return number_of(parameters_.find(state.substr(prefix(k).size())));
+    }
+    throw MisuseError("optimiser: a state '" + state + "'; expected one of method '" + method_.name + "'");
+  }
+  Slot& slot(std::size_t number) {
+    if (slots_.size() < parameters_.size()) slots_.resize(parameters_.size());
+    return slots_[number];
+  }
+
+  void make_states(std::size_t number) {
+    std::vector<Tensor>& states = slot(number).states;
+    const Tensor& value = parameters_.value(parameters_[number]);
+    while (states.size() < method_.step->states) {
+      const Tensor state(parameters_.device(), value.rows(), value.width(), "optimiser state");
+      const auto begin = [initial = method_.initial](const Matrix<float>& to) {
+        for (Index r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.width, initial);
+      };
+      state.fill(begin, {}, {.name = "optimiser state"});
+      states.push_back(state);
+    }
+  }
+
+  /// Those that are not frozen and have a gradient. Groups are numbered as they occur.
+  std::vector<Changed> changed_parameters(std::source_location from) {
+    std::vector<Changed> changed;
+    groups_.clear();
+    for (std::size_t number = 0; number < parameters_.size(); ++number) {
+      const ParameterOptions& options = slot(number).options;
+      if (options.frozen) continue;
+      Gradient gradient = parameters_.summed_gradient(parameters_[number], from);
+      if (!gradient.all && gradient.rows.empty()) continue;
+      if (!gradient.all && (options_.tables == OptimiserOptions::Tables::dense || method_.step_rows == nullptr)) {
+        gradient.all = all_rows(gradient.rows.front(), parameters_[number].type().rows, from);
+      }
+      const Group group{options.rate_factor, options.penalty_factor, options.decay_factor};
+      const auto found = std::ranges::find(groups_, group);
+      changed.push_back({number, static_cast<std::size_t>(found - groups_.begin()), std::move(gradient)});
+      if (found == groups_.end()) groups_.push_back(group);
+    }
+    return changed;
+  }
+  Tensor all_rows(const Gradient::Rows& some, Rows rows, std::source_location from) const {
+    return apply(parameters_.device(), op::scatter_rows,
+                 {.in = {some.rows}, .indices = {some.of}, .attributes = op::to_rows(rows)}, from);
+  }
+
+  /// Pushes the op that begins the step: it decides the numbers, a row for each group.
+  Tensor push_numbers(double scale, std::source_location from) {
+    const NextStep next = parameters_.next_step(from);
+    const Tensor numbers(parameters_.device(), static_cast<Index>(groups_.size()), StepNumbers::count, "step");
+    std::vector<Access> accesses = next.accesses();
+    accesses.push_back(mutate(progress_->var()));
+    const auto write = [=, progress = progress_, groups = groups_, options = options_,
+                        coefficients = method_.coefficients](const Matrix<float>& to) {
+      const bool skipped = next.skipped();
+      const double rate = options.rate(progress->steps) * progress->rate_scale;
+      if (!skipped) ++progress->steps;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        StepNumbers of_group{.rate = static_cast<float>(rate * groups[g].rate),
+                             .scale = skipped ? 0 : static_cast<float>(scale),
+                             .most = static_cast<float>(options.clip_value),
+                             .most_norm = static_cast<float>(options.clip_norm),
+                             .penalty = static_cast<float>(options.penalty * groups[g].penalty),
+                             .decay = static_cast<float>(options.decay * groups[g].decay)};
+        if (coefficients) coefficients(progress->steps, of_group);
+        std::copy_n(of_group.begin(), StepNumbers::count, to.row(static_cast<Index>(g)));
+      }
+    };
+    numbers.fill(write, std::move(accesses), {.name = "optimiser step", .pushed_at = from});
+    return numbers;
+  }
+
+  /// The numbers of each group, after the norm was limited.
+  std::vector<Tensor> limited(const Tensor& numbers, const std::vector<Changed>& changed, std::source_location from) {
+    const Device& device = parameters_.device();
+    std::vector<Tensor> norms, of_groups;
+    if (std::isfinite(options_.clip_norm)) {
+      for (const Changed& one : changed) {
+        norms.push_back(apply(device, op::squared_norm, {.in = {one.tensor()}}, from));
+      }
+    }
+    for (Index g = 0; g < numbers.rows(); ++g) {
+      of_groups.push_back(numbers.row_range(g, g + 1));
+      if (norms.empty()) continue;
+      Operands operands{.in = {of_groups.back()}};
+      operands.in.insert(operands.in.end(), norms.begin(), norms.end());
+      of_groups.back() = apply(device, op::limit_norm, operands, from);
+    }
+    return of_groups;
+  }
+
+  void change(const Changed& one, const Tensor& numbers, std::source_location from) {
+    make_states(one.number);
+    const Tensor& value = parameters_.value(parameters_[one.number]);
+    Operands operands{.in = {one.tensor(), numbers}, .write = Write::add, .states = slots_[one.number].states};
+    if (one.gradient.all) return apply(parameters_.device(), *method_.step, operands, value, from);
+    operands.indices = {one.gradient.rows.front().of};
+    operands.attributes = op::to_rows(Rows::count(value.rows()));
+    apply(parameters_.device(), *method_.step_rows, operands, value, from);
+  }
+
+  Parameters& parameters_;
+  const Method method_;
+  const OptimiserOptions options_;
+  const std::shared_ptr<Progress> progress_;
+  std::vector<Slot> slots_;    // by parameter
+  std::vector<Group> groups_;  // of the step that is pushed
+  std::uint64_t collected_ = 0;  // minibatches since the last step, and their samples
+  std::size_t samples_ = 0;
+};
+
+Optimiser::Optimiser(Parameters& parameters, Method method, OptimiserOptions options)
+    : impl_(std::make_unique<Impl>(parameters, std::move(method), std::move(options))) {}
+Optimiser::~Optimiser() = default;
+
+void Optimiser::set(const Parameter& parameter, const ParameterOptions& options) { impl_->set(parameter, options); }
+void Optimiser::scale_rate(double factor) { impl_->scale_rate(factor); }
+void Optimiser::step(std::size_t samples, std::source_location from) { impl_->step(samples, from); }
+std::uint64_t Optimiser::steps() const { return impl_->steps(); }
+double Optimiser::rate() const { return impl_->rate(); }
+std::vector<OptimiserTensor> Optimiser::tensors() const { return impl_->tensors(); }
+void Optimiser::restore(std::uint64_t steps, const std::vector<std::string>& names) { impl_->restore(steps, names); }
+
+}  // namespace windrow
