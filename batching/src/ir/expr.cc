@@ -48,6 +48,8 @@ std::shared_ptr<ir::Tracing> tracing_of(const char* what, const Expr& x) {
 
 }  // namespace
 
+Expr ExprTypes::dropout(const Expr& x, const Dropout& how) { return tracing_of("dropout", x)->dropout(x, how); }
+
 Expr sum_children(const Expr& x) { return tracing_of("sum_children", x)->over_children(op::segment_sum, x); }
 Expr mean_children(const Expr& x) {
   const auto tracing = tracing_of("mean_children", x);

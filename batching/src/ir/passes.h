@@ -9,8 +9,10 @@
 namespace windrow::ir {
 
 enum class Specialise { yes, no };
-/// Makes a program without gradients. With `no`, the types in `own` have all children, too.
-Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how);
+/// What a program is for: with `inference` it has no dropout.
+enum class Use { training, inference };
+/// Makes a program without gradients. With Specialise::no, the types in `own` have all children, too.
+Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how, Use use);
 
 /// Reduces the number of products. Products of one value with several parameters become one product with the parameters
 /// side by side. Sums of such products become one sum: for example the gates of an LSTM, each of which adds a product

@@ -10,8 +10,9 @@ namespace {
 /// Specialises one vertex type: copies the traced nodes, with zeros for the children and indices that the type lacks.
 class Specialisation {
  public:
-  Specialisation(Program& program, Builder& builder, int type)
+  Specialisation(Program& program, Builder& builder, int type, Use use)
       : function_(*program.function),
+        use_(use),
         builder_(builder),
         type_(type),
         mask_(program.types[static_cast<std::size_t>(type)]),
@@ -60,6 +61,8 @@ class Specialisation {
   }
 
   Value applied(const Node& node) {
+    const bool drops = node.is(op::dropout) && function_.index_pulls[node.indices[0]].holds_dropout();
+    if (drops && use_ == Use::inference) return of(node.in[0]);
     for (std::size_t pull : node.indices) {
       const bool without_edges = function_.index_pulls[pull].holds == IndexField::Holds::edges && !has_child(mask_, 0);
       if (without_edges || !has_index(function_, mask_, pull)) return builder_.fill(type_, node.type, 0);
@@ -70,6 +73,7 @@ class Specialisation {
   }
 
   const Function& function_;
+  const Use use_;
   Builder& builder_;
   const int type_;
   const VertexType mask_;
@@ -79,7 +83,7 @@ class Specialisation {
 
 }  // namespace
 
-Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how) {
+Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how, Use use) {
   Program program{.function = std::move(function), .specialised = how == Specialise::yes};
   program.types = types.general;
   for (const VertexType type : types.own) {
@@ -92,7 +96,7 @@ Program specialise(std::shared_ptr<const Function> function, const ProgramTypes&
   }
   Builder builder(*program.function);
   for (std::size_t t = 0; t < program.types.size(); ++t) {
-    Specialisation(program, builder, static_cast<int>(t));
+    Specialisation(program, builder, static_cast<int>(t), use);
   }
   program.nodes = builder.take();
   drop_unneeded(program);

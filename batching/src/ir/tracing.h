@@ -44,6 +44,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Expr over_children(const Operator& op, const Expr& x);
   /// The weight of each child in a mean over children.
   Expr share_of_child();
+  /// Keeps x in inference; see specialise().
+  Expr dropout(const Expr& x, const Dropout& how);
   /// The vertex's row of a tensor.
   Expr row_of(const std::string& tensor, Index width);
   /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
@@ -57,6 +59,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
            const Attributes& attributes);
   /// The pull of indices that describe the structure of the graph.
   std::size_t structure(IndexField::Holds holds);
+
+  std::uint32_t dropouts_ = 0;
 };
 
 }  // namespace windrow::ir

@@ -191,6 +191,7 @@ void Layout::Maker::fill_rows(const ir::IndexField& field, const TypeRows& type,
 void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
   using Holds = ir::IndexField::Holds;
   if (field.holds == Holds::row || field.holds == Holds::gradient_row) return fill_rows(field, type, to);
+  if (field.holds_dropout()) return fill_dropout(field, type, to);
   const auto& begin = type.edge_begin;
   for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
     if (field.holds == Holds::edges) {
@@ -204,6 +205,22 @@ void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std:
         to[2 * static_cast<std::size_t>(edge) + 1] = edge - begin[r];
       }
     }
+  }
+}
+
+void Layout::Maker::fill_dropout(const ir::IndexField& field, const TypeRows& type,
+                                 std::vector<std::int32_t>& to) const {
+  const auto low = [](std::uint64_t word) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(word)); };
+  const auto [seed, minibatch] = options_.dropout;
+  const bool by_vertex = field.holds == ir::IndexField::Holds::dropout;
+  auto* row = to.data();
+  for (const std::int32_t vertex : type.vertex) {
+    const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
+    *row++ = low(minibatch);
+    *row++ = static_cast<std::int32_t>(graph - layout_.first_vertex.begin());
+    *row++ = by_vertex ? vertex - *graph : -1;
+    *row++ = low(seed);
+    *row++ = low(seed >> 32);
   }
 }
 

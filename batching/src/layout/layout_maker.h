@@ -53,6 +53,7 @@ class Layout::Maker {
   void fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   /// Fills a column whose content comes from the layout instead of the graphs.
   void fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
+  void fill_dropout(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   static void fill_shares(const TypeRows& type, std::vector<float>& to);
 
   Layout& layout_;

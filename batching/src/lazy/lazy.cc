@@ -62,6 +62,9 @@ LazyExpr LazyExprTypes::apply(const Operator& op, const LazyHere& x, std::initia
                               std::initializer_list<LazyIndex> indices, const Attributes& attributes) {
   return windrow::apply(op, in, indices, attributes, x.from());
 }
+LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
+  return lazy::Record::dropout(x.operand(), how, x.from());
+}
 Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
 
 LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return apply(op::add, {x, y}, {}, {}, y.from()); }

@@ -205,6 +205,7 @@ class Record {
   std::coroutine_handle<> next;  ///< the coroutine to resume when the running one suspends or ends; null for none
 
   LazyExpr add_input(std::span<const float> values, std::source_location from);
+  static LazyExpr dropout(const LazyExpr& x, const Dropout& how, std::source_location from);
   LazyIndex index(std::span<const std::int32_t> values);
   /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
   template <class T>
@@ -271,6 +272,8 @@ class Record {
   std::vector<NodeId> operands_;
   std::vector<std::int32_t> indices_;
   std::vector<float> inputs_;
+  const LazyOptions::For use_;
+  std::int32_t dropouts_ = 0;  // since clear()
   NodeId first_pending_ = 0;
   std::vector<RunBegin> run_begins_;   // by run
   std::vector<std::int32_t> outside_;  // runs that contain operands of the last run

@@ -50,6 +50,10 @@ class ParameterStore {
 
   const Device& device() const { return device_; }
   std::uint64_t id() const { return id_; }
+  std::uint64_t seed() const { return seed_; }
+  std::uint64_t minibatches() const { return minibatches_; }
+  void set_minibatches(std::uint64_t number) { minibatches_ = number; }
+  std::uint64_t next_minibatch() { return minibatches_++; }
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
   void forget_gradients();
@@ -81,12 +85,12 @@ class ParameterStore {
   void update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const;
 
   const Device device_;
-  const std::uint64_t id_;
+  const std::uint64_t id_, seed_;
   const ParametersOptions options_;
   Generator generator_;
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_ = 0, minibatches_ = 0;
   bool keeps_gradients_ = false;  // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;
 };

@@ -28,6 +28,7 @@ Initial Initial::glorot(Index rows, Index width) {
 ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options)
     : device_(device),
       id_(next_id()),
+      seed_(seed),
       options_(options),
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
@@ -145,6 +146,8 @@ Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_locati
 Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_location from) const {
   return store_->summed_gradient(parameter, from);
 }
+std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
+void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
 void Parameters::keep_gradients() { store_->keep_gradients(); }
 const Device& Parameters::device() const { return store_->device(); }
 NextStep Parameters::next_step(std::source_location from) { return store_->next_step(from); }

@@ -121,7 +121,8 @@ void Runner::forget_a_plan() {
 
 std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
-  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on));
+  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on),
+                                       purpose.training ? ir::Use::training : ir::Use::inference);
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, purpose.outputs);
   const PlanOptions options = backend_->options_for({.training = purpose.training,
@@ -230,6 +231,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);
+  if (purpose.training) options.dropout = {parameters_->seed(), parameters_->next_minibatch()};
   Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 

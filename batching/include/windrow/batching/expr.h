@@ -35,6 +35,7 @@ struct ExprTypes {
   using Indices = IndexExpr;
   static Expr apply(const Operator& op, const Operand&, std::initializer_list<Operand> in,
                     std::initializer_list<IndexExpr> indices = {}, const Attributes& attributes = {});
+  static Expr dropout(const Expr& x, const Dropout& how);
   static Index width(const Expr& x);
 };
 

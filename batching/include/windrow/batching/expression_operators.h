@@ -13,6 +13,16 @@
 
 namespace windrow {
 
+/// How dropout() drops. A value.
+struct Dropout {
+  double rate;  ///< the probability; what is kept is divided by 1 - rate
+  /// What is dropped together. For rows, a word's embedding is kept or dropped as a whole.
+  enum class Of : std::uint8_t { element, row } of = Of::element;
+  /// What has a mask of its own. With `sample`, all vertices of a sample drop the same elements, as variational dropout
+  /// demands (Gal and Ghahramani 2016). Lazy expressions know no samples: multiply by one dropped expression of ones.
+  enum class Mask : std::uint8_t { vertex, sample } mask = Mask::vertex;
+};
+
 /// A base class of each type of expression; without state. `Types` has, for one kind of expression:
 ///
 ///   Result          what an operator returns
@@ -21,6 +31,7 @@ namespace windrow {
 ///   Weight          a parameter; also an expression if the kind allows that
 ///   Indices         an index operand
 ///   apply()         applies an operator; takes its first operand, its operands, index operands and attributes
+///   dropout()       applies dropout
 ///   width()         the width of a first or further operand
 template <class Types>
 class ExpressionOperators {
@@ -76,7 +87,12 @@ class ExpressionOperators {
   friend Result row_max(const First& x) { return Types::apply(op::row_max, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
   friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
-  /// The mask is drawn from three keys per vertex or sample; see op::dropout.
+  /// Drops in training; returns x in inference, and for a rate of 0. The mask depends on the seed of the parameters,
+  /// the number of the minibatch (Parameters::minibatches()), the sample, the vertex and the place of this call in the
+  /// function; in lazy expressions on the number of such calls since clear(). So neither schedules nor workers change
+  /// it. Throws MisuseError unless 0 <= rate < 1.
+  friend Result dropout(const First& x, const Dropout& how) { return Types::dropout(x, how); }
+  /// The mask is drawn from three keys per vertex or sample, also in inference; see op::dropout.
   friend Result dropout(const First& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
     return Types::apply(op::dropout, x, {x}, {keys}, op::dropout_by(rate, seed, site));
   }

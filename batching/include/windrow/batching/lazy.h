@@ -121,6 +121,7 @@ struct LazyExprTypes {
   using Indices = LazyIndex;
   static LazyExpr apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
+  static LazyExpr dropout(const LazyHere& x, const Dropout& how);
   static Index width(const LazyHere& x);
 };
 

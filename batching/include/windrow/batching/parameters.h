@@ -156,6 +156,11 @@ class Parameters {
   /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
   void keep_gradients();
 
+  /// The number of minibatches that were computed for training, from which dropout() draws. A program that goes on from
+  /// a checkpoint sets it to what it was.
+  std::uint64_t minibatches() const;
+  void set_minibatches(std::uint64_t number);
+
   const Device& device() const;
   /// Counts a step of an optimiser that is not sgd(), and decides whether it is skipped; see NonFinite. Pushes the ops
   /// that decide.

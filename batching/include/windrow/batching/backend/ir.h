@@ -79,7 +79,19 @@ struct IndexField {
   ///   sibling       of an edge: the row of its consumer, and the edge's number among the edges of that consumer
   ///   row           of a vertex: its row of tensor `tensor`
   ///   gradient_row  of a vertex: its row of the gradient of output `tensor`
-  enum class Holds : std::uint8_t { input, edges, consumer, sibling, row, gradient_row } holds = Holds::input;
+  ///   dropout       of a vertex: the minibatch, the sample, the vertex, and the two halves of the seed of dropout
+  ///   dropout_by_sample  the same, with -1 for all vertices
+  enum class Holds : std::uint8_t {
+    input,
+    edges,
+    consumer,
+    sibling,
+    row,
+    gradient_row,
+    dropout,
+    dropout_by_sample,
+  } holds = Holds::input;
+  bool holds_dropout() const { return holds == Holds::dropout || holds == Holds::dropout_by_sample; }
   std::size_t tensor = 0;
 };
 

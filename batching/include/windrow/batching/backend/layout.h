@@ -78,6 +78,10 @@ struct LayoutOptions {
   std::vector<GivenRows> given = {};
   /// By output: Announced::row_of. Outputs beyond its end have one row for each vertex.
   std::vector<std::vector<std::int32_t>> gradient_row_of = {};
+  /// What masks depend on, besides the vertex.
+  struct Dropout {
+    std::uint64_t seed = 0, minibatch = 0;
+  } dropout = {};
 };
 
 class LayoutMemory;

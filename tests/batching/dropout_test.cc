@@ -1,0 +1,197 @@
+// Dropout whose keys nobody passes: in vertex functions and in lazy expressions.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "windrow/batching/lazy.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::Graphs;
+using Floats = std::vector<float>;
+
+/// Chains of vertices that push dropped ones. The loss is the sum of dropped x.
+struct Chains {
+  explicit Chains(Dropout how, RunnerOptions options = {}, std::uint64_t seed = 7)
+      : parameters(host, seed),
+        function("chain", {.arity = 1},
+                 [&](Vertex& v) {
+                   const State state = v.state("s", 2);
+                   const Expr x = v.pull("x", 40), dropped = dropout(x, how);
+                   v.scatter(state, slice(x, 0, 2) + v.gather(0, state));
+                   v.push("dropped", dropped);
+                   v.push("again", dropout(x, how));
+                   v.loss(matmul(dropped, w));
+                 }),
+        runner(host, function, parameters, options) {}
+
+  static GraphData chain(std::int32_t length) {
+    GraphData data{.child_begin = {0}};
+    for (std::int32_t v = 0; v < length; ++v) {
+      if (v > 0) data.children.push_back(v - 1);
+      data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+      for (int c = 0; c < 40; ++c) data.values["x"].push_back(1);
+    }
+    return data;
+  }
+  Minibatch train() { return runner.differentiate(graphs.pointers); }
+  /// By vertex of all chains.
+  Floats dropped(const Minibatch& minibatch, const char* output = "dropped") { return minibatch.output(output).get(); }
+
+  Engine engine{{.policy = Policy::pool, .workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters;
+  Parameter w = parameters.add("w", 40, 1, Initial::constant(1));
+  VertexFunction function;
+  Graphs graphs{function, {chain(3), chain(5), chain(1)}};
+  Runner runner;
+};
+
+TEST(VertexDropout, DrawsByMinibatchSampleAndVertex) {
+  Chains chains({.rate = 0.25});
+  for (std::int32_t minibatch = 0; minibatch < 2; ++minibatch) {
+    EXPECT_EQ(chains.parameters.minibatches(), static_cast<std::uint64_t>(minibatch));
+    const Floats dropped = chains.dropped(chains.train());
+    std::vector<std::int32_t> keys;
+    for (const auto& [graph, vertices] : {std::pair(0, 3), std::pair(1, 5), std::pair(2, 1)}) {
+      for (std::int32_t v = 0; v < vertices; ++v) keys.insert(keys.end(), {minibatch, graph, v});
+    }
+    const Tensor ones(chains.host, 9, 40);
+    ones.set(Floats(360, 1));
+    const IntTensor indices(chains.host, 9, 3);
+    indices.set(keys);
+    const Operands by_hand{.in = {ones}, .indices = {indices}, .attributes = op::dropout_by(0.25, 7, 0)};
+    EXPECT_EQ(dropped, apply(chains.host, op::dropout, by_hand).get());
+  }
+}
+
+TEST(VertexDropout, KeepsAllInInference) {
+  Chains chains({.rate = 0.5});
+  EXPECT_EQ(chains.dropped(chains.runner.run(chains.graphs.pointers)), Floats(360, 1));
+  EXPECT_EQ(chains.parameters.minibatches(), 0u);
+  EXPECT_NE(chains.dropped(chains.train()), Floats(360, 1));
+}
+
+TEST(VertexDropout, GivesEachCallMasksOfItsOwn) {
+  Chains chains({.rate = 0.5});
+  const Minibatch minibatch = chains.train();
+  EXPECT_NE(chains.dropped(minibatch), chains.dropped(minibatch, "again"));
+  Chains other({.rate = 0.5}, {}, 8);
+  EXPECT_NE(chains.dropped(minibatch), other.dropped(other.train()));
+}
+
+TEST(VertexDropout, DoesNotDependOnSchedulesAndGroups) {
+  Floats expected;
+  for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::agenda, SchedulePolicy::serial}) {
+    Chains chains({.rate = 0.5}, {.groups = 3, .schedule = schedule});
+    const Floats dropped = chains.dropped(chains.train());
+    if (expected.empty()) expected = dropped;
+    EXPECT_EQ(dropped, expected);
+  }
+}
+
+TEST(VertexDropout, GoesOnFromANumberOfMinibatches) {
+  Chains chains({.rate = 0.5}), later({.rate = 0.5});
+  chains.train();
+  later.parameters.set_minibatches(1);
+  EXPECT_EQ(later.dropped(later.train()), chains.dropped(chains.train()));
+}
+
+TEST(VertexDropout, PassesGradientsThroughTheMask) {
+  Chains chains({.rate = 0.5});
+  const Floats dropped = chains.dropped(chains.train());
+  Floats sums(40, 0);
+  for (std::size_t i = 0; i < dropped.size(); ++i) sums[i % 40] += dropped[i];
+  EXPECT_EQ(chains.parameters.dense_gradient(chains.w).get(), sums);
+}
+
+TEST(VertexDropout, OfRowsKeepsOrDropsThemAsAWhole) {
+  Chains chains({.rate = 0.5, .of = Dropout::Of::row});
+  std::set<float> seen;
+  for (int i = 0; i < 3; ++i) {
+    const Floats dropped = chains.dropped(chains.train());
+    for (std::size_t v = 0; v < 9; ++v) {
+      const std::set<float> row(dropped.begin() + static_cast<std::ptrdiff_t>(40 * v),
+                                dropped.begin() + static_cast<std::ptrdiff_t>(40 * (v + 1)));
+      EXPECT_EQ(row.size(), 1u);
+      seen.insert(row.begin(), row.end());
+    }
+  }
+  EXPECT_EQ(seen, (std::set<float>{0, 2}));
+}
+
+TEST(VertexDropout, BySampleHasOneMaskForAllItsVertices) {
+  Chains chains({.rate = 0.5, .mask = Dropout::Mask::sample});
+  const Floats dropped = chains.dropped(chains.train());
+  const auto row = [&](std::size_t v) {
+    const auto begin = dropped.begin() + static_cast<std::ptrdiff_t>(40 * v);
+    return Floats(begin, begin + 40);
+  };
+  EXPECT_EQ(row(0), row(2));
+  EXPECT_EQ(row(3), row(7));
+  EXPECT_NE(row(0), row(3));
+  EXPECT_NE(row(0), row(8));
+}
+
+TEST(VertexDropout, RefusesRatesAndOperandsThatItCannotDrop) {
+  EXPECT_THROW(Chains({.rate = 1}), MisuseError);
+  EXPECT_THROW(Chains({.rate = -0.5}), MisuseError);
+  EXPECT_THROW(VertexFunction("sum", {.arity = any_arity},
+                              [](Vertex& v) { v.push("x", sum_children(dropout(v.pull_edge("e", 3), {.rate = 0.5}))); }),
+               MisuseError);
+}
+
+struct LazyOnes {
+  explicit LazyOnes(LazyOptions::For use = LazyOptions::For::training) : graph(host, parameters, {.use = use}) {}
+  LazyExpr ones() { return graph.input(Floats(50, 1)); }
+
+  Engine engine{{.policy = Policy::pool, .workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, 7};
+  Parameter w = parameters.add("w", 50, 1, Initial::constant(1));
+  LazyGraph graph;
+};
+
+TEST(LazyDropout, DropsInTrainingOnly) {
+  LazyOnes training, inference(LazyOptions::For::inference);
+  EXPECT_EQ(dropout(inference.ones(), {.rate = 0.5}).value(), Floats(50, 1));
+  const LazyExpr one = dropout(training.ones(), {.rate = 0.5}), other = dropout(training.ones(), {.rate = 0.5});
+  EXPECT_NE(one.value(), Floats(50, 1));
+  EXPECT_NE(one.value(), other.value());
+  for (const float value : one.value()) EXPECT_TRUE(value == 0 || value == 2);
+  const Floats row = dropout(training.ones(), {.rate = 0.5, .of = Dropout::Of::row}).value();
+  EXPECT_TRUE(row == Floats(50, 0) || row == Floats(50, 2));
+}
+
+TEST(LazyDropout, DrawsAnewForEachMinibatchAndTheSameAfterGoingOn) {
+  LazyOnes lazy, later;
+  std::vector<Floats> masks;
+  const auto train = [](LazyOnes& on) {
+    const LazyExpr dropped = dropout(on.ones(), {.rate = 0.5});
+    const Floats mask = dropped.value();
+    on.graph.backward(std::vector{matmul(dropped, on.w)});
+    EXPECT_EQ(on.parameters.dense_gradient(on.w).get(), mask);
+    on.graph.clear();
+    return mask;
+  };
+  const Floats first = train(lazy);
+  later.parameters.set_minibatches(lazy.parameters.minibatches());
+  const Floats second = train(lazy);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(train(later), second);
+}
+
+TEST(LazyDropout, RefusesMasksOfSamples) {
+  LazyOnes lazy;
+  EXPECT_EQ(error_of<MisuseError>([&] { dropout(lazy.ones(), {.rate = 0.5, .mask = Dropout::Mask::sample}); }),
+            "dropout: a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
+}
+
+}  // namespace
+}  // namespace windrow
