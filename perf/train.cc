@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
 }
 
 TrainerOptions with_rate(TrainerOptions options, double rate) {
-  options.learning_rate = rate;
+  options.optimiser.rate = rate;
   return options;
 }
 

@@ -36,8 +36,10 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define MODELS MODELS_WITH_GRAPHS ", parser"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
-  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --batch, --epochs, --rate, --workers, " \
-  "--policy, --schedule, "                                                                                           \
+  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "            \
+  "--batch, --epochs, --patience, "                                                                                  \
+  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "  \
+  "--rate-factor, --rate-epochs, --warm-up, --workers, --policy, --schedule, "                                       \
   "--device, --precision, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,

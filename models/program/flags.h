@@ -25,6 +25,10 @@ Check whole_number(std::int64_t low, std::int64_t high);
 Check whole_numbers(std::int64_t low, std::int64_t high);
 /// Numbers above 0.
 Check positive_number();
+/// Numbers from 0 on.
+Check number();
+/// Numbers from 0 on that are less than 1.
+Check fraction();
 /// One of these words.
 Check one_of(std::vector<std::string> words);
 /// One or more of these words, separated by commas.
@@ -42,7 +46,7 @@ Check new_folder();
 /// Adds a flag with a value, or a positional argument if the name has no dashes. If it is given several times, the last
 /// one counts.
 template <class T>
-CLI::Option* flag(CLI::App& command, const char* name, T& value, const char* what, const Check& check) {
+CLI::Option* flag(CLI::App& command, const char* name, T& value, const std::string& what, const Check& check) {
   return command.add_option(name, value, what)
       ->transform(CLI::Validator(check.read, check.expected))
       ->type_name(check.value)

@@ -166,14 +166,29 @@ std::vector<int> numbers_of(const std::string& text) {
   return numbers;
 }
 
-Check positive_number() {
-  return {"X", "above 0", [](std::string& text) -> std::string {
+namespace {
+
+/// Decimal numbers for which `holds`.
+Check number_that(const std::string& expected, bool (*holds)(double)) {
+  return {"X", expected, [=](std::string& text) -> std::string {
             char* end = nullptr;
             const double value = std::strtod(text.c_str(), &end);
             const bool decimal = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
-            if (decimal && *end == '\0' && std::isfinite(value) && value > 0) return {};
-            return in_quotes(text) + "; expected a number above 0";
+            if (decimal && *end == '\0' && std::isfinite(value) && holds(value)) return {};
+            return in_quotes(text) + "; expected a number " + expected;
           }};
+}
+
+}  // namespace
+
+Check positive_number() {
+  return number_that("above 0", [](double value) { return value > 0; });
+}
+Check number() {
+  return number_that("from 0 on", [](double value) { return value >= 0; });
+}
+Check fraction() {
+  return number_that("from 0 on, less than 1", [](double value) { return value >= 0 && value < 1; });
 }
 
 Check one_of(std::vector<std::string> words) {

@@ -5,6 +5,7 @@
 #include "flags.h"
 #include "program.h"
 #include "schedule.h"
+#include "training_flags.h"
 #include "windrow/models/trainer.h"
 
 namespace {
@@ -17,9 +18,19 @@ struct Arguments {
   program::DeviceFlags device;
   WorkloadOptions workload;
   TrainerOptions trainer;
-  int epochs = 8, workers = default_workers();
+  program::TrainingFlags training;
+  int epochs = 8, patience = 0, workers = default_workers();
   bool compare = false;
 };
+
+/// "for tree-lstm, bilstm".
+std::string models_with_dropout() {
+  std::string names;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (kind.takes_dropout) names += (names.empty() ? "for " : ", ") + kind.name;
+  }
+  return names;
+}
 
 CLI::App& add_train(CLI::App& app, Arguments& to) {
   using namespace program;
@@ -27,13 +38,15 @@ CLI::App& add_train(CLI::App& app, Arguments& to) {
       "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
+  flag(train, "--dropout", to.workload.dropout.element, "Rate of dropout of words and states; " + models_with_dropout(),
+       fraction());
+  flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
+       fraction());
   flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
-  to.trainer.learning_rate = 0;  // the model's own
-  flag<double>(
-      train, "--rate", [&to](const double& rate) { to.trainer.learning_rate = rate; },
-      "Learning rate (applied to the loss per sample)", positive_number())
-      ->default_str("see below");
+  flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
+       whole_number(0, 1 << 20));
+  add_training_flags(train, to.training);
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
@@ -99,7 +112,7 @@ void train_model(Arguments arguments) {
   const Device device = program::open_device(engine, arguments.device);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
   TrainerOptions& options = arguments.trainer;
-  if (options.learning_rate == 0) options.learning_rate = workload.kind->learning_rate;
+  program::set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   Trainer trainer(device, workload, options);
@@ -108,9 +121,18 @@ void train_model(Arguments arguments) {
         program::data_text(arguments.workload).c_str(), program::grouped(size).c_str(), workload.kind->sample.c_str(),
         size == 1 ? "" : "s", program::grouped(workload.validation.size()).c_str());
   print_head(trainer, workload);
+  program::Scores scores(arguments.training);
   for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     const Trainer::Pass pass = trainer.train();
-    print_epoch(epoch, pass, trainer.evaluate(), workload);
+    const std::vector<Metric> metrics = trainer.evaluate();
+    print_epoch(epoch, pass, metrics, workload);
+    if (workload.validation.empty()) continue;
+    scores.report(metrics.front(), trainer.optimiser());
+    if (arguments.patience > 0 && scores.epochs_without_improvement() >= arguments.patience) {
+      print("stopped after %d epoch%s without a better score\n", arguments.patience,
+            arguments.patience == 1 ? "" : "s");
+      break;
+    }
   }
   if (arguments.compare) compare(trainer, workload.kind->unit);
 }

@@ -34,7 +34,7 @@ std::size_t LoadedModel::samples_of_a_turn(Trainer& trainer, std::size_t least) 
 
 Trainer& LoadedModel::trainer(std::size_t batch, const RunnerOptions& runner) {
   trainers_.push_back(std::make_unique<Trainer>(
-      device(), workload_, TrainerOptions{.minibatch = batch, .learning_rate = 0, .runner = runner}));
+      device(), workload_, TrainerOptions{.minibatch = batch, .optimiser = {.rate = 0}, .runner = runner}));
   return *trainers_.back();
 }
 

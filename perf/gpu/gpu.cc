@@ -56,8 +56,9 @@ class Measurement {
         engine_(EngineOptions{}),
         device_(program::open_device(engine_, options.device)),
         workload_(make_workload(of.model, device_, sized(of.model, options.workload, of.hidden))),
-        trainer_(device_, workload_,
-                 {.minibatch = static_cast<std::size_t>(of.batch), .learning_rate = workload_.kind->learning_rate}) {
+        trainer_(
+            device_, workload_,
+            {.minibatch = static_cast<std::size_t>(of.batch), .optimiser = {.rate = workload_.kind->learning_rate}}) {
     if (samples().empty())
       throw MisuseError(of.model + ": no validation samples; expected at least one for --inference");
   }

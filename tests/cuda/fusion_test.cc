@@ -87,7 +87,7 @@ std::uint64_t compilations() {
   WorkloadOptions options{.seed = 1, .samples = 4};
   options.sizes["hidden"] = options.sizes["embedding"] = 8;
   Workload workload = make_workload("tree-lstm", device, options);
-  Trainer(device, workload, {.minibatch = 4, .learning_rate = 0.05}).train();
+  Trainer(device, workload, {.minibatch = 4, .optimiser = {.rate = 0.05}}).train();
   return fake::counters().compilations;
 }
 

@@ -78,7 +78,7 @@ double loss_of_training(const std::string& model, const Device& device, Index hi
   WorkloadOptions options{.seed = 1, .samples = 64};
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
-  Trainer trainer(device, workload, {.minibatch = 32, .learning_rate = 0.1});
+  Trainer trainer(device, workload, {.minibatch = 32, .optimiser = {.rate = 0.1}});
   trainer.train();
   return trainer.train().loss;
 }

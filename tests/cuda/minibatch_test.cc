@@ -36,7 +36,7 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   WorkloadOptions options{.seed = 1, .samples = 4 * batch};
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
-  Trainer trainer(device, workload, {.minibatch = batch, .learning_rate = 0.05});
+  Trainer trainer(device, workload, {.minibatch = batch, .optimiser = {.rate = 0.05}});
   for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
   engine.wait_all();
   const fake::Counters before = fake::counters();
@@ -98,7 +98,9 @@ TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
   const auto learner = workload.network->learner({});
   std::vector<double> losses;
   const auto step = [&](std::initializer_list<std::size_t> samples) {
-    losses.push_back(learner->descend(std::vector(samples), 0.001)());
+    const Learner::Loss loss = learner->differentiate(std::vector(samples));
+    workload.parameters->sgd(0.001);
+    losses.push_back(loss());
   };
   for (int i = 0; i < 5; ++i) step({0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_LT(losses.back(), losses.front());
@@ -159,12 +161,14 @@ TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   const auto learner = workload.network->learner({});
   std::vector<std::size_t> samples(16);
   std::iota(samples.begin(), samples.end(), 0);
-  learner->descend(samples, 0.1)();  // compiles kernels
+  learner->differentiate(samples)();  // compiles kernels
+  workload.parameters->sgd(0.1);
   engine.wait_all();
   const auto calls = [] { return fake::counters().launches + fake::counters().products; };
   fake::hold_at("back_level");
   const std::uint64_t before = calls();
-  const Learner::Loss loss = learner->descend(samples, 0.1);
+  const Learner::Loss loss = learner->differentiate(samples);
+  workload.parameters->sgd(0.1);
   std::uint64_t last = before;
   for (int quiet = 0; quiet < 10; ++quiet) {
     if (const std::uint64_t now = calls(); now != std::exchange(last, now)) quiet = 0;

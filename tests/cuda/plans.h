@@ -46,7 +46,7 @@ inline std::shared_ptr<const Plan> plan_of(const std::string& model, const std::
   WorkloadOptions options{.seed = 1, .samples = 8, .cell = cell};
   options.sizes["hidden"] = 256;
   Workload workload = make_workload(model, device, options);
-  Trainer trainer(device, workload, {.minibatch = 8, .learning_rate = 0.05});
+  Trainer trainer(device, workload, {.minibatch = 8, .optimiser = {.rate = 0.05}});
   error_of<Error>([&] { trainer.train(8); });
   EXPECT_FALSE(plans.empty()) << model;
   return plans.empty() ? nullptr : plans.front();

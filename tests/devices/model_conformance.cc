@@ -17,7 +17,7 @@ struct Trained {
 
 Trained train(const Device& device, const std::string& name, const WorkloadOptions& options) {
   Workload workload = make_workload(name, device, options);
-  Trainer trainer(device, workload, {.minibatch = 7, .learning_rate = 0.05});
+  Trainer trainer(device, workload, {.minibatch = 7, .optimiser = {.rate = 0.05}});
   Trained result;
   for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(14).loss);
   result.metrics = trainer.evaluate();

@@ -112,7 +112,7 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
 TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {
   Engine engine;
   Workload workload = make_workload("parser", host_device(engine), {.samples = 40, .sizes = small_sizes});
-  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .learning_rate = 3e38});
+  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .optimiser = {.rate = 3e38}});
   EXPECT_EQ(error_of<Error>([&] { trainer.train(); }),
             "parser: a score is not finite; expected finite scores, try a lower learning rate");
 }

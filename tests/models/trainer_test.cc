@@ -53,7 +53,7 @@ TEST(Trainer, TakesAFewSamplesToCompareUnbatched) {
 
 TEST(Trainer, SumsTheLossOfAllLabelsHoweverTheyAreCut) {
   const auto loss_of = [](std::size_t batch) {
-    return Trees(trees(50, 3), {.minibatch = batch, .learning_rate = 0}).trainer.train().loss;
+    return Trees(trees(50, 3), {.minibatch = batch, .optimiser = {.rate = 0}}).trainer.train().loss;
   };
   const double whole = loss_of(50);
   EXPECT_GT(whole, 1);
@@ -104,7 +104,7 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
                            {"dev.txt", "(1 (1 a) (0 b))\n(2 (1 b) (1 a))\n(1 a)\n(4 (1 a) (1 b))\n"}});
   WorkloadOptions options = trees(0, 1);
   options.data = folder.path.string();
-  Trees trees(options, {.minibatch = 2, .learning_rate = 0.5});
+  Trees trees(options, {.minibatch = 2, .optimiser = {.rate = 0.5}});
   for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
   const std::vector<Metric> metrics = trees.trainer.evaluate();
   ASSERT_EQ(metrics.size(), 2u);
@@ -121,7 +121,7 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {
-  Trees trees(::windrow::trees(100, 1), {.minibatch = 10, .learning_rate = 3e38});
+  Trees trees(::windrow::trees(100, 1), {.minibatch = 10, .optimiser = {.rate = 3e38}});
   const std::string text = error_of<OpError>([&] { trees.trainer.train(); });
   EXPECT_NE(text.find("minibatch "), std::string::npos) << text;
   EXPECT_NE(text.find("expected a finite number"), std::string::npos) << text;
@@ -130,8 +130,8 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 }
 
 TEST(Trainer, RefusesWhatCannotTrain) {
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.learning_rate = -1}); }),
-            "trainer: learning rate -1.000000; expected a number, 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.optimiser = {.rate = -1}}); }),
+            "learning rate -1.000000; expected a number, 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.minibatch = 0}); }),
             "trainer: minibatch size 0; expected 1 to 16777216");
   Trees trees(::windrow::trees(1, 1));

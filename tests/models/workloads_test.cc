@@ -126,13 +126,13 @@ const Case cases[] = {
      .metric = "all-node accuracy",
      .at_least = 0.7,
      .passes = 12,
-     .training = {.minibatch = 16, .learning_rate = 0.2}},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.2}}},
     {.name = "tree-lstm",
      .options = {.seed = 5, .samples = 600, .cell = "child-sum", .sizes = {{"hidden", 24}, {"embedding", 24}}},
      .metric = "all-node accuracy",
      .at_least = 0.65,
      .passes = 12,
-     .training = {.minibatch = 16, .learning_rate = 0.2}},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.2}}},
     {.name = "tree-fc",
      .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
      .metric = "accuracy",
@@ -155,7 +155,7 @@ const Case cases[] = {
      .metric = "entity F1",
      .at_least = 0.15,
      .passes = 12,
-     .training = {.minibatch = 16, .learning_rate = 0.2},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.2}},
      .done = 0.99},
     {.name = "bilstm-char",
      .options = {.samples = 300,
@@ -167,7 +167,7 @@ const Case cases[] = {
      .metric = "entity F1",
      .at_least = 0.3,
      .passes = 8,
-     .training = {.minibatch = 16, .learning_rate = 0.2},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.2}},
      .done = 0.98},
     {.name = "listops",
      .options = {.samples = 400, .sizes = {{"hidden", 32}}},
@@ -179,13 +179,13 @@ const Case cases[] = {
      .metric = "accuracy",
      .at_least = 0.6,
      .passes = 12,
-     .training = {.minibatch = 16, .learning_rate = 0.3}},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.3}}},
     {.name = "parser",
      .options = {.samples = 400, .sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}, {"scorer", 16}}},
      .metric = "LAS",
      .at_least = 0.75,
      .passes = 8,
-     .training = {.minibatch = 16, .learning_rate = 0.025},
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.025}},
      .done = 0.9,
      .again = 1},
 };
@@ -213,7 +213,7 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
     Engine engine;
     Workload workload = make_workload(
         name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 60}}});
-    Trainer trainer(host_device(engine), workload, {.minibatch = 8, .learning_rate = 0.1});
+    Trainer trainer(host_device(engine), workload, {.minibatch = 8, .optimiser = {.rate = 0.1}});
     for (int pass = 0; pass < 15; ++pass) trainer.train();
     const double perplexity = trainer.evaluate()[0].value;
     EXPECT_LT(perplexity, 0.9 * perplexity_of_frequencies(graphs_of(workload).validation)) << name;

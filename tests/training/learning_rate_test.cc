@@ -43,6 +43,7 @@ TEST(LearningRate, WarmsUpLinearly) {
 
 TEST(LearningRate, RefusesWhatIsNoRate) {
   EXPECT_THROW(LearningRate(std::numeric_limits<double>::quiet_NaN()), MisuseError);
+  EXPECT_THROW(LearningRate(-1), MisuseError);
   EXPECT_THROW(LearningRate::steps(1, 0, 0.5), MisuseError);
   EXPECT_THROW(LearningRate::steps(1, 1, 0), MisuseError);
   EXPECT_THROW(LearningRate::cosine(1, 0), MisuseError);

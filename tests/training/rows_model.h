@@ -18,7 +18,7 @@ struct RowsModel {
     Index rows = 3, width = 4;  // of the matrix
   };
   struct Sample {
-    std::int32_t row;  // of the table; that of the matrix is row % rows
+    std::int32_t row;                        // of the table; that of the matrix is row % rows
     std::vector<float> of_table, of_matrix;  // targets
   };
 

@@ -12,16 +12,17 @@
 namespace windrow {
 namespace {
 
-void require_finite(double rate) {
-  if (!std::isfinite(rate)) throw MisuseError("a learning rate of " + std::to_string(rate) + "; expected a number");
+void require_rate(double rate) {
+  if (rate >= 0 && std::isfinite(rate)) return;
+  throw MisuseError("learning rate " + std::to_string(rate) + "; expected a number, 0 or more");
 }
 
 }  // namespace
 
-LearningRate::LearningRate(double rate) : function_([rate](std::uint64_t) { return rate; }) { require_finite(rate); }
+LearningRate::LearningRate(double rate) : function_([rate](std::uint64_t) { return rate; }) { require_rate(rate); }
 
 LearningRate LearningRate::steps(double rate, std::uint64_t every, double factor) {
-  require_finite(rate);
+  require_rate(rate);
   if (every == 0 || !(factor > 0) || !std::isfinite(factor)) {
     throw MisuseError("a learning rate multiplied by " + std::to_string(factor) + " every " + std::to_string(every) +
                       " steps; expected both above 0");
@@ -30,8 +31,8 @@ LearningRate LearningRate::steps(double rate, std::uint64_t every, double factor
 }
 
 LearningRate LearningRate::cosine(double rate, std::uint64_t steps, double least) {
-  require_finite(rate);
-  require_finite(least);
+  require_rate(rate);
+  require_rate(least);
   if (steps == 0) throw MisuseError("a learning rate along a cosine of 0 steps; expected 1 or more");
   return LearningRate([=](std::uint64_t step) {
     const double done = static_cast<double>(std::min(step, steps)) / static_cast<double>(steps);

@@ -239,8 +239,8 @@ class Optimiser::Impl {
   const Method method_;
   const OptimiserOptions options_;
   const std::shared_ptr<Progress> progress_;
-  std::vector<Slot> slots_;    // by parameter
-  std::vector<Group> groups_;  // of the step that is pushed
+  std::vector<Slot> slots_;      // by parameter
+  std::vector<Group> groups_;    // of the step that is pushed
   std::uint64_t collected_ = 0;  // minibatches since the last step, and their samples
   std::size_t samples_ = 0;
 };

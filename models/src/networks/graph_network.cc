@@ -45,11 +45,10 @@ class GraphNetwork::GraphLearner final : public Learner {
   GraphLearner(GraphNetwork& network, const RunnerOptions& options)
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
-  Loss descend(SampleNumbers numbers, double learning_rate) override {
+  Loss differentiate(SampleNumbers numbers) override {
     std::vector<const InputGraph*> graphs;
     for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
     const Minibatch minibatch = runner_.differentiate(graphs);
-    network_.parameters_.sgd(learning_rate);
     return [minibatch] { return minibatch.loss(); };
   }
   std::unique_ptr<Score> score() override {

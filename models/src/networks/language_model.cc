@@ -132,7 +132,8 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   if (split.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const LanguageModel model(*parameters, {vocabulary, options.size("embedding"), options.size("hidden")});
+  const LanguageModel model(*parameters,
+                            {vocabulary, options.size("embedding"), options.size("hidden"), options.dropout});
   GraphWorkload workload{.kind = kind,
                          .device = device,
                          .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
@@ -157,6 +158,7 @@ WorkloadKind fixed_lstm_kind() {
           .files = {"train.txt", "valid.txt", "test.txt"},
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
           .cells = {},
+          .takes_dropout = true,
           .samples = 512,
           .learning_rate = 0.05,
           .make = make_language_model};
@@ -170,6 +172,7 @@ WorkloadKind var_lstm_kind() {
           .files = {"train.txt", "valid.txt", "test.txt"},
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
+          .takes_dropout = true,
           .samples = 2048,
           .learning_rate = 0.1,
           .make = make_language_model};

@@ -35,7 +35,8 @@ struct Cell {
 };
 
 Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocabulary) {
-  const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), tree_labels};
+  const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), tree_labels,
+                            options.dropout};
   if (options.cell == "child-sum") {
     const ChildSumTreeLstm model(parameters, sizes);
     return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
@@ -73,6 +74,7 @@ WorkloadKind tree_lstm_kind() {
           .files = {"train.txt", "dev.txt"},
           .sizes = {hidden(256), embedding(256)},
           .cells = {"binary", "child-sum"},
+          .takes_dropout = true,
           .samples = 4096,
           .learning_rate = 0.1,
           .make = make_tree_lstm};

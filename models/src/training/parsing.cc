@@ -71,7 +71,7 @@ class ParserNetwork::ParserLearner final : public Learner {
         graph_(network.device_, network.parameters_, {.runner = options}),
         random_(network.seed_) {}
 
-  Loss descend(SampleNumbers numbers, double learning_rate) override {
+  Loss differentiate(SampleNumbers numbers) override {
     std::vector<LazyTask<DependencyParser::Learned>> tasks;
     for (const std::size_t number : numbers) {
       tasks.push_back(network_.parser_.learn(graph_, network_.training[number], random_()));
@@ -82,10 +82,7 @@ class ParserNetwork::ParserLearner final : public Learner {
       loss += learned.loss;
       losses.insert(losses.end(), learned.losses.begin(), learned.losses.end());
     }
-    if (!losses.empty()) {
-      graph_.backward(losses);
-      network_.parameters_.sgd(learning_rate);
-    }
+    losses.empty() ? network_.parameters_.forget_gradients() : graph_.backward(losses);
     graph_.clear();
     return [loss] { return loss; };
   }

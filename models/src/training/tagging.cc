@@ -65,7 +65,8 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
                     .hidden = options.size("hidden"),
-                    .layers = options.size("layers")};
+                    .layers = options.size("layers"),
+                    .dropout = options.dropout};
   if (options.sizes.contains("character-hidden")) {
     sizes.characters = numbering.characters.size();
     sizes.character_embedding = options.size("character-embedding");
@@ -96,6 +97,7 @@ WorkloadKind bilstm_kind() {
           .files = {"all.txt"},
           .sizes = {hidden(256), embedding(256), layers(1)},
           .cells = {},
+          .takes_dropout = true,
           .samples = 2048,
           .learning_rate = 0.1,
           .make = make_tagging};
@@ -113,6 +115,7 @@ WorkloadKind bilstm_char_kind() {
                     {"character-embedding", "Character embedding size", 64},
                     {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
+          .takes_dropout = true,
           .samples = 2048,
           .learning_rate = 0.1,
           .make = make_tagging};

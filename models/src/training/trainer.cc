@@ -16,9 +16,6 @@ TrainerOptions checked(TrainerOptions options) {
   if (options.minibatch < 1 || options.minibatch > most) {
     refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
-  if (!std::isfinite(options.learning_rate) || options.learning_rate < 0) {
-    refuse("learning rate " + std::to_string(options.learning_rate) + "; expected a number, 0 or more");
-  }
   return options;
 }
 
@@ -69,9 +66,10 @@ class LossSum {
 Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions options)
     : device_(device),
       workload_(workload),
-      options_(checked(options)),
-      learner_(workload.network->learner(options.runner)),
-      random_(options.seed),
+      options_(checked(std::move(options))),
+      optimiser_(*workload.parameters, options_.method, options_.optimiser),
+      learner_(workload.network->learner(options_.runner)),
+      random_(options_.seed),
       order_(workload.training.size()),
       next_(order_.size()) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
@@ -98,7 +96,8 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   try {
     while (pass.samples < samples) {
       const SampleNumbers next = next_minibatch(samples - pass.samples);
-      loss.add(learner.descend(next, options_.learning_rate / static_cast<double>(next.size())));
+      loss.add(learner.differentiate(next));
+      optimiser_.step(next.size());
       count(pass, workload_.training, next);
     }
     pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));

@@ -48,6 +48,10 @@ void check_cell(const WorkloadKind& kind, const std::string& cell) {
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
+  const DropoutRates& dropout = options.dropout;
+  if (!kind.takes_dropout && (dropout.element != 0 || dropout.word != 0)) {
+    throw MisuseError(kind.name + ": a rate of dropout; expected none, because the model has no dropout");
+  }
   if (kind.files.empty() && !options.data.empty()) {
     throw MisuseError(kind.name + ": data folder '" + options.data +
                       "'; expected none, because its data are always generated");

@@ -23,7 +23,7 @@ class ChildSumTreeLstm {
     const Index h = sizes_.hidden;
     const auto h_of = v.state("h", h), c_of = v.state("c", h);
     const auto below = v.each(h_of);
-    const auto word = embedding(words_, v.pull_index("word", Presence::sometimes));
+    const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word", Presence::sometimes)));
     const auto gates = matmul(word, in_) + matmul(sum_children(below), sum_) + bias_;
     const auto keep = sigmoid(matmul(below, forget_) + (matmul(word, forget_in_) + forget_bias_));
     const auto in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
@@ -31,7 +31,7 @@ class ChildSumTreeLstm {
     const auto own = out * tanh(c);
     v.scatter(h_of, own);
     v.scatter(c_of, c);
-    const auto logits = matmul(own, head_) + head_bias_;
+    const auto logits = matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_;
     v.push("logits", logits);
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
+#include "windrow/models/dropout_rates.h"
 #include "windrow/models/lstm.h"
 
 namespace windrow {
 
 struct LanguageModelSizes {
   Index vocabulary, embedding, hidden;
+  DropoutRates dropout = {};  ///< of words, and of the states that predict words
 };
 
 /// A handle to its parameters. The loss is the sum of the cross entropies (natural logarithm) of all predicted words.
@@ -26,9 +28,10 @@ class LanguageModel {
   static GraphData graph(const std::vector<std::int32_t>& words);
 
   void operator()(auto& v) const {
-    const auto word = embedding(words_, v.pull_index("word"));
+    const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word")));
     const auto own = lstm_.step(v, lstm_.states(v, "h"), lstm_.project(word));
-    v.loss(softmax_cross_entropy(matmul(own, head_) + head_bias_, v.pull_index("label")));
+    v.loss(softmax_cross_entropy(matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_,
+                                 v.pull_index("label")));
   }
 
   /// Floating point operations of the forward products of a sequence: 8 h e per step, 8 h^2 per step but the first, 2 h

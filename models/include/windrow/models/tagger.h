@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
+#include "windrow/models/dropout_rates.h"
 #include "windrow/models/lstm.h"
 
 namespace windrow {
@@ -26,6 +27,7 @@ struct TaggerSizes {
   Index layers = 1;
   Index characters = 0;  ///< 0: words are not read by characters; rare words share one number
   Index character_embedding = 64, character_hidden = 128;
+  DropoutRates dropout = {};  ///< of words, and of what each layer and the classifier read from below
 };
 
 /// A sentence as numbers. A value.
@@ -63,7 +65,8 @@ class Tagger {
 
   void first_layer(auto& v, std::size_t kind) const {
     const Lstm& lstm = words_[kind];
-    const auto word = lstm.project(embedding(word_table_, v.pull_index("word", Presence::sometimes)));
+    const auto word =
+        lstm.project(sizes_.dropout.of_word(embedding(word_table_, v.pull_index("word", Presence::sometimes))));
     if (characters_.empty()) {
       lstm.step(v, lstm.states(v, "h"), word);
       return;
@@ -75,11 +78,13 @@ class Tagger {
   void upper_layer(auto& v, std::size_t kind) const {
     const Lstm& lstm = words_[kind];
     const auto states = lstm.states(v, "h");
-    lstm.step(v, states, lstm.project(concat(v.gather(1, states.first), v.gather(2, states.first))));
+    const auto below = concat(v.gather(1, states.first), v.gather(2, states.first));
+    lstm.step(v, states, lstm.project(dropout(below, {.rate = sizes_.dropout.element})));
   }
   void tell(auto& v) const {
     const auto h = v.state("h", sizes_.hidden);
-    const auto logits = matmul(concat(v.gather(0, h), v.gather(1, h)), head_) + head_bias_;
+    const auto read = dropout(concat(v.gather(0, h), v.gather(1, h)), {.rate = sizes_.dropout.element});
+    const auto logits = matmul(read, head_) + head_bias_;
     v.push("logits", logits);
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }

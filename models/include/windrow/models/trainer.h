@@ -1,6 +1,6 @@
 // Trains a workload, and evaluates it on its validation set.
 //
-//   windrow::Trainer trainer(host, workload, {.minibatch = 64, .learning_rate = workload.kind->learning_rate});
+//   windrow::Trainer trainer(host, workload, {.minibatch = 64, .optimiser = {.rate = workload.kind->learning_rate}});
 //   windrow::Trainer::Pass pass = trainer.train();
 //   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
@@ -12,14 +12,15 @@
 #include <vector>
 
 #include "windrow/models/workload.h"
+#include "windrow/training/optimiser.h"
 
 namespace windrow {
 
 struct TrainerOptions {
   std::size_t minibatch = 64;  ///< samples per minibatch, 1 to 2^24
-  /// Learning rate, applied to the sum of the losses divided by the number of samples of the minibatch; at least 0.
-  double learning_rate = 0.1;
-  std::uint64_t seed = 1;  ///< of the order of samples
+  Method method = Method::sgd();
+  OptimiserOptions optimiser = {.rate = 0.1};  ///< for the sum of the losses, divided by the number of samples
+  std::uint64_t seed = 1;                      ///< of the order of samples
   RunnerOptions runner = {};
 };
 
@@ -54,6 +55,9 @@ class Trainer {
   /// whichever is less, but at least one sample.
   Pass train_some_unbatched();
 
+  /// Of all steps; its parameters are the workload's.
+  Optimiser& optimiser() { return optimiser_; }
+
   /// The score on the validation set.
   std::vector<Metric> evaluate();
   /// The names of the metrics of the score, in order.
@@ -68,6 +72,7 @@ class Trainer {
   const Device device_;
   Workload& workload_;
   const TrainerOptions options_;
+  Optimiser optimiser_;
   const std::unique_ptr<Learner> learner_;
   std::unique_ptr<Learner> unbatched_;  // made when first needed
   std::mt19937_64 random_;

@@ -9,11 +9,13 @@
 
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
+#include "windrow/models/dropout_rates.h"
 
 namespace windrow {
 
 struct TreeLstmSizes {
   Index vocabulary, embedding, hidden, classes;
+  DropoutRates dropout = {};  ///< of words, and of the states that the classifier reads
 };
 
 /// A handle to its parameters.
@@ -43,7 +45,7 @@ class TreeLstm {
     const Index h = sizes_.hidden;
     const auto h_of = v.state("h", h), c_of = v.state("c", h);
     const auto left = v.gather(0, h_of), right = v.gather(1, h_of);
-    const auto word = embedding(words_, v.pull_index("word", Presence::sometimes));
+    const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word", Presence::sometimes)));
     const auto gates = matmul(word, leaf_) + matmul(concat(left, right), inner_) + bias_;
     const auto keep_left = sigmoid(matmul(left, forget_) + forget_bias_);
     const auto keep_right = sigmoid(matmul(right, forget_) + forget_bias_);
@@ -53,7 +55,7 @@ class TreeLstm {
     const auto own = out * tanh(c);
     v.scatter(h_of, own);
     v.scatter(c_of, c);
-    const auto logits = matmul(own, head_) + head_bias_;
+    const auto logits = matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_;
     v.push("logits", logits);
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }

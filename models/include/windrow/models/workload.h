@@ -2,7 +2,7 @@
 //
 //   const windrow::WorkloadOptions options = {.data = "sst", .sizes = {{"hidden", 128}}};
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, options);
-//   windrow::Trainer trainer(host, workload, {.learning_rate = workload.kind->learning_rate});
+//   windrow::Trainer trainer(host, workload, {.optimiser = {.rate = workload.kind->learning_rate}});
 //
 // To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
 // list in workload.cc.
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
+#include "windrow/models/dropout_rates.h"
 
 namespace windrow {
 
@@ -59,8 +60,8 @@ class Learner {
   virtual ~Learner() = default;
   /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Pushes a step of gradient descent on that sum for a minibatch of training samples.
-  virtual Loss descend(SampleNumbers training, double learning_rate) = 0;
+  /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples.
+  virtual Loss differentiate(SampleNumbers training) = 0;
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
@@ -86,6 +87,7 @@ struct WorkloadOptions {
   std::size_t samples = 0;
   std::string cell = {};                    ///< one of the kind's cells; empty for the first
   std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
+  DropoutRates dropout = {};                ///< for kinds that take them
 
   /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
@@ -109,8 +111,9 @@ struct WorkloadKind {
   std::vector<std::string> files = {};
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
+  bool takes_dropout = false;           ///< WorkloadOptions::dropout
   std::size_t samples;                  ///< default number of generated training samples
-  double learning_rate;                 ///< suitable learning rate for minibatches of 64
+  double learning_rate;                 ///< suitable learning rate of plain descent, for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };

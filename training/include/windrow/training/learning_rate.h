@@ -14,7 +14,7 @@ namespace windrow {
 /// The learning rate of each step, counted from 0. A value; calls may run on any thread.
 class LearningRate {
  public:
-  /// The same rate for each step. Throws MisuseError unless the rate is finite.
+  /// The same rate for each step. Throws MisuseError, as the others do, for a rate that is negative or not finite.
   LearningRate(double rate);
 
   /// Multiplies the rate by `factor` after each `every` steps. Throws MisuseError unless both are above 0.

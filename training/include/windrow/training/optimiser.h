@@ -39,11 +39,11 @@ namespace windrow {
 /// To write one of your own, define an operator of the form of op::adam_step (operators.h), add its kernel to the
 /// device's table, and name it here: examples/own_optimiser.cc.
 struct Method {
-  std::string name;          ///< of the state in checkpoints
-  const Operator* step;      ///< for a gradient of the parameter's shape
+  std::string name;      ///< of the state in checkpoints
+  const Operator* step;  ///< for a gradient of the parameter's shape
   /// For the gradient of some rows of a table; null: such gradients are made dense.
   const Operator* step_rows = nullptr;
-  float initial = 0;         ///< the value of all states before the first step
+  float initial = 0;  ///< the value of all states before the first step
   /// Sets the members from StepNumbers::first on, for a step counted from 1; null: they are 0, 0, 1, 1 and 0.
   std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
 
@@ -122,8 +122,8 @@ class Optimiser {
   void scale_rate(double factor);
 
   /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
-  /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws MisuseError
-  /// for 0 samples.
+  /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws
+  /// MisuseError for 0 samples.
   void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
 
   /// The number of steps that have been taken and not skipped, and the learning rate of the next one. Wait for the

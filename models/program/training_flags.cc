@@ -1,0 +1,97 @@
+#include "training_flags.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "flags.h"
+
+namespace windrow::program {
+namespace {
+
+Method method_of(const TrainingFlags& flags) {
+  using Form = Method::Momentum::Form;
+  if (flags.method == "sgd") return Method::sgd();
+  if (flags.method == "adagrad") return Method::adagrad();
+  if (flags.method == "rmsprop") return Method::rmsprop();
+  if (flags.method == "adam") return Method::adam();
+  return Method::momentum(
+      {.momentum = flags.momentum, .form = flags.method == "nesterov" ? Form::nesterov : Form::heavy_ball});
+}
+
+/// Momentum adds up about ten steps; the other methods' steps do not grow with the gradient.
+double rate_of(const TrainingFlags& flags, const WorkloadKind& kind) {
+  if (flags.rate != 0) return flags.rate;
+  if (flags.method == "sgd") return kind.learning_rate;
+  if (flags.method == "adagrad") return 0.05;
+  if (flags.method == "rmsprop" || flags.method == "adam") return 0.001;
+  return kind.learning_rate * (1 - flags.momentum);
+}
+
+/// `epoch`: its steps.
+LearningRate schedule_of(const TrainingFlags& flags, double rate, std::uint64_t epoch, std::uint64_t epochs) {
+  if (flags.rate_schedule == "step") {
+    return LearningRate::steps(rate, epoch * static_cast<std::uint64_t>(flags.rate_epochs), flags.rate_factor);
+  }
+  if (flags.rate_schedule == "cosine") {
+    const std::uint64_t all = epoch * epochs;
+    return LearningRate::cosine(rate, std::max<std::uint64_t>(all - std::min(flags.warm_up, all), 1));
+  }
+  return rate;
+}
+
+}  // namespace
+
+void add_training_flags(CLI::App& command, TrainingFlags& to) {
+  flag(command, "--optimiser", to.method, "How a step follows from a gradient",
+       one_of({"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"}));
+  flag<double>(
+      command, "--rate", [&to](const double& rate) { to.rate = rate; },
+      "Learning rate (applied to the loss per sample)", positive_number())
+      ->default_str("see below");
+  flag(command, "--momentum", to.momentum, "Coefficient of momentum and nesterov", fraction());
+  flag(command, "--penalty", to.penalty, "L2 penalty: adds this times the value to each gradient", number());
+  flag(command, "--decay", to.decay, "Weight decay apart from the gradient, as in AdamW", number());
+  flag(command, "--clip-norm", to.clip_norm, "Largest norm of all gradients together; 0: any", number());
+  flag(command, "--clip-value", to.clip_value, "Largest magnitude of a gradient's element; 0: any", number());
+  flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
+  flag(command, "--rate-schedule", to.rate_schedule, "How the learning rate changes",
+       one_of({"constant", "step", "cosine", "plateau"}));
+  flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", fraction());
+  flag(command, "--rate-epochs", to.rate_epochs,
+       "For step: epochs between changes; for plateau: epochs without a better score before a change",
+       whole_number(1, 1 << 20));
+  flag(command, "--warm-up", to.warm_up, "Steps in which the learning rate grows to its full value",
+       whole_number(0, 1 << 30));
+}
+
+void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs) {
+  const std::uint64_t samples_a_step = options.minibatch * flags.accumulate;
+  const std::uint64_t epoch = (workload.training.size() + samples_a_step - 1) / samples_a_step;
+  const auto limit = [](double flag) { return flag == 0 ? std::numeric_limits<double>::infinity() : flag; };
+  options.method = method_of(flags);
+  options.optimiser = {
+      .rate = schedule_of(flags, rate_of(flags, *workload.kind), std::max<std::uint64_t>(epoch, 1), epochs),
+      .penalty = flags.penalty,
+      .decay = flags.decay,
+      .clip_value = limit(flags.clip_value),
+      .clip_norm = limit(flags.clip_norm),
+      .accumulate = flags.accumulate};
+  if (flags.warm_up > 0) {
+    options.optimiser.rate = LearningRate::warm_up(flags.warm_up, std::move(options.optimiser.rate));
+  }
+}
+
+Scores::Scores(const TrainingFlags& flags) {
+  if (flags.rate_schedule != "plateau") return;
+  plateau_ = Plateau{.factor = flags.rate_factor, .patience = static_cast<std::uint64_t>(flags.rate_epochs)};
+}
+
+void Scores::report(const Metric& score, Optimiser& optimiser) {
+  const double measure = score.unit == Metric::Unit::fraction ? 1 - score.value : score.value;
+  without_ = best_ && measure >= *best_ ? without_ + 1 : 0;
+  best_ = std::min(best_.value_or(measure), measure);
+  if (plateau_) optimiser.scale_rate(plateau_->report(measure));
+}
+
+}  // namespace windrow::program

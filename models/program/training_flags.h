@@ -1,0 +1,44 @@
+// Flags that choose an optimiser and its learning rate.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "windrow/models/trainer.h"
+
+namespace windrow::program {
+
+/// What the flags say. A value.
+struct TrainingFlags {
+  std::string method = "sgd", rate_schedule = "constant";
+  double rate = 0;  ///< 0: the method's and the model's own
+  double momentum = 0.9, penalty = 0, decay = 0;
+  double clip_norm = 0, clip_value = 0;  ///< 0: none
+  double rate_factor = 0.5;
+  int rate_epochs = 2;
+  std::uint64_t warm_up = 0, accumulate = 1;
+};
+
+void add_training_flags(CLI::App& command, TrainingFlags& to);
+
+/// Sets what a trainer needs of them. Schedules end after `epochs`.
+void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs);
+
+/// The scores of the validation set, epoch by epoch: whether they still improve, and what follows for the learning
+/// rate. An owner.
+class Scores {
+ public:
+  explicit Scores(const TrainingFlags& flags);
+
+  void report(const Metric& score, Optimiser& optimiser);
+  int epochs_without_improvement() const { return without_; }
+
+ private:
+  std::optional<double> best_;  // less is better
+  int without_ = 0;
+  std::optional<Plateau> plateau_;
+};
+
+}  // namespace windrow::program
