@@ -35,7 +35,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
     {"batching", {}},
-    {"training", {"dirent.h", "fcntl.h", "sys", "unistd.h"}},
+    {"training", {"nlohmann", "dirent.h", "fcntl.h", "sys", "unistd.h"}},
     {"cuda",
      {"cublas_v2.h", "cuda.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "nvrtc.h", "unistd.h"}},
     {"models", {"CLI"}},
