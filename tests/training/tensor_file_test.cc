@@ -1,0 +1,271 @@
+#include "windrow/training/tensor_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <limits>
+#include <numeric>
+
+#include "tests/training/files.h"
+#include "windrow/engine/error.h"
+
+namespace windrow {
+namespace {
+
+using testing::content_of;
+using testing::error_of;
+using testing::put;
+
+/// A file with this header and so many bytes of data.
+std::string file_of(const std::string& header, std::size_t data_bytes) {
+  std::string size(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) size[i] = static_cast<char>(header.size() >> (8 * i));
+  return size + header + std::string(data_bytes, '\0');
+}
+
+class TensorFileTest : public testing::FileTest {
+ protected:
+  const std::filesystem::path path = folder / "t.safetensors";
+
+  /// The error of opening a file with this content, without the path.
+  std::string refusal(const std::string& content) const {
+    put(path, content);
+    const std::string error = error_of([&] { TensorFile file(path); });
+    EXPECT_TRUE(error.starts_with(path.string() + ": ")) << error;
+    return error.substr(std::min(error.size(), path.string().size() + 2));
+  }
+  std::string refusal(const std::string& header, std::size_t data_bytes) const {
+    return refusal(file_of(header, data_bytes));
+  }
+};
+
+TEST_F(TensorFileTest, GivesBackWhatWasWritten) {
+  const std::vector<float> floats = {1, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f, 0.1f, 2};
+  const std::vector<std::int32_t> integers = {-1, std::numeric_limits<std::int32_t>::min()};
+  const std::vector<std::int64_t> longs = {-1, std::numeric_limits<std::int64_t>::min(), 7, 8};
+  const std::vector<std::uint64_t> counts = {std::numeric_limits<std::uint64_t>::max()};
+  write_tensor_file(path, {.tensors = {{"w", {2, 3}, floats},
+                                       {"a name with ü and \"", {2}, integers},
+                                       {"none", {0, 3}, std::span<const float>()},
+                                       {"l", {2, 1, 2}, longs},
+                                       {"", {}, counts}},
+                           .metadata = {{"model", "tree\nlstm"}, {"", "ü"}}});
+  const TensorFile file(path);
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : file.tensors()) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"w", "a name with ü and \"", "none", "l", ""}));
+  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"model", "tree\nlstm"}, {"", "ü"}}));
+  EXPECT_EQ(file.at("l").shape, (TensorShape{2, 1, 2}));
+  EXPECT_EQ(file.at("l").type, ElementType::i64);
+  EXPECT_TRUE(file.contains("none"));
+  EXPECT_FALSE(file.contains("v"));
+
+  std::vector<float> floats_read(6);
+  std::vector<std::int32_t> integers_read(2);
+  std::vector<std::int64_t> longs_read(4);
+  std::vector<std::uint64_t> counts_read(1);
+  file.read("w", {2, 3}, floats_read);
+  file.read("a name with ü and \"", {2}, integers_read);
+  file.read("none", {0, 3}, std::span<float>());
+  file.read("l", {2, 1, 2}, longs_read);
+  file.read("", {}, counts_read);
+  EXPECT_EQ(std::memcmp(floats_read.data(), floats.data(), 24), 0);
+  EXPECT_EQ(integers_read, integers);
+  EXPECT_EQ(longs_read, longs);
+  EXPECT_EQ(counts_read, counts);
+}
+
+TEST_F(TensorFileTest, HasTheLayoutOfTheFormat) {
+  write_tensor_file(path, {.tensors = {{"b", {1, 2}, std::vector<float>{1, 2}}}, .metadata = {{"k", "v"}}});
+  const std::string header =
+      R"({"__metadata__": {"k": "v"},"b": {"data_offsets": [0, 8],"dtype": "F32","shape": [1, 2]}})";
+  const std::string padding((8 - header.size() % 8) % 8, ' ');
+  const std::string content = content_of(path);
+  EXPECT_EQ(content.substr(0, content.size() - 8), file_of(header + padding, 0));
+  EXPECT_EQ(content.substr(content.size() - 8), std::string("\0\0\x80\x3f\0\0\0\x40", 8));
+  EXPECT_EQ(content.size() % 8, 0u);
+}
+
+TEST_F(TensorFileTest, MayHaveNoTensors) {
+  const TensorFileSums sums = write_tensor_file(path, {});
+  const TensorFile file(path);
+  EXPECT_TRUE(file.tensors().empty());
+  EXPECT_EQ(file.sums(), sums);
+  EXPECT_EQ(sums.bytes, content_of(path).size());
+}
+
+TEST_F(TensorFileTest, HasTheSumsThatTheWriterTold) {
+  std::vector<float> large(300'000);  // larger than the buffer for sums
+  std::iota(large.begin(), large.end(), 0.0f);
+  const std::vector<std::int64_t> small = {1, 2, 3};
+  const TensorFileSums sums = write_tensor_file(path, {.tensors = {{"l", {300'000}, large}, {"s", {3}, small}}});
+  EXPECT_EQ(TensorFile(path).sums(), sums);
+
+  std::string content = content_of(path);
+  content[content.size() - 30] ^= 1;
+  put(path, content);
+  const TensorFileSums changed = TensorFile(path).sums();
+  EXPECT_EQ(changed.header, sums.header);
+  EXPECT_NE(changed.tensors.at("l"), sums.tensors.at("l"));
+  EXPECT_EQ(changed.tensors.at("s"), sums.tensors.at("s"));
+}
+
+TEST_F(TensorFileTest, RefusesToReadATensorOfAnotherShapeOrType) {
+  std::vector<float> values(12);
+  write_tensor_file(path, {.tensors = {{"w", {3, 4}, values}}});
+  const TensorFile file(path);
+  const std::string name = path.string();
+  EXPECT_EQ(error_of([&] { file.read("v", {3, 4}, values); }), name + ": has no tensor 'v'; expected one");
+  EXPECT_EQ(error_of([&] {
+              file.read("w", {4, 3}, values);
+            }),
+            name + ": tensor 'w' is 3 x 4 of F32; expected 4 x 3 of F32");
+  EXPECT_EQ(error_of([&] { file.read("w", {}, values); }),
+            name + ": tensor 'w' is 3 x 4 of F32; expected a scalar of F32");
+  std::vector<std::int32_t> integers(12);
+  EXPECT_EQ(error_of([&] {
+              file.read("w", {3, 4}, integers);
+            }),
+            name + ": tensor 'w' is 3 x 4 of F32; expected 3 x 4 of I32");
+  EXPECT_THROW(file.read("w", {3, 4}, std::span(values).first(11)), MisuseError);
+}
+
+TEST_F(TensorFileTest, RefusesToWriteWhatItCouldNotRead) {
+  const std::vector<float> values(4);
+  const auto refused = [&](const TensorFileContents& contents) {
+    EXPECT_THROW(write_tensor_file(path, contents), MisuseError);
+    EXPECT_FALSE(std::filesystem::exists(path));
+  };
+  refused({.tensors = {{"w", {3}, values}}});
+  refused({.tensors = {{"w", {4}, values}, {"w", {2, 2}, values}}});
+  refused({.tensors = {{"__metadata__", {4}, values}}});
+  refused({.tensors = {{"\xff", {4}, values}}});
+  refused({.tensors = {{"w", {1, 1, 1, 1, 1, 1, 1, 1, 4}, values}}});
+  refused({.tensors = {{"w", {std::uint64_t{1} << 63, 2}, std::span<const float>()}}});
+  refused({.metadata = {{"k", "\xff"}}});
+}
+
+TEST_F(TensorFileTest, RefusesAFileThatIsTooShort) {
+  EXPECT_EQ(error_of([&] { TensorFile file(path); }), path.string() + ": open failed: No such file or directory");
+  EXPECT_EQ(error_of([&] { TensorFile file(folder); }), folder.string() + ": no regular file; expected one");
+  EXPECT_EQ(refusal(""), "has 0 bytes; expected a tensor file, at least 8 bytes");
+  EXPECT_EQ(refusal("1234567"), "has 7 bytes; expected a tensor file, at least 8 bytes");
+  EXPECT_EQ(refusal(file_of("{}", 0).substr(0, 9)), "has a header of 2 bytes; expected at most 1");
+  EXPECT_EQ(refusal("\xff\xff\xff\xff\xff\xff\xff\xff{}"),
+            "has a header of 18446744073709551615 bytes; expected at most 2");
+}
+
+TEST_F(TensorFileTest, RefusesAHeaderAbove100MB) {
+  put(path, std::string("\x01\xe1\xf5\x05\0\0\0\0", 8));
+  std::filesystem::resize_file(path, 200'000'000);  // with a hole
+  EXPECT_EQ(error_of([&] { TensorFile file(path); }),
+            path.string() + ": has a header of 100000001 bytes; expected at most 100000000");
+}
+
+TEST_F(TensorFileTest, RefusesAHeaderThatIsNotJson) {
+  EXPECT_EQ(refusal("", 0), "header does not start with '{'; expected JSON");
+  EXPECT_EQ(refusal(" {}", 0), "header does not start with '{'; expected JSON");
+  EXPECT_EQ(refusal("[]", 0), "header does not start with '{'; expected JSON");
+  EXPECT_EQ(refusal("{} x", 0), "header is not valid at byte 4; expected JSON");
+  EXPECT_EQ(refusal(std::string("{}\0", 3), 0), "header is not valid at byte 3; expected JSON");
+  EXPECT_EQ(refusal(R"({"w": 1})", 0), "header.w is an integer; expected a record");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "dtype": "F32"}})", 0),
+            "header.w has 'dtype' twice; expected each name once");
+  EXPECT_EQ(refusal(R"({"w": {}, "w": {}})", 0), "header has 'w' twice; expected each name once");
+  EXPECT_EQ(refusal(R"({"__metadata__": {"a": "x", "a": "x"}})", 0),
+            "header.__metadata__ has 'a' twice; expected each name once");
+}
+
+TEST_F(TensorFileTest, RefusesMetadataThatAreNotTexts) {
+  EXPECT_EQ(refusal(R"({"__metadata__": {"a": 1}})", 0), "header.__metadata__.a is an integer; expected a text");
+  EXPECT_EQ(refusal(R"({"__metadata__": ["a"]})", 0), "header.__metadata__ is a list; expected a record");
+}
+
+TEST_F(TensorFileTest, RefusesAnUnknownTypeOrEntry) {
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}})", 2),
+            "tensor 'w' has type 'BF16'; expected F32, I32, I64 or U64");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": 32, "shape": [1], "data_offsets": [0, 4]}})", 4),
+            "header.w.dtype is an integer; expected a text");
+  EXPECT_EQ(refusal(R"({"w": {"shape": [1], "data_offsets": [0, 4]}})", 4), "header.w has no 'dtype'; expected one");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "data_offsets": [0, 4]}})", 4), "header.w has no 'shape'; expected one");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [1]}})", 4), "header.w has no 'data_offsets'; expected one");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "x": 1}})", 4),
+            "tensor 'w' has 'x'; expected 'dtype', 'shape' and 'data_offsets' only");
+}
+
+TEST_F(TensorFileTest, RefusesShapesThatDoNotFit) {
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 12]}})", 12),
+            "tensor 'w' has 12 bytes; expected 3 x 4 of F32, 48 bytes");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "I64", "shape": [], "data_offsets": [0, 4]}})", 4),
+            "tensor 'w' has 4 bytes; expected a scalar of I64, 8 bytes");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets": [0, 0]}})", 0),
+            "tensor 'w' is 4611686018427387904 of F32; expected less than 2^64 bytes");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0),
+            "tensor 'w' is 4294967296 x 4294967296 of F32; expected less than 2^64 bytes");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", 4),
+            "header.w.shape[0] is a negative integer; expected an integer that is not negative");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}})", 4),
+            "header.w.shape[0] is a number; expected an integer that is not negative");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [18446744073709551616], "data_offsets": [0, 4]}})", 4),
+            "header.w.shape[0] is a number; expected an integer that is not negative");
+  EXPECT_EQ(refusal(R"({"w": {"dtype": "F32", "shape": [1,1,1,1,1,1,1,1,1], "data_offsets": [0, 4]}})", 4),
+            "tensor 'w' has 9 dimensions; expected at most 8");
+}
+
+TEST_F(TensorFileTest, RefusesOffsetsOutOfRange) {
+  const auto with = [](const std::string& offsets) {
+    return R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": )" + offsets + "}}";
+  };
+  EXPECT_EQ(refusal(with("[0, 8]"), 4), "tensor 'w' lies at bytes 0 to 8; expected ascending offsets up to 4");
+  EXPECT_EQ(refusal(with("[4, 0]"), 4), "tensor 'w' lies at bytes 4 to 0; expected ascending offsets up to 4");
+  EXPECT_EQ(
+      refusal(with("[18446744073709551612, 18446744073709551615]"), 4),
+      "tensor 'w' lies at bytes 18446744073709551612 to 18446744073709551615; expected ascending offsets up to 4");
+  EXPECT_EQ(refusal(with("[0, 4, 8]"), 8), "tensor 'w' has 3 offsets; expected 2");
+  EXPECT_EQ(refusal(with("[]"), 4), "tensor 'w' has 0 offsets; expected 2");
+  EXPECT_EQ(refusal(with("[-4, 0]"), 4),
+            "header.w.data_offsets[0] is a negative integer; expected an integer that is not negative");
+  EXPECT_EQ(refusal(with("[0, 4.0]"), 4),
+            "header.w.data_offsets[1] is a number; expected an integer that is not negative");
+  EXPECT_EQ(refusal(with("[0, \"4\"]"), 4),
+            "header.w.data_offsets[1] is a text; expected an integer that is not negative");
+}
+
+TEST_F(TensorFileTest, RefusesHolesOverlapsAndTrailingBytes) {
+  const auto two = [](const std::string& first, const std::string& second) {
+    return R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": )" + first +
+           R"(}, "b": {"dtype": "F32", "shape": [1], "data_offsets": )" + second + "}}";
+  };
+  put(path, file_of(two("[4, 12]", "[0, 4]"), 12));
+  EXPECT_EQ(TensorFile(path).tensors()[0].name, "b");
+  EXPECT_EQ(refusal(two("[0, 8]", "[4, 8]"), 8),
+            "tensor 'b' begins at byte 4; expected byte 8, where the tensor before it ends");
+  EXPECT_EQ(refusal(two("[0, 8]", "[0, 4]"), 8),
+            "tensor 'a' begins at byte 0; expected byte 4, where the tensor before it ends");
+  EXPECT_EQ(refusal(two("[0, 8]", "[12, 16]"), 16),
+            "tensor 'b' begins at byte 12; expected byte 8, where the tensor before it ends");
+  EXPECT_EQ(refusal(two("[4, 12]", "[12, 16]"), 16),
+            "tensor 'a' begins at byte 4; expected byte 0, where the tensor before it ends");
+  const std::string header = two("[0, 8]", "[8, 12]");
+  EXPECT_EQ(refusal(header, 13), "has " + std::to_string(header.size() + 21) + " bytes; expected " +
+                                     std::to_string(header.size() + 20) + ", where the last tensor ends");
+  EXPECT_EQ(refusal("{}", 1), "has 11 bytes; expected 10, where the last tensor ends");
+}
+
+TEST_F(TensorFileTest, EscapesNamesInErrors) {
+  EXPECT_EQ(refusal(R"({"a\nb": {"dtype": "\u0007", "shape": [1], "data_offsets": [0, 4]}})", 4),
+            "tensor 'a\\x0ab' has type '\\x07'; expected F32, I32, I64 or U64");
+}
+
+TEST_F(TensorFileTest, NoticesAFileThatShrinksWhileItIsOpen) {
+  std::vector<float> values(100'000);
+  write_tensor_file(path, {.tensors = {{"w", {100'000}, values}}});
+  const TensorFile file(path);
+  const std::uint64_t size = content_of(path).size();
+  std::filesystem::resize_file(path, size - 1);
+  EXPECT_NE(error_of([&] { file.read("w", {100'000}, values); }).find("while being read"), std::string::npos);
+  EXPECT_NE(error_of([&] { file.sums(); }).find("while being read"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace windrow
