@@ -1,0 +1,105 @@
+// Checkpoints whose writing fails at each system call in turn: the newest one or the one before loads.
+#include <gtest/gtest.h>
+
+#include "tests/training/checkpoints.h"
+#include "tests/training/files.h"
+
+namespace windrow {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Fault;
+using testing::FaultPlan;
+using testing::FaultyCalls;
+using testing::KnownCheckpoint;
+using testing::names_in;
+
+class CheckpointFaultTest : public testing::FileTest {
+ protected:
+  const fs::path run = folder / "run";
+  const FaultyCalls calls;  // without faults
+
+  enum class Outcome { written, refused };
+
+  static Outcome write(const fs::path& to, const KnownCheckpoint& checkpoint, const FileCalls& by) {
+    try {
+      CheckpointWriter(to, {.keep = 1}, by).write(checkpoint.contents());
+      return Outcome::written;
+    } catch (const FileError& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      EXPECT_TRUE(std::string(error.what()).starts_with(to.parent_path().string())) << error.what();
+      return Outcome::refused;
+    }
+  }
+
+  /// Writes `newer` over `older`, with one fault. Returns the number of calls that can suffer it.
+  std::size_t fail_each(FaultPlan plan, const KnownCheckpoint& older, const KnownCheckpoint& newer) {
+    for (plan.at = 0;; ++plan.at) {
+      fs::remove_all(run);
+      write(run, older, calls);
+      const FaultyCalls faulty(plan);
+      const Outcome outcome = write(run, newer, faulty);
+      SCOPED_TRACE(faulty.victim());
+      expect_one_of(older, newer, outcome);
+      if (!faulty.struck()) return plan.at;
+      const bool harmless = plan.fault == Fault::interrupted || plan.fault == Fault::shortened;
+      EXPECT_TRUE(!harmless || outcome == Outcome::written);
+      expect_recovery();
+    }
+  }
+
+  void expect_one_of(const KnownCheckpoint& older, const KnownCheckpoint& newer, Outcome outcome) const {
+    const NewestCheckpoint newest = CheckpointFolder(run, calls).newest();
+    ASSERT_TRUE(newest.checkpoint);
+    EXPECT_TRUE(newest.skipped.empty());
+    const bool has_newer = *newest.checkpoint == newer;
+    EXPECT_TRUE(has_newer || (outcome == Outcome::refused && *newest.checkpoint == older));
+  }
+
+  /// The next write succeeds and leaves nothing else behind.
+  void expect_recovery() const {
+    ASSERT_EQ(write(run, KnownCheckpoint{9}, calls), Outcome::written);
+    EXPECT_EQ(names_in(run), (std::vector<std::string>{"000000000009.json", "000000000009.safetensors", "lock"}));
+  }
+};
+
+TEST_F(CheckpointFaultTest, TheNewestOrTheOneBeforeLoadsWhateverCallFails) {
+  for (const int error : {EIO, ENOSPC}) {
+    EXPECT_GT(fail_each({.fault = Fault::refused, .error = error}, {.step = 1}, {.step = 2}), 30u);
+  }
+}
+
+TEST_F(CheckpointFaultTest, TheNewestOrTheOneBeforeLoadsWhereverTheProcessIsKilled) {
+  EXPECT_GT(fail_each({.fault = Fault::killed}, {.step = 1}, {.step = 2}), 30u);
+}
+
+TEST_F(CheckpointFaultTest, TheOldOrTheNewCheckpointOfOneStepLoads) {
+  const KnownCheckpoint older{.step = 1}, newer{.step = 1, .version = 5};
+  EXPECT_GT(fail_each({.fault = Fault::refused}, older, newer), 30u);
+  EXPECT_GT(fail_each({.fault = Fault::killed}, older, newer), 30u);
+}
+
+TEST_F(CheckpointFaultTest, InterruptionsAndShortReadsAndWritesChangeNothing) {
+  EXPECT_GT(fail_each({.fault = Fault::interrupted}, {.step = 1}, {.step = 2}), 20u);
+  EXPECT_GT(fail_each({.fault = Fault::shortened}, {.step = 1}, {.step = 2}), 5u);
+}
+
+TEST_F(CheckpointFaultTest, AReaderReportsEachCallThatFails) {
+  write(run, {.step = 1}, calls);
+  std::size_t refused = 0;
+  for (std::size_t at = 0;; ++at) {
+    const FaultyCalls faulty({.at = at});
+    try {
+      const SavedCheckpoint checkpoint = CheckpointFolder(run, faulty).load(1);
+      EXPECT_EQ(checkpoint, KnownCheckpoint{1});
+    } catch (const FileError& error) {
+      EXPECT_TRUE(std::string(error.what()).ends_with("failed: Input/output error")) << error.what();
+      ++refused;
+    }
+    if (!faulty.struck()) break;
+  }
+  EXPECT_GT(refused, 7u);
+}
+
+}  // namespace
+}  // namespace windrow
