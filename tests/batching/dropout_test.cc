@@ -142,9 +142,10 @@ TEST(VertexDropout, BySampleHasOneMaskForAllItsVertices) {
 TEST(VertexDropout, RefusesRatesAndOperandsThatItCannotDrop) {
   EXPECT_THROW(Chains({.rate = 1}), MisuseError);
   EXPECT_THROW(Chains({.rate = -0.5}), MisuseError);
-  EXPECT_THROW(VertexFunction("sum", {.arity = any_arity},
-                              [](Vertex& v) { v.push("x", sum_children(dropout(v.pull_edge("e", 3), {.rate = 0.5}))); }),
-               MisuseError);
+  EXPECT_THROW(
+      VertexFunction("sum", {.arity = any_arity},
+                     [](Vertex& v) { v.push("x", sum_children(dropout(v.pull_edge("e", 3), {.rate = 0.5}))); }),
+      MisuseError);
 }
 
 struct LazyOnes {

@@ -63,7 +63,21 @@ LazyExpr LazyExprTypes::apply(const Operator& op, const LazyHere& x, std::initia
   return windrow::apply(op, in, indices, attributes, x.from());
 }
 LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
-  return lazy::Record::dropout(x.operand(), how, x.from());
+  lazy::Record& record = lazy::Record::of(x.operand(), "dropout");
+  if (how.mask == Dropout::Mask::sample) {
+    throw MisuseError(
+        "dropout: a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
+  }
+  op::dropout_by(how.rate, 0, 0);  // checks the rate
+  if (how.rate == 0) return x.operand();
+  const auto keys = record.next_dropout();
+  if (!keys) return x.operand();
+  const LazyIndex index = record.index(keys->row);
+  const Attributes attributes = op::dropout_by(how.rate, keys->seed, 0);
+  if (how.of == Dropout::Of::element) return windrow::apply(op::dropout, {x.operand()}, {index}, attributes, x.from());
+  const float one[] = {1};
+  const LazyExpr mask = windrow::apply(op::dropout, {record.add_input(one, x.from())}, {index}, attributes, x.from());
+  return windrow::apply(op::mul_columns, {x.operand(), mask}, {}, {}, x.from());
 }
 Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
 

@@ -209,22 +209,6 @@ LazyExpr Record::add_input(std::span<const float> values, std::source_location f
   return handle(id);
 }
 
-LazyExpr Record::dropout(const LazyExpr& x, const Dropout& how, std::source_location from) {
-  const Attributes attributes = op::dropout_by(how.rate, x.record("dropout").parameters_->seed(), 0);
-  if (how.mask == Dropout::Mask::sample) {
-    throw MisuseError(
-        "dropout: a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
-  }
-  Record& record = x.record("dropout");
-  if (record.use_ == LazyOptions::For::inference || how.rate == 0) return x;
-  const std::int32_t keys[] = {static_cast<std::int32_t>(record.parameters_->minibatches()), record.dropouts_++, 0};
-  const LazyIndex index = record.index(keys);
-  if (how.of == Dropout::Of::element) return windrow::apply(op::dropout, {x}, {index}, attributes, from);
-  const float one[] = {1};
-  const LazyExpr mask = windrow::apply(op::dropout, {record.add_input(one, from)}, {index}, attributes, from);
-  return windrow::apply(op::mul_columns, {x, mask}, {}, {}, from);
-}
-
 LazyIndex Record::index(std::span<const std::int32_t> values) {
   if (values.size() > LazyIndex::widest) {
     throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +

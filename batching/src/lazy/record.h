@@ -5,6 +5,7 @@
 #include <array>
 #include <coroutine>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -205,7 +206,17 @@ class Record {
   std::coroutine_handle<> next;  ///< the coroutine to resume when the running one suspends or ends; null for none
 
   LazyExpr add_input(std::span<const float> values, std::source_location from);
-  static LazyExpr dropout(const LazyExpr& x, const Dropout& how, std::source_location from);
+  /// Throws MisuseError for an empty handle.
+  static Record& of(const LazyExpr& x, std::string_view what) { return x.record(what); }
+  /// Of one call of dropout(), by op::dropout. None in inference.
+  struct DropoutKeys {
+    std::uint64_t seed;
+    std::array<std::int32_t, 3> row;
+  };
+  std::optional<DropoutKeys> next_dropout() {
+    if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
+    return DropoutKeys{parameters_->seed(), {static_cast<std::int32_t>(parameters_->minibatches()), dropouts_++, 0}};
+  }
   LazyIndex index(std::span<const std::int32_t> values);
   /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
   template <class T>

@@ -1,0 +1,92 @@
+// Columns of a layout whose content comes from the layout, and not from the graphs.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "layout/layout_maker.h"
+
+namespace windrow {
+
+void Layout::Maker::fill_columns() {
+  const ir::Function& function = *plan_.program.function;
+  for (TypeRows& type : layout_.types) {
+    for (std::size_t i = 0; i < type.indices.size(); ++i) {
+      if (type.indices[i].width > 0) fill(function.index_pulls[i], type, type.indices[i].elements);
+    }
+    for (std::size_t i = 0; i < type.values.size(); ++i) {
+      const bool shares = function.pulls[i].holds == ir::Field::Holds::share_of_child;
+      if (type.values[i].width > 0 && shares) fill_shares(type, type.values[i].elements);
+    }
+  }
+}
+
+/// Rows of a tensor that is given, or of an output's gradient, which comes later.
+void Layout::Maker::fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
+  static const std::vector<std::int32_t> by_vertex;
+  const bool is_given = field.holds == ir::IndexField::Holds::row;
+  const auto& of_gradients = options_.gradient_row_of;
+  const std::vector<std::int32_t>& row_of = is_given                             ? *options_.given[field.tensor].row_of
+                                            : field.tensor < of_gradients.size() ? of_gradients[field.tensor]
+                                                                                 : by_vertex;
+  const Index rows = is_given ? options_.given[field.tensor].count : std::numeric_limits<std::int32_t>::max();
+  Index used = 0;
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    const std::int32_t vertex = type.vertex[r];
+    to[r] = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+    used = std::max(used, Index{to[r]} + 1);
+    if (0 <= to[r] && to[r] < rows) continue;
+    const ir::Function& function = *plan_.program.function;
+    const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
+    throw MisuseError(function.name + ": vertex " + std::to_string(vertex - *graph) + " of graph " +
+                      std::to_string(graph - layout_.first_vertex.begin()) + " has row " + std::to_string(to[r]) +
+                      (is_given ? " of tensor '" + function.tensors[field.tensor].name + "'; expected one of its " +
+                                      std::to_string(rows) + " rows"
+                                : " of output '" + function.outputs[field.tensor].name + "'; expected 0 or more"));
+  }
+  if (!is_given) layout_.gradient_rows[field.tensor] = std::max(layout_.gradient_rows[field.tensor], used);
+}
+
+void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
+  using Holds = ir::IndexField::Holds;
+  if (field.holds == Holds::row || field.holds == Holds::gradient_row) return fill_rows(field, type, to);
+  if (field.holds_dropout()) return fill_dropout(field, type, to);
+  const auto& begin = type.edge_begin;
+  for (std::size_t r = 0; r + 1 < begin.size(); ++r) {
+    if (field.holds == Holds::edges) {
+      to[2 * r] = begin[r];
+      to[2 * r + 1] = begin[r + 1];
+    } else if (field.holds == Holds::consumer) {
+      std::fill(to.begin() + begin[r], to.begin() + begin[r + 1], static_cast<std::int32_t>(r));
+    } else if (field.holds == Holds::sibling) {
+      for (std::int32_t edge = begin[r]; edge < begin[r + 1]; ++edge) {
+        to[2 * static_cast<std::size_t>(edge)] = static_cast<std::int32_t>(r);
+        to[2 * static_cast<std::size_t>(edge) + 1] = edge - begin[r];
+      }
+    }
+  }
+}
+
+void Layout::Maker::fill_dropout(const ir::IndexField& field, const TypeRows& type,
+                                 std::vector<std::int32_t>& to) const {
+  const auto low = [](std::uint64_t word) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(word)); };
+  const auto [seed, minibatch] = options_.dropout;
+  const bool by_vertex = field.holds == ir::IndexField::Holds::dropout;
+  auto* row = to.data();
+  for (const std::int32_t vertex : type.vertex) {
+    const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
+    *row++ = low(minibatch);
+    *row++ = static_cast<std::int32_t>(graph - layout_.first_vertex.begin());
+    *row++ = by_vertex ? vertex - *graph : -1;
+    *row++ = low(seed);
+    *row++ = low(seed >> 32);
+  }
+}
+
+void Layout::Maker::fill_shares(const TypeRows& type, std::vector<float>& to) {
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    const std::int32_t children = type.edge_begin[r + 1] - type.edge_begin[r];
+    to[r] = children > 0 ? 1.0f / static_cast<float>(children) : 0;
+  }
+}
+
+}  // namespace windrow
