@@ -34,12 +34,12 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define ENGINE_HELP "; see windrow-perf engine --help"
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
 #define MODELS MODELS_WITH_GRAPHS ", parser"
-#define FLAGS                                                                                                        \
-  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, " \
-  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "            \
-  "--batch, --epochs, --patience, "                                                                                  \
-  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "  \
-  "--rate-factor, --rate-epochs, --warm-up, --workers, --policy, --schedule, "                                       \
+#define FLAGS                                                                                                          \
+  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, "   \
+  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "              \
+  "--batch, --epochs, --patience, "                                                                                    \
+  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "    \
+  "--rate-factor, --rate-epochs, --warm-up, --save, --save-every, --keep, --resume, --workers, --policy, --schedule, " \
   "--device, --precision, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,

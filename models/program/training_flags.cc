@@ -94,4 +94,28 @@ void Scores::report(const Metric& score, Optimiser& optimiser) {
   if (plateau_) optimiser.scale_rate(plateau_->report(measure));
 }
 
+Record Scores::record() const {
+  Record record;
+  record.set("without_improvement", without_);
+  if (best_) record.set("best", *best_);
+  if (!plateau_) return record;
+  record.set("plateau", Record()
+                            .set("best", plateau_->best)
+                            .set("reports", plateau_->reports)
+                            .set("without_improvement", plateau_->without_improvement)
+                            .set("lowered", plateau_->lowered));
+  return record;
+}
+
+void Scores::set(const Record& record) {
+  without_ = static_cast<int>(record.at("without_improvement").integer());
+  if (record.contains("best")) best_ = record.at("best").number();
+  if (!plateau_ || !record.contains("plateau")) return;
+  const Record& plateau = record.at("plateau").record();
+  plateau_->best = plateau.at("best").number();
+  plateau_->reports = plateau.at("reports").count();
+  plateau_->without_improvement = plateau.at("without_improvement").count();
+  plateau_->lowered = plateau.at("lowered").number();
+}
+
 }  // namespace windrow::program

@@ -35,6 +35,10 @@ class Scores {
   void report(const Metric& score, Optimiser& optimiser);
   int epochs_without_improvement() const { return without_; }
 
+  /// For checkpoints. set() throws FileError for a record of something else.
+  Record record() const;
+  void set(const Record& record);
+
  private:
   std::optional<double> best_;  // less is better
   int without_ = 0;

@@ -1,154 +1,20 @@
 // The program `windrow`: trains the models in models/, prints how their graphs are batched, and lists devices.
-#include <algorithm>
-
 #include "devices.h"
 #include "flags.h"
 #include "program.h"
 #include "schedule.h"
-#include "training_flags.h"
-#include "windrow/models/trainer.h"
-
-namespace {
-
-using namespace windrow;
-using program::print;
-
-struct Arguments {
-  std::string model, policy = "pool", schedule = "level";
-  program::DeviceFlags device;
-  WorkloadOptions workload;
-  TrainerOptions trainer;
-  program::TrainingFlags training;
-  int epochs = 8, patience = 0, workers = default_workers();
-  bool compare = false;
-};
-
-/// "for tree-lstm, bilstm".
-std::string models_with_dropout() {
-  std::string names;
-  for (const WorkloadKind& kind : workload_kinds()) {
-    if (kind.takes_dropout) names += (names.empty() ? "for " : ", ") + kind.name;
-  }
-  return names;
-}
-
-CLI::App& add_train(CLI::App& app, Arguments& to) {
-  using namespace program;
-  CLI::App& train = *app.add_subcommand(
-      "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
-  flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
-  add_workload_flags(train, to.workload);
-  flag(train, "--dropout", to.workload.dropout.element, "Rate of dropout of words and states; " + models_with_dropout(),
-       fraction());
-  flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
-       fraction());
-  flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
-  flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
-  flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
-       whole_number(0, 1 << 20));
-  add_training_flags(train, to.training);
-  flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
-  flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
-  flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
-  add_device_flags(train, to.device);
-  train
-      .add_flag("--compare", to.compare,
-                "Afterwards also train one vertex at a time, and print the speedup by batching")
-      ->disable_flag_override();
-  train.footer(
-      train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() +
-      "\nThe training loss is the mean over all labels of an epoch. The validation set is evaluated after each\n"
-      "epoch.");
-  return train;
-}
-
-/// The title of a metric's column.
-std::string validation(const std::string& metric) { return "validation " + metric; }
-
-int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
-
-void print_head(Trainer& trainer, const Workload& workload) {
-  print("epoch  training loss");
-  for (const std::string& name : trainer.metric_names()) {
-    const std::string column = validation(name);
-    print("  %*s", width_of(column), column.c_str());
-  }
-  const std::string throughput = workload.kind->unit + "/s";
-  print("  %*s\n", width_of(throughput), throughput.c_str());
-}
-
-void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Metric>& score, const Workload& workload) {
-  print("%5d  %13.4f", epoch, pass.loss);
-  for (const Metric& metric : score) {
-    const int width = width_of(validation(metric.name));
-    if (workload.validation.empty()) {
-      print("  %*s", width, "-");  // there is no validation set
-    } else if (metric.unit == Metric::Unit::fraction) {
-      print("  %*.1f %%", width - 2, 100 * metric.value);
-    } else {
-      print("  %*.1f", width, metric.value);
-    }
-  }
-  print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_per_second());
-}
-
-/// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
-void compare(Trainer& trainer, const std::string& unit) {
-  constexpr std::size_t samples = 512;
-  double batched = 0, unbatched = 0;  // the best of three
-  for (int i = 0; i < 3; ++i) {
-    batched = std::max(batched, trainer.train(samples).units_per_second());
-    unbatched = std::max(unbatched, trainer.train_some_unbatched().units_per_second());
-  }
-  print("\n                     %10s\n", (unit + "/s").c_str());
-  print("batched                 %7.0f\n", batched);
-  print("one vertex at a time    %7.0f  (same kernels, one row per call)\n", unbatched);
-  print("speedup                 %7.1f\n", batched / unbatched);
-}
-
-void train_model(Arguments arguments) {
-  Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
-  const program::ToldOnce once(engine);
-  const Device device = program::open_device(engine, arguments.device);
-  Workload workload = make_workload(arguments.model, device, arguments.workload);
-  TrainerOptions& options = arguments.trainer;
-  program::set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
-  options.seed = arguments.workload.seed;
-  options.runner.schedule = parse_schedule_policy(arguments.schedule);
-  Trainer trainer(device, workload, options);
-  const std::size_t size = workload.training.size();
-  print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
-        program::data_text(arguments.workload).c_str(), program::grouped(size).c_str(), workload.kind->sample.c_str(),
-        size == 1 ? "" : "s", program::grouped(workload.validation.size()).c_str());
-  print_head(trainer, workload);
-  program::Scores scores(arguments.training);
-  for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
-    const Trainer::Pass pass = trainer.train();
-    const std::vector<Metric> metrics = trainer.evaluate();
-    print_epoch(epoch, pass, metrics, workload);
-    if (workload.validation.empty()) continue;
-    scores.report(metrics.front(), trainer.optimiser());
-    if (arguments.patience > 0 && scores.epochs_without_improvement() >= arguments.patience) {
-      print("stopped after %d epoch%s without a better score\n", arguments.patience,
-            arguments.patience == 1 ? "" : "s");
-      break;
-    }
-  }
-  if (arguments.compare) compare(trainer, workload.kind->unit);
-}
-
-}  // namespace
+#include "train.h"
 
 int main(int argc, char** argv) {
+  using namespace windrow;
   CLI::App app("Trains dynamic neural networks with the Windrow runtime, and prints how their graphs are batched.",
                "windrow");
   app.require_subcommand(1);
-  Arguments arguments;
-  const CLI::App& train = add_train(app, arguments);
+  const std::function<void()> train = program::add_train(app);
   const std::function<void()> schedule = program::add_schedule(app);
   const std::function<void()> devices = program::add_devices(app);
   return program::run(app, argc, argv, [&] {
-    if (train.parsed()) return train_model(arguments);
+    if (app.got_subcommand("train")) return train();
     app.got_subcommand("devices") ? devices() : schedule();
   });
 }

@@ -85,7 +85,7 @@ TEST(Optimiser, TakesTheStepsOfPyTorch) {
         ASSERT_EQ(values.size(), expected.size());
         for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-5) << "value " << i;
       }
-      EXPECT_EQ(optimiser.steps(), steps.size());
+      EXPECT_EQ(optimiser.progress().steps, steps.size());
     }
   }
 }
@@ -192,7 +192,7 @@ TEST(Optimiser, SkipsAStepAsAWhole) {
   train(other, never, good);
   train(other, never, more);
   EXPECT_EQ(model.values(), other.values());
-  EXPECT_EQ(skips.steps(), 2u);
+  EXPECT_EQ(skips.progress().steps, 2u);
   EXPECT_EQ(model.parameters.skipped_steps().count, 1u);
   EXPECT_EQ(model.parameters.skipped_steps().last[0].step, 1u);
 }
@@ -212,7 +212,16 @@ TEST(Optimiser, AccumulatesWhatOneLargeMinibatchGives) {
     const Floats expected = whole.values(), values = parts.values();
     for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << i;
   }
-  EXPECT_EQ(accumulates.steps(), 2u);
+  EXPECT_EQ(accumulates.progress().steps, 2u);
+  const auto samples = whole.draw_samples(3);
+  for (RowsModel* model : {&whole, &parts}) model->differentiate(samples);
+  at_once.step(3);
+  accumulates.step(3);
+  EXPECT_TRUE(accumulates.between_steps());
+  accumulates.finish();
+  EXPECT_FALSE(accumulates.between_steps());
+  for (RowsModel* model : {&whole, &parts}) model->differentiate(samples);  // not added to those before
+  EXPECT_EQ(parts.parameters.dense_gradient(parts.matrix).get(), whole.parameters.dense_gradient(whole.matrix).get());
 }
 
 TEST(Optimiser, FollowsTheScheduleInCapturedSteps) {
@@ -231,7 +240,7 @@ TEST(Optimiser, FollowsTheScheduleInCapturedSteps) {
     step.launch();
   }
   EXPECT_EQ(replayed.values(), model.values());
-  EXPECT_EQ(captures.steps(), 4u);
+  EXPECT_EQ(captures.progress().steps, 4u);
   EXPECT_NEAR(captures.rate(), 0.1 / 16, 1e-12);
 }
 
@@ -249,7 +258,7 @@ TEST(Optimiser, GoesOnFromItsTensors) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : first.tensors()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"adam.0/matrix", "adam.1/matrix", "adam.0/table", "adam.1/table"}));
-  second.restore(first.steps(), names);
+  second.restore(first.progress(), names);
   for (std::size_t i = 0; i < names.size(); ++i) second.tensors()[i].tensor.set(first.tensors()[i].tensor.get());
   for (const Parameter& parameter : {model.matrix, model.table}) {
     const std::string& name = model.parameters.name(parameter);
@@ -260,8 +269,8 @@ TEST(Optimiser, GoesOnFromItsTensors) {
     train(later, second, samples[i]);
   }
   EXPECT_EQ(later.values(), model.values());
-  EXPECT_THROW(second.restore(0, {"adam.2/matrix"}), MisuseError);
-  EXPECT_THROW(second.restore(0, {"adam.0/matrices"}), MisuseError);
+  EXPECT_THROW(second.restore({}, {"adam.2/matrix"}), MisuseError);
+  EXPECT_THROW(second.restore({}, {"adam.0/matrices"}), MisuseError);
 }
 
 TEST(Optimiser, PoisonsParametersWhoseGradientFailed) {

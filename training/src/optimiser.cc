@@ -52,7 +52,7 @@ class Optimiser::Impl {
       : parameters_(parameters),
         method_(checked(std::move(method))),
         options_(checked(std::move(options))),
-        progress_(std::make_shared<Progress>(parameters.device().engine)) {}
+        progress_(std::make_shared<Shared>(parameters.device().engine)) {}
 
   void set(const Parameter& parameter, const ParameterOptions& options) {
     require_factor("rate_factor", options.rate_factor);
@@ -63,7 +63,7 @@ class Optimiser::Impl {
 
   void scale_rate(double factor) {
     if (!std::isfinite(factor)) require_factor("factor of the rate", factor);
-    engine().push([progress = progress_, factor] { progress->rate_scale = factor; }, {mutate(progress_->var())},
+    engine().push([progress = progress_, factor] { progress->made.rate_scale = factor; }, {mutate(progress_->var())},
                   {.name = "scale rate"});
   }
 
@@ -71,18 +71,24 @@ class Optimiser::Impl {
     require(samples > 0, "a step of samples:", 0, "1 or more");
     samples_ += samples;
     if (++collected_ < options_.accumulate) return parameters_.keep_gradients();
-    const std::vector<Changed> changed = changed_parameters(from);
-    const Tensor numbers = push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), from);
-    collected_ = 0;
-    const std::vector<Tensor> of_groups = limited(numbers, changed, from);
-    for (const Changed& one : changed) change(one, of_groups[one.group], from);
+    take_step(from);
+  }
+  void finish(std::source_location from) {
+    if (collected_ == 0) return;
+    take_step(from);
+    parameters_.forget_gradients();  // they are kept no longer
   }
 
-  std::uint64_t steps() const {
+  Progress progress() const {
     engine().wait(progress_->var());
-    return progress_->steps;
+    return progress_->made;
   }
-  double rate() const { return options_.rate(steps()) * progress_->rate_scale; }
+  double rate() const {
+    const Progress now = progress();
+    return options_.rate(now.steps) * now.rate_scale;
+  }
+  bool between_steps() const { return collected_ > 0; }
+  const Method& method() const { return method_; }
 
   std::vector<OptimiserTensor> tensors() const {
     std::vector<OptimiserTensor> all;
@@ -94,11 +100,11 @@ class Optimiser::Impl {
     return all;
   }
 
-  void restore(std::uint64_t steps, const std::vector<std::string>& names) {
+  void restore(const Progress& progress, const std::vector<std::string>& names) {
     std::vector<std::size_t> numbers;
     for (const std::string& name : names) numbers.push_back(parameter_of(name));
     for (const std::size_t number : numbers) make_states(number);
-    engine().push([progress = progress_, steps] { progress->steps = steps; }, {mutate(progress_->var())},
+    engine().push([shared = progress_, progress] { shared->made = progress; }, {mutate(progress_->var())},
                   {.name = "restore optimiser"});
   }
 
@@ -108,13 +114,12 @@ class Optimiser::Impl {
     std::vector<Tensor> states = {};  // made by the first step
   };
   /// Guarded by the variable, since ops of captured graphs change it, too.
-  struct Progress {
-    explicit Progress(const EngineRef& engine) : tag(engine, host_allocator(), 0, "optimiser") {}
+  struct Shared {
+    explicit Shared(const EngineRef& engine) : tag(engine, host_allocator(), 0, "optimiser") {}
     Var var() const { return tag.var(); }
 
     const Buffer tag;
-    std::uint64_t steps = 0;
-    double rate_scale = 1;
+    Progress made = {};
   };
   /// A parameter that a step changes: by its whole gradient, or by rows.
   struct Changed {
@@ -180,17 +185,26 @@ class Optimiser::Impl {
                  {.in = {some.rows}, .indices = {some.of}, .attributes = op::to_rows(rows)}, from);
   }
 
+  void take_step(std::source_location from) {
+    const std::vector<Changed> changed = changed_parameters(from);
+    const Tensor numbers = push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), from);
+    collected_ = 0;
+    const std::vector<Tensor> of_groups = limited(numbers, changed, from);
+    for (const Changed& one : changed) change(one, of_groups[one.group], from);
+  }
+
   /// Pushes the op that begins the step: it decides the numbers, a row for each group.
   Tensor push_numbers(double scale, std::source_location from) {
     const NextStep next = parameters_.next_step(from);
     const Tensor numbers(parameters_.device(), static_cast<Index>(groups_.size()), StepNumbers::count, "step");
     std::vector<Access> accesses = next.accesses();
     accesses.push_back(mutate(progress_->var()));
-    const auto write = [=, progress = progress_, groups = groups_, options = options_,
+    const auto write = [=, shared = progress_, groups = groups_, options = options_,
                         coefficients = method_.coefficients](const Matrix<float>& to) {
       const bool skipped = next.skipped();
-      const double rate = options.rate(progress->steps) * progress->rate_scale;
-      if (!skipped) ++progress->steps;
+      Progress& progress = shared->made;
+      const double rate = options.rate(progress.steps) * progress.rate_scale;
+      if (!skipped) ++progress.steps;
       for (std::size_t g = 0; g < groups.size(); ++g) {
         StepNumbers of_group{.rate = static_cast<float>(rate * groups[g].rate),
                              .scale = skipped ? 0 : static_cast<float>(scale),
@@ -198,7 +212,7 @@ class Optimiser::Impl {
                              .most_norm = static_cast<float>(options.clip_norm),
                              .penalty = static_cast<float>(options.penalty * groups[g].penalty),
                              .decay = static_cast<float>(options.decay * groups[g].decay)};
-        if (coefficients) coefficients(progress->steps, of_group);
+        if (coefficients) coefficients(progress.steps, of_group);
         std::copy_n(of_group.begin(), StepNumbers::count, to.row(static_cast<Index>(g)));
       }
     };
@@ -238,7 +252,7 @@ class Optimiser::Impl {
   Parameters& parameters_;
   const Method method_;
   const OptimiserOptions options_;
-  const std::shared_ptr<Progress> progress_;
+  const std::shared_ptr<Shared> progress_;
   std::vector<Slot> slots_;      // by parameter
   std::vector<Group> groups_;    // of the step that is pushed
   std::uint64_t collected_ = 0;  // minibatches since the last step, and their samples
@@ -252,9 +266,14 @@ Optimiser::~Optimiser() = default;
 void Optimiser::set(const Parameter& parameter, const ParameterOptions& options) { impl_->set(parameter, options); }
 void Optimiser::scale_rate(double factor) { impl_->scale_rate(factor); }
 void Optimiser::step(std::size_t samples, std::source_location from) { impl_->step(samples, from); }
-std::uint64_t Optimiser::steps() const { return impl_->steps(); }
+void Optimiser::finish(std::source_location from) { impl_->finish(from); }
+Optimiser::Progress Optimiser::progress() const { return impl_->progress(); }
+bool Optimiser::between_steps() const { return impl_->between_steps(); }
+const Method& Optimiser::method() const { return impl_->method(); }
 double Optimiser::rate() const { return impl_->rate(); }
 std::vector<OptimiserTensor> Optimiser::tensors() const { return impl_->tensors(); }
-void Optimiser::restore(std::uint64_t steps, const std::vector<std::string>& names) { impl_->restore(steps, names); }
+void Optimiser::restore(const Progress& progress, const std::vector<std::string>& names) {
+  impl_->restore(progress, names);
+}
 
 }  // namespace windrow

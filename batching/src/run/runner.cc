@@ -140,6 +140,25 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   return made;
 }
 
+std::vector<std::int64_t> Runner::history() const {
+  NumberWriter numbers;
+  types_->write(numbers);
+  lessons_->write(numbers);
+  return numbers.take();
+}
+
+void Runner::set_history(std::span<const std::int64_t> history) {
+  NumberReader numbers(history);
+  OwnTypes types(function_.function_, specialise(options_.optimisations), static_cast<std::size_t>(options_.own_types));
+  ScheduleLessons lessons;
+  types.read(numbers);
+  lessons.read(numbers);
+  numbers.end();
+  *types_ = std::move(types);
+  *lessons_ = std::move(lessons);
+  plans_.clear();
+}
+
 void Runner::hold_back(std::source_location from) {
   while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
     const std::shared_ptr<MinibatchEnd> oldest = std::move(unfinished_.front());

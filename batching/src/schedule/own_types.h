@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/passes.h"
+#include "schedule/numbers.h"
 
 namespace windrow {
 
@@ -30,6 +31,10 @@ class OwnTypes {
   bool decide();
   const ir::ProgramTypes& types() const { return types_; }
 
+  /// What was counted and decided. Types of another function throw MisuseError, and change nothing.
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from);
+
  private:
   struct OfKind {
     std::unordered_map<ir::VertexType, std::int64_t> vertices;  // counts by type; see forget_rare()
@@ -41,13 +46,14 @@ class OwnTypes {
     return how_ == ir::Specialise::yes ? type : ir::with_all_children(*function_, type);
   }
   void decide(OfKind& kind) const;
+  static ir::ProgramTypes types_of(const std::vector<OfKind>& kinds);
   std::vector<ir::VertexType> frequent(const OfKind& kind) const;
   void forget_rare(OfKind& kind) const;
 
   // Constant:
-  const std::shared_ptr<const ir::Function> function_;
-  const ir::Specialise how_;
-  const std::size_t most_;
+  std::shared_ptr<const ir::Function> function_;
+  ir::Specialise how_;
+  std::size_t most_;
 
   std::vector<OfKind> kinds_;
   ir::ProgramTypes types_;  // of all kinds

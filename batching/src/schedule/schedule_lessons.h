@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "schedule/numbers.h"
 #include "windrow/batching/schedule.h"
 
 namespace windrow {
@@ -30,6 +31,10 @@ class ScheduleLessons {
   /// The table learned so far; null if there is none.
   const ScheduleTable* table() const { return table_ ? &*table_ : nullptr; }
 
+  /// All that it knows. Numbers of anything else throw MisuseError, and change nothing.
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from);
+
  private:
   static constexpr int most_looks = 32;
   static constexpr std::size_t most_examples = 4;
@@ -38,7 +43,7 @@ class ScheduleLessons {
   double excess(const TypedGraph& graph);
   void learn();
 
-  const std::int64_t most_vertices_;
+  std::int64_t most_vertices_;
   std::vector<TypedGraph> examples_;
   std::optional<ScheduleTable> table_;
   double usual_ = 0;  // the largest excess of the examples

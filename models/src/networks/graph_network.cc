@@ -55,6 +55,8 @@ class GraphNetwork::GraphLearner final : public Learner {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
   }
   RunnerStats stats() const override { return runner_.stats(); }
+  std::vector<std::int64_t> history() const override { return runner_.history(); }
+  void set_history(std::span<const std::int64_t> history) override { runner_.set_history(history); }
 
  private:
   GraphNetwork& network_;

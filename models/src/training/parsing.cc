@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "training/making.h"
+#include "training/random_numbers.h"
 #include "windrow/models/conllu.h"
 #include "windrow/models/dependency_parser.h"
 
@@ -88,6 +89,8 @@ class ParserNetwork::ParserLearner final : public Learner {
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
+  std::vector<std::int64_t> history() const override { return numbers_of(random_); }
+  void set_history(std::span<const std::int64_t> history) override { random_ = random_of(history); }
 
  private:
   const ParserNetwork& network_;

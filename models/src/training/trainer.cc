@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <numeric>
 
 namespace windrow {
@@ -19,6 +18,10 @@ TrainerOptions checked(TrainerOptions options) {
   return options;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
 void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumbers numbers) {
   for (const std::size_t number : numbers) {
     const Sample& sample = samples[number];
@@ -29,37 +32,6 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
     pass.flops += sample.flops;
   }
 }
-
-/// Sums losses. Waits for a loss only when the next minibatch was pushed.
-class LossSum {
- public:
-  void add(Learner::Loss loss) {
-    pending_.push_back(std::move(loss));
-    if (pending_.size() > 1) take();
-  }
-  /// After a failure: waits for the other losses, so that their failures are not reported later.
-  void give_up() {
-    for (const Learner::Loss& loss : pending_) {
-      try {
-        loss();
-      } catch (const Error&) {
-      }
-    }
-  }
-  double finish() {
-    while (!pending_.empty()) take();
-    return sum_;
-  }
-
- private:
-  void take() {
-    sum_ += pending_.front()();
-    pending_.pop_front();
-  }
-
-  std::deque<Learner::Loss> pending_;
-  double sum_ = 0;
-};
 
 }  // namespace
 
@@ -87,6 +59,30 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
+void Trainer::LossSum::give_up() {
+  for (const Learner::Loss& loss : pending_) {
+    try {
+      loss();
+    } catch (const Error&) {
+    }
+  }
+  pending_.clear();
+}
+
+void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
+  const SampleNumbers next = next_minibatch(most_samples);
+  loss.add(learner.differentiate(next));
+  optimiser_.step(next.size());
+  count(pass, workload_.training, next);
+}
+
+void Trainer::wait_for_steps() {
+  Parameters& parameters = *workload_.parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
+  // Evaluation can reuse the memory of gradients, unless a step still needs them.
+  if (!optimiser_.between_steps()) parameters.forget_gradients();
+}
+
 Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   if (batching == Batching::unbatched && !unbatched_) unbatched_ = workload_.network->learner({.batch_rows = 1});
   Learner& learner = batching == Batching::batched ? *learner_ : *unbatched_;
@@ -94,21 +90,43 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   Pass pass;
   LossSum loss;
   try {
-    while (pass.samples < samples) {
-      const SampleNumbers next = next_minibatch(samples - pass.samples);
-      loss.add(learner.differentiate(next));
-      optimiser_.step(next.size());
-      count(pass, workload_.training, next);
-    }
+    while (pass.samples < samples) step(learner, samples - pass.samples, pass, loss);
     pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
   } catch (...) {
     loss.give_up();
     throw;
   }
-  Parameters& parameters = *workload_.parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i) device_.engine->wait(parameters.value(parameters[i]).var());
-  parameters.forget_gradients();  // evaluation can reuse their memory
-  pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  wait_for_steps();
+  pass.seconds = seconds_since(began);
+  return pass;
+}
+
+Trainer::Pass Trainer::train_epoch(const Between& between) {
+  if (next_ == order_.size()) {
+    epoch_ = {};
+    epoch_loss_.begin_with(0);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const double before = epoch_.seconds;
+  double loss = 0;
+  try {
+    do {
+      step(*learner_, order_.size(), epoch_, epoch_loss_);
+      epoch_.seconds = before + seconds_since(began);
+    } while (next_ < order_.size() && (optimiser_.between_steps() || !between || between(epoch_) == Then::go_on));
+    if (next_ == order_.size()) {
+      optimiser_.finish();
+      ++epochs_;
+    }
+    loss = epoch_loss_.finish();
+  } catch (...) {
+    epoch_loss_.give_up();
+    throw;
+  }
+  wait_for_steps();
+  epoch_.seconds = before + seconds_since(began);
+  Pass pass = epoch_;
+  pass.loss = loss / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
   return pass;
 }
 

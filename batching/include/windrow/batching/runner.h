@@ -221,6 +221,13 @@ class Runner {
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
+  /// What rounding depends on besides the minibatch: the vertex types that this runner has seen, and what it has
+  /// learned about schedules. A runner of the same function and options that is given it goes on as this one does, bit
+  /// by bit.
+  std::vector<std::int64_t> history() const;
+  /// Call it before the first minibatch. Throws MisuseError for numbers that are no history of such a runner.
+  void set_history(std::span<const std::int64_t> history);
+
   RunnerStats stats() const;
   /// The current plans, step by step, for the vertex types seen so far. For people.
   std::string describe() const;

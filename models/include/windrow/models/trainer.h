@@ -6,12 +6,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "windrow/models/workload.h"
+#include "windrow/training/checkpoint.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -51,6 +54,25 @@ class Trainer {
   Pass train(std::size_t samples, Batching batching = Batching::batched);
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
+  enum class Then { go_on, stop };
+  /// Called after each step but the last one of an epoch, with what was trained in it so far, without the loss. It may
+  /// call save().
+  using Between = std::function<Then(const Pass& so_far)>;
+  /// Trains to the end of the epoch: of the one that was stopped, or that a checkpoint was in; otherwise of a new one.
+  /// Returns what was trained in all of it.
+  Pass train_epoch(const Between& between);
+  std::uint64_t epochs() const { return epochs_; }                                   ///< that have ended
+  std::uint64_t minibatches() const { return workload_.parameters->minibatches(); }  ///< trained on so far
+  bool in_epoch() const { return next_ < order_.size(); }
+
+  /// Writes a checkpoint of everything that the results of later steps depend on. Its step is the number of minibatches
+  /// so far. The document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
+  /// CheckpointWriter do.
+  void save(CheckpointWriter& writer, Record document = {});
+  /// Goes on from a checkpoint of a trainer with the same options, workload and data: later steps give the bits that
+  /// they would have given without the break. Call it before any training. Throws FileError for a checkpoint of
+  /// something else; the trainer is of no more use then.
+  void resume(const SavedCheckpoint& checkpoint);
   /// Trains unbatched, for comparison: on samples with about 10,000 vertices or 2e10 floating point operations,
   /// whichever is less, but at least one sample.
   Pass train_some_unbatched();
@@ -67,7 +89,34 @@ class Trainer {
   RunnerStats stats(Batching batching = Batching::batched) const;
 
  private:
+  /// The losses of an epoch. Waits for one only when the next minibatch was pushed.
+  class LossSum {
+   public:
+    void add(Learner::Loss loss) {
+      pending_.push_back(std::move(loss));
+      if (pending_.size() > 1) take();
+    }
+    /// After a failure: waits for the other losses, so that their failures are not reported later.
+    void give_up();
+    double finish() {
+      while (!pending_.empty()) take();
+      return sum_;
+    }
+    void begin_with(double sum) { sum_ = sum; }
+
+   private:
+    void take() {
+      sum_ += pending_.front()();
+      pending_.pop_front();
+    }
+
+    std::deque<Learner::Loss> pending_;
+    double sum_ = 0;
+  };
+
   SampleNumbers next_minibatch(std::size_t samples);
+  void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
+  void wait_for_steps();
 
   const Device device_;
   Workload& workload_;
@@ -78,6 +127,9 @@ class Trainer {
   std::mt19937_64 random_;
   std::vector<std::size_t> order_;  // of training samples
   std::size_t next_ = 0;            // position in order_
+  std::uint64_t epochs_ = 0;
+  Pass epoch_ = {};     // of train_epoch(), without the loss
+  LossSum epoch_loss_;  // of train_epoch()
 };
 
 }  // namespace windrow

@@ -65,6 +65,10 @@ class Learner {
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
+  /// What results depend on besides parameters and samples; see Runner::history(). A new learner of the same network
+  /// that is given it goes on as this one does.
+  virtual std::vector<std::int64_t> history() const = 0;
+  virtual void set_history(std::span<const std::int64_t> history) = 0;
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that

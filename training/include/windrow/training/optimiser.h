@@ -126,16 +126,27 @@ class Optimiser {
   /// MisuseError for 0 samples.
   void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
 
-  /// The number of steps that have been taken and not skipped, and the learning rate of the next one. Wait for the
-  /// steps pushed so far.
-  std::uint64_t steps() const;
-  double rate() const;
+  /// Pushes the step for which gradients are kept, if there are some; see OptimiserOptions::accumulate.
+  void finish(std::source_location from = std::source_location::current());
 
-  /// The tensors that it keeps: for checkpoints.
+  /// What it knows besides tensors. A value.
+  struct Progress {
+    std::uint64_t steps = 0;  ///< that have been taken and not skipped
+    double rate_scale = 1;    ///< see scale_rate()
+  };
+  /// Waits for the steps pushed so far.
+  Progress progress() const;
+  /// The learning rate of the next step. Waits likewise.
+  double rate() const;
+  /// Whether gradients are kept for a step that is still to come; see OptimiserOptions::accumulate.
+  bool between_steps() const;
+
+  const Method& method() const;
+  /// The tensors that it keeps: for checkpoints; see checkpoint.h.
   std::vector<OptimiserTensor> tensors() const;
-  /// Goes on from a checkpoint: makes the tensors that tensors() had then, to be set by the caller, and counts on from
-  /// `steps`. Call it before the first step. Throws MisuseError for a name that it does not know.
-  void restore(std::uint64_t steps, const std::vector<std::string>& names);
+  /// Goes on from a checkpoint: makes the tensors of these names, to be set by the caller, and counts on. Call it
+  /// before the first step. Throws MisuseError for a name that tensors() cannot have.
+  void restore(const Progress& progress, const std::vector<std::string>& names);
 
  private:
   class Impl;

@@ -1,0 +1,59 @@
+// Checkpoints of a training that a program runs, and the signals that end it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "training_flags.h"
+#include "windrow/models/trainer.h"
+
+namespace windrow::program {
+
+/// What the flags say. A value.
+struct SavingFlags {
+  std::string folder = {};      ///< empty: nothing is saved
+  std::uint64_t every = 0;      ///< minibatches; 0: after each epoch only
+  std::size_t keep = 3;
+  bool resume = false;
+};
+
+void add_saving_flags(CLI::App& command, SavingFlags& to);
+
+/// What a checkpoint says of its model: the values that a program needs to make it again.
+Record model_record(const std::string& model, const WorkloadOptions& options);
+
+/// Saves a training. While it exists and saves, SIGINT and SIGTERM end the training behind a step, with a checkpoint; a
+/// second signal ends the program at once. An owner; one at a time.
+class Saving {
+ public:
+  /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
+  Saving(const SavingFlags& flags, Record model);
+  ~Saving();
+  Saving(const Saving&) = delete;
+  Saving& operator=(const Saving&) = delete;
+
+  /// With --resume, goes on from the newest checkpoint, and prints which one; prints those that are damaged. Throws
+  /// FileError if there is none, or if it is of another model.
+  void resume(Trainer& trainer, Scores& scores);
+  /// Saves when it is time, or when a signal came.
+  Trainer::Then after_step(Trainer& trainer, const Scores& scores);
+  /// Saves. Returns the signal that came, or 0, as stopped() does.
+  int after_epoch(Trainer& trainer, const Scores& scores);
+  /// Says that a signal has stopped the training. Returns the signal.
+  int stopped();
+
+ private:
+  void save(Trainer& trainer, const Scores& scores);
+
+  const SavingFlags flags_;
+  const Record model_;
+  std::optional<CheckpointWriter> writer_;
+  std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
+};
+
+/// Ends the program as the signal does that nobody handles.
+[[noreturn]] void end_by(int signal);
+
+}  // namespace windrow::program

@@ -1,0 +1,160 @@
+#include "train.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "devices.h"
+#include "flags.h"
+#include "saving.h"
+#include "training_flags.h"
+#include "windrow/models/trainer.h"
+
+namespace windrow::program {
+namespace {
+
+struct Arguments {
+  std::string model, policy = "pool", schedule = "level";
+  DeviceFlags device;
+  WorkloadOptions workload;
+  TrainerOptions trainer;
+  TrainingFlags training;
+  SavingFlags saving;
+  int epochs = 8, patience = 0, workers = default_workers();
+  bool compare = false;
+};
+
+/// "for tree-lstm, bilstm".
+std::string models_with_dropout() {
+  std::string names;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (kind.takes_dropout) names += (names.empty() ? "for " : ", ") + kind.name;
+  }
+  return names;
+}
+
+void add_flags(CLI::App& app, Arguments& to) {
+  CLI::App& train = *app.add_subcommand(
+      "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
+  flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
+  add_workload_flags(train, to.workload);
+  flag(train, "--dropout", to.workload.dropout.element, "Rate of dropout of words and states; " + models_with_dropout(),
+       fraction());
+  flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
+       fraction());
+  flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
+  flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
+  flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
+       whole_number(0, 1 << 20));
+  add_training_flags(train, to.training);
+  add_saving_flags(train, to.saving);
+  flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
+  flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
+  flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
+  add_device_flags(train, to.device);
+  train
+      .add_flag("--compare", to.compare,
+                "Afterwards also train one vertex at a time, and print the speedup by batching")
+      ->disable_flag_override();
+  train.footer(
+      train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() +
+      "\nThe training loss is the mean over all labels of an epoch. The validation set is evaluated after each\n"
+      "epoch.");
+}
+
+/// The title of a metric's column.
+std::string validation(const std::string& metric) { return "validation " + metric; }
+
+int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
+
+void print_head(Trainer& trainer, const Workload& workload) {
+  print("epoch  training loss");
+  for (const std::string& name : trainer.metric_names()) {
+    const std::string column = validation(name);
+    print("  %*s", width_of(column), column.c_str());
+  }
+  const std::string throughput = workload.kind->unit + "/s";
+  print("  %*s\n", width_of(throughput), throughput.c_str());
+}
+
+void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Metric>& score, const Workload& workload) {
+  print("%5d  %13.4f", epoch, pass.loss);
+  for (const Metric& metric : score) {
+    const int width = width_of(validation(metric.name));
+    if (workload.validation.empty()) {
+      print("  %*s", width, "-");  // there is no validation set
+    } else if (metric.unit == Metric::Unit::fraction) {
+      print("  %*.1f %%", width - 2, 100 * metric.value);
+    } else {
+      print("  %*.1f", width, metric.value);
+    }
+  }
+  print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_per_second());
+}
+
+/// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
+void compare(Trainer& trainer, const std::string& unit) {
+  constexpr std::size_t samples = 512;
+  double batched = 0, unbatched = 0;  // the best of three
+  for (int i = 0; i < 3; ++i) {
+    batched = std::max(batched, trainer.train(samples).units_per_second());
+    unbatched = std::max(unbatched, trainer.train_some_unbatched().units_per_second());
+  }
+  print("\n                     %10s\n", (unit + "/s").c_str());
+  print("batched                 %7.0f\n", batched);
+  print("one vertex at a time    %7.0f  (same kernels, one row per call)\n", unbatched);
+  print("speedup                 %7.1f\n", batched / unbatched);
+}
+
+/// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
+int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Saving& saving) {
+  Scores scores(arguments.training);
+  saving.resume(trainer, scores);
+  print_head(trainer, workload);
+  while (trainer.epochs() < static_cast<std::uint64_t>(arguments.epochs)) {
+    const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass&) { return saving.after_step(trainer, scores); });
+    if (trainer.in_epoch()) return saving.stopped();
+    const std::vector<Metric> metrics = trainer.evaluate();
+    print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
+    if (!workload.validation.empty()) scores.report(metrics.front(), trainer.optimiser());
+    if (const int signal = saving.after_epoch(trainer, scores)) return signal;
+    if (arguments.patience > 0 && scores.epochs_without_improvement() >= arguments.patience) {
+      print("stopped after %d epoch%s without a better score\n", arguments.patience,
+            arguments.patience == 1 ? "" : "s");
+      break;
+    }
+  }
+  return 0;
+}
+
+/// Returns the signal that stopped it, or 0.
+int train_model(Arguments arguments) {
+  Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
+  const ToldOnce once(engine);
+  Saving saving(arguments.saving, model_record(arguments.model, arguments.workload));
+  const Device device = open_device(engine, arguments.device);
+  Workload workload = make_workload(arguments.model, device, arguments.workload);
+  TrainerOptions& options = arguments.trainer;
+  set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
+  options.seed = arguments.workload.seed;
+  options.runner.schedule = parse_schedule_policy(arguments.schedule);
+  Trainer trainer(device, workload, options);
+  const std::size_t size = workload.training.size();
+  print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
+        data_text(arguments.workload).c_str(), grouped(size).c_str(), workload.kind->sample.c_str(),
+        size == 1 ? "" : "s", grouped(workload.validation.size()).c_str());
+  const int signal = train_epochs(arguments, trainer, workload, saving);
+  if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
+  return signal;
+}
+
+}  // namespace
+
+std::function<void()> add_train(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  add_flags(app, *arguments);
+  return [arguments] {
+    if (const int signal = train_model(*arguments)) end_by(signal);
+  };
+}
+
+}  // namespace windrow::program

@@ -1,0 +1,138 @@
+// Trainers that go on from checkpoints.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
+#include "windrow/training/file_error.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::parameters_of;
+using testing::TextFolder;
+
+struct Case {
+  const char* name;
+  WorkloadOptions options = {};
+  TrainerOptions training = {.minibatch = 8};
+};
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+
+/// A trainer with its engine and workload.
+struct Training {
+  explicit Training(const Case& of, int workers = 2)
+      : engine({.policy = Policy::pool, .workers = workers}),
+        workload(make_workload(of.name, host_device(engine), of.options)),
+        trainer(host_device(engine), workload, of.training) {}
+
+  Engine engine;
+  Workload workload;
+  Trainer trainer;
+};
+
+struct Result {
+  std::vector<std::vector<float>> parameters;
+  std::vector<double> losses, scores;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+constexpr int epochs = 3;
+
+void finish(Training& run, Result& result) {
+  while (run.trainer.epochs() < epochs) {
+    result.losses.push_back(run.trainer.train_epoch({}).loss);
+    for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
+  }
+  result.parameters = parameters_of(run.workload);
+}
+
+class Resuming : public ::testing::TestWithParam<Case> {};
+
+/// Stops in the second epoch.
+TEST_P(Resuming, GivesTheBitsThatNeverStoppingGives) {
+  const Case& of = GetParam();
+  Training straight(of);
+  Result expected;
+  finish(straight, expected);
+
+  const TextFolder folder({});
+  Result result;
+  {
+    Training run(of);
+    result.losses.push_back(run.trainer.train_epoch({}).loss);
+    for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
+    CheckpointWriter writer(folder.path);
+    run.trainer.train_epoch([&](const Trainer::Pass& so_far) {
+      if (so_far.samples < 20) return Trainer::Then::go_on;
+      run.trainer.save(writer);
+      return Trainer::Then::stop;
+    });
+    EXPECT_TRUE(run.trainer.in_epoch());
+  }
+  Training later(of, 1);
+  const NewestCheckpoint newest = CheckpointFolder(folder.path).newest();
+  ASSERT_TRUE(newest.checkpoint);
+  later.trainer.resume(*newest.checkpoint);
+  EXPECT_EQ(later.trainer.epochs(), 1u);
+  finish(later, result);
+  EXPECT_EQ(result.losses, expected.losses);
+  EXPECT_EQ(result.scores, expected.scores);
+  EXPECT_TRUE(result.parameters == expected.parameters);
+}
+
+WorkloadOptions small(std::map<std::string, Index> sizes, DropoutRates dropout = {}) {
+  return {.seed = 3, .samples = 40, .sizes = std::move(sizes), .dropout = dropout};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Resuming,
+    ::testing::Values(
+        Case{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
+        Case{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
+             {.minibatch = 8,
+              .method = Method::adam(),
+              .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+              .runner = {.schedule = SchedulePolicy::learned}}},
+        Case{"var-lstm", small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
+             {.minibatch = 8, .method = Method::momentum()}},
+        Case{"bilstm-char",
+             small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
+             {.minibatch = 8, .method = Method::adagrad()}},
+        Case{"listops", small({{"hidden", 8}}),
+             {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
+        Case{"dag", small({{"hidden", 8}, {"embedding", 8}}),
+             {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
+        Case{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
+
+TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
+  const Case of{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})};
+  const TextFolder folder({});
+  {
+    Training run(of);
+    run.trainer.train_epoch({});
+    CheckpointWriter writer(folder.path);
+    run.trainer.save(writer);
+  }
+  const NewestCheckpoint newest = CheckpointFolder(folder.path).newest();
+  const auto refused = [&](const Case& other) {
+    Training run(other);
+    const std::string text = error_of<FileError>([&] { run.trainer.resume(*newest.checkpoint); });
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    return text.substr(text.find(": ") + 2);
+  };
+  EXPECT_EQ(refused({"tree-lstm", small({{"hidden", 9}, {"embedding", 8}})}),
+            "tensor 'leaf' is 8 x 24 of F32; expected 8 x 27 of F32");
+  EXPECT_EQ(refused({"tree-lstm", of.options, {.minibatch = 8, .method = Method::adam()}}),
+            "of optimiser sgd; expected adam");
+  EXPECT_EQ(refused({"var-lstm", small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}})}).substr(0, 12),
+            "tensor 'word");
+  WorkloadOptions fewer = of.options;
+  fewer.samples = 30;
+  EXPECT_NE(refused({"tree-lstm", fewer}), "");
+}
+
+}  // namespace
+}  // namespace windrow

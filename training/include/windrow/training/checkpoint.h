@@ -1,0 +1,51 @@
+// Parameters and optimisers in checkpoints.
+//
+//   windrow::CheckpointWriter writer("run");
+//   writer.write(windrow::Snapshot(parameters, &optimiser).contents(step));
+//
+//   const auto newest = windrow::CheckpointFolder("run").newest();
+//   if (newest.checkpoint) windrow::restore(*newest.checkpoint, parameters, &optimiser);
+//
+// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name. The document has
+// a record "training" with the rest. A caller may add records, and tensors whose names begin with a word and a slash.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/training/checkpoint_folder.h"
+#include "windrow/training/optimiser.h"
+
+namespace windrow {
+
+/// A copy of parameters, and of what an optimiser keeps, in the host's memory. A value.
+class Snapshot {
+ public:
+  /// Waits for the steps pushed so far. `optimiser` may be null. Throws OpError if one of them failed, and MisuseError
+  /// between steps; see Optimiser::between_steps().
+  Snapshot(const Parameters& parameters, const Optimiser* optimiser);
+
+  /// For CheckpointWriter::write(). The arrays are views of this snapshot.
+  CheckpointContents contents(std::uint64_t step) const;
+
+ private:
+  struct Copy {
+    std::string name;
+    Index rows, width;
+    std::vector<float> elements;
+  };
+
+  std::vector<Copy> copies_;
+  Record training_;
+};
+
+/// Sets all parameters, and the optimiser if it is not null, to those of a checkpoint. Pushes ops and returns. Call it
+/// before the first step. The parameters need not be in the same order.
+///
+/// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
+/// these, or if it is of another optimiser. The parameters are unchanged then; the optimiser is of no more use.
+void restore(const SavedCheckpoint& checkpoint, Parameters& parameters, Optimiser* optimiser);
+
+}  // namespace windrow
