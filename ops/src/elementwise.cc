@@ -24,6 +24,11 @@ Terms of_minimum(const Signature&) {
 }
 Terms of_neg(const Signature&) { return {GradientTerm{&neg, {gradient()}}}; }
 Terms of_scale(const Signature& s) { return {GradientTerm{&scale, {gradient()}, {}, s.attributes}}; }
+Terms of_scale_shift(const Signature& s) {
+  const double factor = s.attributes.values[0];
+  return {factor == 1 ? passed_on() : GradientTerm{&scale, {gradient()}, {}, scaled_by(factor)}};
+}
+Terms of_reciprocal(const Signature&) { return {GradientTerm{&div_gradient, {result(), x(), gradient()}}}; }
 Terms of_tanh(const Signature&) { return {GradientTerm{&tanh_gradient, {result(), gradient()}}}; }
 Terms of_sigmoid(const Signature&) { return {GradientTerm{&sigmoid_gradient, {result(), gradient()}}}; }
 Terms of_relu(const Signature&) { return {GradientTerm{&relu_gradient, {result(), gradient()}}}; }
@@ -63,6 +68,9 @@ constinit const Operator maximum = elementwise("maximum", 2, 0, "x < y || y != y
 constinit const Operator minimum = elementwise("minimum", 2, 0, "y < x || y != y ? y : x", of_minimum);
 constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", of_neg);
 constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", of_scale, "scaled_by");
+constinit const Operator scale_shift =
+    elementwise("scale_shift", 1, 0, "a * x + b", of_scale_shift, "scaled_and_shifted");
+constinit const Operator reciprocal = elementwise("reciprocal", 1, 0, "a / x", of_reciprocal, "scaled_by");
 constinit const Operator tanh = elementwise("tanh", 1, 0b1, "tanh(x)", of_tanh);
 constinit const Operator sigmoid = elementwise("sigmoid", 1, 0, "1 / (1 + exp(-x))", of_sigmoid);
 constinit const Operator relu = elementwise("relu", 1, 0b1, "x < 0 ? 0 : x", of_relu);
@@ -103,6 +111,9 @@ constinit const Operator sgd{.name = "sgd",
                              .updates = true};
 
 Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {factor, 0}}; }
+Attributes scaled_and_shifted(double factor, double shift) {
+  return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
+}
 Attributes at_rate(double rate, double decay) { return {.made_by = "at_rate", .values = {rate, decay}}; }
 
 }  // namespace windrow::op

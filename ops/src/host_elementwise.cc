@@ -36,6 +36,14 @@ void scale(const HostCall& k) {
   const V factor = constant(k.attributes.values[0]);
   map<1>(k, [=](V x) HWY_ATTR { return hn::Mul(factor, x); });
 }
+void scale_shift(const HostCall& k) {
+  const V factor = constant(k.attributes.values[0]), shift = constant(k.attributes.values[1]);
+  map<1>(k, [=](V x) HWY_ATTR { return hn::MulAdd(factor, x, shift); });
+}
+void reciprocal(const HostCall& k) {
+  const V factor = constant(k.attributes.values[0]);
+  map<1>(k, [=](V x) HWY_ATTR { return hn::Div(factor, x); });
+}
 void tanh(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return tanh_of(x); });
 }
@@ -168,7 +176,8 @@ namespace windrow {
   X(square) X(sqrt) X(abs) X(softplus) X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient)       \
   X(sqrt_gradient) X(abs_gradient) X(softplus_gradient) X(div_gradient) X(maximum_gradient)                           \
   X(maximum_gradient_strict) X(log_sigmoid) X(log_sigmoid_gradient) X(binary_cross_entropy)                           \
-  X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)
+  X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)                                     \
+  X(scale_shift) X(reciprocal)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

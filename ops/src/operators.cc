@@ -11,6 +11,8 @@ std::span<const Operator* const> all() {
                                              &minimum,
                                              &neg,
                                              &scale,
+                                             &scale_shift,
+                                             &reciprocal,
                                              &tanh,
                                              &sigmoid,
                                              &relu,

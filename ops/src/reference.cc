@@ -36,6 +36,11 @@ void add_elementwise(KernelTable<double>& table) {
             [](const Call& k) { binary(k, [](double x, double y) { return y < x || std::isnan(y) ? y : x; }); });
   table.add(op::neg, [](const Call& k) { unary(k, [](double x) { return -x; }); });
   table.add(op::scale, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] * x; }); });
+  table.add(op::scale_shift, [](const Call& k) {
+    const auto [factor, shift] = k.attributes.values;
+    unary(k, [factor = factor, shift = shift](double x) { return factor * x + shift; });
+  });
+  table.add(op::reciprocal, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] / x; }); });
   table.add(op::tanh, [](const Call& k) { unary(k, [](double x) { return std::tanh(x); }); });
   table.add(op::sigmoid, [](const Call& k) { unary(k, [](double x) { return 1 / (1 + std::exp(-x)); }); });
   table.add(op::relu, [](const Call& k) { unary(k, [](double x) { return std::max(x, 0.0); }); });

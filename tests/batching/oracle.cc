@@ -150,6 +150,10 @@ OracleIndex OracleVertex::pull_index(const std::string& name, Presence presence,
   return {&oracle_, {begin, begin + width}, presence == Presence::sometimes && *begin == -1};
 }
 
+Row OracleVertex::constant(Index width, double value) {
+  return {&oracle_, {Rows::count(1), width}, std::vector<double>(static_cast<std::size_t>(width), value)};
+}
+
 Row OracleVertex::parameter(const Parameter& parameter) { return RowOperand(parameter).resolve(oracle_); }
 
 void OracleVertex::push(const std::string& name, const Row& value) { oracle_.pushed_[vertex_][name] = value.values; }

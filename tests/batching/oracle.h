@@ -61,6 +61,8 @@ class OracleVertex {
   OracleIndex pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
   Row pull_edge(const std::string& name, Index width);
   OracleIndex pull_edge_index(const std::string& name, Index width = 1);
+  Row constant(Index width, double value);
+  Row zeros(Index width) { return constant(width, 0); }
   Row parameter(const Parameter& parameter);
   void push(const std::string& name, const Row& value);
   void loss(const Row& value);

@@ -287,7 +287,7 @@ Values random_values(const Type& type, std::mt19937& random) {
 
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers) {
   const std::string name(op.name.text());
-  for (const Makes* table : {&makes(), &makes_of_training()}) {
+  for (const Makes* table : {&makes(), &makes_of_layers(), &makes_of_training()}) {
     const auto found = table->find(name);
     if (found == table->end()) continue;
     Maker maker(rows, numbers, random);

@@ -28,6 +28,12 @@ enum class Numbers {
 /// floats.
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers = Numbers::real);
 
+/// Attributes that an operator accepts.
+inline Attributes some_attributes(const Operator& op) {
+  std::mt19937 random;
+  return random_case(op, 1, random).signature.attributes;
+}
+
 /// Uniform values in [-2, 2], exact as floats.
 Values random_values(const Type& type, std::mt19937& random);
 

@@ -111,8 +111,7 @@ TEST_F(Scalars, GiveWhatTheHostGivesAtTheEnds) {
         c.in.push_back({operands.back()});
       }
       if (op == &op::binary_cross_entropy && (operands[1] < 0 || operands[1] > 1)) continue;  // the host refuses
-      c.signature.attributes.values = {-0.75, 0};
-      if (op == &op::scale) c.signature.attributes = op::scaled_by(-0.75);
+      c.signature.attributes = some_attributes(*op);
       const double host = run_host(*op, c, {0}, Write::overwrite, 1)[0],
                    here = value(*op, c.signature.attributes, operands, 0);
       const std::string about = std::string(op->name.text()) + " of " + ::testing::PrintToString(operands);

@@ -168,6 +168,11 @@ IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Pre
   return tracing_->index_expr(f.index_pulls.size() - 1);
 }
 
+Expr Vertex::constant(Index width, double value) {
+  check_width(tracing_->function, "constant", width);
+  return tracing_->expr({.code = Code::fill, .type = {Rows::vertices(), width}, .constant = value});
+}
+
 Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }
 
 void Vertex::push(const std::string& name, const Expr& value) {

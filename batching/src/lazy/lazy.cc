@@ -16,6 +16,10 @@ LazyGraph::~LazyGraph() {
 LazyExpr LazyGraph::input(std::span<const float> values, std::source_location from) {
   return record_->add_input(values, from);
 }
+LazyExpr LazyGraph::constant(Index width, double value, std::source_location from) {
+  if (width < 0) throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 or more");
+  return input(std::vector<float>(static_cast<std::size_t>(width), static_cast<float>(value)), from);
+}
 LazyExpr LazyGraph::parameter(const Parameter& parameter, std::source_location from) {
   const Index rows = parameter.type().rows.number();
   if (rows != 1) {

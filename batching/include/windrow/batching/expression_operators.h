@@ -48,6 +48,20 @@ class ExpressionOperators {
   friend Result operator*(double factor, const First& x) {
     return Types::apply(op::scale, x, {x}, {}, op::scaled_by(factor));
   }
+  friend Result operator*(const First& x, double factor) { return factor * x; }
+  /// The product with 1 / divisor.
+  friend Result operator/(const First& x, double divisor) { return 1 / divisor * x; }
+  friend Result operator/(double dividend, const First& x) {
+    return Types::apply(op::reciprocal, x, {x}, {}, op::scaled_by(dividend));
+  }
+  friend Result operator+(const First& x, double shift) { return scale_shift(x, 1, shift); }
+  friend Result operator+(double shift, const First& x) { return scale_shift(x, 1, shift); }
+  friend Result operator-(const First& x, double shift) { return scale_shift(x, 1, -shift); }
+  friend Result operator-(double shift, const First& x) { return scale_shift(x, -1, shift); }
+  /// factor * x + shift.
+  friend Result scale_shift(const First& x, double factor, double shift) {
+    return Types::apply(op::scale_shift, x, {x}, {}, op::scaled_and_shifted(factor, shift));
+  }
   friend Result maximum(const Left& x, const Right& y) { return Types::apply(op::maximum, x, {x, y}); }
   friend Result minimum(const Left& x, const Right& y) { return Types::apply(op::minimum, x, {x, y}); }
   friend Result tanh(const First& x) { return Types::apply(op::tanh, x, {x}); }

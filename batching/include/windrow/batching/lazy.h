@@ -245,6 +245,11 @@ class LazyGraph {
   LazyExpr input(std::initializer_list<float> values, std::source_location from = std::source_location::current()) {
     return input(std::span(values.begin(), values.size()), from);
   }
+  /// A row of equal numbers, recorded as an input. Throws MisuseError as input() does, and for a negative width.
+  LazyExpr constant(Index width, double value, std::source_location from = std::source_location::current());
+  LazyExpr zeros(Index width, std::source_location from = std::source_location::current()) {
+    return constant(width, 0, from);
+  }
   /// The row of a parameter that has exactly one, such as an initial state. Throws MisuseError for another number of
   /// rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
@@ -279,7 +284,8 @@ class LazyGraph {
 /// least one operand must be an expression or index; at most 31 may be expressions. Throws MisuseError, naming the
 /// operator and the shapes, if they do not fit. Attributes are constants, so operations with different attributes are
 /// not batched together; the exceptions are the factor of op::scale and the seed of op::dropout, which are treated as
-/// inputs. Errors name the line `from`.
+/// inputs. So add a number that changes as the program runs as a LazyGraph::constant, not as in `x + 0.5`. Errors name
+/// the line `from`.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {}, std::source_location from = std::source_location::current());
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,

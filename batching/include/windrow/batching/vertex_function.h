@@ -93,6 +93,9 @@ class Vertex {
   Expr pull_edge(const std::string& name, Index width);
   IndexExpr pull_edge_index(const std::string& name, Index width = 1);
 
+  /// A row of equal numbers, for each vertex. Results that are known to be zero are not computed.
+  Expr constant(Index width, double value);
+  Expr zeros(Index width) { return constant(width, 0); }
   /// The parameter as an expression, to compute with parameters alone: once for all vertices.
   Expr parameter(const Parameter& parameter);
 

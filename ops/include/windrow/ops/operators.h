@@ -26,6 +26,10 @@ extern const Operator maximum;  ///< the larger element, or NaN if one is NaN; t
 extern const Operator minimum;  ///< the smaller element, or NaN if one is NaN; the gradient of equal elements goes to x
 extern const Operator neg;      ///< -x
 extern const Operator scale;    ///< factor * x; scaled_by
+/// factor * x + shift; scaled_and_shifted.
+extern const Operator scale_shift;
+/// factor / x; scaled_by.
+extern const Operator reciprocal;
 extern const Operator tanh;     ///< error at most 4e-7, within [-1, 1]
 extern const Operator sigmoid;  ///< 1 / (1 + exp(-x)), error at most 4e-7, within [0, 1]
 extern const Operator relu;     ///< max(x, 0); its gradient at 0 is 0
@@ -195,8 +199,10 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
-/// For scale.
+/// For scale and reciprocal.
 Attributes scaled_by(double factor);
+/// For scale_shift.
+Attributes scaled_and_shifted(double factor, double shift);
 /// For operators whose operands do not determine the number of rows of the result.
 Attributes to_rows(Rows rows);
 /// For operators whose operands do not determine the width of the result; for add_channel_bias_gradient, the number of

@@ -1,0 +1,45 @@
+// A cell of the operators that layers are made of, written once for vertex functions, lazy expressions and the oracle.
+#pragma once
+
+#include "tests/batching/oracle.h"
+#include "windrow/batching/vertex_function.h"
+
+namespace windrow::testing {
+
+// The oracle's versions of the functions that only this cell uses.
+inline Row scale_shift(const Row& x, double factor, double shift) {
+  return apply(op::scale_shift, {x}, {}, op::scaled_and_shifted(factor, shift));
+}
+inline Row operator*(const Row& x, double factor) { return factor * x; }
+inline Row operator/(const Row& x, double divisor) { return 1 / divisor * x; }
+inline Row operator/(double dividend, const Row& x) { return apply(op::reciprocal, {x}, {}, op::scaled_by(dividend)); }
+inline Row operator+(const Row& x, double shift) { return scale_shift(x, 1, shift); }
+inline Row operator+(double shift, const Row& x) { return scale_shift(x, 1, shift); }
+inline Row operator-(const Row& x, double shift) { return scale_shift(x, 1, -shift); }
+inline Row operator-(double shift, const Row& x) { return scale_shift(x, -1, shift); }
+
+struct LayersCell {
+  static constexpr std::size_t arity = 0;
+  static constexpr Index in = 4, h = 6;
+  Parameter w;
+
+  explicit LayersCell(Parameters& p) : w(p.add("w", in, h, Initial::uniform(-1, 1))) {}
+
+  /// Calls take(name, value) for each value. `rows` makes constants: a vertex or a lazy graph.
+  template <class MakesRows, class X, class Take>
+  void compute(MakesRows& rows, const X& input, Take take) const {
+    const X x = matmul(input, w);
+    take("scaled and shifted", scale_shift(1 - x, 0.5, 2) * (x + 0.25) * (0.25 + x) - (x - 1) / 4);
+    take("reciprocal", 2 / (square(x) * 0.5 + 1));
+    take("constant", (rows.zeros(h) + x) * rows.constant(h, 0.75));
+  }
+
+  void operator()(auto& v) const {
+    compute(v, v.pull("x", in), [&](const char* name, const auto& value) {
+      v.push(name, value);
+      v.loss(row_sum(value));
+    });
+  }
+};
+
+}  // namespace windrow::testing

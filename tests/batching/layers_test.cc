@@ -1,0 +1,82 @@
+// The operators of layers: in vertex functions and in lazy expressions as the oracle computes them.
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/check_minibatch.h"
+#include "tests/batching/layers_cell.h"
+#include "tests/seed.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::expect_close;
+using testing::first_seed;
+using testing::LayersCell;
+using testing::Oracle;
+using testing::OracleVertex;
+
+/// A graph of vertices without children.
+class Layers : public ::testing::Test {
+ protected:
+  Layers() {
+    std::mt19937 random(first_seed());
+    data.child_begin.assign(vertices + 1, 0);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    data.values["x"].resize(vertices * LayersCell::in);
+    for (float& value : data.values["x"]) value = uniform(random);
+  }
+  static constexpr std::int32_t vertices = 7;
+
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, first_seed()};
+  LayersCell cell{parameters};
+  VertexFunction function{"layers", {.arity = LayersCell::arity}, [&](Vertex& v) { cell(v); }};
+  Oracle oracle{parameters, [&](OracleVertex& v) { cell(v); }};
+  GraphData data;
+};
+
+TEST_F(Layers, InVertexFunctionsAreAsTheOracleComputesThem) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  Runner runner(host, function, parameters);
+  testing::check_minibatch(runner, parameters, oracle, function, {data});
+}
+
+TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  oracle.loss({data});
+  LazyGraph graph(host, parameters);
+  std::map<std::string, std::vector<LazyExpr>> made;
+  std::vector<LazyExpr> losses;
+  for (std::size_t v = 0; v < vertices; ++v) {
+    const std::span<const float> x(data.values["x"].data() + v * LayersCell::in, LayersCell::in);
+    cell.compute(graph, graph.input(x), [&](const char* name, const LazyExpr& value) {
+      made[name].push_back(value);
+      losses.push_back(row_sum(value));
+    });
+  }
+  graph.backward(losses);
+  for (const auto& [name, values] : made) {
+    SCOPED_TRACE(name);
+    testing::Values all;
+    for (const LazyExpr& value : values) {
+      const std::vector<float> row = value.value();
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    expect_close(all, oracle.outputs.at(name), 1e-5);
+  }
+  std::vector<testing::Values> gradients;
+  for (std::size_t p = 0; p < parameters.size(); ++p) gradients.push_back(dense(parameters, parameters[p]));
+  const testing::Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  runner.differentiate(graphs.pointers);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    SCOPED_TRACE(parameters.name(parameters[p]));
+    expect_close(gradients[p], dense(parameters, parameters[p]), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace windrow
