@@ -1,4 +1,6 @@
 // Elementwise operators: shapes and gradients.
+#include <cmath>
+
 #include "rules.h"
 #include "windrow/ops/operators.h"
 
@@ -39,6 +41,14 @@ Terms of_sqrt(const Signature&) { return {GradientTerm{&sqrt_gradient, {result()
 Terms of_abs(const Signature&) { return {GradientTerm{&abs_gradient, {x(), gradient()}}}; }
 Terms of_softplus(const Signature&) { return {GradientTerm{&softplus_gradient, {x(), gradient()}}}; }
 Terms of_log_sigmoid(const Signature&) { return {GradientTerm{&log_sigmoid_gradient, {x(), gradient()}}}; }
+Terms of_gelu(const Signature&) { return {GradientTerm{&gelu_gradient, {x(), gradient()}}}; }
+Terms of_silu(const Signature&) { return {GradientTerm{&silu_gradient, {x(), gradient()}}}; }
+Terms of_elu(const Signature& s) { return {GradientTerm{&elu_gradient, {result(), gradient()}, {}, s.attributes}}; }
+Terms of_leaky_relu(const Signature& s) {
+  return {GradientTerm{&leaky_relu_gradient, {x(), gradient()}, {}, s.attributes}};
+}
+Terms of_clamp(const Signature& s) { return {GradientTerm{&clamp_gradient, {x(), gradient()}, {}, s.attributes}}; }
+Terms of_pow(const Signature& s) { return {GradientTerm{&pow_gradient, {x(), gradient()}, {}, s.attributes}}; }
 Terms of_binary_cross_entropy(const Signature&) {
   return {GradientTerm{&binary_cross_entropy_gradient, {x(), y(), gradient()}},
           GradientTerm{&binary_cross_entropy_target_gradient, {x(), gradient()}}};
@@ -87,6 +97,36 @@ constinit const Operator binary_cross_entropy =
     elementwise("binary_cross_entropy", 2, 0,
                 "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
                 of_binary_cross_entropy);
+// gelu(x) = x * sigmoid(v) for v = sqrt(8 / pi) * (x + 0.044715 * x^3), since (1 + tanh(v / 2)) / 2 = sigmoid(v).
+#define WINDROW_GELU_V "decltype(x)(1.5957691216057308) * (x + decltype(x)(0.044715) * x * x * x)"
+#define WINDROW_GELU_SLOPE_OF_V "decltype(x)(1.5957691216057308) * (1 + decltype(x)(0.134145) * x * x)"
+constinit const Operator gelu = elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V ")))", of_gelu);
+constinit const Operator gelu_gradient = elementwise(
+    "gelu_gradient", 2, 0b10,
+    "y * (1 + x * (" WINDROW_GELU_SLOPE_OF_V ") / (1 + exp(" WINDROW_GELU_V "))) / (1 + exp(-(" WINDROW_GELU_V ")))");
+#undef WINDROW_GELU_V
+#undef WINDROW_GELU_SLOPE_OF_V
+constinit const Operator silu = elementwise("silu", 1, 0b1, "x / (1 + exp(-x))", of_silu);
+constinit const Operator silu_gradient =
+    elementwise("silu_gradient", 2, 0b10, "y * (1 + x / (1 + exp(x))) / (1 + exp(-x))");
+// exp(x) - 1 = tanh(x / 2) * (exp(x) + 1), without cancellation.
+constinit const Operator elu =
+    elementwise("elu", 1, 0b1, "x > 0 ? x : a * (tanh(x / 2) * (exp(x) + 1))", of_elu, "with_alpha");
+constinit const Operator elu_gradient =
+    elementwise("elu_gradient", 2, 0b10, "x > 0 ? y : y * (x + a)", nullptr, "with_alpha");
+constinit const Operator leaky_relu =
+    elementwise("leaky_relu", 1, 0b1, "x < 0 ? a * x : x", of_leaky_relu, "with_slope");
+constinit const Operator leaky_relu_gradient =
+    elementwise("leaky_relu_gradient", 2, 0b10, "x > 0 ? y : a * y", nullptr, "with_slope");
+constinit const Operator clamp = elementwise("clamp", 1, 0, "x < a ? a : x > b ? b : x", of_clamp, "within");
+constinit const Operator clamp_gradient =
+    elementwise("clamp_gradient", 2, 0b10, "x < a || x > b ? 0 : y", nullptr, "within");
+// b is the sign of (-1)^a, or 0 if a is no whole number; see to_power().
+constinit const Operator pow =
+    elementwise("pow", 1, 0, "(x < 0 ? b : 1) * exp(a * log(b == 0 ? x : fabs(x)))", of_pow, "to_power");
+constinit const Operator pow_gradient = elementwise(
+    "pow_gradient", 2, 0, "y * a * (x < 0 ? -b : 1) * (a == 1 ? 1 : exp((a - 1) * log(b == 0 ? x : fabs(x))))", nullptr,
+    "to_power");
 constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10, "y * (1 - x * x)");
 constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11, "y * (x - x * x)");
 constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11, "x <= 0 ? 0 : y");
@@ -113,6 +153,29 @@ constinit const Operator sgd{.name = "sgd",
 Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {factor, 0}}; }
 Attributes scaled_and_shifted(double factor, double shift) {
   return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
+}
+Attributes with_alpha(double alpha) {
+  if (!(0 <= alpha && std::isfinite(alpha))) {
+    throw MisuseError("elu: alpha " + std::to_string(alpha) + "; expected a finite number of 0 or more");
+  }
+  return {.made_by = "with_alpha", .values = {alpha, 0}};
+}
+Attributes with_slope(double slope) {
+  if (!std::isfinite(slope)) throw MisuseError("leaky_relu: slope " + std::to_string(slope) + "; expected it finite");
+  return {.made_by = "with_slope", .values = {slope, 0}};
+}
+Attributes within(double low, double high) {
+  if (!(low <= high)) {
+    throw MisuseError("clamp: from " + std::to_string(low) + " to " + std::to_string(high) + "; expected low <= high");
+  }
+  return {.made_by = "within", .values = {low, high}};
+}
+Attributes to_power(double power) {
+  if (power == 0 || !std::isfinite(power)) {
+    throw MisuseError("pow: power " + std::to_string(power) + "; expected a finite number other than 0");
+  }
+  const bool whole = power == std::floor(power), even = std::fmod(power, 2) == 0;
+  return {.made_by = "to_power", .values = {power, !whole ? 0.0 : even ? 1.0 : -1.0}};
 }
 Attributes at_rate(double rate, double decay) { return {.made_by = "at_rate", .values = {rate, decay}}; }
 

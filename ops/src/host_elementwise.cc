@@ -100,6 +100,80 @@ void binary_cross_entropy(const HostCall& k) {
     return hn::Add(hn::Mul(hn::Abs(x), missed), softplus_below_zero(hn::Neg(hn::Abs(x))));
   });
 }
+
+/// 1 / (1 + exp(-x)), with a small relative error also where it is small.
+HWY_INLINE V logistic(V x) { return hn::Div(constant(1), hn::Add(constant(1), exp_of(hn::Neg(x)))); }
+/// gelu(x) = x * logistic(gelu_logit(x)).
+HWY_INLINE V gelu_logit(V x) {
+  const V cubic = hn::Mul(constant(1.5957691216057308 * 0.044715), hn::Mul(x, x));
+  return hn::Mul(x, hn::Add(constant(1.5957691216057308), cubic));
+}
+HWY_INLINE V gelu_logit_slope(V x) {
+  return hn::MulAdd(constant(3 * 1.5957691216057308 * 0.044715), hn::Mul(x, x), constant(1.5957691216057308));
+}
+void gelu(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(gelu_logit(x))); });
+}
+void gelu_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR {
+    const V v = gelu_logit(x), bend = hn::Mul(hn::Mul(x, gelu_logit_slope(x)), logistic(hn::Neg(v)));
+    return hn::Mul(hn::Mul(g, logistic(v)), hn::Add(constant(1), bend));
+  });
+}
+void silu(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(x)); });
+}
+void silu_gradient(const HostCall& k) {
+  map<2>(k, [](V x, V g) HWY_ATTR {
+    return hn::Mul(hn::Mul(g, logistic(x)), hn::MulAdd(x, logistic(hn::Neg(x)), constant(1)));
+  });
+}
+void elu(const HostCall& k) {
+  const V alpha = constant(k.attributes.values[0]);
+  map<1>(k, [=](V x) HWY_ATTR {
+    const V below = hn::Expm1(d, hn::Max(constant(-104), hn::Min(constant(0), x)));
+    return hn::IfThenElse(hn::Gt(x, constant(0)), x, hn::Mul(alpha, below));
+  });
+}
+void elu_gradient(const HostCall& k) {
+  const V alpha = constant(k.attributes.values[0]);
+  map<2>(k,
+         [=](V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(y, constant(0)), g, hn::Mul(g, hn::Add(y, alpha))); });
+}
+void leaky_relu(const HostCall& k) {
+  const V slope = constant(k.attributes.values[0]);
+  map<1>(k, [=](V x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, constant(0)), hn::Mul(slope, x), x); });
+}
+void leaky_relu_gradient(const HostCall& k) {
+  const V slope = constant(k.attributes.values[0]);
+  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(slope, g)); });
+}
+void clamp(const HostCall& k) {
+  const V low = constant(k.attributes.values[0]), high = constant(k.attributes.values[1]);
+  map<1>(k,
+         [=](V x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, low), low, hn::IfThenElse(hn::Gt(x, high), high, x)); });
+}
+void clamp_gradient(const HostCall& k) {
+  const V low = constant(k.attributes.values[0]), high = constant(k.attributes.values[1]);
+  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, low), hn::Gt(x, high)), constant(0), g); });
+}
+/// x^power; `sign` is that of (-1)^power, or 0 if the power is no whole number.
+HWY_INLINE V power_of(V x, double power, double sign) {
+  const V size = exp_of(hn::Mul(constant(power), log_of(sign == 0 ? x : hn::Abs(x))));
+  return hn::IfThenElse(hn::Lt(x, constant(0)), hn::Mul(constant(sign), size), size);
+}
+void pow(const HostCall& k) {
+  const auto [power, sign] = k.attributes.values;
+  map<1>(k, [power = power, sign = sign](V x) HWY_ATTR { return power_of(x, power, sign); });
+}
+void pow_gradient(const HostCall& k) {
+  const auto [power, sign] = k.attributes.values;
+  map<2>(k, [power = power, sign = sign](V x, V g) HWY_ATTR {
+    // 0 * log(0) is not a number.
+    const V slope = power == 1 ? constant(1) : hn::Mul(constant(power), power_of(x, power - 1, -sign));
+    return hn::Mul(g, slope);
+  });
+}
 void tanh_gradient(const HostCall& k) {
   map<2>(k, [](V y, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(y, y, constant(1))); });
 }
@@ -177,7 +251,8 @@ namespace windrow {
   X(sqrt_gradient) X(abs_gradient) X(softplus_gradient) X(div_gradient) X(maximum_gradient)                           \
   X(maximum_gradient_strict) X(log_sigmoid) X(log_sigmoid_gradient) X(binary_cross_entropy)                           \
   X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)                                     \
-  X(scale_shift) X(reciprocal)
+  X(scale_shift) X(reciprocal) X(gelu) X(silu) X(elu) X(leaky_relu) X(clamp) X(pow) X(gelu_gradient)                  \
+  X(silu_gradient) X(elu_gradient) X(leaky_relu_gradient) X(clamp_gradient) X(pow_gradient)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

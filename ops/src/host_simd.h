@@ -32,13 +32,13 @@ constexpr D d;
 
 HWY_INLINE V constant(double value) { return hn::Set(d, static_cast<float>(value)); }
 
-/// x clamped to [-limit, limit]. This order of operands passes NaN through.
-HWY_INLINE V clamp(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
+/// x, but within [-limit, limit]. This order of operands passes NaN through.
+HWY_INLINE V limited(V x, double limit) { return hn::Max(constant(-limit), hn::Min(constant(limit), x)); }
 
 // tanh(x) = x P(x^2) / Q(x^2): the quotient of degrees 5 and 3 with the least relative error on |x| <= 9.02, beyond
 // which tanh is 1 in float. Rounding may exceed 1. scripts/fit-tanh prints the coefficients and the error.
 HWY_INLINE V tanh_of(V x) {
-  x = clamp(x, 9.02);
+  x = limited(x, 9.02);
   const V t = hn::Mul(x, x);
   V p = constant(1.8165796081173373e-11);
   p = hn::MulAdd(p, t, constant(-1.2745329571964948e-08));
@@ -50,7 +50,7 @@ HWY_INLINE V tanh_of(V x) {
   q = hn::MulAdd(q, t, constant(0.02375792428420774));
   q = hn::MulAdd(q, t, constant(0.4625132050027441));
   q = hn::MulAdd(q, t, constant(1));
-  return clamp(hn::Div(hn::Mul(x, p), q), 1);
+  return limited(hn::Div(hn::Mul(x, p), q), 1);
 }
 
 HWY_INLINE V sigmoid_of(V x) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "products.h"
 #include "windrow/ops/operators.h"
@@ -23,6 +24,51 @@ void binary(const Call& call, F f) {
 template <class F>
 void ternary(const Call& call, F f) {
   each(call, [&](Index r, Index c) { return f(call.in[0].row(r)[c], call.in[1].row(r)[c], call.in[2].row(r)[c]); });
+}
+
+/// The argument of tanh in gelu, and its derivative.
+double gelu_argument(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
+double gelu_argument_slope(double x) { return std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x); }
+
+void add_activations(KernelTable<double>& table) {
+  table.add(op::gelu,
+            [](const Call& k) { unary(k, [](double x) { return x / 2 * (1 + std::tanh(gelu_argument(x))); }); });
+  table.add(op::silu, [](const Call& k) { unary(k, [](double x) { return x / (1 + std::exp(-x)); }); });
+  table.add(op::elu, [](const Call& k) {
+    unary(k, [alpha = k.attributes.values[0]](double x) { return x > 0 ? x : alpha * std::expm1(x); });
+  });
+  table.add(op::leaky_relu, [](const Call& k) {
+    unary(k, [slope = k.attributes.values[0]](double x) { return x < 0 ? slope * x : x; });
+  });
+  table.add(op::clamp, [](const Call& k) {
+    unary(k, [&](double x) { return std::clamp(x, k.attributes.values[0], k.attributes.values[1]); });
+  });
+  table.add(op::pow, [](const Call& k) { unary(k, [&](double x) { return std::pow(x, k.attributes.values[0]); }); });
+  table.add(op::gelu_gradient, [](const Call& k) {
+    binary(k, [](double x, double g) {
+      const double t = std::tanh(gelu_argument(x));
+      return g * ((1 + t) / 2 + x / 2 * (1 - t * t) * gelu_argument_slope(x));
+    });
+  });
+  table.add(op::silu_gradient, [](const Call& k) {
+    binary(k, [](double x, double g) {
+      const double s = 1 / (1 + std::exp(-x));
+      return g * (s + x * s * (1 - s));
+    });
+  });
+  table.add(op::elu_gradient, [](const Call& k) {
+    binary(k, [alpha = k.attributes.values[0]](double y, double g) { return y > 0 ? g : g * (y + alpha); });
+  });
+  table.add(op::leaky_relu_gradient, [](const Call& k) {
+    binary(k, [slope = k.attributes.values[0]](double x, double g) { return x > 0 ? g : slope * g; });
+  });
+  table.add(op::clamp_gradient, [](const Call& k) {
+    const auto [low, high] = k.attributes.values;
+    binary(k, [low = low, high = high](double x, double g) { return x < low || x > high ? 0 : g; });
+  });
+  table.add(op::pow_gradient, [](const Call& k) {
+    binary(k, [power = k.attributes.values[0]](double x, double g) { return g * power * std::pow(x, power - 1); });
+  });
 }
 
 void add_elementwise(KernelTable<double>& table) {
@@ -51,6 +97,7 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::abs, [](const Call& k) { unary(k, [](double x) { return std::abs(x); }); });
   table.add(op::softplus, [](const Call& k) { unary(k, softplus); });
   table.add(op::log_sigmoid, [](const Call& k) { unary(k, [](double x) { return -softplus(-x); }); });
+  add_activations(table);
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });

@@ -17,6 +17,12 @@ inline Row operator+(const Row& x, double shift) { return scale_shift(x, 1, shif
 inline Row operator+(double shift, const Row& x) { return scale_shift(x, 1, shift); }
 inline Row operator-(const Row& x, double shift) { return scale_shift(x, 1, -shift); }
 inline Row operator-(double shift, const Row& x) { return scale_shift(x, -1, shift); }
+inline Row gelu(const Row& x) { return apply(op::gelu, {x}); }
+inline Row silu(const Row& x) { return apply(op::silu, {x}); }
+inline Row elu(const Row& x, double alpha) { return apply(op::elu, {x}, {}, op::with_alpha(alpha)); }
+inline Row leaky_relu(const Row& x, double slope) { return apply(op::leaky_relu, {x}, {}, op::with_slope(slope)); }
+inline Row clamp(const Row& x, double low, double high) { return apply(op::clamp, {x}, {}, op::within(low, high)); }
+inline Row pow(const Row& x, double power) { return apply(op::pow, {x}, {}, op::to_power(power)); }
 
 struct LayersCell {
   static constexpr std::size_t arity = 0;
@@ -31,6 +37,8 @@ struct LayersCell {
     const X x = matmul(input, w);
     take("scaled and shifted", scale_shift(1 - x, 0.5, 2) * (x + 0.25) * (0.25 + x) - (x - 1) / 4);
     take("reciprocal", 2 / (square(x) * 0.5 + 1));
+    take("activations", gelu(x) - silu(x) * elu(x, 0.5) + leaky_relu(x, 0.2) * clamp(x, -0.25, 0.5));
+    take("powers", pow(x, 3) + pow(square(x) + 0.5, -0.5));
     take("constant", (rows.zeros(h) + x) * rows.constant(h, 0.75));
   }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <string>
 
 #include "tests/engine/support.h"
@@ -32,6 +33,7 @@ template <class Exact, class Check>
 void sweep(const Operator& op, double low, double high, Exact exact, Check check, const Values& others = {}) {
   constexpr Index count = 200'000;
   Application c;
+  c.signature.attributes = testing::some_attributes(op);
   c.signature.in.assign(1 + others.size(), {Rows::count(1), count});
   c.in.resize(1);
   for (const double other : others) c.in.emplace_back(count, other);
@@ -76,6 +78,48 @@ TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
       op::log, 1, 1e9, [](double x) { return std::log(x); }, absolute);
 }
 
+TEST(HostKernels, KeepThePrecisionOfActivations) {
+  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
+  const auto gelu = [](double x) {
+    return x / (1 + std::exp(-std::sqrt(8 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  };
+  sweep(op::gelu, -30, 30, gelu,
+        [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 1e-6 * std::max(1.0, std::abs(x))) << x; });
+  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  sweep(op::silu, -80, -1e-6, silu, relative);
+  sweep(op::silu, 1e-6, 100, silu, relative);
+  const double alpha = testing::some_attributes(op::elu).values[0];
+  sweep(
+      op::elu, -100, -1e-6, [=](double x) { return alpha * std::expm1(x); }, relative);
+  const double power = testing::some_attributes(op::pow).values[0];
+  sweep(
+      op::pow, 1e-3, 1e3, [=](double x) { return std::pow(x, power); },
+      [](double x, double host, double exact) {
+        ASSERT_NEAR(host / exact, 1, 1e-6 * (1 + std::abs(std::log(exact)))) << x;
+      });
+}
+
+TEST(HostKernels, TakePowersOfNegativeNumbersAndOfZero) {
+  const auto value = [](const Operator& op, double power, std::vector<double> operands) {
+    Application c;
+    c.signature.attributes = op::to_power(power);
+    for (double operand : operands) {
+      c.signature.in.push_back({Rows::count(1), 1});
+      c.in.push_back({operand});
+    }
+    return run_host(op, c, {0}, Write::overwrite, 1)[0];
+  };
+  EXPECT_NEAR(value(op::pow, 3, {-2}), -8, 1e-5);
+  EXPECT_NEAR(value(op::pow, -2, {-2}), 0.25, 1e-6);
+  EXPECT_TRUE(std::isnan(value(op::pow, 0.5, {-2})));
+  EXPECT_EQ(value(op::pow, 0.5, {0}), 0);
+  EXPECT_EQ(value(op::pow, -1, {0}), std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(value(op::pow_gradient, 3, {-2, 1}), 12, 1e-5);
+  EXPECT_EQ(value(op::pow_gradient, 2, {0, 5}), 0);
+  EXPECT_EQ(value(op::pow_gradient, 1, {0, 5}), 5);
+  EXPECT_EQ(value(op::pow_gradient, 0.5, {0, 5}), std::numeric_limits<double>::infinity());
+}
+
 TEST(HostKernels, KeepThePrecisionOfBinaryCrossEntropyForAnyLogit) {
   const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
   const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
@@ -100,7 +144,7 @@ TEST(HostKernels, PassNotANumberOn) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Operator* op : op::all()) {
     if (op->locality != Locality::elementwise || op->updates || op == &op::maximum_gradient_strict) continue;
-    if (op == &op::maximum_gradient) continue;
+    if (op == &op::maximum_gradient || op == &op::leaky_relu_gradient || op == &op::clamp_gradient) continue;
     for (std::size_t at = 0; at < op->inputs; ++at) {
       if (op == &op::relu_gradient && at == 0) continue;  // passes the gradient on there
       std::vector<double> operands(op->inputs, 1.0);
@@ -157,6 +201,12 @@ TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
 TEST(Gradients, AtTiesAndKinksAreAsDocumented) {
   EXPECT_EQ(host_value(op::relu_gradient, {0, 5}), 0);
   EXPECT_EQ(host_value(op::abs_gradient, {0, 5}), 0);
+  EXPECT_EQ(host_value(op::leaky_relu_gradient, {0, 5}), 5 * testing::some_attributes(op::leaky_relu).values[0]);
+  const auto [low, high] = testing::some_attributes(op::clamp).values;
+  for (double end : {low, high}) {
+    EXPECT_EQ(host_value(op::clamp_gradient, {static_cast<float>(end), 5}), 5);
+    EXPECT_EQ(host_value(op::clamp_gradient, {1.1 * end, 5}), 0);
+  }
   EXPECT_EQ(host_value(op::maximum_gradient, {1, 1, 5}), 5);
   EXPECT_EQ(host_value(op::maximum_gradient_strict, {1, 1, 5}), 0);
   const Application ties{{.in = {{Rows::count(4), 1}, {Rows::count(1), 1}}, .indices = {{Rows::count(1), 2}}},

@@ -11,6 +11,21 @@ Make elementwise_with(int operands, const Attributes& attributes) {
   };
 }
 
+/// Powers, each with operands for which its gradient is finite, then `others` operands.
+Make power(int others) {
+  return [others](Maker& m) {
+    static constexpr double powers[] = {1.5, -0.5, 3, 2, 1, -2};
+    const double power = powers[m.number(0, std::size(powers) - 1)];
+    if (power >= 1 && power == std::floor(power)) {
+      m.operand(counted(m.rows, m.width));
+    } else {
+      m.positive_operand(counted(m.rows, m.width));
+    }
+    elementwise(others)(m);
+    m.made.signature.attributes = op::to_power(power);
+  };
+}
+
 }  // namespace
 
 const Makes& makes_of_layers() {
@@ -21,6 +36,18 @@ const Makes& makes_of_layers() {
          m.positive_operand(counted(m.rows, m.width));
          m.made.signature.attributes = op::scaled_by(-0.75);
        }},
+      {"gelu", elementwise(1)},
+      {"silu", elementwise(1)},
+      {"elu", elementwise_with(1, op::with_alpha(0.75))},
+      {"leaky_relu", elementwise_with(1, op::with_slope(0.25))},
+      {"clamp", elementwise_with(1, op::within(-0.7, 1.3))},
+      {"pow", power(0)},
+      {"gelu_gradient", elementwise(2)},
+      {"silu_gradient", elementwise(2)},
+      {"elu_gradient", elementwise_with(2, op::with_alpha(2))},
+      {"leaky_relu_gradient", elementwise_with(2, op::with_slope(0.25))},
+      {"clamp_gradient", elementwise_with(2, op::within(-0.7, 1.3))},
+      {"pow_gradient", power(1)},
   };
   return table;
 }

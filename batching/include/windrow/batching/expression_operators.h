@@ -74,6 +74,20 @@ class ExpressionOperators {
   friend Result abs(const First& x) { return Types::apply(op::abs, x, {x}); }
   friend Result softplus(const First& x) { return Types::apply(op::softplus, x, {x}); }
   friend Result log_sigmoid(const First& x) { return Types::apply(op::log_sigmoid, x, {x}); }
+  /// The approximation by tanh; see op::gelu.
+  friend Result gelu(const First& x) { return Types::apply(op::gelu, x, {x}); }
+  friend Result silu(const First& x) { return Types::apply(op::silu, x, {x}); }
+  friend Result elu(const First& x, double alpha = 1) {
+    return Types::apply(op::elu, x, {x}, {}, op::with_alpha(alpha));
+  }
+  friend Result leaky_relu(const First& x, double slope = 0.01) {
+    return Types::apply(op::leaky_relu, x, {x}, {}, op::with_slope(slope));
+  }
+  friend Result clamp(const First& x, double low, double high) {
+    return Types::apply(op::clamp, x, {x}, {}, op::within(low, high));
+  }
+  /// x^power, for a power other than 0; see op::pow.
+  friend Result pow(const First& x, double power) { return Types::apply(op::pow, x, {x}, {}, op::to_power(power)); }
 
   // Products.
   friend Result matmul(const Left& x, const Weight& w) { return Types::apply(op::matmul, x, {x, w}); }

@@ -132,8 +132,8 @@ struct Operator {
   std::string_view attributes = {};
   /// For elementwise: the element as one C++ expression of the operands' elements x, y and z, from which the code of
   /// fused kernels is printed. a and b are the attributes' values, and old is the element before, for `updates`; all
-  /// are of one floating point type. It calls exp, fabs, fmax, fmin, log, log1p, sqrt and tanh, by name alone. Empty:
-  /// the operator is not fused.
+  /// are of one floating point type, to which constants are converted: decltype(x)(0.5). It calls exp, fabs, fmax,
+  /// fmin, log, log1p, sqrt and tanh, by name alone. Empty: the operator is not fused.
   std::string_view scalar = {};
   /// True if the operator updates the old contents of its result; it accepts Write::add only.
   bool updates = false;

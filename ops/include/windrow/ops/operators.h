@@ -42,6 +42,16 @@ extern const Operator abs;      ///< its gradient at 0 is 0
 extern const Operator softplus;
 /// log(sigmoid(x)) = -softplus(-x), with the same precision; finite for every finite x.
 extern const Operator log_sigmoid;
+/// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), the approximation of Hendrycks and Gimpel 2016: PyTorch's
+/// gelu with approximate='tanh'. Error at most 1e-6 * max(1, |x|).
+extern const Operator gelu;
+extern const Operator silu;        ///< x * sigmoid(x), also called swish; relative error at most 1e-6
+extern const Operator elu;         ///< x where x > 0, otherwise alpha * (exp(x) - 1) (Clevert et al. 2016); with_alpha
+extern const Operator leaky_relu;  ///< x where x >= 0, otherwise slope * x; its gradient at 0 is slope; with_slope
+extern const Operator clamp;       ///< x, but at least low and at most high; its gradient at both ends is 1; within
+/// x^power: NaN for x below 0 unless the power is whole, inf at 0 for a power below 0. The gradient at 0 is 0 for
+/// powers above 1, 1 for 1, and infinite for powers below 1. Relative error at most 1e-6 * (1 + |log(result)|); to_power.
+extern const Operator pow;
 
 // Gradients of the elementwise operators that are not themselves operators of the list.
 extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
@@ -52,6 +62,12 @@ extern const Operator sqrt_gradient;            ///< result, g: g / (2 * result)
 extern const Operator abs_gradient;             ///< x, g: g where x > 0, -g where x < 0, otherwise 0
 extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x)
 extern const Operator log_sigmoid_gradient;     ///< x, g: g * sigmoid(-x)
+extern const Operator gelu_gradient;            ///< x, g
+extern const Operator silu_gradient;            ///< x, g
+extern const Operator elu_gradient;             ///< result, g: g where the result is above 0, else g * (result + alpha)
+extern const Operator leaky_relu_gradient;      ///< x, g: g where x > 0, otherwise slope * g
+extern const Operator clamp_gradient;           ///< x, g: g where low <= x <= high, otherwise 0
+extern const Operator pow_gradient;             ///< x, g: g * power * x^(power - 1)
 extern const Operator div_gradient;             ///< result, y, g: -g * result / y
 extern const Operator maximum_gradient;         ///< x, y, g: 0 where x < y, otherwise g
 extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, otherwise 0
@@ -203,6 +219,14 @@ Attributes sliding(const Window2d& window);
 Attributes scaled_by(double factor);
 /// For scale_shift.
 Attributes scaled_and_shifted(double factor, double shift);
+/// For elu. Throws MisuseError unless alpha is finite and not negative.
+Attributes with_alpha(double alpha);
+/// For leaky_relu. Throws MisuseError unless the slope is finite.
+Attributes with_slope(double slope);
+/// For clamp. Throws MisuseError unless low <= high; one or both may be infinite.
+Attributes within(double low, double high);
+/// For pow. Throws MisuseError unless the power is finite and not 0.
+Attributes to_power(double power);
 /// For operators whose operands do not determine the number of rows of the result.
 Attributes to_rows(Rows rows);
 /// For operators whose operands do not determine the width of the result; for add_channel_bias_gradient, the number of
