@@ -49,6 +49,10 @@ Terms of_leaky_relu(const Signature& s) {
 }
 Terms of_clamp(const Signature& s) { return {GradientTerm{&clamp_gradient, {x(), gradient()}, {}, s.attributes}}; }
 Terms of_pow(const Signature& s) { return {GradientTerm{&pow_gradient, {x(), gradient()}, {}, s.attributes}}; }
+Terms of_stop_gradient(const Signature&) { return {std::nullopt}; }
+Terms of_reverse_gradient(const Signature& s) {
+  return {GradientTerm{&scale, {gradient()}, {}, scaled_by(-s.attributes.values[0])}};
+}
 Terms of_binary_cross_entropy(const Signature&) {
   return {GradientTerm{&binary_cross_entropy_gradient, {x(), y(), gradient()}},
           GradientTerm{&binary_cross_entropy_target_gradient, {x(), gradient()}}};
@@ -127,6 +131,9 @@ constinit const Operator pow =
 constinit const Operator pow_gradient = elementwise(
     "pow_gradient", 2, 0, "y * a * (x < 0 ? -b : 1) * (a == 1 ? 1 : exp((a - 1) * log(b == 0 ? x : fabs(x))))", nullptr,
     "to_power");
+constinit const Operator stop_gradient = elementwise("stop_gradient", 1, 0b1, "x", of_stop_gradient);
+constinit const Operator reverse_gradient =
+    elementwise("reverse_gradient", 1, 0b1, "x", of_reverse_gradient, "scaled_by");
 constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10, "y * (1 - x * x)");
 constinit const Operator sigmoid_gradient = elementwise("sigmoid_gradient", 2, 0b11, "y * (x - x * x)");
 constinit const Operator relu_gradient = elementwise("relu_gradient", 2, 0b11, "x <= 0 ? 0 : y");

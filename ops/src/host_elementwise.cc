@@ -100,6 +100,10 @@ void binary_cross_entropy(const HostCall& k) {
     return hn::Add(hn::Mul(hn::Abs(x), missed), softplus_below_zero(hn::Neg(hn::Abs(x))));
   });
 }
+void stop_gradient(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return x; });
+}
+void reverse_gradient(const HostCall& k) { stop_gradient(k); }
 
 /// 1 / (1 + exp(-x)), with a small relative error also where it is small.
 HWY_INLINE V logistic(V x) { return hn::Div(constant(1), hn::Add(constant(1), exp_of(hn::Neg(x)))); }
@@ -252,7 +256,8 @@ namespace windrow {
   X(maximum_gradient_strict) X(log_sigmoid) X(log_sigmoid_gradient) X(binary_cross_entropy)                           \
   X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)                                     \
   X(scale_shift) X(reciprocal) X(gelu) X(silu) X(elu) X(leaky_relu) X(clamp) X(pow) X(gelu_gradient)                  \
-  X(silu_gradient) X(elu_gradient) X(leaky_relu_gradient) X(clamp_gradient) X(pow_gradient)
+  X(silu_gradient) X(elu_gradient) X(leaky_relu_gradient) X(clamp_gradient) X(pow_gradient)            \
+  X(stop_gradient) X(reverse_gradient)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

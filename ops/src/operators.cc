@@ -29,6 +29,8 @@ std::span<const Operator* const> all() {
                                              &leaky_relu,
                                              &clamp,
                                              &pow,
+                                             &stop_gradient,
+                                             &reverse_gradient,
                                              &tanh_gradient,
                                              &sigmoid_gradient,
                                              &relu_gradient,

@@ -98,6 +98,8 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::softplus, [](const Call& k) { unary(k, softplus); });
   table.add(op::log_sigmoid, [](const Call& k) { unary(k, [](double x) { return -softplus(-x); }); });
   add_activations(table);
+  table.add(op::stop_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
+  table.add(op::reverse_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
   table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });

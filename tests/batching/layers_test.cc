@@ -78,5 +78,23 @@ TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
   }
 }
 
+/// Of x * x, with one factor as a constant and with a reversed one.
+TEST_F(Layers, StopAndReverseGradients) {
+  const Parameter u = parameters.add("u", 1, 2, Initial::constant(3));
+  const VertexFunction f("stops", {}, [&](Vertex& v) {
+    const Expr x = v.zeros(2) + u;
+    v.loss(row_sum(stop_gradient(x) * x) + row_sum(square(reverse_gradient(x, 0.5))) + row_sum(stop_gradient(x)));
+  });
+  Runner runner(host, f, parameters);
+  const testing::Graphs graphs(f, {GraphData{.child_begin = {0, 0}}});
+  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 2 * (9 + 9 + 3));
+  EXPECT_EQ(dense(parameters, u), (testing::Values(2, 3 - 0.5 * 6)));
+
+  LazyGraph graph(host, parameters);
+  const LazyExpr x = graph.parameter(u);
+  graph.backward(std::array{row_sum(stop_gradient(x) * x + square(reverse_gradient(x, 0.5)) + stop_gradient(x))});
+  EXPECT_EQ(dense(parameters, u), (testing::Values(2, 3 - 0.5 * 6)));
+}
+
 }  // namespace
 }  // namespace windrow

@@ -42,6 +42,8 @@ const Makes& makes_of_layers() {
       {"leaky_relu", elementwise_with(1, op::with_slope(0.25))},
       {"clamp", elementwise_with(1, op::within(-0.7, 1.3))},
       {"pow", power(0)},
+      {"stop_gradient", elementwise(1)},
+      {"reverse_gradient", elementwise_with(1, op::scaled_by(0.5))},
       {"gelu_gradient", elementwise(2)},
       {"silu_gradient", elementwise(2)},
       {"elu_gradient", elementwise_with(2, op::with_alpha(2))},

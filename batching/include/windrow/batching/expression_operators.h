@@ -89,6 +89,14 @@ class ExpressionOperators {
   /// x^power, for a power other than 0; see op::pow.
   friend Result pow(const First& x, double power) { return Types::apply(op::pow, x, {x}, {}, op::to_power(power)); }
 
+  // Gradients that are not those of the value.
+  /// x, as a constant.
+  friend Result stop_gradient(const First& x) { return Types::apply(op::stop_gradient, x, {x}); }
+  /// x, whose gradient is -factor times that of the result.
+  friend Result reverse_gradient(const First& x, double factor = 1) {
+    return Types::apply(op::reverse_gradient, x, {x}, {}, op::scaled_by(factor));
+  }
+
   // Products.
   friend Result matmul(const Left& x, const Weight& w) { return Types::apply(op::matmul, x, {x, w}); }
   friend Result row_dot(const First& x, const Second& y) { return Types::apply(op::row_dot, x, {x, y}); }

@@ -50,8 +50,13 @@ extern const Operator elu;         ///< x where x > 0, otherwise alpha * (exp(x)
 extern const Operator leaky_relu;  ///< x where x >= 0, otherwise slope * x; its gradient at 0 is slope; with_slope
 extern const Operator clamp;       ///< x, but at least low and at most high; its gradient at both ends is 1; within
 /// x^power: NaN for x below 0 unless the power is whole, inf at 0 for a power below 0. The gradient at 0 is 0 for
-/// powers above 1, 1 for 1, and infinite for powers below 1. Relative error at most 1e-6 * (1 + |log(result)|); to_power.
+/// powers above 1, 1 for 1, and infinite for powers below 1. Relative error at most 1e-6 * (1 + |log(result)|);
+/// to_power.
 extern const Operator pow;
+/// x, as a constant: x gets no gradient.
+extern const Operator stop_gradient;
+/// x; its gradient is -factor times that of the result (Ganin and Lempitsky 2015); scaled_by.
+extern const Operator reverse_gradient;
 
 // Gradients of the elementwise operators that are not themselves operators of the list.
 extern const Operator tanh_gradient;            ///< result, g: g * (1 - result^2)
@@ -215,7 +220,7 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
-/// For scale and reciprocal.
+/// For scale, reciprocal and reverse_gradient.
 Attributes scaled_by(double factor);
 /// For scale_shift.
 Attributes scaled_and_shifted(double factor, double shift);
