@@ -18,6 +18,9 @@ inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 inline bool adds(const Call& call) { return call.write == Write::add; }
 
+/// The first value of the attributes.
+inline float value_of(const Call& call) { return static_cast<float>(call.attributes.values[0]); }
+
 inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
 
 template <class T>

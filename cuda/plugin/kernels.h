@@ -28,7 +28,7 @@ Run mul_columns, matmul_each, matmul_each_nt, matmul_each_tn;
 Workspace column_sum_workspace;
 // rowwise.cu
 Run row_sum, row_dot, squared_distance, squared_distance_gradient, row_max, row_max_gradient;
-Run softmax, softmax_gradient, log_softmax, log_softmax_gradient;
+Run softmax, softmax_gradient, log_softmax, log_softmax_gradient, log_sum_exp, log_sum_exp_gradient;
 // rows.cu
 Run gather_rows, gather_where, concat, slice, place, pick, pick_gradient;
 // scatter.cu
@@ -45,6 +45,7 @@ Run squared_norm, limit_norm;
 Workspace squared_norm_workspace, limit_norm_workspace;
 // losses.cu
 Run softmax_cross_entropy, softmax_cross_entropy_gradient, dropout;
+Run smoothed_cross_entropy, smoothed_cross_entropy_gradient, hinge, hinge_gradient;
 // images.cu
 Run conv2d, conv2d_data_gradient, conv2d_filter_gradient, max_pool2d, max_pool2d_gradient;
 Run add_channel_bias, add_channel_bias_gradient;

@@ -1,4 +1,4 @@
-// Kernels of cross-entropy and dropout.
+// Kernels of losses with labels, and of dropout.
 #include "rowwise.h"
 #include "windrow/ops/dropout.h"
 
@@ -42,6 +42,115 @@ struct CrossEntropyGradient {
     return [label, labelled, row, otherwise, x = x, g = g, r](Index c) {
       if (!labelled) return otherwise;
       return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - (c == label ? 1 : 0));
+    };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(g);
+    to.reads(labels);
+  }
+};
+
+/// Cross entropy with smoothed labels.
+struct SmoothedCrossEntropy {
+  static constexpr const char* name = "smoothed_cross_entropy";
+  In x;
+  Indices labels;
+  float epsilon;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    float loss = good_label(label, x.width) ? 0 : not_a_number;
+    if (within(label, x.width)) {
+      const ExpSum row = exp_sum_of(team, x, r);
+      const float mean = sum_of(team, x.width, [&](Index c) { return at(x, r, c); }) / static_cast<float>(x.width);
+      loss = std::log(row.sum) + (1 - epsilon) * (row.top - at(x, r, label)) + epsilon * (row.top - mean);
+    }
+    return [loss](Index) { return loss; };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(labels);
+  }
+};
+
+struct SmoothedCrossEntropyGradient {
+  static constexpr const char* name = "smoothed_cross_entropy_gradient";
+  In x, g;
+  Indices labels;
+  float epsilon;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    const bool labelled = within(label, x.width);
+    const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
+    const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
+    const float of_others = epsilon / static_cast<float>(x.width), of_label = of_others + 1 - epsilon;
+    return [label, labelled, row, otherwise, of_others, of_label, x = x, g = g, r](Index c) {
+      if (!labelled) return otherwise;
+      return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - (c == label ? of_label : of_others));
+    };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(g);
+    to.reads(labels);
+  }
+};
+
+/// The largest score but that of the label; `lowest` if there is none.
+template <class Team>
+WINDROW_ON_DEVICE float rival_of(Team& team, const In& x, Index r, Index label) {
+  return max_of(team, x.width, [&](Index c) { return c == label ? lowest : at(x, r, c); });
+}
+
+struct Hinge {
+  static constexpr const char* name = "hinge";
+  In x;
+  Indices labels;
+  float margin;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    float loss = good_label(label, x.width) ? 0 : not_a_number;
+    if (within(label, x.width)) {
+      const float short_by = margin + rival_of(team, x, r, label) - at(x, r, label);
+      loss = short_by <= 0 ? 0 : short_by;  // a NaN stays one
+    }
+    return [loss](Index) { return loss; };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(labels);
+  }
+};
+
+/// A column goes through a float, as in the gradient of row_max.
+struct HingeGradient {
+  static constexpr const char* name = "hinge_gradient";
+  In x, g;
+  Indices labels;
+  float margin;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const Index label = at(labels, r, 0);
+    const bool labelled = within(label, x.width);
+    const float rival = labelled ? rival_of(team, x, r, label) : 0;
+    const float first =
+        labelled
+            ? -max_of(team, x.width,
+                      [&](Index c) { return c != label && at(x, r, c) == rival ? -static_cast<float>(c) : lowest; })
+            : 0;
+    const bool met = labelled && margin + rival - at(x, r, label) <= 0;
+    const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
+    return [label, labelled, met, first, otherwise, g = g, r](Index c) {
+      if (!labelled || met) return otherwise;
+      if (c == label) return -at(g, r, 0);
+      return static_cast<float>(c) == first ? at(g, r, 0) : 0;
     };
   }
   template <class A>
@@ -97,6 +206,19 @@ int softmax_cross_entropy(const Call& call, const Queue& queue) {
 }
 int softmax_cross_entropy_gradient(const Call& call, const Queue& queue) {
   return run_rows(call, queue, CrossEntropyGradient{call.in[0], call.in[1], call.indices[0]});
+}
+
+int smoothed_cross_entropy(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SmoothedCrossEntropy{call.in[0], call.indices[0], value_of(call)});
+}
+int smoothed_cross_entropy_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SmoothedCrossEntropyGradient{call.in[0], call.in[1], call.indices[0], value_of(call)});
+}
+int hinge(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, Hinge{call.in[0], call.indices[0], value_of(call)});
+}
+int hinge_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, HingeGradient{call.in[0], call.in[1], call.indices[0], value_of(call)});
 }
 
 int dropout(const Call& call, const Queue& queue) {

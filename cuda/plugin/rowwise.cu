@@ -100,6 +100,36 @@ struct Softmax {
   }
 };
 
+struct LogSumExp {
+  static constexpr const char* name = "log_sum_exp";
+  In x;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const ExpSum row = exp_sum_of(team, x, r);
+    const bool infinite = row.top == lowest || row.top == -lowest;
+    const float value = infinite ? row.top : row.top + std::log(row.sum);
+    return [value](Index) { return value; };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+  }
+};
+
+struct LogSumExpGradient {
+  static constexpr const char* name = "log_sum_exp_gradient";
+  In x, result, g;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    return at(g, r, 0) * std::exp(at(x, r, c) - at(result, r, 0));
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(result);
+    to.reads(g);
+  }
+};
+
 /// Of the result y of softmax, or of its logarithm.
 template <bool logarithm>
 struct SoftmaxGradient {
@@ -141,6 +171,11 @@ int squared_distance_gradient(const Call& call, const Queue& queue) {
 int row_max(const Call& call, const Queue& queue) { return run_rows(call, queue, RowMax{call.in[0]}); }
 int row_max_gradient(const Call& call, const Queue& queue) {
   return run_rows(call, queue, RowMaxGradient{call.in[0], call.in[1]});
+}
+
+int log_sum_exp(const Call& call, const Queue& queue) { return run_rows(call, queue, LogSumExp{call.in[0]}); }
+int log_sum_exp_gradient(const Call& call, const Queue& queue) {
+  return run_each(call, queue, LogSumExpGradient{call.in[0], call.in[1], call.in[2]});
 }
 
 int softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<false>{call.in[0]}); }

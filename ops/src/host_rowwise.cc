@@ -68,9 +68,8 @@ void squared_distance_gradient(const HostCall& k) {
   }
 }
 
-/// The maximum of n elements: NaN if one is NaN, 0 without elements.
+/// The maximum of n elements: NaN if one is NaN, -infinity without elements.
 HWY_INLINE float maximum_of(const float* x, Index n) {
-  if (n == 0) return 0;
   const V tops = fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, [](V so_far, V v) HWY_ATTR {
     return hn::IfThenElse(hn::Or(hn::Gt(v, so_far), hn::IsNaN(v)), v, so_far);
   });
@@ -79,7 +78,7 @@ HWY_INLINE float maximum_of(const float* x, Index n) {
 }
 
 void row_max(const HostCall& k) {
-  write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR { return maximum_of(x.row(r), x.width); });
+  write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR { return x.width == 0 ? 0 : maximum_of(x.row(r), x.width); });
 }
 
 void row_max_gradient(const HostCall& k) {
@@ -88,6 +87,37 @@ void row_max_gradient(const HostCall& k) {
     const float *x = k.in[0].row(r), top = maximum_of(x, k.out.width);
     const auto is_top = [top](float v) { return std::isnan(top) ? std::isnan(v) : v == top; };
     k.out.row(r)[std::find_if(x, x + k.out.width, is_top) - x] += *k.in[1].row(r);
+  }
+}
+
+/// The maximum of the elements of a row other than that of the label.
+HWY_INLINE float rival_of(const float* x, Index n, Index label) {
+  const float before = maximum_of(x, label), after = maximum_of(x + label + 1, n - label - 1);
+  return before < after || std::isnan(after) ? after : before;
+}
+
+void hinge(const HostCall& k) {
+  const auto margin = static_cast<float>(k.attributes.values[0]);
+  write_scalars(k, [&, x = k.in[0]](Index r) HWY_ATTR {
+    const Index label = checked_label(k.indices[0], r, x.width);
+    if (label < 0) return 0.0f;
+    const float loss = margin + rival_of(x.row(r), x.width, label) - x.row(r)[label];
+    return loss <= 0 ? 0 : loss;  // a NaN stays one
+  });
+}
+
+void hinge_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  const auto margin = static_cast<float>(k.attributes.values[0]);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const Index label = checked_label(k.indices[0], r, k.out.width);
+    if (label < 0) continue;
+    const float *x = k.in[0].row(r), g = *k.in[1].row(r), rival = rival_of(x, k.out.width, label);
+    if (margin + rival - x[label] <= 0) continue;
+    Index other = 0;
+    while (other < k.out.width && (other == label || x[other] != rival)) ++other;
+    if (other < k.out.width) k.out.row(r)[other] += g;
+    k.out.row(r)[label] -= g;
   }
 }
 
@@ -261,7 +291,7 @@ namespace windrow {
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                     \
   X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
-  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout)
+  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout) X(hinge) X(hinge_gradient)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -171,6 +171,51 @@ void softmax_cross_entropy_gradient(const HostCall& k) {
   }
 }
 
+void smoothed_cross_entropy(const HostCall& k) {
+  const Matrix<const float> x = k.in[0];
+  const auto epsilon = static_cast<float>(k.attributes.values[0]);
+  write_scalars(k, [&](Index r) HWY_ATTR {
+    const Index label = checked_label(k.indices[0], r, x.width);
+    if (label < 0) return 0.0f;
+    const ExpSum sum = exp_sum(x.row(r), x.width);
+    const float mean = row_sum_of(x.row(r), x.width) / static_cast<float>(x.width);
+    return std::log(sum.sum) + (1 - epsilon) * (sum.top - x.row(r)[label]) + epsilon * (sum.top - mean);
+  });
+}
+
+void smoothed_cross_entropy_gradient(const HostCall& k) {
+  const Matrix<const float> x = k.in[0];
+  const auto epsilon = static_cast<float>(k.attributes.values[0]);
+  const V of_others = hn::Set(d, epsilon / static_cast<float>(x.width));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const Index label = checked_label(k.indices[0], r, x.width);
+    const bool labelled = label >= 0;
+    const ExpSum sum = labelled ? exp_sum(x.row(r), x.width) : ExpSum{0, 1};
+    const float g = *k.in[1].row(r);
+    const V shift = hn::Set(d, sum.top), share = hn::Set(d, 1 / sum.sum), factor = hn::Set(d, g);
+    write_row<1>(k.write, k.out.row(r), {x.row(r)}, x.width, [=](V v) HWY_ATTR {
+      if (!labelled) return hn::Zero(d);
+      return hn::Mul(factor, hn::MulSub(exp_of(hn::Sub(v, shift)), share, of_others));
+    });
+    if (labelled) k.out.row(r)[label] -= g * (1 - epsilon);
+  }
+}
+
+void log_sum_exp(const HostCall& k) {
+  write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR {
+    const ExpSum sum = exp_sum(x.row(r), x.width);
+    return std::isinf(sum.top) ? sum.top : sum.top + std::log(sum.sum);
+  });
+}
+
+void log_sum_exp_gradient(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const V result = hn::Set(d, *k.in[1].row(r)), g = hn::Set(d, *k.in[2].row(r));
+    write_row<1>(k.write, k.out.row(r), {k.in[0].row(r)}, k.out.width,
+                 [=](V v) HWY_ATTR { return hn::Mul(g, exp_of(hn::Sub(v, result))); });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace windrow
 HWY_AFTER_NAMESPACE();
@@ -182,7 +227,8 @@ namespace windrow {
 // clang-format off
 #define WINDROW_KERNELS(X)                                                 \
   X(softmax) X(softmax_gradient) X(log_softmax) X(log_softmax_gradient)      \
-  X(softmax_cross_entropy) X(softmax_cross_entropy_gradient)
+  X(softmax_cross_entropy) X(softmax_cross_entropy_gradient)                 \
+  X(smoothed_cross_entropy) X(smoothed_cross_entropy_gradient) X(log_sum_exp) X(log_sum_exp_gradient)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -18,6 +18,63 @@ double log_sum_exp(const double* x, Index n) {
   return top + std::log(sum);
 }
 
+/// The first of the largest elements of a row other than that of the label; -1 if there is none.
+Index rival(const double* x, Index n, Index label) {
+  Index top = -1;
+  for (Index c = 0; c < n; ++c) {
+    if (c != label && (top < 0 || x[c] > x[top])) top = c;
+  }
+  return top;
+}
+
+/// out(r, c) += value(r, c, label) for each element of the rows that have a label, 0 for others.
+template <class Value>
+void each_labelled(const Call& k, Value value) {
+  each(k, [&](Index r, Index c) {
+    const Index label = checked_label(k.indices[0], r, k.in[0].width);
+    return label < 0 ? 0.0 : value(r, c, label);
+  });
+}
+
+void add_other_losses(KernelTable<double>& table) {
+  table.add(op::smoothed_cross_entropy, [](const Call& k) {
+    const double epsilon = k.attributes.values[0];
+    const Index n = k.in[0].width;
+    each_labelled(k, [&](Index r, Index, Index label) {
+      const double *x = k.in[0].row(r), mean = std::accumulate(x, x + n, 0.0) / static_cast<double>(n);
+      return log_sum_exp(x, n) - (1 - epsilon) * x[label] - epsilon * mean;
+    });
+  });
+  table.add(op::smoothed_cross_entropy_gradient, [](const Call& k) {
+    const double epsilon = k.attributes.values[0];
+    const Index n = k.in[0].width;
+    each_labelled(k, [&](Index r, Index c, Index label) {
+      const double *x = k.in[0].row(r), target = (c == label ? 1 - epsilon : 0) + epsilon / static_cast<double>(n);
+      return k.in[1].row(r)[0] * (std::exp(x[c] - log_sum_exp(x, n)) - target);
+    });
+  });
+  table.add(op::hinge, [](const Call& k) {
+    each_labelled(k, [&](Index r, Index, Index label) {
+      const double* x = k.in[0].row(r);
+      const Index other = rival(x, k.in[0].width, label);
+      return other < 0 ? 0.0 : std::max(0.0, k.attributes.values[0] + x[other] - x[label]);
+    });
+  });
+  table.add(op::hinge_gradient, [](const Call& k) {
+    each_labelled(k, [&](Index r, Index c, Index label) {
+      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
+      const Index other = rival(x, k.in[0].width, label);
+      if (other < 0 || k.attributes.values[0] + x[other] - x[label] <= 0) return 0.0;
+      return c == label ? -g : c == other ? g : 0.0;
+    });
+  });
+  table.add(op::log_sum_exp,
+            [](const Call& k) { each(k, [&](Index r, Index) { return log_sum_exp(k.in[0].row(r), k.in[0].width); }); });
+  table.add(op::log_sum_exp_gradient, [](const Call& k) {
+    each(k, [&](Index r, Index c) { return k.in[2].row(r)[0] * std::exp(k.in[0].row(r)[c] - k.in[1].row(r)[0]); });
+  });
+}
+
 }  // namespace
 
 void add_losses(KernelTable<double>& table) {
@@ -80,6 +137,7 @@ void add_losses(KernelTable<double>& table) {
   });
   table.add(op::binary_cross_entropy_target_gradient,
             [](const Call& k) { each(k, [&](Index r, Index c) { return -k.in[0].row(r)[c] * k.in[1].row(r)[c]; }); });
+  add_other_losses(table);
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
     const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];

@@ -23,27 +23,35 @@ inline Row elu(const Row& x, double alpha) { return apply(op::elu, {x}, {}, op::
 inline Row leaky_relu(const Row& x, double slope) { return apply(op::leaky_relu, {x}, {}, op::with_slope(slope)); }
 inline Row clamp(const Row& x, double low, double high) { return apply(op::clamp, {x}, {}, op::within(low, high)); }
 inline Row pow(const Row& x, double power) { return apply(op::pow, {x}, {}, op::to_power(power)); }
+inline Row log_sum_exp(const Row& x) { return apply(op::log_sum_exp, {x}); }
+inline Row smoothed_cross_entropy(const Row& logits, const OracleIndex& label, double epsilon) {
+  return apply(op::smoothed_cross_entropy, {logits}, {label}, op::smoothed_by(epsilon));
+}
+inline Row hinge(const Row& scores, const OracleIndex& label, double margin) {
+  return apply(op::hinge, {scores}, {label}, op::with_margin(margin));
+}
 
 struct LayersCell {
   static constexpr std::size_t arity = 0;
-  static constexpr Index in = 4, h = 6;
+  static constexpr Index in = 2, h = 6;
   Parameter w;
 
   explicit LayersCell(Parameters& p) : w(p.add("w", in, h, Initial::uniform(-1, 1))) {}
 
   /// Calls take(name, value) for each value. `rows` makes constants: a vertex or a lazy graph.
-  template <class MakesRows, class X, class Take>
-  void compute(MakesRows& rows, const X& input, Take take) const {
+  template <class MakesRows, class X, class Label, class Take>
+  void compute(MakesRows& rows, const X& input, const Label& label, Take take) const {
     const X x = matmul(input, w);
     take("scaled and shifted", scale_shift(1 - x, 0.5, 2) * (x + 0.25) * (0.25 + x) - (x - 1) / 4);
     take("reciprocal", 2 / (square(x) * 0.5 + 1));
     take("activations", gelu(x) - silu(x) * elu(x, 0.5) + leaky_relu(x, 0.2) * clamp(x, -0.25, 0.5));
     take("powers", pow(x, 3) + pow(square(x) + 0.5, -0.5));
+    take("losses", smoothed_cross_entropy(x, label, 0.1) + 0.5 * hinge(x, label, 1.5) - log_sum_exp(x));
     take("constant", (rows.zeros(h) + x) * rows.constant(h, 0.75));
   }
 
   void operator()(auto& v) const {
-    compute(v, v.pull("x", in), [&](const char* name, const auto& value) {
+    compute(v, v.pull("x", in), v.pull_index("label"), [&](const char* name, const auto& value) {
       v.push(name, value);
       v.loss(row_sum(value));
     });

@@ -26,6 +26,7 @@ class Layers : public ::testing::Test {
     std::uniform_real_distribution<float> uniform(-1, 1);
     data.values["x"].resize(vertices * LayersCell::in);
     for (float& value : data.values["x"]) value = uniform(random);
+    for (std::int32_t v = 0; v < vertices; ++v) data.indices["label"].push_back(v % LayersCell::h - 1);
   }
   static constexpr std::int32_t vertices = 7;
 
@@ -52,10 +53,11 @@ TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
   std::vector<LazyExpr> losses;
   for (std::size_t v = 0; v < vertices; ++v) {
     const std::span<const float> x(data.values["x"].data() + v * LayersCell::in, LayersCell::in);
-    cell.compute(graph, graph.input(x), [&](const char* name, const LazyExpr& value) {
-      made[name].push_back(value);
-      losses.push_back(row_sum(value));
-    });
+    cell.compute(graph, graph.input(x), graph.index(data.indices["label"][v]),
+                 [&](const char* name, const LazyExpr& value) {
+                   made[name].push_back(value);
+                   losses.push_back(row_sum(value));
+                 });
   }
   graph.backward(losses);
   for (const auto& [name, values] : made) {

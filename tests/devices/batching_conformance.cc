@@ -3,6 +3,7 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/layers_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
 #include "tests/devices/conformance.h"
@@ -87,6 +88,8 @@ TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
 TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }
+
+TEST_P(OnDeviceInFull, ComputesLayers) { check<LayersCell>(device, Form::dag, first_seed()); }
 
 TEST_P(OnDeviceInFull, ComputesRandomFunctions) {
   for (unsigned seed = first_seed(); seed < first_seed() + (sanitized ? 2 : 10); ++seed) {

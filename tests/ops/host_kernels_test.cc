@@ -185,6 +185,20 @@ TEST(HostKernels, CrossEntropySurvivesLargeLogits) {
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7, 7}, Write::overwrite, 1), (Values{0, 1000}));
   const Application logits{{.in = {{Rows::count(1), 2}}}, {{1000, 0}}};
   EXPECT_EQ(run_host(op::log_softmax, logits, {7, 7}, Write::overwrite, 1), (Values{0, -1000}));
+  EXPECT_EQ(run_host(op::log_sum_exp, logits, {7}, Write::overwrite, 1), (Values{1000}));
+  const double inf = std::numeric_limits<double>::infinity();
+  const Application masked{{.in = {{Rows::count(1), 2}}}, {{-inf, -inf}}};
+  EXPECT_EQ(run_host(op::log_sum_exp, masked, {7}, Write::overwrite, 1), (Values{-inf}));
+}
+
+TEST(HostKernels, AHingeOfOneClassIsMet) {
+  const Application c{
+      {.in = {{Rows::count(1), 1}}, .indices = {{Rows::count(1), 1}}, .attributes = op::with_margin(1)}, {{5}}, {{0}}};
+  EXPECT_EQ(run_host(op::hinge, c, {7}, Write::overwrite, 1), (Values{0}));
+  Application gradient = c;
+  gradient.signature.in.push_back({Rows::count(1), 1});
+  gradient.in.push_back({1});
+  EXPECT_EQ(run_host(op::hinge_gradient, gradient, {7}, Write::overwrite, 1), (Values{0}));
 }
 
 TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
@@ -192,8 +206,16 @@ TEST(HostKernels, ARowWithoutLabelHasNoLossAndNoGradientWhateverItHolds) {
   Application c{{.in = {{Rows::count(1), 2}}, .indices = {{Rows::count(1), 1}}}, {{nan, 1}}, {{-1}}};
   EXPECT_EQ(run_host(op::softmax_cross_entropy, c, {7}, Write::overwrite, 1), (Values{0}));
   EXPECT_EQ(run_host(op::pick, c, {7}, Write::overwrite, 1), (Values{0}));
+  c.signature.attributes = op::smoothed_by(0.1);
+  EXPECT_EQ(run_host(op::smoothed_cross_entropy, c, {7}, Write::overwrite, 1), (Values{0}));
+  c.signature.attributes = op::with_margin(1);
+  EXPECT_EQ(run_host(op::hinge, c, {7}, Write::overwrite, 1), (Values{0}));
   c.signature.in.push_back({Rows::count(1), 1});
   c.in.push_back({1});
+  EXPECT_EQ(run_host(op::hinge_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
+  c.signature.attributes = op::smoothed_by(0.1);
+  EXPECT_EQ(run_host(op::smoothed_cross_entropy_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
+  c.signature.attributes = {};
   EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::overwrite, 1), (Values{0, 0}));
   EXPECT_EQ(run_host(op::softmax_cross_entropy_gradient, c, {7, 7}, Write::add, 1), (Values{7, 7}));
 }

@@ -26,6 +26,16 @@ Make power(int others) {
   };
 }
 
+/// Scores of two or more classes, `scalars` operands of width 1, and labels. Of one class only rounding errors remain.
+Make labelled(int scalars, const Attributes& attributes) {
+  return [scalars, attributes](Maker& m) {
+    m.operand(counted(m.rows, m.width + 1));
+    for (int k = 0; k < scalars; ++k) m.operand(counted(m.rows, 1));
+    m.index(counted(m.rows, 1), [&m] { return m.number(-1, m.width); });
+    m.made.signature.attributes = attributes;
+  };
+}
+
 }  // namespace
 
 const Makes& makes_of_layers() {
@@ -44,6 +54,16 @@ const Makes& makes_of_layers() {
       {"pow", power(0)},
       {"stop_gradient", elementwise(1)},
       {"reverse_gradient", elementwise_with(1, op::scaled_by(0.5))},
+      {"smoothed_cross_entropy", labelled(0, op::smoothed_by(0.2))},
+      {"smoothed_cross_entropy_gradient", labelled(1, op::smoothed_by(0.2))},
+      {"hinge", labelled(0, op::with_margin(1))},
+      {"hinge_gradient", labelled(1, op::with_margin(1))},
+      {"log_sum_exp", elementwise(1)},
+      {"log_sum_exp_gradient",
+       [](Maker& m) {
+         with_scalars(1)(m);
+         m.operand(counted(m.rows, 1));
+       }},
       {"gelu_gradient", elementwise(2)},
       {"silu_gradient", elementwise(2)},
       {"elu_gradient", elementwise_with(2, op::with_alpha(2))},

@@ -121,6 +121,8 @@ class ExpressionOperators {
   friend Result pick(const First& x, const Indices& column) { return Types::apply(op::pick, x, {x}, {column}); }
   friend Result row_sum(const First& x) { return Types::apply(op::row_sum, x, {x}); }
   friend Result row_max(const First& x) { return Types::apply(op::row_max, x, {x}); }
+  /// log(sum of exp(x)) over the columns.
+  friend Result log_sum_exp(const First& x) { return Types::apply(op::log_sum_exp, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
   friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
   /// Drops in training; returns x in inference, and for a rate of 0. The mask depends on the seed of the parameters,
@@ -137,6 +139,14 @@ class ExpressionOperators {
   /// One value per vertex or sample; 0 where the label is -1.
   friend Result softmax_cross_entropy(const First& logits, const Indices& label) {
     return Types::apply(op::softmax_cross_entropy, logits, {logits}, {label});
+  }
+  /// The same with smoothed labels; epsilon is the share of the target that all classes have alike.
+  friend Result smoothed_cross_entropy(const First& logits, const Indices& label, double epsilon) {
+    return Types::apply(op::smoothed_cross_entropy, logits, {logits}, {label}, op::smoothed_by(epsilon));
+  }
+  /// By how much the score of the label is less than `margin` above the largest other one; 0 where the label is -1.
+  friend Result hinge(const First& scores, const Indices& label, double margin = 1) {
+    return Types::apply(op::hinge, scores, {scores}, {label}, op::with_margin(margin));
   }
   /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
   friend Result binary_cross_entropy(const First& logits, const Second& targets) {

@@ -156,6 +156,23 @@ extern const Operator squared_distance_gradient;  ///< x, y, g of n x 1: 2 * (x 
 extern const Operator softmax_cross_entropy;
 extern const Operator softmax_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w
 
+/// n x w; n x 1 -> n x 1: cross entropy with smoothed labels (Szegedy et al. 2016), as PyTorch's label_smoothing: the
+/// target is 1 - epsilon + epsilon / w for the label and epsilon / w for all others. 0 where the label is -1, whatever
+/// x is; smoothed_by.
+extern const Operator smoothed_cross_entropy;
+extern const Operator smoothed_cross_entropy_gradient;  ///< x, g of n x 1; n x 1 -> n x w; smoothed_by
+
+/// n x w; n x 1 -> n x 1, for scores x: max(0, margin + the largest score but that of the label - x[i]), the
+/// multi-class hinge loss of Crammer and Singer 2001. 0 where the label i is -1, whatever x is, and where w is 1;
+/// with_margin. Its gradient goes to the label and to the first of the largest other scores; it is 0 where the loss is
+/// 0.
+extern const Operator hinge;
+extern const Operator hinge_gradient;  ///< x, g of n x 1; n x 1 -> n x w; with_margin
+
+/// n x w -> n x 1: log(sum of exp(x)) over each row, natural logarithm; finite for all finite x.
+extern const Operator log_sum_exp;
+extern const Operator log_sum_exp_gradient;  ///< x, result, g, both of n x 1 -> n x w: g * exp(x - result)
+
 /// Elementwise, for a logit x and a target y within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)). Relative
 /// error at most 1e-6 where the value is a normal float; finite for every finite x. A target outside [0, 1] fails the
 /// op, whose error names it.
@@ -246,6 +263,10 @@ Attributes product_of(Index rows, Index inner, Index columns);
 /// The same, from the number of rows of the matrices in x, and the widths of the operands x and y of matmul_each or
 /// matmul_each_nt.
 Attributes product_by_widths(Index rows, Index x, Index y);
+/// For smoothed_cross_entropy. Throws MisuseError unless 0 <= epsilon < 1.
+Attributes smoothed_by(double epsilon);
+/// For hinge. Throws MisuseError unless the margin is finite and not negative.
+Attributes with_margin(double margin);
 /// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
 /// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
