@@ -24,10 +24,11 @@ using Workspace = std::size_t(const KernelCall<float>& call);
 
 // linear.cu
 Run matmul, matmul_nt, matmul_tn, transpose, add_bias, column_sum, spread_rows, spread_columns;
-Run mul_columns, matmul_each, matmul_each_nt, matmul_each_tn;
+Run mul_row, column_dot, mul_columns, matmul_each, matmul_each_nt, matmul_each_tn;
 Workspace column_sum_workspace;
 // rowwise.cu
 Run row_sum, row_dot, squared_distance, squared_distance_gradient, row_max, row_max_gradient;
+Run layer_norm, layer_norm_gradient, rms_norm, rms_norm_gradient;
 Run softmax, softmax_gradient, log_softmax, log_softmax_gradient, log_sum_exp, log_sum_exp_gradient;
 // rows.cu
 Run gather_rows, gather_where, concat, slice, place, pick, pick_gradient;

@@ -59,36 +59,59 @@ struct Transpose {
   }
 };
 
-/// Row p of the result is the sum of the p-th `part` rows of x. A team adds 32 columns at a time: each warp every
-/// eighth row, then one warp what the others have. So the order depends on nothing but the shape.
-struct ColumnSum {
+/// What column_sum and column_dot add up.
+struct Elements {
   static constexpr const char* name = "column_sum";
-  static constexpr int strips = most_threads / tile;
   In x;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+  }
+};
+struct ElementProducts {
+  static constexpr const char* name = "column_dot";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, c); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+  }
+};
+
+/// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team adds 32
+/// columns at a time: each warp every eighth row, then one warp what the others have. So the order depends on nothing
+/// but the shape.
+template <class Terms>
+struct ColumnSum {
+  static constexpr const char* name = Terms::name;
+  static constexpr int strips = most_threads / tile;
+  Terms terms;
   Out out;
   Index part;
   bool add;
 
   template <class Team>
   WINDROW_ON_DEVICE void operator()(Team& team) const {
-    const Index across = (x.width + tile - 1) / tile;
+    const Index rows = terms.x.rows, width = terms.x.width, across = (width + tile - 1) / tile;
     auto sums = team.template shared<float>(most_threads);
     for (Index t = team.index(); t < out.rows * across; t += team.count()) {
       const Index p = t / across, left = t % across * tile;
-      const Index first = p * part, last = first + part < x.rows ? first + part : x.rows;
+      const Index first = p * part, last = first + part < rows ? first + part : rows;
       team.sync();  // the sums before have been read
       team.each([&](int thread) {
         const Index c = left + thread % tile;
         float sum = 0;
-        if (c < x.width) {
-          for (Index r = first + thread / tile; r < last; r += strips) sum += at(x, r, c);
+        if (c < width) {
+          for (Index r = first + thread / tile; r < last; r += strips) sum += terms(r, c);
         }
         sums[thread] = sum;
       });
       team.sync();
       team.each([&](int thread) {
         const Index c = left + thread;
-        if (thread >= tile || c >= x.width) return;
+        if (thread >= tile || c >= width) return;
         float sum = sums[thread];
         for (int strip = 1; strip < strips; ++strip) sum += sums[thread + strip * tile];
         write(at(out, p, c), sum, add);
@@ -97,7 +120,7 @@ struct ColumnSum {
   }
   template <class A>
   void accesses(A& to) const {
-    to.reads(x);
+    terms.accesses(to);
     to.writes(out);
   }
 };
@@ -113,15 +136,38 @@ Parts parts_of_sum(Index rows) {
   return {parts_of(rows, each), each};
 }
 
-cudaError_t sum_columns(const Queue& queue, const ColumnSum& kernel) {
-  const Index teams = std::min(kernel.out.rows * parts_of(kernel.x.width, tile), Index{queue.multiprocessors} * 64);
+template <class Terms>
+cudaError_t sum_columns(const Queue& queue, const ColumnSum<Terms>& kernel) {
+  const Index teams = std::min(kernel.out.rows * parts_of(kernel.out.width, tile), Index{queue.multiprocessors} * 64);
   return launch(queue, {teams, most_threads, most_threads * sizeof(float)}, kernel);
+}
+
+/// The sum of all rows of terms. Its workspace is that of column_sum.
+template <class Terms>
+int sum_all(const Call& call, const Queue& queue, const Terms& terms) {
+  const Parts parts = parts_of_sum(terms.x.rows);
+  if (parts.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, parts.rows, adds(call)});
+  const Out sums = {reinterpret_cast<float*>(call.workspace), parts.count, terms.x.width, terms.x.width};
+  const int error = sum_columns(queue, ColumnSum<Terms>{terms, sums, parts.rows, false});
+  if (error != cudaSuccess) return error;
+  return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, parts.count, adds(call)});
 }
 
 struct AddBias {
   static constexpr const char* name = "add_bias";
   In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c); }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+  }
+};
+
+struct MulRow {
+  static constexpr const char* name = "mul_row";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, 0, c); }
   template <class A>
   void accesses(A& to) const {
     to.reads(x);
@@ -269,13 +315,9 @@ int transpose(const Call& call, const Queue& queue) {
                 Transpose{x, call.out, adds(call)});
 }
 
-int column_sum(const Call& call, const Queue& queue) {
-  const In x = call.in[0];
-  const Parts parts = parts_of_sum(x.rows);
-  if (parts.count == 1) return sum_columns(queue, {x, call.out, parts.rows, adds(call)});
-  const Out sums = {reinterpret_cast<float*>(call.workspace), parts.count, x.width, x.width};
-  if (const int error = sum_columns(queue, {x, sums, parts.rows, false}); error != cudaSuccess) return error;
-  return sum_columns(queue, {sums, call.out, parts.count, adds(call)});
+int column_sum(const Call& call, const Queue& queue) { return sum_all(call, queue, Elements{call.in[0]}); }
+int column_dot(const Call& call, const Queue& queue) {
+  return sum_all(call, queue, ElementProducts{call.in[0], call.in[1]});
 }
 std::size_t column_sum_workspace(const Call& call) {
   const Parts parts = parts_of_sum(call.in[0].rows);
@@ -283,6 +325,7 @@ std::size_t column_sum_workspace(const Call& call) {
 }
 
 int add_bias(const Call& call, const Queue& queue) { return run_each(call, queue, AddBias{call.in[0], call.in[1]}); }
+int mul_row(const Call& call, const Queue& queue) { return run_each(call, queue, MulRow{call.in[0], call.in[1]}); }
 int spread_rows(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadRows{call.in[0]}); }
 int spread_columns(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadColumns{call.in[0]}); }
 int mul_columns(const Call& call, const Queue& queue) {

@@ -130,6 +130,61 @@ struct LogSumExpGradient {
   }
 };
 
+/// A row is normalised as (x - centre) * factor.
+struct RowNorm {
+  float centre, factor;
+};
+/// About the mean of the row, or about 0.
+template <bool about_mean, class Team>
+WINDROW_ON_DEVICE RowNorm norm_of(Team& team, const In& x, Index r, float epsilon) {
+  const auto n = static_cast<float>(x.width);
+  const float centre = about_mean ? sum_of(team, x.width, [&](Index c) { return at(x, r, c); }) / n : 0;
+  const float squares = sum_of(team, x.width, [&](Index c) {
+    const float above = at(x, r, c) - centre;
+    return above * above;
+  });
+  return {centre, 1 / std::sqrt(squares / n + epsilon)};
+}
+
+template <bool about_mean>
+struct Normalised {
+  static constexpr const char* name = about_mean ? "layer_norm" : "rms_norm";
+  In x;
+  float epsilon;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
+    return [norm, x = x, r](Index c) { return (at(x, r, c) - norm.centre) * norm.factor; };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+  }
+};
+
+template <bool about_mean>
+struct NormalisedGradient {
+  static constexpr const char* name = about_mean ? "layer_norm_gradient" : "rms_norm_gradient";
+  In x, g;
+  float epsilon;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
+    const auto n = static_cast<float>(x.width);
+    const float mean = about_mean ? sum_of(team, x.width, [&](Index c) { return at(g, r, c); }) / n : 0;
+    const float dot = sum_of(team, x.width, [&](Index c) { return (at(x, r, c) - norm.centre) * at(g, r, c); });
+    const float slope = norm.factor * norm.factor * dot / n;
+    return [norm, mean, slope, x = x, g = g, r](Index c) {
+      return norm.factor * (at(g, r, c) - mean - (at(x, r, c) - norm.centre) * slope);
+    };
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(g);
+  }
+};
+
 /// Of the result y of softmax, or of its logarithm.
 template <bool logarithm>
 struct SoftmaxGradient {
@@ -171,6 +226,19 @@ int squared_distance_gradient(const Call& call, const Queue& queue) {
 int row_max(const Call& call, const Queue& queue) { return run_rows(call, queue, RowMax{call.in[0]}); }
 int row_max_gradient(const Call& call, const Queue& queue) {
   return run_rows(call, queue, RowMaxGradient{call.in[0], call.in[1]});
+}
+
+int layer_norm(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, Normalised<true>{call.in[0], value_of(call)});
+}
+int layer_norm_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, NormalisedGradient<true>{call.in[0], call.in[1], value_of(call)});
+}
+int rms_norm(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, Normalised<false>{call.in[0], value_of(call)});
+}
+int rms_norm_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, NormalisedGradient<false>{call.in[0], call.in[1], value_of(call)});
 }
 
 int log_sum_exp(const Call& call, const Queue& queue) { return run_rows(call, queue, LogSumExp{call.in[0]}); }

@@ -8,6 +8,7 @@ const KernelTable<float>& host_kernels() {
     add_host_elementwise(made);
     add_host_images(made);
     add_host_linear(made);
+    add_host_norm(made);
     add_host_rows(made);
     add_host_rowwise(made);
     add_host_softmax(made);

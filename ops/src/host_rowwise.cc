@@ -37,6 +37,21 @@ void add_bias(const HostCall& k) {
   }
 }
 
+void mul_row(const HostCall& k) {
+  for (Index r = 0; r < k.out.rows; ++r) {
+    write_row<2>(k.write, k.out.row(r), {k.in[0].row(r), k.in[1].data}, k.out.width,
+                 [](V x, V factor) HWY_ATTR { return hn::Mul(x, factor); });
+  }
+}
+
+void column_dot(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    map_row<2>(k.out.data, {k.in[0].row(r), k.in[1].row(r)}, k.out.width,
+               [](V sum, V x, V y) HWY_ATTR { return hn::MulAdd(x, y, sum); });
+  }
+}
+
 void spread_rows(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     write_row<1>(k.write, k.out.row(r), {k.in[0].data}, k.out.width, [](V x) HWY_ATTR { return x; });
@@ -291,7 +306,7 @@ namespace windrow {
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                     \
   X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
-  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout) X(hinge) X(hinge_gradient)
+  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout) X(hinge) X(hinge_gradient) X(mul_row) X(column_dot)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -23,10 +23,11 @@ Type infer_transpose(const Operator& op, const Signature& s) {
   require(s.in[0].rows.counted(), op, s, "a parameter");
   return {Rows::count(s.in[0].width), s.in[0].rows.number()};
 }
-Type infer_add_bias(const Operator& op, const Signature& s) {
+Type infer_row_operand(const Operator& op, const Signature& s) {
   require(s.in[1] == Type{Rows::count(1), s.in[0].width}, op, s, "a second of one row, as wide as the first");
   return s.in[0];
 }
+Type infer_column_dot(const Operator& op, const Signature& s) { return {Rows::count(1), same_shape(op, s).width}; }
 Type infer_column_sum(const Operator&, const Signature& s) { return {Rows::count(1), s.in[0].width}; }
 Type infer_row_sum(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
 Type infer_spread_rows(const Operator& op, const Signature& s) {
@@ -49,6 +50,12 @@ Terms of_matmul_tn(const Signature&) {
 }
 Terms of_transpose(const Signature&) { return {GradientTerm{&transpose, {gradient()}}}; }
 Terms of_add_bias(const Signature&) { return {passed_on(), GradientTerm{&column_sum, {gradient()}}}; }
+Terms of_mul_row(const Signature&) {
+  return {GradientTerm{&mul_row, {gradient(), y()}}, GradientTerm{&column_dot, {x(), gradient()}}};
+}
+Terms of_column_dot(const Signature&) {
+  return {GradientTerm{&mul_row, {y(), gradient()}}, GradientTerm{&mul_row, {x(), gradient()}}};
+}
 Terms of_column_sum(const Signature& s) {
   return {GradientTerm{&spread_rows, {gradient()}, {}, to_rows(s.in[0].rows)}};
 }
@@ -84,7 +91,7 @@ constinit const Operator transpose{
     .name = "transpose", .infer = infer_transpose, .gradients = of_transpose, .zero = 0b1};
 constinit const Operator add_bias{.name = "add_bias",
                                   .inputs = 2,
-                                  .infer = infer_add_bias,
+                                  .infer = infer_row_operand,
                                   .gradients = of_add_bias,
                                   .locality = Locality::rowwise,
                                   .whole = 0b10};
@@ -107,6 +114,21 @@ constinit const Operator spread_columns{.name = "spread_columns",
                                         .locality = Locality::rowwise,
                                         .zero = 0b1,
                                         .attributes = "to_width"};
+
+constinit const Operator mul_row{.name = "mul_row",
+                                 .inputs = 2,
+                                 .infer = infer_row_operand,
+                                 .gradients = of_mul_row,
+                                 .locality = Locality::rowwise,
+                                 .whole = 0b10,
+                                 .zero = 0b11};
+constinit const Operator column_dot{.name = "column_dot",
+                                    .inputs = 2,
+                                    .infer = infer_column_dot,
+                                    .gradients = of_column_dot,
+                                    .locality = Locality::sums_rows,
+                                    .zero = 0b11,
+                                    .columnwise = true};
 
 Attributes to_rows(Rows rows) { return {.made_by = "to_rows", .rows = rows}; }
 Attributes to_width(Index width) {

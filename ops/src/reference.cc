@@ -142,6 +142,12 @@ void add_linear(KernelTable<double>& table) {
   table.add(op::transpose, [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(c)[r]; }); });
   table.add(op::add_bias,
             [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] + k.in[1].row(0)[c]; }); });
+  table.add(op::mul_row,
+            [](const Call& k) { each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] * k.in[1].row(0)[c]; }); });
+  table.add(op::column_dot, [](const Call& k) {
+    const In x = k.in[0], y = k.in[1];
+    each(k, [&](Index, Index c) { return dot(x.data + c, x.stride, y.data + c, y.stride, x.rows); });
+  });
   table.add(op::column_sum, [](const Call& k) {
     each(k, [&](Index, Index c) {
       double sum = 0;
@@ -204,6 +210,7 @@ KernelTable<double> make_reference() {
   add_rows(table);
   add_images(table);
   add_losses(table);
+  add_norms(table);
   add_training_steps(table);
   return table;
 }

@@ -43,6 +43,7 @@ inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp
 void add_rows(KernelTable<double>& table);
 void add_images(KernelTable<double>& table);
 void add_losses(KernelTable<double>& table);
+void add_norms(KernelTable<double>& table);
 void add_training_steps(KernelTable<double>& table);
 
 }  // namespace windrow::reference

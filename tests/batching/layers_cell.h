@@ -30,13 +30,19 @@ inline Row smoothed_cross_entropy(const Row& logits, const OracleIndex& label, d
 inline Row hinge(const Row& scores, const OracleIndex& label, double margin) {
   return apply(op::hinge, {scores}, {label}, op::with_margin(margin));
 }
+inline Row layer_norm(const Row& x) { return apply(op::layer_norm, {x}, {}, op::with_epsilon(1e-5)); }
+inline Row rms_norm(const Row& x, double epsilon) { return apply(op::rms_norm, {x}, {}, op::with_epsilon(epsilon)); }
 
 struct LayersCell {
   static constexpr std::size_t arity = 0;
   static constexpr Index in = 2, h = 6;
-  Parameter w;
+  Parameter w, gain, bias, temperature;
 
-  explicit LayersCell(Parameters& p) : w(p.add("w", in, h, Initial::uniform(-1, 1))) {}
+  explicit LayersCell(Parameters& p)
+      : w(p.add("w", in, h, Initial::uniform(-1, 1))),
+        gain(p.add("gain", 1, h, Initial::uniform(0.5, 2))),
+        bias(p.add("bias", 1, h, Initial::uniform(-1, 1))),
+        temperature(p.add("temperature", 1, 1, Initial::uniform(1, 2))) {}
 
   /// Calls take(name, value) for each value. `rows` makes constants: a vertex or a lazy graph.
   template <class MakesRows, class X, class Label, class Take>
@@ -47,6 +53,12 @@ struct LayersCell {
     take("activations", gelu(x) - silu(x) * elu(x, 0.5) + leaky_relu(x, 0.2) * clamp(x, -0.25, 0.5));
     take("powers", pow(x, 3) + pow(square(x) + 0.5, -0.5));
     take("losses", smoothed_cross_entropy(x, label, 0.1) + 0.5 * hinge(x, label, 1.5) - log_sum_exp(x));
+    take("norms", layer_norm(x) * gain + bias - rms_norm(x, 0.1));
+    take("rows", (gain * x - bias) * (bias - x) + (x / gain - gain / (square(x) + 1)));
+    take("numbers", x * temperature + (temperature - x) / temperature + (temperature + square(x)));
+    const auto column = row_sum(square(x)) + 1;
+    take("columns", (x + column) * column + (column - x) / column - column / (square(x) + 1));
+    take("columns and rows", column * gain + (bias - column) / gain + gain / column);
     take("constant", (rows.zeros(h) + x) * rows.constant(h, 0.75));
   }
 

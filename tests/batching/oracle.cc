@@ -72,12 +72,20 @@ Row max_children(const Row& x) {
   return result;
 }
 
-Row operator+(const Row& x, const RowOperand& y) {
-  return apply(y.oracle() == nullptr ? op::add_bias : op::add, {x, y});
+static Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y) {
+  const Oracle& oracle = *(x.oracle() == nullptr ? y.oracle() : x.oracle());
+  const Row rows[] = {x.resolve(oracle), y.resolve(oracle)};
+  const Index width = std::max(rows[0].type.width, rows[1].type.width);
+  const auto spread = [&](const Row& row) {
+    return row.type.width == width ? row : apply(op::spread_columns, {row}, {}, op::to_width(width));
+  };
+  return apply(op, {spread(rows[0]), spread(rows[1])});
 }
-Row operator*(const Row& x, const Row& y) { return apply(op::mul, {x, y}); }
+Row operator+(const RowOperand& x, const RowOperand& y) { return elementwise(op::add, x, y); }
+Row operator-(const RowOperand& x, const RowOperand& y) { return elementwise(op::sub, x, y); }
+Row operator*(const RowOperand& x, const RowOperand& y) { return elementwise(op::mul, x, y); }
+Row operator/(const RowOperand& x, const RowOperand& y) { return elementwise(op::div, x, y); }
 Row operator*(double factor, const Row& x) { return apply(op::scale, {x}, {}, op::scaled_by(factor)); }
-Row operator-(const Row& x, const Row& y) { return apply(op::sub, {x, y}); }
 
 Row OracleVertex::gather(std::size_t k, const OracleState& state) {
   const auto begin = static_cast<std::size_t>(graph_.child_begin[vertex_]);

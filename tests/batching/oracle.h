@@ -108,10 +108,12 @@ class Oracle {
 
 Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initializer_list<OracleIndex> indices = {},
           const Attributes& attributes = {});
-Row operator+(const Row& x, const RowOperand& y);
-Row operator*(const Row& x, const Row& y);
+/// A column is used for all columns of the other operand.
+Row operator+(const RowOperand& x, const RowOperand& y);
+Row operator-(const RowOperand& x, const RowOperand& y);
+Row operator*(const RowOperand& x, const RowOperand& y);
+Row operator/(const RowOperand& x, const RowOperand& y);
 Row operator*(double factor, const Row& x);
-Row operator-(const Row& x, const Row& y);
 Row to_children(const Row& x, Index children);
 Row sum_children(const Row& x);
 Row mean_children(const Row& x);

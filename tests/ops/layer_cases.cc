@@ -3,7 +3,7 @@
 namespace windrow::testing {
 namespace {
 
-/// An elementwise operator of `operands` operands that has attributes.
+/// Operands of one shape, for an operator that has attributes.
 Make elementwise_with(int operands, const Attributes& attributes) {
   return [operands, attributes](Maker& m) {
     elementwise(operands)(m);
@@ -58,6 +58,16 @@ const Makes& makes_of_layers() {
       {"smoothed_cross_entropy_gradient", labelled(1, op::smoothed_by(0.2))},
       {"hinge", labelled(0, op::with_margin(1))},
       {"hinge_gradient", labelled(1, op::with_margin(1))},
+      {"layer_norm", elementwise_with(1, op::with_epsilon(0.25))},
+      {"layer_norm_gradient", elementwise_with(2, op::with_epsilon(0.25))},
+      {"rms_norm", elementwise_with(1, op::with_epsilon(0.25))},
+      {"rms_norm_gradient", elementwise_with(2, op::with_epsilon(0.25))},
+      {"mul_row",
+       [](Maker& m) {
+         m.operand(counted(m.rows, m.width));
+         m.operand(counted(1, m.width));
+       }},
+      {"column_dot", elementwise(2)},
       {"log_sum_exp", elementwise(1)},
       {"log_sum_exp_gradient",
        [](Maker& m) {

@@ -34,6 +34,10 @@ Expr Tracing::expr(Node node) {
 
 Expr Tracing::expr_of(Value value) { return Expr(weak_from_this(), value, kind().nodes[at(value)].type); }
 
+Expr Tracing::constant(Index width, double value) {
+  return expr({.code = Code::fill, .type = {Rows::vertices(), width}, .constant = value});
+}
+
 IndexExpr Tracing::index_expr(std::size_t pull) {
   const IndexField& field = function.index_pulls[pull];
   return IndexExpr(weak_from_this(), pull, {field.rows, field.width});

@@ -36,6 +36,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Value value_of(const Operand& operand);
   Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
              const Attributes& attributes);
+  /// A row of equal numbers for each vertex.
+  Expr constant(Index width, double value);
   /// Adds the index of each vertex's row in the gradient of the last output.
   void find_gradient();
   /// A row for each edge: the row of its consumer.

@@ -170,7 +170,7 @@ IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Pre
 
 Expr Vertex::constant(Index width, double value) {
   check_width(tracing_->function, "constant", width);
-  return tracing_->expr({.code = Code::fill, .type = {Rows::vertices(), width}, .constant = value});
+  return tracing_->constant(width, value);
 }
 
 Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }

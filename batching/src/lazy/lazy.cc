@@ -85,13 +85,64 @@ LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
 }
 Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
 
-LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return apply(op::add, {x, y}, {}, {}, y.from()); }
-LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y) {
+namespace {
+
+/// Copies of a column.
+LazyExpr spread(const LazyExpr& x, Index width, std::source_location from) {
+  return apply(op::spread_columns, {x}, {}, op::to_width(width), from);
+}
+
+LazyExpr elementwise(const Operator& op, const LazyExpr& x, const LazyExpr& y, std::source_location from) {
+  const auto [of_x, of_y] = lazy::Record::widths(x, y);
+  if (of_x != of_y && of_y == 1) return apply(op, {x, spread(y, of_x, from)}, {}, {}, from);
+  if (of_x != of_y && of_x == 1) return apply(op, {spread(x, of_y, from), y}, {}, {}, from);
+  return apply(op, {x, y}, {}, {}, from);
+}
+
+LazyExpr product(const LazyExpr& x, const LazyExpr& y, std::source_location from) {
+  const auto [of_x, of_y] = lazy::Record::widths(x, y);
+  if (of_x != of_y && of_y == 1) return apply(op::mul_columns, {x, y}, {}, {}, from);
+  if (of_x != of_y && of_x == 1) return apply(op::mul_columns, {y, x}, {}, {}, from);
+  return apply(op::mul, {x, y}, {}, {}, from);
+}
+
+/// Whether x and the row of the parameter have different widths, one of which is 1.
+bool spreads(const LazyExpr& x, const Parameter& row) {
+  const Index of_x = lazy::Record::widths(x, x).first, of_row = row.type().width;
+  return row.type().rows == Rows::count(1) && of_x != of_row && (of_x == 1 || of_row == 1);
+}
+
+/// The row of a parameter, as an expression of the graph of x.
+LazyExpr row_beside(const LazyExpr& x, const LazyParameterHere& row) {
+  return embedding(row.operand(), lazy::Record::first_index_of(x), row.from());
+}
+
+LazyExpr negative(const LazyExpr& x, std::source_location from) { return -LazyHere(x, from); }
+
+}  // namespace
+
+LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return elementwise(op::add, x, y.operand(), y.from()); }
+LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return elementwise(op::sub, x, y.operand(), y.from()); }
+LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return product(x, y.operand(), y.from()); }
+LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return elementwise(op::div, x, y.operand(), y.from()); }
+LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y) {
+  if (spreads(x, y.operand())) return elementwise(op::add, x, row_beside(x, y), y.from());
   return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
 }
-LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return apply(op::sub, {x, y}, {}, {}, y.from()); }
-LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return apply(op::mul, {x, y}, {}, {}, y.from()); }
-LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return apply(op::div, {x, y}, {}, {}, y.from()); }
+LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y) {
+  return negative(negative(x, y.from()) + y, y.from());
+}
+LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y) {
+  if (spreads(x, y.operand())) return product(x, row_beside(x, y), y.from());
+  return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
+}
+LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y) {
+  return elementwise(op::div, x, row_beside(x, y), y.from());
+}
+LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y) { return y + x; }
+LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y) { return negative(y, x.from()) + x; }
+LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y) { return y * x; }
+LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y) { return 1 / LazyHere(y, x.from()) * x; }
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
   return matmul(x, w) + lazy::Located(b, x.from());
 }

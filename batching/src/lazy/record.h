@@ -222,6 +222,19 @@ class Record {
   template <class T>
   static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
                         const Attributes& attributes, std::source_location from);
+  /// The widths of two operands, both 0 if apply() refuses one of them.
+  static std::pair<Index, Index> widths(const LazyExpr& x, const LazyExpr& y) {
+    const auto usable = [](const LazyExpr& expr) {
+      return expr.record_ != nullptr && expr.minibatch_ == expr.record_->minibatch_;
+    };
+    if (!usable(x) || !usable(y)) return {0, 0};
+    return {x.record_->width(x.node_), y.record_->width(y.node_)};
+  }
+  /// Index 0, for the graph of x. Throws MisuseError for an empty expression.
+  static LazyIndex first_index_of(const LazyExpr& x) {
+    static constexpr std::int32_t zero = 0;
+    return x.record("a row beside an expression").index({&zero, 1});
+  }
   void clear();
   /// Forbids recording until clear().
   void seal() { state_ = State::differentiated; }

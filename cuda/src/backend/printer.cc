@@ -32,6 +32,9 @@ std::string count_text(Index count) { return std::to_string(count) + "ll"; }
 
 Index width_of(const Step& step) { return step.does == Step::Does::scatter ? step.in[0].width : step.out.width; }
 
+/// Whether the operator is elementwise but for its second operand, which is one row.
+static bool takes_row(const Operator& op) { return &op == &op::add_bias || &op == &op::mul_row; }
+
 /// The function that computes an elementwise operator.
 static std::string function_of(const Operator& op) { return "op_" + std::string(op.name.text()); }
 
@@ -52,7 +55,7 @@ bool can_print(const Step& step, const Segment& segment) {
       break;
   }
   if (step.may_lack || !step.indices.empty() || !own_rows(step.out)) return false;
-  if (step.op == &op::add_bias) return own_rows(step.in[0]) && step.in[1].in == Place::In::tensor;
+  if (takes_row(*step.op)) return own_rows(step.in[0]) && step.in[1].in == Place::In::tensor;
   return is_scalar(*step.op) && std::ranges::all_of(step.in, own_rows);
 }
 
@@ -101,7 +104,9 @@ std::string Printer::value_of(const Step& step, Index block) {
     default:
       break;
   }
-  if (step.op == &op::add_bias) return load(step.in[0], block) + " + " + load(step.in[1], block);
+  if (takes_row(*step.op)) {
+    return load(step.in[0], block) + (step.op == &op::add_bias ? " + " : " * ") + load(step.in[1], block);
+  }
   std::string call = function_of(*step.op) + "(";
   for (const Place& place : step.in) call += load(place, block) + ", ";
   return call + number_text(step.attributes.values[0]) + ", " + number_text(step.attributes.values[1]) + ")";

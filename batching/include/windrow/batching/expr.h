@@ -99,8 +99,9 @@ Expr apply(const Operator& op, std::span<const Operand> in, std::span<const Inde
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
-// Operators beside those of expression_operators.h. `+` of a vertex's value and a parameter of one row is add_bias. All
-// throw as apply() does.
+// Operators beside those of expression_operators.h. All throw as apply() does. One operand of `+`, `-`, `*` and `/` may
+// be a parameter of one row, which is used for all vertices, and the width of one may be 1, which is then used for all
+// columns. Add such operands to Vertex::zeros to use them with other elementwise operators.
 Expr operator+(const Operand& x, const Operand& y);
 Expr operator-(const Operand& x, const Operand& y);
 Expr operator*(const Operand& x, const Operand& y);

@@ -125,6 +125,13 @@ class ExpressionOperators {
   friend Result log_sum_exp(const First& x) { return Types::apply(op::log_sum_exp, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
   friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
+  /// Without factors and offsets: write `layer_norm(x) * gain + bias`, with parameters of one row.
+  friend Result layer_norm(const First& x, double epsilon = 1e-5) {
+    return Types::apply(op::layer_norm, x, {x}, {}, op::with_epsilon(epsilon));
+  }
+  friend Result rms_norm(const First& x, double epsilon = 1e-5) {
+    return Types::apply(op::rms_norm, x, {x}, {}, op::with_epsilon(epsilon));
+  }
   /// Drops in training; returns x in inference, and for a rate of 0. The mask depends on the seed of the parameters,
   /// the number of the minibatch (Parameters::minibatches()), the sample, the vertex and the place of this call in the
   /// function; in lazy expressions on the number of such calls since clear(). So neither schedules nor workers change

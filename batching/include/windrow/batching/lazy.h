@@ -294,10 +294,18 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
 
 // Operators beside those of expression_operators.h, as in expr.h. LazyHere is a LazyExpr with the line of the call.
 LazyExpr operator+(const LazyExpr& x, const LazyHere& y);
-LazyExpr operator+(const LazyExpr& x, const lazy::Located<Parameter>& y);
 LazyExpr operator-(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator*(const LazyExpr& x, const LazyHere& y);
 LazyExpr operator/(const LazyExpr& x, const LazyHere& y);
+using LazyParameterHere = lazy::Located<Parameter>;
+LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y);
+LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y);
+LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y);
+LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y);
 /// matmul(x, w) + b.
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());

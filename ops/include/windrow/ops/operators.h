@@ -87,6 +87,8 @@ extern const Operator column_sum;      ///< n x w -> 1 x w
 extern const Operator row_sum;         ///< n x w -> n x 1
 extern const Operator spread_rows;     ///< 1 x w -> n x w: n copies; to_rows
 extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
+extern const Operator mul_row;         ///< n x w, 1 x w -> n x w: each row times y, element by element
+extern const Operator column_dot;      ///< n x w, n x w -> 1 x w: the dot product of each pair of columns
 
 // Products of corresponding rows.
 extern const Operator row_dot;      ///< n x w, n x w -> n x 1: the dot product of each pair of rows
@@ -113,6 +115,13 @@ extern const Operator pick;
 extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: g at column i[r], zeros elsewhere; to_width
 extern const Operator row_max;           ///< n x w -> n x 1: NaN if the row contains NaN; 0 if the width is 0
 extern const Operator row_max_gradient;  ///< x, g of n x 1 -> n x w: g at the first maximum of the row
+
+// Normalisation of each row, n x w -> n x w, without factors and offsets of its own; with_epsilon.
+/// (x - mean) / sqrt(variance + epsilon), for the mean and the variance (divided by w) of the row (Ba et al. 2016).
+extern const Operator layer_norm;
+extern const Operator layer_norm_gradient;  ///< x, g
+extern const Operator rms_norm;             ///< x / sqrt(mean of x^2 + epsilon) (Zhang and Sennrich 2019)
+extern const Operator rms_norm_gradient;    ///< x, g
 
 // Images: a row contains `channels` planes of height x width, row-major. A Window2d slides over them, and takes
 // `positions` positions in each plane.
@@ -267,6 +276,8 @@ Attributes product_by_widths(Index rows, Index x, Index y);
 Attributes smoothed_by(double epsilon);
 /// For hinge. Throws MisuseError unless the margin is finite and not negative.
 Attributes with_margin(double margin);
+/// For layer_norm and rms_norm. Throws MisuseError unless epsilon is finite and above 0.
+Attributes with_epsilon(double epsilon);
 /// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
 /// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
