@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parameters/gradient.h"
+#include "parameters/orthogonal.h"
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "windrow/batching/backend/execution.h"
@@ -18,10 +19,32 @@ std::uint64_t next_id() {
   return ++last;
 }
 
+float finite(float factor) {
+  if (!std::isfinite(factor)) throw MisuseError("a factor of " + std::to_string(factor) + "; expected it finite");
+  return factor;
+}
+
+/// The elements of a matrix with `value` on the diagonal.
+std::vector<float> diagonal(MatrixShape shape, float value) {
+  std::vector<float> elements(static_cast<std::size_t>(shape.rows * shape.width));
+  for (Index i = 0; i < std::min(shape.rows, shape.width); ++i) {
+    elements[static_cast<std::size_t>(i * shape.width + i)] = value;
+  }
+  return elements;
+}
+
 }  // namespace
 
 Initial Initial::glorot(Index rows, Index width) {
   const float bound = std::sqrt(6.0f / static_cast<float>(std::max<Index>(rows + width, 1)));
+  return uniform(-bound, bound);
+}
+
+Initial Initial::he_normal(Index inputs) {
+  return normal(0, std::sqrt(2.0f / static_cast<float>(std::max<Index>(inputs, 1))));
+}
+Initial Initial::he_uniform(Index inputs) {
+  const float bound = std::sqrt(6.0f / static_cast<float>(std::max<Index>(inputs, 1)));
   return uniform(-bound, bound);
 }
 
@@ -47,10 +70,20 @@ Parameter ParameterStore::add(const std::string& name, Index rows, Index width, 
 
 Tensor ParameterStore::drawn(Index rows, Index width, Initial initial) {
   const Tensor value(device_, rows, width, "parameter");
-  if (initial.draw == Initial::Draw::uniform) {
-    generator_.uniform(value, initial.a, initial.b);
-  } else {
-    generator_.normal(value, initial.a, initial.b);
+  switch (initial.draw) {
+    case Initial::Draw::uniform:
+      generator_.uniform(value, initial.a, initial.b);
+      break;
+    case Initial::Draw::normal:
+      generator_.normal(value, initial.a, initial.b);
+      break;
+    case Initial::Draw::orthogonal:
+      generator_.normal(value, 0, 1);
+      value.set(orthogonal(value.get(), {rows, width}, finite(initial.a)));
+      break;
+    case Initial::Draw::identity:
+      value.set(diagonal({rows, width}, finite(initial.a)));
+      break;
   }
   return value;
 }

@@ -30,8 +30,8 @@ class ParameterStore;
 
 /// The initial value of a parameter. A value.
 struct Initial {
-  enum class Draw { uniform, normal } draw;
-  float a, b;  // bounds, or mean and standard deviation
+  enum class Draw { uniform, normal, orthogonal, identity } draw;
+  float a, b;  // bounds; mean and standard deviation; or the factor, and 0
 
   static Initial zeros() { return constant(0); }
   static Initial constant(float value) { return normal(value, 0); }
@@ -39,6 +39,16 @@ struct Initial {
   static Initial normal(float mean, float deviation) { return {Draw::normal, mean, deviation}; }
   /// Uniform within +-sqrt(6 / (rows + width)) (Glorot and Bengio 2010).
   static Initial glorot(Index rows, Index width);
+  /// For weights before relu: normal with standard deviation sqrt(2 / inputs), or uniform within +-sqrt(6 / inputs) (He
+  /// et al. 2015). `inputs` is the number of products that are added up for one element of the result: the rows of a
+  /// weight matrix, the width of the filters of a convolution.
+  static Initial he_normal(Index inputs);
+  static Initial he_uniform(Index inputs);
+  /// A random matrix with orthonormal columns, or rows if it is wider than high, times `gain` (Saxe et al. 2014), as
+  /// PyTorch's orthogonal_. Waits for the draw; the time is proportional to the elements times the smaller side.
+  static Initial orthogonal(float gain = 1) { return {Draw::orthogonal, gain, 0}; }
+  /// `factor` on the diagonal, zeros elsewhere; the matrix may have any shape.
+  static Initial identity(float factor = 1) { return {Draw::identity, factor, 0}; }
 };
 
 /// Names one parameter of a Parameters object. A value.
