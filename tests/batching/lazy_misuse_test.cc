@@ -55,6 +55,19 @@ TEST_F(LazyMisuse, OfAnEmptyExpressionIsToldAtTheCall) {
   EXPECT_EQ(empty.value(), (std::vector<float>{1, 2}));
 }
 
+TEST_F(LazyMisuse, OfAMatrixAsARowIsToldWhileRecording) {
+  const LazyExpr x = graph.input({1, 2, 3});
+  const std::string row = " vertices x 3, 2 x 3; expected a second of one row, as wide as the first";
+  EXPECT_EQ(said_of([&] { x* w; }), "mul_row: operands" + row);
+  EXPECT_EQ(said_of([&] { w - x; }), "add_bias: operands" + row);
+  EXPECT_EQ(said_of([&] { x / w; }), "div: operands vertices x 3, 2 x 3; expected operands of one shape");
+  EXPECT_EQ(said_of([&] {
+              x + graph.input({1, 2});
+            }),
+            "add: operands vertices x 3, vertices x 2; expected operands of one shape");
+  EXPECT_EQ(said_of([&] { graph.zeros(-1); }), "a constant of width -1; expected 0 or more");
+}
+
 TEST_F(LazyMisuse, OfAGraphThatWasDifferentiatedIsToldWhileRecording) {
   const LazyExpr x = row_sum(matmul(graph.input({1, 2}), w));
   graph.backward(std::array{x});

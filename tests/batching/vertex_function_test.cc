@@ -104,6 +104,14 @@ TEST_F(Tracing, RefusesWidthsBeyondReason) {
             "cell: 'i' may be absent; expected width 1");
 }
 
+TEST_F(Tracing, RefusesOperandsThatNeitherRowsNorColumnsFit) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) * w_; }),
+            "cell: mul: operands vertices x 3, 3 x 4; expected operands of one shape");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) - bias_; }),
+            "cell: sub: operands vertices x 3, vertices x 4; expected operands of one shape");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.zeros(-1); }), "cell: 'constant' has width -1; expected 0 to 2147483647");
+}
+
 TEST_F(Tracing, RefusesStatesOfAnotherFunction) {
   std::optional<State> kept;
   VertexFunction first("first", {.arity = 1}, [&](Vertex& v) {

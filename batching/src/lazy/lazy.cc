@@ -137,6 +137,8 @@ LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y) {
   return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
 }
 LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y) {
+  // apply() refuses other parameters.
+  if (y.operand().type().rows != Rows::count(1)) return apply(op::div, {x, y.operand()}, {}, {}, y.from());
   return elementwise(op::div, x, row_beside(x, y), y.from());
 }
 LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y) { return y + x; }
