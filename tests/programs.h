@@ -44,6 +44,9 @@ class Programs : public ::testing::Test {
     return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
   }
 
+  /// Runs a command of the shell.
+  Outcome run_command(const std::string& command) const { return run_from("", command); }
+
   /// Runs a program in the test's folder through the shell.
   Outcome run_there(const std::string& command) const { return run_from("'" + folder.string() + "'/", command); }
 

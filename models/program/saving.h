@@ -13,8 +13,8 @@ namespace windrow::program {
 
 /// What the flags say. A value.
 struct SavingFlags {
-  std::string folder = {};      ///< empty: nothing is saved
-  std::uint64_t every = 0;      ///< minibatches; 0: after each epoch only
+  std::string folder = {};  ///< empty: nothing is saved
+  std::uint64_t every = 0;  ///< minibatches; 0: after each epoch only
   std::size_t keep = 3;
   bool resume = false;
 };

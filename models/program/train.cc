@@ -111,7 +111,8 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
   saving.resume(trainer, scores);
   print_head(trainer, workload);
   while (trainer.epochs() < static_cast<std::uint64_t>(arguments.epochs)) {
-    const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass&) { return saving.after_step(trainer, scores); });
+    const Trainer::Pass pass =
+        trainer.train_epoch([&](const Trainer::Pass&) { return saving.after_step(trainer, scores); });
     if (trainer.in_epoch()) return saving.stopped();
     const std::vector<Metric> metrics = trainer.evaluate();
     print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);

@@ -42,8 +42,9 @@ TEST(LearningRate, WarmsUpLinearly) {
 }
 
 TEST(LearningRate, RefusesWhatIsNoRate) {
-  EXPECT_THROW(LearningRate(std::numeric_limits<double>::quiet_NaN()), MisuseError);
-  EXPECT_THROW(LearningRate(-1), MisuseError);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(LearningRate{nan}, MisuseError);
+  EXPECT_THROW(LearningRate{-1.0}, MisuseError);
   EXPECT_THROW(LearningRate::steps(1, 0, 0.5), MisuseError);
   EXPECT_THROW(LearningRate::steps(1, 1, 0), MisuseError);
   EXPECT_THROW(LearningRate::cosine(1, 0), MisuseError);

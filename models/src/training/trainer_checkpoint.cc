@@ -18,7 +18,8 @@ NamedArray named(const std::string& name, std::span<const std::int64_t> elements
 
 std::vector<std::int64_t> read(const TensorFile& file, const std::string& name) {
   const StoredTensor& tensor = file.at(name);
-  if (tensor.shape.size() != 1) throw FileError(file.path().string() + ": tensor '" + name + "'; expected one dimension");
+  if (tensor.shape.size() != 1)
+    throw FileError(file.path().string() + ": tensor '" + name + "'; expected one dimension");
   std::vector<std::int64_t> elements(tensor.shape.front());
   file.read(name, tensor.shape, std::span(elements));
   return elements;
@@ -28,7 +29,8 @@ std::vector<std::int64_t> read(const TensorFile& file, const std::string& name) 
 bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
   std::vector<char> seen(size, 0);
   for (const std::int64_t number : numbers) {
-    if (number < 0 || static_cast<std::size_t>(number) >= size || std::exchange(seen[static_cast<std::size_t>(number)], 1)) {
+    if (number < 0 || static_cast<std::size_t>(number) >= size ||
+        std::exchange(seen[static_cast<std::size_t>(number)], 1)) {
       return false;
     }
   }
@@ -41,7 +43,7 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
   const Snapshot snapshot(*workload_.parameters, &optimiser_);
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
   const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_),
-                                  learned = learner_->history();
+                                                                         learned = learner_->history();
   contents.tensors.push_back(named(order, numbers));
   contents.tensors.push_back(named(random_state, state));
   contents.tensors.push_back(named(history, learned));

@@ -6,8 +6,9 @@
 //   const auto newest = windrow::CheckpointFolder("run").newest();
 //   if (newest.checkpoint) windrow::restore(*newest.checkpoint, parameters, &optimiser);
 //
-// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name. The document has
-// a record "training" with the rest. A caller may add records, and tensors whose names begin with a word and a slash.
+// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name. The document
+// has a record "training" with the rest. A caller may add records, and tensors whose names begin with a word and a
+// slash.
 #pragma once
 
 #include <cstdint>
