@@ -1,9 +1,10 @@
 // A training that is saved, and goes on in another engine with the same bits.
+#include "windrow/training/checkpoint.h"
+
 #include <filesystem>
 #include <iostream>
 
 #include "windrow/batching/runner.h"
-#include "windrow/training/checkpoint.h"
 
 namespace {
 
@@ -13,10 +14,10 @@ struct Training {
   windrow::Device host = windrow::host_device(engine);
   windrow::Parameters parameters{host, 1};
   windrow::Parameter w = parameters.add_product("w", 2, 1);
-  windrow::VertexFunction line{"line", {}, [this](windrow::Vertex& v) {
-                                 v.loss(squared_distance(matmul(v.pull("x", 2), w), v.pull("y", 1)));
-                               }};
-  windrow::InputGraph graph{line, {.child_begin = {0, 0, 0, 0}, .values = {{"x", {1, 0, 0, 1, 1, 1}}, {"y", {2, -1, 1}}}}};
+  windrow::VertexFunction line{
+      "line", {}, [this](windrow::Vertex& v) { v.loss(squared_distance(matmul(v.pull("x", 2), w), v.pull("y", 1))); }};
+  windrow::InputGraph graph{line,
+                            {.child_begin = {0, 0, 0, 0}, .values = {{"x", {1, 0, 0, 1, 1, 1}}, {"y", {2, -1, 1}}}}};
   windrow::Runner runner{host, line, parameters};
   windrow::Optimiser optimiser{parameters, windrow::Method::adam(), {.rate = 0.1}};
 

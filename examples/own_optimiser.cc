@@ -38,12 +38,11 @@ void lion_kernel(const windrow::KernelCall<float>& call) {
   }
 }
 
-const windrow::Method lion = {.name = "lion",
-                              .step = &lion_step,
-                              .coefficients = [](std::uint64_t, windrow::StepNumbers& numbers) {
-                                numbers.first = 0.9f;
-                                numbers.second = 0.99f;
-                              }};
+const windrow::Method lion = {
+    .name = "lion", .step = &lion_step, .coefficients = [](std::uint64_t, windrow::StepNumbers& numbers) {
+      numbers.first = 0.9f;
+      numbers.second = 0.99f;
+    }};
 
 }  // namespace
 
@@ -54,9 +53,8 @@ int main() {
 
   windrow::Parameters parameters(host, 1);
   const windrow::Parameter w = parameters.add_product("w", 2, 1);
-  const windrow::VertexFunction line("line", {}, [&](windrow::Vertex& v) {
-    v.loss(squared_distance(matmul(v.pull("x", 2), w), v.pull("y", 1)));
-  });
+  const windrow::VertexFunction line(
+      "line", {}, [&](windrow::Vertex& v) { v.loss(squared_distance(matmul(v.pull("x", 2), w), v.pull("y", 1))); });
   windrow::GraphData data{.child_begin = {0, 0, 0, 0}};
   data.values = {{"x", {1, 0, 0, 1, 1, 1}}, {"y", {2, -1, 1}}};  // y = 2 a - b
   const windrow::InputGraph graph(line, data);

@@ -255,7 +255,8 @@ int main(int argc, char** argv) {
       "  Schedule policies      windrow-perf schedules\n"
       "  Manual batching        windrow-perf hand\n"
       "  Lazy expressions       windrow-perf lazy\n"
-      "  Large tensors          windrow-perf mlp");
+      "  Large tensors          windrow-perf mlp\n"
+      "  Steps of optimisers    windrow-perf optimisers --workers 1,2");
   app.require_subcommand(1);
   TrainArguments train;
   EngineArguments engine;

@@ -42,8 +42,8 @@ TEST_F(TrainingPrograms, SaveWhenASignalEndsThem) {
   const std::string endless = train("--epochs 1000000 --samples 64" + saving());
   for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
     const std::string resume = signal == std::string("TERM") ? " --resume" : "";
-    const Outcome outcome = run_command("timeout --preserve-status -s " + std::string(signal) + " 1.5 '" WINDROW_BIN "'/" +
-                                        endless + resume);
+    const Outcome outcome = run_command("timeout --preserve-status -s " + std::string(signal) +
+                                        " 1.5 '" WINDROW_BIN "'/" + endless + resume);
     EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
     EXPECT_TRUE(std::regex_search(outcome.out, std::regex("stopped by SIG" + std::string(signal) +
                                                           " behind minibatch [0-9,]+; --resume goes on from there\n$")))
@@ -65,8 +65,7 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   EXPECT_EQ(refused(saving()),
             "windrow: DIR/run: has checkpoints of another training; expected --resume, or another folder\n");
   const std::string file = "windrow: DIR/run/000000000007.safetensors: ";
-  EXPECT_EQ(refused("--resume --hidden 9" + saving()),
-            file + "a model with hidden 8; expected 9, as the flags say\n");
+  EXPECT_EQ(refused("--resume --hidden 9" + saving()), file + "a model with hidden 8; expected 9, as the flags say\n");
   EXPECT_EQ(refused("--resume --cell child-sum" + saving()),
             file + "a model with cell \"binary\"; expected \"child-sum\", as the flags say\n");
   EXPECT_EQ(refused("--resume --optimiser sgd" + saving()), file + "of optimiser adam; expected sgd\n");
@@ -84,8 +83,8 @@ TEST_F(TrainingPrograms, TrainByEveryOptimiserAndSchedule) {
   }
   std::vector<std::string> last;
   for (const std::string schedule : {"constant", "step --rate-epochs 1", "cosine --warm-up 3", "plateau"}) {
-    last.push_back(epochs_of(run(train("--samples 64 --batch 8 --epochs 3 --rate 0.01 --rate-schedule " + schedule)).out)
-                       .at(2));
+    last.push_back(
+        epochs_of(run(train("--samples 64 --batch 8 --epochs 3 --rate 0.01 --rate-schedule " + schedule)).out).at(2));
   }
   EXPECT_NE(last[0], last[1]);
   EXPECT_NE(last[0], last[2]);

@@ -74,7 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
                      "| hidden | vertex function | lazy | lazy / vertex function | lazy / vertex function (CPU time) | "
                      "nodes per tree | recording ns per node | lowering ns per node |",
                      2, 1},
-        TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 1, 1}),
+        TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 1, 1},
+        TableCommand{"optimisers", "--hidden 8 --turn-ms 1",
+                     "| workers | method | GB/s | memory GB/s | share of bandwidth |", 5, 1}),
     [](const auto& command) { return std::string(command.param.name); });
 
 using Tables = Programs;

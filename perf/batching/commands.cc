@@ -81,6 +81,12 @@ const std::vector<Command>& commands() {
        .takes = Takes::layers,
        .batches = "256",
        .several_batches = false},
+      {.name = "optimisers",
+       .about = "Steps of optimisers on large parameters, as a share of the memory bandwidth",
+       .measure = optimiser_steps,
+       .takes = Takes::layers,
+       .batches = "1",
+       .several_batches = false},
   };
   return all;
 }

@@ -32,10 +32,19 @@ std::vector<std::vector<float>> results(fake::Threads threads) {
     }
     operands.write = Write::add;
     const Type type = infer(*op, c.signature);
-    const Tensor out(device, type.rows.number(), type.width);
-    out.set(std::vector<float>(elements(type), 0.5f));
+    const auto half = [&] {
+      const Tensor tensor(device, type.rows.number(), type.width);
+      tensor.set(std::vector<float>(elements(type), 0.5f));
+      return tensor;
+    };
+    while (operands.states.size() < op->states) operands.states.push_back(half());
+    const Tensor out = half();
     apply(device, *op, operands, out);
-    all.push_back(out.get());
+    std::vector<float>& values = all.emplace_back(out.get());
+    for (const Tensor& state : operands.states) {
+      const std::vector<float> more = state.get();
+      values.insert(values.end(), more.begin(), more.end());
+    }
   }
   return all;
 }
