@@ -38,12 +38,12 @@ int main() {
   {
     first.steps(50);
     windrow::CheckpointWriter writer(folder);
-    writer.write(windrow::Snapshot(first.parameters, &first.optimiser).contents(50));
+    writer.write(windrow::Snapshot({first.parameters, &first.optimiser}).contents(50));
     first.steps(50);  // as if nothing had happened
   }
   Training second;
   const windrow::NewestCheckpoint newest = windrow::CheckpointFolder(folder).newest();
-  windrow::restore(newest.checkpoint.value(), second.parameters, &second.optimiser);
+  windrow::restore(newest.checkpoint.value(), {second.parameters, &second.optimiser});
   second.steps(50);
   const bool same = second.parameters.value(second.w).get() == first.parameters.value(first.w).get();
   std::cout << "after step " << second.optimiser.progress().steps << ": " << (same ? "the same bits" : "other bits")

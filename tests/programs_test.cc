@@ -34,19 +34,22 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define ENGINE_HELP "; see windrow-perf engine --help"
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
 #define MODELS MODELS_WITH_GRAPHS ", parser"
-#define FLAGS                                                                                                          \
-  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, "   \
-  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "              \
-  "--batch, --epochs, --patience, "                                                                                    \
-  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "    \
-  "--rate-factor, --rate-epochs, --warm-up, --save, --save-every, --keep, --resume, --workers, --policy, --schedule, " \
-  "--device, --precision, --compare" TRAIN_HELP
+#define FLAGS                                                                                                         \
+  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, "  \
+  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "             \
+  "--batch, --epochs, --patience, "                                                                                   \
+  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "   \
+  "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --resume, --workers, --policy, " \
+  "--schedule, "                                                                                                      \
+  "--device, --precision, --trace, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
-        Wrong{"windrow", "windrow: no command; expected one of train, schedule, devices; see windrow --help"},
+        Wrong{"windrow",
+              "windrow: no command; expected one of train, eval, predict, schedule, devices; see windrow --help"},
         Wrong{"windrow learn",
-              "windrow: unknown command 'learn'; expected one of train, schedule, devices; see windrow --help"},
+              "windrow: unknown command 'learn'; expected one of train, eval, predict, schedule, devices; see windrow "
+              "--help"},
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' comes before the command; expected it after 'train'" TRAIN_HELP},

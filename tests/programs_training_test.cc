@@ -60,7 +60,8 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   };
   EXPECT_EQ(refused("--resume"), "windrow: --resume: no --save; expected the folder of the checkpoints\n");
   EXPECT_EQ(refused("--save-every 3"), "windrow: --save-every: no --save; expected the folder for the checkpoints\n");
-  EXPECT_EQ(refused("--resume" + saving()), "windrow: DIR/run: no checkpoint; expected one to go on from\n");
+  EXPECT_EQ(refused("--resume" + saving()),
+            "windrow: DIR/run: no checkpoint; expected one that windrow train --save has written\n");
   ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
   EXPECT_EQ(refused(saving()),
             "windrow: DIR/run: has checkpoints of another training; expected --resume, or another folder\n");
@@ -69,7 +70,8 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   EXPECT_EQ(refused("--resume --cell child-sum" + saving()),
             file + "a model with cell \"binary\"; expected \"child-sum\", as the flags say\n");
   EXPECT_EQ(refused("--resume --optimiser sgd" + saving()), file + "of optimiser adam; expected sgd\n");
-  EXPECT_TRUE(refused("--resume --samples 300" + saving()).starts_with(file + "tensor 'words' is "));
+  EXPECT_EQ(refused("--resume --samples 300" + saving()),
+            file + "a model with samples 400; expected 300, as the flags say\n");
 }
 
 TEST_F(TrainingPrograms, TrainByEveryOptimiserAndSchedule) {
@@ -88,6 +90,86 @@ TEST_F(TrainingPrograms, TrainByEveryOptimiserAndSchedule) {
   }
   EXPECT_NE(last[0], last[1]);
   EXPECT_NE(last[0], last[2]);
+}
+
+TEST_F(TrainingPrograms, ShowTheirProgressOnATerminalOnly) {
+  const std::string command = train("--epochs 2");
+  EXPECT_EQ(run(command).out.find('\r'), std::string::npos);
+  const std::string script = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+  const Outcome outcome = run_command("python3 -c '" + script + "' '" WINDROW_BIN "'/" + command);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(std::regex_search(
+      outcome.out, std::regex("\r\x1b\\[Kepoch 1/2 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s")))
+      << outcome.out;
+  EXPECT_EQ(outcome.out.find("\r\x1b[Kepoch 3"), std::string::npos);
+}
+
+/// The last line of a training, or one of an evaluation: its percentages.
+std::vector<std::string> percentages(const std::string& text) {
+  std::vector<std::string> found;
+  const std::regex number("[0-9.]+ %");
+  for (std::sregex_iterator it(text.begin(), text.end(), number), end; it != end; ++it) found.push_back(it->str());
+  return found;
+}
+
+TEST_F(TrainingPrograms, AreScoredAgainFromTheirCheckpoints) {
+  for (const std::string model : {"tree-lstm", "bilstm-char", "dag", "parser"}) {
+    const std::string run_folder = (folder / model).string();
+    const Outcome trained =
+        run("windrow train " + model + " --hidden 8 --samples 64 --epochs 1 --average 0.5 --save '" + run_folder + "'");
+    ASSERT_EQ(trained.err, "") << model;
+    const Outcome scored = run("windrow eval '" + run_folder + "'");
+    EXPECT_EQ(scored.err, "") << model;
+    EXPECT_EQ(percentages(scored.out), percentages(trained.out)) << trained.out << scored.out;
+  }
+}
+
+TEST_F(TrainingPrograms, LabelTexts) {
+  ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
+  const std::string predict = "windrow predict '" + (folder / "run").string() + "' ";
+  const Outcome plain = run(predict + "--text 'w1 w2 w3' --text '(3 (2 w1) (4 w2))'");
+  EXPECT_EQ(plain.err, "");
+  const std::string label = "(very negative|negative|neutral|positive|very positive) [01]\\.[0-9]{2}  ";
+  EXPECT_TRUE(std::regex_match(plain.out, std::regex(label + "w1 w2 w3\n" + label + "\\(3 \\(2 w1\\) \\(4 w2\\)\\)\n")))
+      << plain.out;
+  const Outcome parts = run(predict + "--parts --text 'w1 w2 w3'");
+  EXPECT_TRUE(std::regex_match(parts.out, std::regex(label + "w1 w2 w3\n  " + label + "w1\n  " + label + "w2\n  " +
+                                                     label + "w3\n  " + label + "w2 w3\n  " + label + "w1 w2 w3\n")))
+      << parts.out;
+  const Outcome json = run_command("printf 'w1 w2\\n\\nw3\\n' | '" WINDROW_BIN "'/" + predict + "--json");
+  const std::vector<std::string> lines = lines_of(json);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
+  const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(wrong.err.starts_with("windrow: line 1")) << wrong.err;
+  EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+}
+
+TEST_F(TrainingPrograms, LabelWords) {
+  const std::string to = "'" + (folder / "run").string() + "'";
+  ASSERT_EQ(run("windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 --save " + to).err, "");
+  const Outcome labelled = run("windrow predict " + to + " --text 'one two'");
+  EXPECT_EQ(labelled.err, "");
+  EXPECT_TRUE(std::regex_match(labelled.out, std::regex("[^ ]+ [01]\\.[0-9]{2}  one\n[^ ]+ [01]\\.[0-9]{2}  two\n")))
+      << labelled.out;
+  const std::string other = "'" + (folder / "other").string() + "'";
+  ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
+  EXPECT_EQ(run("windrow predict " + other + " --text x").err,
+            "windrow: this model labels no texts; expected tree-lstm, bilstm or bilstm-char\n");
+  EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
+            "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
+}
+
+TEST_F(TrainingPrograms, WriteATimeline) {
+  const std::string file = (folder / "run.json").string();
+  EXPECT_EQ(run(train("--epochs 1 --samples 16 --trace '" + file + "'")).err, "");
+  EXPECT_NE(read_file(file).find("\"adam_step\""), std::string::npos);
+  const Outcome outcome = run(train("--trace /nowhere/run.json"));
+  EXPECT_EQ(
+      outcome.err,
+      "windrow: --trace: '/nowhere/run.json'; expected a file in a folder that exists; see windrow train --help\n");
+  EXPECT_EQ(outcome.status, 2);
 }
 
 }  // namespace

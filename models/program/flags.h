@@ -40,6 +40,8 @@ std::string running_policies_text();
 std::string schedule_policies_text();
 /// An existing folder.
 Check folder();
+/// A file that need not exist, in a folder that does.
+Check new_file();
 /// A folder that need not exist.
 Check new_folder();
 

@@ -224,6 +224,16 @@ Check new_folder() {
           }};
 }
 
+Check new_file() {
+  return {"FILE", "a file in a folder that exists", [](std::string& text) -> std::string {
+            const std::filesystem::path path = text, parent = path.parent_path();
+            std::error_code ignored;
+            const bool fits = !text.empty() && !std::filesystem::is_directory(path, ignored) &&
+                              (parent.empty() || std::filesystem::is_directory(parent, ignored));
+            return fits ? std::string() : in_quotes(text) + "; expected a file in a folder that exists";
+          }};
+}
+
 std::string grouped(std::size_t number) {
   std::string text = std::to_string(number);
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");

@@ -1,7 +1,10 @@
 #include "saving.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
 #include "flags.h"
@@ -11,38 +14,29 @@
 namespace windrow::program {
 namespace {
 
-const RecordFormat format{.name = "windrow training", .newest_version = 1};
-
 volatile std::sig_atomic_t signal_that_came = 0;
+std::atomic<std::int64_t> came_at{0};  // ms; written and read by the handler
 
-extern "C" void note_signal(int signal) { signal_that_came = signal; }
+/// Some senders, such as timeout, send a signal twice in a row. A person who is impatient needs longer.
+extern "C" void note_signal(int signal) {
+  constexpr std::int64_t twice_in_a_row = 500;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  if (signal_that_came == 0) {
+    came_at = ms;
+    signal_that_came = signal;
+  } else if (ms - came_at > twice_in_a_row) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 
-/// With SA_RESETHAND a second signal ends the program.
 void handle_signals(void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART | (handler == SIG_DFL ? 0 : SA_RESETHAND);
+  action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
-std::string text_of(const RecordValue& value) {
-  Record record;
-  record.set("value", value);
-  const std::string json = record.json(JsonStyle::compact);
-  const std::size_t begin = json.find_first_not_of(' ', json.find(':') + 1);
-  return json.substr(begin, json.size() - begin - 1);
-}
-
-/// Throws FileError unless both are of one model.
-void require_same(const Record& saved, const Record& wanted, const std::string& place) {
-  for (const auto& [name, value] : wanted.values()) {
-    if (!saved.contains(name)) throw FileError(place + ": a model without " + name + "; expected " + text_of(value));
-    const RecordValue& other = saved.at(name);
-    if (other == value) continue;
-    if (name == "sizes") require_same(other.record(), value.record(), place);
-    throw FileError(place + ": a model with " + name + " " + text_of(other) + "; expected " + text_of(value) +
-                    ", as the flags say");
-  }
 }
 
 }  // namespace
@@ -57,21 +51,7 @@ void add_saving_flags(CLI::App& command, SavingFlags& to) {
       ->disable_flag_override();
 }
 
-Record model_record(const std::string& model, const WorkloadOptions& options) {
-  const WorkloadKind& kind = workload_kind(model);
-  Record sizes;
-  for (const WorkloadSize& size : kind.sizes) {
-    const auto found = options.sizes.find(size.name);
-    sizes.set(size.name, found == options.sizes.end() ? size.preset : found->second);
-  }
-  Record record;
-  record.set("name", model).set("sizes", sizes).set("seed", options.seed);
-  record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
-  if (!kind.cells.empty()) record.set("cell", options.cell.empty() ? kind.cells.front() : options.cell);
-  return record;
-}
-
-Saving::Saving(const SavingFlags& flags, Record model) : flags_(flags), model_(std::move(model)) {
+Saving::Saving(const SavingFlags& flags) : flags_(flags) {
   if (flags.folder.empty()) {
     if (flags.resume) throw MisuseError("--resume: no --save; expected the folder of the checkpoints");
     if (flags.every > 0) throw MisuseError("--save-every: no --save; expected the folder for the checkpoints");
@@ -91,12 +71,9 @@ Saving::~Saving() {
 
 void Saving::resume(Trainer& trainer, Scores& scores) {
   if (!flags_.resume) return;
-  const NewestCheckpoint newest = CheckpointFolder(flags_.folder).newest();
-  for (const std::string& line : newest.skipped) print("skipped %s\n", line.c_str());
-  if (!newest.checkpoint) throw FileError(flags_.folder + ": no checkpoint; expected one to go on from");
-  const SavedCheckpoint& checkpoint = *newest.checkpoint;
-  checkpoint.document.require_format(format);
-  require_same(checkpoint.document.at("model").record(), model_, checkpoint.tensors.path().string());
+  const SavedCheckpoint checkpoint = newest_checkpoint(flags_.folder);
+  checkpoint.document.require_format(training_format);
+  require_same_model(checkpoint.document.at("model").record(), model_, checkpoint.tensors.path().string());
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
   saved_ = checkpoint.step;
@@ -106,7 +83,7 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
 
 void Saving::save(Trainer& trainer, const Scores& scores) {
   Record document;
-  document.set_format(format).set("model", model_).set("scores", scores.record());
+  document.set_format(training_format).set("model", model_).set("scores", scores.record());
   trainer.save(*writer_, std::move(document));
   saved_ = trainer.minibatches();
 }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "saved_model.h"
 #include "training_flags.h"
 #include "windrow/models/trainer.h"
 
@@ -21,19 +23,18 @@ struct SavingFlags {
 
 void add_saving_flags(CLI::App& command, SavingFlags& to);
 
-/// What a checkpoint says of its model: the values that a program needs to make it again.
-Record model_record(const std::string& model, const WorkloadOptions& options);
-
 /// Saves a training. While it exists and saves, SIGINT and SIGTERM end the training behind a step, with a checkpoint; a
 /// second signal ends the program at once. An owner; one at a time.
 class Saving {
  public:
   /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
-  Saving(const SavingFlags& flags, Record model);
+  explicit Saving(const SavingFlags& flags);
   ~Saving();
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
 
+  /// Call it before the following; see model_record().
+  void set_model(Record model) { model_ = std::move(model); }
   /// With --resume, goes on from the newest checkpoint, and prints which one; prints those that are damaged. Throws
   /// FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
@@ -48,7 +49,7 @@ class Saving {
   void save(Trainer& trainer, const Scores& scores);
 
   const SavingFlags flags_;
-  const Record model_;
+  Record model_;
   std::optional<CheckpointWriter> writer_;
   std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
 };

@@ -5,6 +5,7 @@
 
 #include "devices.h"
 #include "flags.h"
+#include "progress.h"
 #include "saving.h"
 #include "training_flags.h"
 #include "windrow/models/trainer.h"
@@ -19,6 +20,7 @@ struct Arguments {
   TrainerOptions trainer;
   TrainingFlags training;
   SavingFlags saving;
+  std::string trace;
   int epochs = 8, patience = 0, workers = default_workers();
   bool compare = false;
 };
@@ -51,6 +53,7 @@ void add_flags(CLI::App& app, Arguments& to) {
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   add_device_flags(train, to.device);
+  flag(train, "--trace", to.trace, "Writes a timeline of all ops, for ui.perfetto.dev", new_file())->default_str("");
   train
       .add_flag("--compare", to.compare,
                 "Afterwards also train one vertex at a time, and print the speedup by batching")
@@ -105,14 +108,36 @@ void compare(Trainer& trainer, const std::string& unit) {
   print("speedup                 %7.1f\n", batched / unbatched);
 }
 
+/// The number of an epoch, and of all.
+struct Epoch {
+  std::size_t number, of;
+};
+ProgressLine progress_line(const Epoch& epoch, const Trainer::Pass& so_far, const Workload& workload) {
+  const auto all = static_cast<double>(workload.training.size()), done = static_cast<double>(so_far.samples);
+  const double samples_left = all - done + static_cast<double>(epoch.of - epoch.number) * all;
+  return {.epoch = epoch.number,
+          .epochs = epoch.of,
+          .samples = so_far.samples,
+          .of = workload.training.size(),
+          .loss = so_far.loss,
+          .units_per_second = so_far.units_per_second(),
+          .unit = workload.kind->unit,
+          .seconds_left = so_far.seconds * samples_left / done};
+}
+
 /// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
 int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Saving& saving) {
   Scores scores(arguments.training);
   saving.resume(trainer, scores);
   print_head(trainer, workload);
-  while (trainer.epochs() < static_cast<std::uint64_t>(arguments.epochs)) {
-    const Trainer::Pass pass =
-        trainer.train_epoch([&](const Trainer::Pass&) { return saving.after_step(trainer, scores); });
+  Progress progress;
+  const auto epochs = static_cast<std::size_t>(arguments.epochs);
+  while (trainer.epochs() < epochs) {
+    const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass& so_far) {
+      progress.show([&] { return progress_line({trainer.epochs() + 1, epochs}, so_far, workload); });
+      return saving.after_step(trainer, scores);
+    });
+    progress.clear();
     if (trainer.in_epoch()) return saving.stopped();
     const std::vector<Metric> metrics = trainer.evaluate();
     print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
@@ -131,9 +156,10 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
 int train_model(Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const ToldOnce once(engine);
-  Saving saving(arguments.saving, model_record(arguments.model, arguments.workload));
+  Saving saving(arguments.saving);
   const Device device = open_device(engine, arguments.device);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
+  saving.set_model(model_record(arguments.workload, workload));
   TrainerOptions& options = arguments.trainer;
   set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;
@@ -143,7 +169,12 @@ int train_model(Arguments arguments) {
   print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
         data_text(arguments.workload).c_str(), grouped(size).c_str(), workload.kind->sample.c_str(),
         size == 1 ? "" : "s", grouped(workload.validation.size()).c_str());
+  if (!arguments.trace.empty()) engine.trace().start();
   const int signal = train_epochs(arguments, trainer, workload, saving);
+  if (!arguments.trace.empty()) {
+    engine.trace().stop();
+    engine.trace().save(arguments.trace);
+  }
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
 }

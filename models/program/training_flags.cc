@@ -63,6 +63,9 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
        whole_number(1, 1 << 20));
   flag(command, "--warm-up", to.warm_up, "Steps in which the learning rate grows to its full value",
        whole_number(0, 1 << 30));
+  flag(command, "--average", to.average,
+       "Decay of averages of the parameters over steps, which are then scored; 0: scores the last parameters",
+       fraction());
 }
 
 void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs) {
@@ -77,6 +80,7 @@ void set_training(TrainerOptions& options, const TrainingFlags& flags, const Wor
       .clip_value = limit(flags.clip_value),
       .clip_norm = limit(flags.clip_norm),
       .accumulate = flags.accumulate};
+  if (flags.average > 0) options.averages = AveragesOptions{.decay = flags.average};
   if (flags.warm_up > 0) {
     options.optimiser.rate = LearningRate::warm_up(flags.warm_up, std::move(options.optimiser.rate));
   }

@@ -19,6 +19,7 @@ struct TrainingFlags {
   double rate_factor = 0.5;
   int rate_epochs = 2;
   std::uint64_t warm_up = 0, accumulate = 1;
+  double average = 0;  ///< decay of averages; 0: none
 };
 
 void add_training_flags(CLI::App& command, TrainingFlags& to);

@@ -121,20 +121,21 @@ std::vector<std::pair<std::string, Method>> methods() {
 Result optimiser_steps(const TableOptions& options) {
   const Index width = options.hidden.front();
   const double seconds = options.turn_ms / 1e3;
-  Result result{.name = "optimisers",
-                .title = "Steps of optimisers on large parameters",
-                .command = {},
-                .about = "Steps on " + std::to_string(parameters_in_all) + " dense parameters of " +
-                         std::to_string(width) + " x " + std::to_string(width) +
-                         ": bytes read and written per second, as a share of the bandwidth that as many threads reach "
-                         "with a += s * b on as much memory; medians of repetitions in which all variants took turns.",
-                .table = Table({{"workers", 0},
-                                {"method"},
-                                {"GB/s", 1},
-                                {"memory GB/s", 1},
-                                {"share of bandwidth", 0, " %"}}),
-                .plots = {}};
-  Plot plot{.title = "share of the memory bandwidth", .x = "method", .y = "%", .places = {}, .series = {},
+  Result result{
+      .name = "optimisers",
+      .title = "Steps of optimisers on large parameters",
+      .command = {},
+      .about = "Steps on " + std::to_string(parameters_in_all) + " dense parameters of " + std::to_string(width) +
+               " x " + std::to_string(width) +
+               ": bytes read and written per second, as a share of the bandwidth that as many threads reach "
+               "with a += s * b on as much memory; medians of repetitions in which all variants took turns.",
+      .table = Table({{"workers", 0}, {"method"}, {"GB/s", 1}, {"memory GB/s", 1}, {"share of bandwidth", 0, " %"}}),
+      .plots = {}};
+  Plot plot{.title = "share of the memory bandwidth",
+            .x = "method",
+            .y = "%",
+            .places = {},
+            .series = {},
             .form = Plot::Form::bars};
   for (const auto& [name, method] : methods()) plot.places.push_back(name);
   for (const int workers : options.worker_counts) {
@@ -151,7 +152,8 @@ Result optimiser_steps(const TableOptions& options) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const std::size_t variant = peak + 1 + i;
       const double share = 100 * turns.ratio(variant, peak);
-      result.table.add({static_cast<double>(workers), plot.places[i], turns.median(variant), turns.median(peak), share});
+      result.table.add(
+          {static_cast<double>(workers), plot.places[i], turns.median(variant), turns.median(peak), share});
       series.values.push_back(share);
     }
   }

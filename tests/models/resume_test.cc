@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                            {.minibatch = 8,
                             .method = Method::adam(),
                             .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+                            .averages = AveragesOptions{.decay = 0.9},
                             .runner = {.schedule = SchedulePolicy::learned}}},
                       Case{"var-lstm",
                            small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),

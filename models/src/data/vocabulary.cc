@@ -1,6 +1,9 @@
 #include "windrow/models/vocabulary.h"
 
 #include <algorithm>
+#include <string>
+
+#include "windrow/engine/error.h"
 
 namespace windrow {
 namespace {
@@ -38,6 +41,19 @@ Vocabulary::Vocabulary(const WordCounts& counts, std::int64_t at_least) {
   for (const auto& [word, count] : counts.counts_) {
     if (count >= at_least) numbers_.emplace(word, size());
   }
+}
+
+Vocabulary::Vocabulary(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (!word.empty() && numbers_.emplace(word, size()).second) continue;
+    throw MisuseError("vocabulary: '" + word + "' is word " + std::to_string(size()) + "; expected words, each once");
+  }
+}
+
+std::vector<std::string> Vocabulary::words() const {
+  std::vector<std::string> words(numbers_.size());
+  for (const auto& [word, number] : numbers_) words[static_cast<std::size_t>(number) - 1] = word;
+  return words;
 }
 
 std::int32_t Vocabulary::number(std::string_view word) const {

@@ -83,27 +83,33 @@ Scored best(const ArcHybrid& state, const std::vector<float>& scores) {
 
 }  // namespace
 
-DependencyParser::DependencyParser(Parameters& parameters, const std::vector<DependencySentence>& treebank,
+DependencyVocabularies DependencyVocabularies::of(const std::vector<DependencySentence>& treebank) {
+  const std::vector<std::string_view> forms = column(treebank, &DependencySentence::forms);
+  DependencyVocabularies made{.words = Vocabulary(forms, 1),
+                              .tags = Vocabulary(column(treebank, &DependencySentence::tags), 1),
+                              .relations = Vocabulary(column(treebank, &DependencySentence::relations), 1),
+                              .seen = {}};
+  made.seen.assign(static_cast<std::size_t>(made.words.size()), 0);
+  for (const std::string_view word : forms) ++made.seen[static_cast<std::size_t>(made.words.number(word))];
+  return made;
+}
+
+DependencyParser::DependencyParser(Parameters& parameters, DependencyVocabularies vocabularies,
                                    DependencyParserOptions options)
     : options_(options),
-      words_(column(treebank, &DependencySentence::forms), 1),
-      tags_(column(treebank, &DependencySentence::tags), 1),
-      relations_(column(treebank, &DependencySentence::relations), 1),
-      seen_(static_cast<std::size_t>(words_.size()), 0),
-      parser_(parameters, {.words = words_.size(),
-                           .tags = tags_.size(),
-                           .relations = relations_.size() - 1,
+      vocabularies_(std::move(vocabularies)),
+      relation_names_(vocabularies_.relations.words()),
+      parser_(parameters, {.words = vocabularies_.words.size(),
+                           .tags = vocabularies_.tags.size(),
+                           .relations = vocabularies_.relations.size() - 1,
                            .word = options.word,
                            .tag = options.tag,
                            .hidden = options.hidden,
                            .scorer = options.scorer,
                            .layers = static_cast<int>(options.layers)}) {
-  for (const std::string_view word : column(treebank, &DependencySentence::forms)) {
-    ++seen_[static_cast<std::size_t>(words_.number(word))];
-  }
-  for (const std::string_view relation : column(treebank, &DependencySentence::relations)) {
-    const auto number = static_cast<std::size_t>(relations_.number(relation));
-    if (number > relation_names_.size()) relation_names_.emplace_back(relation);
+  if (vocabularies_.seen.size() != static_cast<std::size_t>(vocabularies_.words.size())) {
+    throw MisuseError("parser: " + std::to_string(vocabularies_.seen.size()) + " counts of words; expected " +
+                      std::to_string(vocabularies_.words.size()));
   }
 }
 
@@ -111,9 +117,9 @@ DependencyParser::Sentence DependencyParser::numbered(const DependencySentence& 
   Sentence result;
   result.heads = sentence.heads;
   for (std::size_t i = 0; i < sentence.heads.size(); ++i) {
-    result.words.push_back(words_.number(sentence.forms[i]));
-    result.tags.push_back(tags_.number(sentence.tags[i]));
-    result.relations.push_back(relations_.number(sentence.relations[i]) - 1);
+    result.words.push_back(vocabularies_.words.number(sentence.forms[i]));
+    result.tags.push_back(vocabularies_.tags.number(sentence.tags[i]));
+    result.relations.push_back(vocabularies_.relations.number(sentence.relations[i]) - 1);
   }
   return result;
 }
@@ -121,7 +127,7 @@ DependencyParser::Sentence DependencyParser::numbered(const DependencySentence& 
 std::vector<std::int32_t> DependencyParser::partly_forgotten(std::vector<std::int32_t> words,
                                                              std::mt19937_64& random) const {
   for (std::int32_t& word : words) {
-    const auto times = static_cast<double>(seen_[static_cast<std::size_t>(word)]);
+    const auto times = static_cast<double>(vocabularies_.seen[static_cast<std::size_t>(word)]);
     if (share(random) * (options_.forget + times) < options_.forget) word = Vocabulary::unknown;
   }
   return words;

@@ -37,14 +37,23 @@ std::string universal(const std::string& relation) { return relation.substr(0, r
 struct Numbering {
   Vocabulary words, labels, relations;
 
-  explicit Numbering(const std::vector<DependencySentence>& sentences)
-      : words(sentences | std::views::transform(&DependencySentence::forms) | std::views::join, 2),
-        labels(sentences | std::views::transform(&DependencySentence::relations) | std::views::join |
-                   std::views::transform(universal),
-               1),
-        relations(sentences | std::views::transform(&DependencySentence::enhanced) | std::views::join |
-                      std::views::join | std::views::transform(&Arc::relation),
-                  2) {}
+  Numbering(const std::vector<DependencySentence>& sentences, VocabularySource& from)
+      : words(from.get("words",
+                       [&] {
+                         return Vocabulary(
+                             sentences | std::views::transform(&DependencySentence::forms) | std::views::join, 2);
+                       })),
+        labels(from.get("labels",
+                        [&] {
+                          return Vocabulary(sentences | std::views::transform(&DependencySentence::relations) |
+                                                std::views::join | std::views::transform(universal),
+                                            1);
+                        })),
+        relations(from.get("relations", [&] {
+          return Vocabulary(sentences | std::views::transform(&DependencySentence::enhanced) | std::views::join |
+                                std::views::join | std::views::transform(&Arc::relation),
+                            2);
+        })) {}
 
   GraphData graph(const DependencySentence& sentence) const {
     GraphData graph = enhanced_graph(sentence, relations);
@@ -69,7 +78,8 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
   Split<DependencySentence> sentences = make_split(kind, device, options, read, generate_conllu);
-  const Numbering numbering(sentences.training);
+  VocabularySource vocabularies(options);
+  const Numbering numbering(sentences.training, vocabularies);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                                       options.size("hidden"), numbering.labels.size()});
@@ -79,7 +89,8 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
       .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
       .parameters = std::move(parameters),
       .function = model.function(),
-      .score = [] { return make_accuracy("accuracy"); }};
+      .score = [] { return make_accuracy("accuracy"); },
+      .vocabularies = vocabularies.all()};
   return with_samples(std::move(workload), std::move(sentences),
                       [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }

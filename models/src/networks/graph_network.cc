@@ -1,6 +1,9 @@
 #include "windrow/models/graph_network.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace windrow {
@@ -71,6 +74,52 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
   std::vector<const InputGraph*> graphs;
   for (const LabelledGraph& one : training) graphs.push_back(&one.graph);
   return windrow::typed_graphs(graphs, minibatch);
+}
+
+namespace {
+
+Prediction::Label label_of(const float* logits, std::size_t count) {
+  Prediction::Label label;
+  label.number = static_cast<std::size_t>(std::max_element(logits, logits + count) - logits);
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double weight = std::exp(static_cast<double>(logits[i]) - static_cast<double>(logits[label.number]));
+    label.probabilities.push_back(weight);
+    sum += weight;
+  }
+  for (double& probability : label.probabilities) probability /= sum;
+  return label;
+}
+
+}  // namespace
+
+std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines) {
+  if (!texts) return Network::predict(lines);
+  std::vector<Texts::Input> inputs;
+  std::vector<InputGraph> graphs;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string name = "line " + std::to_string(i + 1);
+    inputs.push_back(texts->read(lines[i], name));
+    graphs.emplace_back(function_, inputs.back().graph, name);
+  }
+  std::vector<const InputGraph*> pointers;
+  for (const InputGraph& graph : graphs) pointers.push_back(&graph);
+  Runner runner(device_, function_, parameters_);
+  const Minibatch minibatch = runner.run(pointers);
+  const std::vector<float> logits = minibatch.output("logits").get();
+  const std::size_t classes = static_cast<std::size_t>(minibatch.output("logits").width());
+  std::vector<Prediction> predictions;
+  const float* first = logits.data();  // of the graph
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Prediction& prediction = predictions.emplace_back();
+    const auto of = [&](std::int32_t vertex) {
+      return label_of(first + static_cast<std::size_t>(vertex) * classes, classes);
+    };
+    for (auto& [vertex, text] : inputs[i].parts) prediction.parts.push_back({std::move(text), of(vertex)});
+    if (inputs[i].whole) prediction.label = of(*inputs[i].whole);
+    first += static_cast<std::size_t>(graphs[i].vertices()) * classes;
+  }
+  return predictions;
 }
 
 }  // namespace windrow

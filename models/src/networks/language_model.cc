@@ -43,8 +43,7 @@ using Numbers = std::vector<std::int32_t>;
 /// higher for other words.
 class Numbering {
  public:
-  Numbering(const std::vector<Sentence>& sentences, Index size)
-      : words_(sentences | std::views::join, 1), size_(size) {}
+  Numbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) {}
 
   static constexpr std::int32_t end = 1;
 
@@ -124,7 +123,9 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
   const Split<Sentence> text = text_of(kind, device, options, steps);
-  const Numbering numbering(text.training, vocabulary);
+  VocabularySource vocabularies(options);
+  const Numbering numbering(vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); }),
+                            vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
@@ -139,7 +140,8 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
                          .parameters = std::move(parameters),
                          .function = model.function(),
-                         .score = make_perplexity};
+                         .score = make_perplexity,
+                         .vocabularies = vocabularies.all()};
   return with_samples(std::move(workload), std::move(split), [&](const Numbers& words) {
     const auto length = static_cast<std::int64_t>(words.size()) - 1;
     return Draft{LanguageModel::graph(words), length, model.flops(length)};

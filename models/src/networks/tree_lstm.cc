@@ -2,6 +2,7 @@
 #include "windrow/models/tree_lstm.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "training/making.h"
 #include "training/scores.h"
@@ -47,10 +48,63 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e per leaf, 16 h^2 per inner vertex, 10 h per vertex"};
 }
 
+/// A binary tree of which all labels are left open. A line is a tree in brackets, as in a treebank, or words alone, of
+/// which each phrase is then a word and the phrase behind it.
+LabelledTree tree_of(const std::string& line, const std::string& name) {
+  std::string text = line;
+  if (line.find('(') == std::string::npos) {
+    std::istringstream words(line);
+    std::string nested, end;
+    std::vector<std::string> all;
+    for (std::string word; words >> word;) {
+      for (std::size_t at; (at = word.find(')')) != std::string::npos;)
+        word.replace(at, 1, "-RRB-");  // as treebanks do
+      all.push_back(word);
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool last = i + 1 == all.size();
+      nested += last ? "(2 " + all[i] + ")" : "(2 (2 " + all[i] + ") ";
+      if (!last) end += ")";
+    }
+    text = nested + end;
+  }
+  std::istringstream in(text);
+  std::vector<LabelledTree> trees = read_treebank(in, name);
+  trees.front().graph.indices["label"].assign(trees.front().words.size(), -1);
+  return std::move(trees.front());
+}
+
+/// The words below each vertex.
+std::vector<std::string> phrases_of(const LabelledTree& tree) {
+  std::vector<std::string> phrases;
+  for (std::size_t v = 0; v < tree.words.size(); ++v) {
+    std::string& phrase = phrases.emplace_back(tree.words[v]);
+    for (auto e = tree.graph.child_begin[v]; e < tree.graph.child_begin[v + 1]; ++e) {
+      const auto child = static_cast<std::size_t>(tree.graph.children[static_cast<std::size_t>(e)]);
+      phrase += (phrase.empty() ? "" : " ") + phrases[child];
+    }
+  }
+  return phrases;
+}
+
+GraphNetwork::Texts texts_of(const Vocabulary& words) {
+  return {.labels = {"very negative", "negative", "neutral", "positive", "very positive"},
+          .read = [words](const std::string& line, const std::string& name) {
+            const LabelledTree tree = tree_of(line, name);
+            GraphNetwork::Texts::Input input{.graph = numbered(tree, words)};
+            for (std::string& phrase : phrases_of(tree)) {
+              input.parts.emplace_back(static_cast<std::int32_t>(input.parts.size()), std::move(phrase));
+            }
+            input.whole = static_cast<std::int32_t>(input.parts.size()) - 1;
+            return input;
+          }};
+}
+
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_treebank(from...); };
   Split<LabelledTree> trees = make_split(kind, device, options, read, generate_treebank);
-  const Vocabulary words = vocabulary_of(trees.training);
+  VocabularySource vocabularies(options);
+  const Vocabulary words = vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Cell cell = cell_of(options, *parameters, words.size());
   GraphWorkload workload{.kind = kind,
@@ -58,7 +112,9 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
                          .formula = cell.formula,
                          .parameters = std::move(parameters),
                          .function = cell.function,
-                         .score = make_root_accuracy};
+                         .score = make_root_accuracy,
+                         .vocabularies = vocabularies.all(),
+                         .texts = texts_of(words)};
   return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });

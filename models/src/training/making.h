@@ -9,6 +9,7 @@
 
 #include "data/parallel_map.h"
 #include "windrow/models/graph_network.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 
@@ -58,6 +59,30 @@ auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOp
   return split;
 }
 
+/// The vocabularies of a workload: those of its options, or else made from the training set.
+class VocabularySource {
+ public:
+  explicit VocabularySource(const WorkloadOptions& options) : given_(options.vocabularies) {}
+
+  /// Throws MisuseError if the options have vocabularies, but none of that name.
+  template <class Make>
+  Vocabulary get(const std::string& name, Make make) {
+    const auto found = given_.find(name);
+    if (!given_.empty() && found == given_.end()) {
+      throw MisuseError("vocabulary '" + name + "' is missing; expected the vocabularies of the same model");
+    }
+    Vocabulary made = found == given_.end() ? make() : Vocabulary(found->second);
+    all_[name] = made.words();
+    return made;
+  }
+  /// All that get() has returned.
+  const Vocabularies& all() const { return all_; }
+
+ private:
+  const Vocabularies& given_;
+  Vocabularies all_;
+};
+
 /// The number of labels that are not -1.
 std::int64_t count_labels(const std::vector<std::int32_t>& labels);
 
@@ -69,6 +94,8 @@ struct GraphWorkload {
   std::unique_ptr<Parameters> parameters;
   VertexFunction function;
   GraphNetwork::MakeScore score;
+  Vocabularies vocabularies = {};
+  std::optional<GraphNetwork::Texts> texts = {};
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -83,7 +110,11 @@ Sample counted(const LabelledGraph& graph, const Draft& draft);
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
-  Workload workload{.kind = &made.kind, .formula = std::move(made.formula), .parameters = std::move(made.parameters)};
+  network->texts = std::move(made.texts);
+  Workload workload{.kind = &made.kind,
+                    .formula = std::move(made.formula),
+                    .parameters = std::move(made.parameters),
+                    .vocabularies = std::move(made.vocabularies)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     struct Made {
       LabelledGraph graph;

@@ -114,7 +114,16 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
                     " training sentences are projective; expected at least 1");
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const DependencyParser parser(*parameters, split.training,
+  VocabularySource source(options);
+  DependencyVocabularies vocabularies = DependencyVocabularies::of(split.training);
+  const auto take = [&](const char* name, Vocabulary& vocabulary) {
+    vocabulary = source.get(name, [&] { return vocabulary; });
+  };
+  take("words", vocabularies.words);
+  take("tags", vocabularies.tags);
+  take("relations", vocabularies.relations);
+  vocabularies.seen.resize(static_cast<std::size_t>(vocabularies.words.size()));  // of others only to be evaluated
+  const DependencyParser parser(*parameters, std::move(vocabularies),
                                 {.word = options.size("embedding"),
                                  .tag = options.size("tag-embedding"),
                                  .hidden = options.size("hidden"),
@@ -130,7 +139,8 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
       .formula =
           "16 h (input + h) per word and layer, 16 h input for a first word, 16 h s per word including the "
           "root, 2 s actions per step",
-      .parameters = std::move(parameters)};
+      .parameters = std::move(parameters),
+      .vocabularies = source.all()};
   for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));

@@ -1,8 +1,11 @@
 // Sentences with tags as a workload: named entity recognition.
+#include <algorithm>
 #include <ranges>
+#include <sstream>
 
 #include "training/making.h"
 #include "training/scores.h"
+#include "windrow/models/data_error.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/vocabulary.h"
@@ -26,16 +29,23 @@ struct Numbering {
 
   Vocabulary words, tags, characters;
 
-  explicit Numbering(const Sentences& sentences)
-      : words(sentences | std::views::transform(&TaggedSentence::words) | std::views::join, seen_often),
-        tags(sentences | std::views::transform(&TaggedSentence::tags) | std::views::join, 1),
-        characters(characters_of(sentences)) {}
+  Numbering(const Sentences& sentences, VocabularySource& from)
+      : words(from.get("words",
+                       [&] {
+                         return Vocabulary(sentences | std::views::transform(&TaggedSentence::words) | std::views::join,
+                                           seen_often);
+                       })),
+        tags(from.get("tags",
+                      [&] {
+                        return Vocabulary(sentences | std::views::transform(&TaggedSentence::tags) | std::views::join,
+                                          1);
+                      })),
+        characters(from.get("characters", [&] { return characters_of(sentences); })) {}
 
-  std::vector<std::string> tag_names(const Sentences& sentences) const {
-    std::vector<std::string> names(static_cast<std::size_t>(tags.size()));
-    for (const std::string& tag : sentences | std::views::transform(&TaggedSentence::tags) | std::views::join) {
-      names[static_cast<std::size_t>(tags.number(tag))] = tag;
-    }
+  /// By number; that of unknown tags is empty.
+  std::vector<std::string> tag_names() const {
+    std::vector<std::string> names = tags.words();
+    names.insert(names.begin(), "");
     return names;
   }
 
@@ -60,7 +70,8 @@ struct Numbering {
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
   Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
-  const Numbering numbering(sentences.training);
+  VocabularySource vocabularies(options);
+  const Numbering numbering(sentences.training, vocabularies);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
@@ -74,15 +85,32 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Tagger model(*parameters, sizes);
-  const std::vector<std::string> names = numbering.tag_names(sentences.training);
+  const std::vector<std::string> names = numbering.tag_names();
   GraphWorkload workload{.kind = kind,
                          .device = device,
                          .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
                          .parameters = std::move(parameters),
                          .function = model.function(),
-                         .score = [names] { return make_tagging_score(names); }};
+                         .score = [names] { return make_tagging_score(names); },
+                         .vocabularies = vocabularies.all()};
+  const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
+  workload.texts = GraphNetwork::Texts{
+      .labels = names, .read = [numbering, model, rare](const std::string& line, const std::string& name) {
+        std::istringstream in(line);
+        TaggedSentence sentence;
+        for (std::string word; in >> word;) sentence.words.push_back(word);
+        if (sentence.words.empty()) throw DataError(name + ": no word; expected a sentence");
+        sentence.tags.resize(sentence.words.size());
+        GraphNetwork::Texts::Input input{.graph = model.graph(numbering.input(sentence, rare))};
+        const auto& kinds = input.graph.kinds;
+        const auto first = std::ranges::find(kinds, static_cast<std::int32_t>(model.tag_kind())) - kinds.begin();
+        for (std::size_t i = 0; i < sentence.words.size(); ++i) {
+          input.parts.emplace_back(static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i), sentence.words[i]);
+        }
+        return input;
+      }};
   return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
-    const TaggerInput input = numbering.input(sentence, sizes.characters > 0 ? -1 : Vocabulary::unknown);
+    const TaggerInput input = numbering.input(sentence, rare);
     return Draft{model.graph(input), 1, model.flops(input)};
   });
 }

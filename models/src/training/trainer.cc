@@ -45,6 +45,7 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       order_(workload.training.size()),
       next_(order_.size()) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
+  if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
 
@@ -60,9 +61,9 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
 }
 
 void Trainer::LossSum::give_up() {
-  for (const Learner::Loss& loss : pending_) {
+  for (const Pending& pending : pending_) {
     try {
-      loss();
+      pending.loss();
     } catch (const Error&) {
     }
   }
@@ -71,9 +72,13 @@ void Trainer::LossSum::give_up() {
 
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
   const SampleNumbers next = next_minibatch(most_samples);
-  loss.add(learner.differentiate(next));
+  const std::int64_t labels = pass.labels;
+  Learner::Loss of_minibatch = learner.differentiate(next);
   optimiser_.step(next.size());
+  if (averages_ && !optimiser_.between_steps()) averages_->update();
   count(pass, workload_.training, next);
+  loss.add(std::move(of_minibatch), pass.labels - labels);
+  pass.loss = loss.mean();
 }
 
 void Trainer::wait_for_steps() {
@@ -91,7 +96,8 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   LossSum loss;
   try {
     while (pass.samples < samples) step(learner, samples - pass.samples, pass, loss);
-    pass.loss = loss.finish() / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
+    loss.finish();
+    pass.loss = loss.mean();
   } catch (...) {
     loss.give_up();
     throw;
@@ -104,30 +110,31 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
 Trainer::Pass Trainer::train_epoch(const Between& between) {
   if (next_ == order_.size()) {
     epoch_ = {};
-    epoch_loss_.begin_with(0);
+    epoch_loss_.begin_with(0, 0);
   }
   const auto began = std::chrono::steady_clock::now();
   const double before = epoch_.seconds;
-  double loss = 0;
   try {
     do {
       step(*learner_, order_.size(), epoch_, epoch_loss_);
       epoch_.seconds = before + seconds_since(began);
     } while (next_ < order_.size() && (optimiser_.between_steps() || !between || between(epoch_) == Then::go_on));
     if (next_ == order_.size()) {
-      optimiser_.finish();
+      if (optimiser_.between_steps()) {
+        optimiser_.finish();
+        if (averages_) averages_->update();
+      }
       ++epochs_;
     }
-    loss = epoch_loss_.finish();
+    epoch_loss_.finish();
+    epoch_.loss = epoch_loss_.mean();
   } catch (...) {
     epoch_loss_.give_up();
     throw;
   }
   wait_for_steps();
   epoch_.seconds = before + seconds_since(began);
-  Pass pass = epoch_;
-  pass.loss = loss / static_cast<double>(std::max<std::int64_t>(pass.labels, 1));
-  return pass;
+  return epoch_;
 }
 
 Trainer::Pass Trainer::train() {
@@ -145,6 +152,19 @@ Trainer::Pass Trainer::train_some_unbatched() {
 }
 
 std::vector<Metric> Trainer::evaluate() {
+  if (!averages_) return scores();
+  averages_->swap();
+  try {
+    std::vector<Metric> metrics = scores();
+    averages_->swap();
+    return metrics;
+  } catch (...) {
+    averages_->swap();
+    throw;
+  }
+}
+
+std::vector<Metric> Trainer::scores() {
   const std::unique_ptr<Score> score = learner_->score();
   std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});

@@ -40,7 +40,7 @@ bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
 }  // namespace
 
 void Trainer::save(CheckpointWriter& writer, Record document) {
-  const Snapshot snapshot(*workload_.parameters, &optimiser_);
+  const Snapshot snapshot({*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
   const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_),
                                                                          learned = learner_->history();
@@ -64,7 +64,7 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
 
 void Trainer::resume(const SavedCheckpoint& checkpoint) {
   const TensorFile& file = checkpoint.tensors;
-  restore(checkpoint, *workload_.parameters, &optimiser_);
+  restore(checkpoint, {*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});
   const Record& trainer = checkpoint.document.at("trainer").record();
   const auto refuse = [&](const std::string& what) { throw FileError(file.path().string() + ": " + what); };
   const std::vector<std::int64_t> numbers = read(file, order);
@@ -88,7 +88,7 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
             .labels = trainer.at("labels").integer(),
             .flops = trainer.at("flops").number(),
             .seconds = trainer.at("seconds").number()};
-  epoch_loss_.begin_with(trainer.at("loss").number());
+  epoch_loss_.begin_with(trainer.at("loss").number(), epoch_.labels);
 }
 
 }  // namespace windrow

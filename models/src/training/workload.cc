@@ -64,6 +64,10 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
 
 }  // namespace
 
+std::vector<Prediction> Network::predict(std::span<const std::string>) {
+  throw MisuseError("this model labels no texts; expected tree-lstm, bilstm or bilstm-char");
+}
+
 std::span<const WorkloadKind> workload_kinds() { return all_kinds(); }
 
 const WorkloadKind& workload_kind(std::string_view name) {

@@ -35,6 +35,15 @@ struct DependencyParserOptions {
   double explore = 0.1;
 };
 
+/// What a parser knows of its treebank. A value.
+struct DependencyVocabularies {
+  Vocabulary words, tags, relations;
+  std::vector<std::int64_t> seen;  ///< for learn(): how often each word occurs, by its number
+
+  /// Of a treebank, without empty nodes.
+  static DependencyVocabularies of(const std::vector<DependencySentence>& treebank);
+};
+
 /// The tree of a sentence, as in DependencySentence.
 struct DependencyTree {
   std::vector<std::int32_t> heads = {};
@@ -50,7 +59,9 @@ class DependencyParser {
   /// Adds parameters for the words, tags and relations of this treebank; all others are unknown. Throws MisuseError as
   /// Parser does.
   DependencyParser(Parameters& parameters, const std::vector<DependencySentence>& treebank,
-                   DependencyParserOptions options = {});
+                   DependencyParserOptions options = {})
+      : DependencyParser(parameters, DependencyVocabularies::of(treebank), options) {}
+  DependencyParser(Parameters& parameters, DependencyVocabularies vocabularies, DependencyParserOptions options = {});
 
   /// A sentence as numbers; unknown relations are -1.
   struct Sentence {
@@ -82,8 +93,7 @@ class DependencyParser {
   std::vector<std::int32_t> partly_forgotten(std::vector<std::int32_t> words, std::mt19937_64& random) const;
 
   const DependencyParserOptions options_;
-  const Vocabulary words_, tags_, relations_;
-  std::vector<std::int64_t> seen_;           // number of occurrences of each word in the treebank
+  const DependencyVocabularies vocabularies_;
   std::vector<std::string> relation_names_;  // by number of the relation in the vocabulary, minus 1
   const Parser parser_;
 };

@@ -33,7 +33,21 @@ class GraphNetwork final : public Network {
   GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
       : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
 
+  /// How texts become graphs, for predict(). The function needs an output "logits".
+  struct Texts {
+    struct Input {
+      GraphData graph;
+      std::vector<std::pair<std::int32_t, std::string>> parts = {};  ///< vertices with labels, and what they stand for
+      std::optional<std::int32_t> whole = {};                        ///< the vertex whose label is the input's
+    };
+    std::vector<std::string> labels;
+    /// Throws DataError. `name` says where the line is from.
+    std::function<Input(const std::string& line, const std::string& name)> read;
+  };
+
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
+  std::vector<std::string> labels() const override { return texts ? texts->labels : std::vector<std::string>(); }
+  std::vector<Prediction> predict(std::span<const std::string> lines) override;
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
 
   const VertexFunction& function() const { return function_; }
@@ -44,6 +58,7 @@ class GraphNetwork final : public Network {
   }
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
+  std::optional<Texts> texts = {};                  ///< none if the model labels no texts
 
  private:
   class GraphLearner;

@@ -55,6 +55,9 @@ class Tagger {
     lstm.step(v, lstm.states(v, "character"), lstm.project(character));
   }
 
+  /// The kind of the vertices that have a tag; they follow each other in the order of the words.
+  std::size_t tag_kind() const { return tag(); }
+
   /// Floating point operations of the forward products of a sentence: those of its LSTMs, and 4 h tags per word (h:
   /// hidden size).
   double flops(const TaggerInput& input) const;

@@ -5,10 +5,12 @@
 //   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,7 +25,9 @@ struct TrainerOptions {
   std::size_t minibatch = 64;  ///< samples per minibatch, 1 to 2^24
   Method method = Method::sgd();
   OptimiserOptions optimiser = {.rate = 0.1};  ///< for the sum of the losses, divided by the number of samples
-  std::uint64_t seed = 1;                      ///< of the order of samples
+  /// The scores are those of averages of the parameters over steps, if this is set.
+  std::optional<AveragesOptions> averages = {};
+  std::uint64_t seed = 1;  ///< of the order of samples
   RunnerOptions runner = {};
 };
 
@@ -55,8 +59,8 @@ class Trainer {
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
   enum class Then { go_on, stop };
-  /// Called after each step but the last one of an epoch, with what was trained in it so far, without the loss. It may
-  /// call save().
+  /// Called after each step but the last one of an epoch, with what was trained in it so far; the loss is that of the
+  /// minibatches that have finished. It may call save().
   using Between = std::function<Then(const Pass& so_far)>;
   /// Trains to the end of the epoch: of the one that was stopped, or that a checkpoint was in; otherwise of a new one.
   /// Returns what was trained in all of it.
@@ -92,8 +96,8 @@ class Trainer {
   /// The losses of an epoch. Waits for one only when the next minibatch was pushed.
   class LossSum {
    public:
-    void add(Learner::Loss loss) {
-      pending_.push_back(std::move(loss));
+    void add(Learner::Loss loss, std::int64_t labels) {
+      pending_.push_back({std::move(loss), labels});
       if (pending_.size() > 1) take();
     }
     /// After a failure: waits for the other losses, so that their failures are not reported later.
@@ -102,33 +106,46 @@ class Trainer {
       while (!pending_.empty()) take();
       return sum_;
     }
-    void begin_with(double sum) { sum_ = sum; }
+    void begin_with(double sum, std::int64_t labels) {
+      sum_ = sum;
+      labels_ = labels;
+    }
+    /// Per label, of the minibatches whose loss was waited for; 0 without labels.
+    double mean() const { return sum_ / static_cast<double>(std::max<std::int64_t>(labels_, 1)); }
 
    private:
+    struct Pending {
+      Learner::Loss loss;
+      std::int64_t labels;
+    };
     void take() {
-      sum_ += pending_.front()();
+      sum_ += pending_.front().loss();
+      labels_ += pending_.front().labels;
       pending_.pop_front();
     }
 
-    std::deque<Learner::Loss> pending_;
+    std::deque<Pending> pending_;
     double sum_ = 0;
+    std::int64_t labels_ = 0;
   };
 
   SampleNumbers next_minibatch(std::size_t samples);
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   void wait_for_steps();
+  std::vector<Metric> scores();
 
   const Device device_;
   Workload& workload_;
   const TrainerOptions options_;
   Optimiser optimiser_;
+  std::optional<Averages> averages_;
   const std::unique_ptr<Learner> learner_;
   std::unique_ptr<Learner> unbatched_;  // made when first needed
   std::mt19937_64 random_;
   std::vector<std::size_t> order_;  // of training samples
   std::size_t next_ = 0;            // position in order_
   std::uint64_t epochs_ = 0;
-  Pass epoch_ = {};     // of train_epoch(), without the loss
+  Pass epoch_ = {};     // of train_epoch()
   LossSum epoch_loss_;  // of train_epoch()
 };
 

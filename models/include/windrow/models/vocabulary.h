@@ -47,6 +47,12 @@ class Vocabulary {
       Words&& words, std::int64_t at_least)
       : Vocabulary(counts_of(std::forward<Words>(words)), at_least) {}
 
+  /// A vocabulary of these words, numbered from 1 on: what words() gave. Throws MisuseError for an empty word, or one
+  /// that occurs twice.
+  explicit Vocabulary(const std::vector<std::string>& words);
+
+  /// In the order of their numbers.
+  std::vector<std::string> words() const;
   /// The numbers are 0 to size() - 1, including that of unknown words.
   std::int32_t size() const { return static_cast<std::int32_t>(numbers_.size()) + 1; }
   /// The word's number, or `unknown`.

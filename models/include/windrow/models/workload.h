@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,22 @@ class Learner {
   virtual void set_history(std::span<const std::int64_t> history) = 0;
 };
 
+/// What a model says about one input. A value.
+struct Prediction {
+  /// The labels that a model chooses from are Network::labels().
+  struct Label {
+    std::size_t number = 0;                  ///< of the most probable one
+    std::vector<double> probabilities = {};  ///< of each label
+  };
+  std::optional<Label> label = {};  ///< of the input as a whole; none if the model labels parts only
+  /// A part of the input: a phrase, or a word.
+  struct Part {
+    std::string text;
+    Label label;
+  };
+  std::vector<Part> parts = {};
+};
+
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
 /// builds its graphs as it runs. An owner.
 class Network {
@@ -81,7 +98,15 @@ class Network {
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
+  /// The names of the labels that predict() chooses from.
+  virtual std::vector<std::string> labels() const { return {}; }
+  /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
+  /// whose message names its line, counted from 1, and MisuseError if the model labels no texts.
+  virtual std::vector<Prediction> predict(std::span<const std::string> lines);
 };
+
+/// The words of vocabularies, by the name of the vocabulary; see Vocabulary::words().
+using Vocabularies = std::map<std::string, std::vector<std::string>>;
 
 struct WorkloadOptions {
   std::string data = {};   ///< folder with the kind's files; if empty, data are generated
@@ -92,6 +117,8 @@ struct WorkloadOptions {
   std::string cell = {};                    ///< one of the kind's cells; empty for the first
   std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
   DropoutRates dropout = {};                ///< for kinds that take them
+  /// Of a model that was trained before; if empty, they are made from the training set.
+  Vocabularies vocabularies = {};
 
   /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
@@ -133,6 +160,7 @@ struct Workload {
   std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
+  Vocabularies vocabularies = {};                      ///< from which its numbers come
   std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
 };
 

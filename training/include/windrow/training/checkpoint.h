@@ -1,14 +1,14 @@
-// Parameters and optimisers in checkpoints.
+// Parameters, optimisers and averages in checkpoints.
 //
 //   windrow::CheckpointWriter writer("run");
-//   writer.write(windrow::Snapshot(parameters, &optimiser).contents(step));
+//   writer.write(windrow::Snapshot({parameters, &optimiser}).contents(step));
 //
 //   const auto newest = windrow::CheckpointFolder("run").newest();
-//   if (newest.checkpoint) windrow::restore(*newest.checkpoint, parameters, &optimiser);
+//   if (newest.checkpoint) windrow::restore(*newest.checkpoint, {parameters, &optimiser});
 //
-// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name. The document
-// has a record "training" with the rest. A caller may add records, and tensors whose names begin with a word and a
-// slash.
+// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name, and averages
+// are "average/" and the parameter's name. The document has a record "training" with the rest. A caller may add
+// records, and tensors whose names begin with a word and a slash.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,25 @@
 #include <vector>
 
 #include "windrow/batching/parameters.h"
+#include "windrow/training/averages.h"
 #include "windrow/training/checkpoint_folder.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
 
-/// A copy of parameters, and of what an optimiser keeps, in the host's memory. A value.
+/// What belongs to one training. References; those that are null are left out.
+struct TrainingParts {
+  Parameters& parameters;
+  Optimiser* optimiser = nullptr;
+  Averages* averages = nullptr;
+};
+
+/// A copy of all parts in the host's memory. A value.
 class Snapshot {
  public:
-  /// Waits for the steps pushed so far. `optimiser` may be null. Throws OpError if one of them failed, and MisuseError
-  /// between steps; see Optimiser::between_steps().
-  Snapshot(const Parameters& parameters, const Optimiser* optimiser);
+  /// Waits for the steps pushed so far. Throws OpError if one of them failed, and MisuseError between steps (see
+  /// Optimiser::between_steps()) and while averages are swapped.
+  explicit Snapshot(const TrainingParts& parts);
 
   /// For CheckpointWriter::write(). The arrays are views of this snapshot.
   CheckpointContents contents(std::uint64_t step) const;
@@ -42,11 +50,16 @@ class Snapshot {
   Record training_;
 };
 
-/// Sets all parameters, and the optimiser if it is not null, to those of a checkpoint. Pushes ops and returns. Call it
-/// before the first step. The parameters need not be in the same order.
+/// Sets all parts to those of a checkpoint. Pushes ops and returns. Call it before the first step. The parameters need
+/// not be in the same order. Averages that a checkpoint lacks begin anew.
 ///
 /// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
-/// these, or if it is of another optimiser. The parameters are unchanged then; the optimiser is of no more use.
-void restore(const SavedCheckpoint& checkpoint, Parameters& parameters, Optimiser* optimiser);
+/// these, or if it is of another optimiser. The parameters are unchanged then; optimiser and averages are of no more
+/// use.
+void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
+
+/// Sets the parameters for use, and not for more training: to the averages if the checkpoint has some, otherwise to the
+/// parameters. Throws FileError as restore() does.
+void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters);
 
 }  // namespace windrow

@@ -1,0 +1,142 @@
+#include "use.h"
+
+#include <iostream>
+#include <memory>
+
+#include "flags.h"
+#include "saved_model.h"
+#include "windrow/models/trainer.h"
+
+namespace windrow::program {
+namespace {
+
+struct Arguments {
+  std::string folder, data;
+  std::vector<std::string> texts;
+  std::size_t minibatch = 64;
+  int workers = default_workers();
+  bool parts = false, json = false;
+};
+
+void add_model_flags(CLI::App& command, Arguments& to) {
+  flag(command, "run", to.folder, "Folder of checkpoints, which windrow train --save has written", folder())
+      ->required();
+  flag(command, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
+}
+
+/// A model that is ready for use.
+struct Loaded {
+  Loaded(const Arguments& arguments, SavedModel model, const SavedCheckpoint& checkpoint)
+      : engine({.workers = arguments.workers}), workload(make_workload(model.name, host_device(engine), model.options)) {
+    restore_for_use(checkpoint, *workload.parameters);
+  }
+
+  Engine engine;
+  const ToldOnce once{engine};
+  Workload workload;
+};
+
+void evaluate(const Arguments& arguments) {
+  const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
+  SavedModel model = saved_model(checkpoint);
+  model.options.data = arguments.data;
+  Loaded loaded(arguments, model, checkpoint);
+  if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");
+  Trainer trainer(host_device(loaded.engine), loaded.workload, {.minibatch = arguments.minibatch});
+  print("%s, %s: minibatch %s, on %s validation %ss\n", model.name.c_str(), data_text(model.options).c_str(),
+        grouped(checkpoint.step).c_str(), grouped(loaded.workload.validation.size()).c_str(),
+        loaded.workload.kind->sample.c_str());
+  for (const Metric& metric : trainer.evaluate()) {
+    if (metric.unit == Metric::Unit::fraction) {
+      print("%s %.1f %%\n", metric.name.c_str(), 100 * metric.value);
+    } else {
+      print("%s %.1f\n", metric.name.c_str(), metric.value);
+    }
+  }
+}
+
+Record record_of(const Prediction::Label& label, const std::vector<std::string>& names) {
+  Record probabilities, record;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i].empty()) probabilities.set(names[i], label.probabilities[i]);
+  }
+  return record.set("label", names[label.number]).set("probabilities", probabilities);
+}
+
+void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
+  Record record = prediction.label ? record_of(*prediction.label, names) : Record();
+  record.set("text", text);
+  RecordValue::List parts;
+  for (const Prediction::Part& part : prediction.parts) {
+    parts.push_back(record_of(part.label, names).set("text", part.text));
+  }
+  record.set("parts", parts);
+  print("%s\n", record.json(JsonStyle::compact).c_str());
+}
+
+void print_line(const std::string& indent, const std::string& text, const Prediction::Label& label,
+                const std::vector<std::string>& names) {
+  print("%s%s %.2f  %s\n", indent.c_str(), names[label.number].c_str(), label.probabilities[label.number],
+        text.c_str());
+}
+
+std::vector<std::string> lines_of(const Arguments& arguments) {
+  if (!arguments.texts.empty()) return arguments.texts;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
+  }
+  return lines;
+}
+
+void predict(const Arguments& arguments) {
+  const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
+  SavedModel model = saved_model(checkpoint);
+  model.options.samples = 1;  // generated data, which are not used
+  Loaded loaded(arguments, model, checkpoint);
+  Network& network = *loaded.workload.network;
+  const std::vector<std::string> names = network.labels(), lines = lines_of(arguments);
+  const std::vector<Prediction> predictions = network.predict(lines);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Prediction& prediction = predictions[i];
+    if (arguments.json) {
+      print_json(lines[i], prediction, names);
+      continue;
+    }
+    if (prediction.label) print_line("", lines[i], *prediction.label, names);
+    if (prediction.label && !arguments.parts) continue;
+    for (const Prediction::Part& part : prediction.parts) {
+      print_line(prediction.label ? "  " : "", part.text, part.label, names);
+    }
+    if (!prediction.label && i + 1 < lines.size()) print("\n");
+  }
+}
+
+}  // namespace
+
+std::function<void()> add_eval(CLI::App& app) {
+  CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
+  const auto to = std::make_shared<Arguments>();
+  add_model_flags(eval, *to);
+  flag(eval, "--data", to->data, "Folder with the model's data files", folder())->default_str("generated data");
+  flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
+  return [to] { evaluate(*to); };
+}
+
+std::function<void()> add_predict(CLI::App& app) {
+  CLI::App& predict_command = *app.add_subcommand("predict", "Labels texts with a trained model: a line of input each.");
+  const auto to = std::make_shared<Arguments>();
+  add_model_flags(predict_command, *to);
+  predict_command.add_option("--text", to->texts, "A text to label, in place of the lines of standard input")
+      ->type_name("TEXT:a text; several if repeated");
+  predict_command.add_flag("--parts", to->parts, "Also labels the parts of a text: each phrase of a tree")
+      ->disable_flag_override();
+  predict_command.add_flag("--json", to->json, "Prints a JSON object for each text, with all probabilities")
+      ->disable_flag_override();
+  predict_command.footer(
+      "tree-lstm reads a tree in brackets, such as (3 (2 It) (4 works)), whose labels are ignored, or words alone; it\n"
+      "labels the text and its phrases. bilstm and bilstm-char read words, and label each of them.");
+  return [to] { predict(*to); };
+}
+
+}  // namespace windrow::program

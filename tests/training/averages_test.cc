@@ -1,0 +1,86 @@
+#include "windrow/training/averages.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/training/rows_model.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// The values of the matrix after each step of descent.
+std::vector<Floats> train(RowsModel& model, Averages& averages, int steps) {
+  std::vector<Floats> values;
+  for (int i = 0; i < steps; ++i) {
+    model.differentiate(model.draw_samples(3));
+    model.parameters.sgd(0.1);
+    averages.update();
+    values.push_back(model.values());
+  }
+  return values;
+}
+
+TEST(Averages, WithoutDecayAreThoseOfAllUpdates) {
+  RowsModel model;
+  Averages averages(model.parameters, {.decay = 0});
+  const std::vector<Floats> values = train(model, averages, 5);
+  averages.swap();
+  const Floats found = model.values();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    double sum = 0;
+    for (const Floats& of_step : values) sum += static_cast<double>(of_step[i]) / 5;
+    EXPECT_NEAR(found[i], sum, 1e-6);
+  }
+}
+
+TEST(Averages, WithDecayForgetWhatIsLongAgo) {
+  RowsModel model;
+  Averages averages(model.parameters, {.decay = 0.5});
+  const std::vector<Floats> values = train(model, averages, 3);
+  averages.swap();
+  const Floats found = model.values();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], 0.25 * values[0][i] + 0.25 * values[1][i] + 0.5 * values[2][i], 1e-6);
+  }
+}
+
+TEST(Averages, GiveTheValuesBack) {
+  RowsModel model;
+  Averages averages(model.parameters);
+  averages.swap();  // of no updates
+  const Floats last = train(model, averages, 2).back();
+  averages.swap();
+  EXPECT_NE(model.values(), last);
+  EXPECT_THROW(averages.update(), MisuseError);
+  EXPECT_THROW(averages.tensors(), MisuseError);
+  averages.swap();
+  EXPECT_EQ(model.values(), last);
+}
+
+TEST(Averages, GoOnFromTheirTensors) {
+  RowsModel model, later;
+  Averages averages(model.parameters, {.decay = 0}), other(later.parameters, {.decay = 0});
+  train(model, averages, 2);
+  other.restore(averages.updates());
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(other.tensors()[i].name, averages.tensors()[i].name);
+    other.tensors()[i].tensor.set(averages.tensors()[i].tensor.get());
+    later.parameters.value(later.parameters[i]).set(model.parameters.value(model.parameters[i]).get());
+  }
+  later.state = model.state;
+  train(model, averages, 2);
+  train(later, other, 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(other.tensors()[i].tensor.get(), averages.tensors()[i].tensor.get());
+  }
+}
+
+TEST(Averages, RefuseDecaysOutOfRange) {
+  RowsModel model;
+  EXPECT_THROW(Averages(model.parameters, {.decay = 1}), MisuseError);
+  EXPECT_THROW(Averages(model.parameters, {.decay = -0.1}), MisuseError);
+}
+
+}  // namespace
+}  // namespace windrow::testing

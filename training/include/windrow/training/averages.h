@@ -1,0 +1,60 @@
+// Averages of parameters over steps, which often score better than the parameters of the last step.
+//
+//   windrow::Averages averages(parameters, {.decay = 0.999});
+//   optimiser.step(n);
+//   averages.update();      // after each step
+//   averages.swap();        // before an evaluation
+//   evaluate();
+//   averages.swap();        // and behind it
+//
+// Contract
+//   Errors   An update of a parameter that failed poisons its average.
+//   Life     As for Optimiser.
+//   Threads  One at a time, together with the parameters.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/training/optimiser.h"
+
+namespace windrow {
+
+struct AveragesOptions {
+  /// An update changes the average by 1 - decay of the difference from the value. With 0, the average is that of all
+  /// updates alike (Polyak and Juditsky 1992). At least 0, less than 1.
+  double decay = 0.999;
+};
+
+/// An owner.
+class Averages {
+ public:
+  /// The averages are those of no updates: the first update sets them. Throws MisuseError for options out of range.
+  explicit Averages(Parameters& parameters, AveragesOptions options = {});
+  Averages(const Averages&) = delete;
+  Averages& operator=(const Averages&) = delete;
+
+  /// Pushes ops that take the current values in. Throws MisuseError while swapped.
+  void update(std::source_location from = std::source_location::current());
+  std::uint64_t updates() const { return updates_; }
+  /// Pushes ops that exchange the values of the parameters with the averages; does nothing before the first update.
+  void swap(std::source_location from = std::source_location::current());
+
+  /// For checkpoints, by the names of the parameters; empty before the first update. Throws MisuseError while swapped.
+  std::vector<OptimiserTensor> tensors() const;
+  /// Goes on from so many updates, with tensors for the parameters that there are, which the caller sets.
+  void restore(std::uint64_t updates);
+
+ private:
+  void make_missing();
+
+  Parameters& parameters_;
+  const AveragesOptions options_;
+  std::vector<Tensor> averages_;  // by parameter
+  std::uint64_t updates_ = 0;
+  bool swapped_ = false;
+};
+
+}  // namespace windrow
