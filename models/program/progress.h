@@ -11,7 +11,7 @@ namespace windrow::program {
 struct ProgressLine {
   std::size_t epoch, epochs;  ///< the number of the current one, and of all
   std::size_t samples, of;    ///< of this epoch
-  double loss;  ///< 0: not known yet
+  double loss;                ///< 0: not known yet
   double units_per_second;
   std::string unit;
   double seconds_left;  ///< of all epochs; not finite if that is not known yet

@@ -53,7 +53,8 @@ void require_same_model(const Record& saved, const Record& made, const std::stri
 SavedCheckpoint newest_checkpoint(const std::string& folder) {
   NewestCheckpoint newest = CheckpointFolder(folder).newest();
   for (const std::string& line : newest.skipped) std::fprintf(stderr, "skipped %s\n", line.c_str());
-  if (!newest.checkpoint) throw FileError(folder + ": no checkpoint; expected one that windrow train --save has written");
+  if (!newest.checkpoint)
+    throw FileError(folder + ": no checkpoint; expected one that windrow train --save has written");
   return std::move(*newest.checkpoint);
 }
 

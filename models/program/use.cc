@@ -27,7 +27,8 @@ void add_model_flags(CLI::App& command, Arguments& to) {
 /// A model that is ready for use.
 struct Loaded {
   Loaded(const Arguments& arguments, SavedModel model, const SavedCheckpoint& checkpoint)
-      : engine({.workers = arguments.workers}), workload(make_workload(model.name, host_device(engine), model.options)) {
+      : engine({.workers = arguments.workers}),
+        workload(make_workload(model.name, host_device(engine), model.options)) {
     restore_for_use(checkpoint, *workload.parameters);
   }
 
@@ -124,7 +125,8 @@ std::function<void()> add_eval(CLI::App& app) {
 }
 
 std::function<void()> add_predict(CLI::App& app) {
-  CLI::App& predict_command = *app.add_subcommand("predict", "Labels texts with a trained model: a line of input each.");
+  CLI::App& predict_command =
+      *app.add_subcommand("predict", "Labels texts with a trained model: a line of input each.");
   const auto to = std::make_shared<Arguments>();
   add_model_flags(predict_command, *to);
   predict_command.add_option("--text", to->texts, "A text to label, in place of the lines of standard input")

@@ -38,8 +38,8 @@ void Averages::update(std::source_location from) {
       continue;
     }
     // average += share * (value - average)
-    apply(parameters_.device(), op::sgd,
-          {.in = {value}, .attributes = op::at_rate(-share, -1), .write = Write::add}, averages_[i], from);
+    apply(parameters_.device(), op::sgd, {.in = {value}, .attributes = op::at_rate(-share, -1), .write = Write::add},
+          averages_[i], from);
   }
 }
 
