@@ -77,8 +77,8 @@ void set_training(TrainerOptions& options, const TrainingFlags& flags, const Wor
       .rate = schedule_of(flags, rate_of(flags, *workload.kind), std::max<std::uint64_t>(epoch, 1), epochs),
       .penalty = flags.penalty,
       .decay = flags.decay,
-      .clip_value = limit(flags.clip_value),
       .clip_norm = limit(flags.clip_norm),
+      .clip_value = limit(flags.clip_value),
       .accumulate = flags.accumulate};
   if (flags.average > 0) options.averages = AveragesOptions{.decay = flags.average};
   if (flags.warm_up > 0) {
