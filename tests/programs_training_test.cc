@@ -34,7 +34,7 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
   EXPECT_EQ(epochs_of(first.out), std::vector(straight.begin(), straight.begin() + 1));
   const Outcome second = run(train("--epochs 3 --resume" + saving()));
   EXPECT_EQ(second.err, "");
-  EXPECT_NE(second.out.find("going on from minibatch 7, in "), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("continuing from minibatch 7, in "), std::string::npos) << second.out;
   EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.end()));
 }
 
@@ -45,8 +45,9 @@ TEST_F(TrainingPrograms, SaveWhenASignalEndsThem) {
     const Outcome outcome = run_command("timeout --preserve-status -s " + std::string(signal) +
                                         " 1.5 '" WINDROW_BIN "'/" + endless + resume);
     EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
-    EXPECT_TRUE(std::regex_search(outcome.out, std::regex("stopped by SIG" + std::string(signal) +
-                                                          " behind minibatch [0-9,]+; --resume goes on from there\n$")))
+    EXPECT_TRUE(
+        std::regex_search(outcome.out, std::regex("stopped by SIG" + std::string(signal) +
+                                                  " after minibatch [0-9,]+; --resume continues from there\n$")))
         << outcome.out;
   }
 }

@@ -47,7 +47,8 @@ void add_saving_flags(CLI::App& command, SavingFlags& to) {
        whole_number(0, 1 << 30));
   flag(command, "--keep", to.keep, "Checkpoints to keep: the newest ones", whole_number(1, 1 << 20));
   command
-      .add_flag("--resume", to.resume, "Goes on from the newest checkpoint in the folder of --save, with the same bits")
+      .add_flag("--resume", to.resume,
+                "Continues from the newest checkpoint in the folder of --save, with the same bits")
       ->disable_flag_override();
 }
 
@@ -77,7 +78,7 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
   saved_ = checkpoint.step;
-  print("going on from minibatch %s, in %s\n\n", grouped(checkpoint.step).c_str(),
+  print("continuing from minibatch %s, in %s\n\n", grouped(checkpoint.step).c_str(),
         checkpoint.tensors.path().string().c_str());
 }
 
@@ -102,7 +103,7 @@ int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
 
 int Saving::stopped() {
   const int signal = signal_that_came;
-  print("stopped by %s behind minibatch %s; --resume goes on from there\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
+  print("stopped by %s after minibatch %s; --resume continues from there\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
         grouped(saved_).c_str());
   return signal;
 }

@@ -23,8 +23,8 @@ struct SavingFlags {
 
 void add_saving_flags(CLI::App& command, SavingFlags& to);
 
-/// Saves a training. While it exists and saves, SIGINT and SIGTERM end the training behind a step, with a checkpoint; a
-/// second signal ends the program at once. An owner; one at a time.
+/// Saves a training. While it exists and saves, SIGINT and SIGTERM end the training after the current step, with a
+/// checkpoint; a second signal ends the program at once. An owner; one at a time.
 class Saving {
  public:
   /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
@@ -35,7 +35,7 @@ class Saving {
 
   /// Call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
-  /// With --resume, goes on from the newest checkpoint, and prints which one; prints those that are damaged. Throws
+  /// With --resume, continues from the newest checkpoint, and prints which one; prints those that are damaged. Throws
   /// FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
   /// Saves when it is time, or when a signal came.

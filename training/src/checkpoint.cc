@@ -51,7 +51,7 @@ Snapshot::Snapshot(const TrainingParts& parts) {
   }
   const Optimiser* const optimiser = parts.optimiser;
   if (optimiser == nullptr) return;
-  if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one behind a step");
+  if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one after a step");
   for (const auto& [name, tensor] : optimiser->tensors()) copy(of_optimiser + name, tensor);
   const Optimiser::Progress progress = optimiser->progress();
   training_.set("optimiser", optimiser->method().name)

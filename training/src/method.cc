@@ -64,8 +64,8 @@ Method Method::adam(Adam options) {
   return {.name = "adam",
           .step = &op::adam_step,
           .step_rows = &op::adam_step_rows,
-          .coefficients = [=](std::uint64_t step, StepNumbers& numbers) {
-            const auto power = static_cast<double>(step);
+          .coefficients = [=](std::uint64_t number, StepNumbers& numbers) {
+            const auto power = static_cast<double>(number);
             numbers.first = static_cast<float>(options.first);
             numbers.second = static_cast<float>(options.second);
             numbers.first_correction = static_cast<float>(1 - std::pow(options.first, power));

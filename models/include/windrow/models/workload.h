@@ -67,7 +67,7 @@ class Learner {
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
   /// What results depend on besides parameters and samples; see Runner::history(). A new learner of the same network
-  /// that is given it goes on as this one does.
+  /// that is given it continues as this one does.
   virtual std::vector<std::int64_t> history() const = 0;
   virtual void set_history(std::span<const std::int64_t> history) = 0;
 };

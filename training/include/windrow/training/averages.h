@@ -5,7 +5,7 @@
 //   averages.update();      // after each step
 //   averages.swap();        // before an evaluation
 //   evaluate();
-//   averages.swap();        // and behind it
+//   averages.swap();        // and after it
 //
 // Contract
 //   Errors   An update of a parameter that failed poisons its average.
