@@ -143,7 +143,7 @@ TEST_F(TrainingPrograms, LabelTexts) {
   EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
   const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(wrong.err.starts_with("windrow: line 1")) << wrong.err;
+  EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
   EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
 }
 

@@ -8,6 +8,9 @@
 namespace windrow::program {
 namespace {
 
+// Where data came from.
+const char *const generated = "generated", *const read = "read from files";
+
 std::string text_of(const RecordValue& value) {
   Record record;
   record.set("value", value);
@@ -32,7 +35,7 @@ Record model_record(const WorkloadOptions& options, const Workload& workload) {
   record.set("name", kind.name).set("sizes", sizes).set("seed", options.seed);
   record.set("samples", options.samples == 0 ? kind.samples : options.samples);
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
-  record.set("vocabularies", vocabularies);
+  record.set("vocabularies", vocabularies).set("data", options.data.empty() ? generated : read);
   if (!kind.cells.empty()) record.set("cell", options.cell.empty() ? kind.cells.front() : options.cell);
   return record;
 }
@@ -61,7 +64,7 @@ SavedCheckpoint newest_checkpoint(const std::string& folder) {
 SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   checkpoint.document.require_format(training_format);
   const Record& record = checkpoint.document.at("model").record();
-  SavedModel model{.name = record.at("name").text(), .options = {}};
+  SavedModel model{.name = record.at("name").text(), .options = {}, .generated = record.at("data").text() == generated};
   WorkloadOptions& options = model.options;
   options.seed = record.at("seed").count();
   options.samples = record.at("samples").count();

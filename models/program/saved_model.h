@@ -24,6 +24,7 @@ SavedCheckpoint newest_checkpoint(const std::string& folder);
 struct SavedModel {
   std::string name;         ///< of the workload
   WorkloadOptions options;  ///< with the vocabularies, without a folder of data
+  bool generated;           ///< its data were generated
 };
 /// Throws FileError for a checkpoint that no program wrote.
 SavedModel saved_model(const SavedCheckpoint& checkpoint);

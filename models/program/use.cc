@@ -40,6 +40,9 @@ struct Loaded {
 void evaluate(const Arguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
+  if (!model.generated && arguments.data.empty()) {
+    throw MisuseError("no --data; expected the folder with the model's data files, since it was trained on such files");
+  }
   model.options.data = arguments.data;
   Loaded loaded(arguments, model, checkpoint);
   if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");

@@ -41,7 +41,7 @@ class GraphNetwork final : public Network {
       std::optional<std::int32_t> whole = {};                        ///< the vertex whose label is the input's
     };
     std::vector<std::string> labels;
-    /// Throws DataError. `name` says where the line is from.
+    /// Throws DataError. `name` says which input the line is.
     std::function<Input(const std::string& line, const std::string& name)> read;
   };
 

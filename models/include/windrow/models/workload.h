@@ -101,7 +101,7 @@ class Network {
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
   /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
-  /// whose message names its line, counted from 1, and MisuseError if the model labels no texts.
+  /// whose message names its number, counted from 1, and MisuseError if the model labels no texts.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines);
 };
 
