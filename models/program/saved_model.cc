@@ -21,22 +21,19 @@ std::string text_of(const RecordValue& value) {
 
 }  // namespace
 
-Record model_record(const WorkloadOptions& options, const Workload& workload) {
-  const WorkloadKind& kind = *workload.kind;
+Record model_record(const Workload& workload) {
+  const WorkloadOptions& options = workload.options;
   Record sizes, vocabularies;
-  for (const WorkloadSize& size : kind.sizes) {
-    const auto found = options.sizes.find(size.name);
-    sizes.set(size.name, found == options.sizes.end() ? size.preset : found->second);
-  }
+  for (const auto& [name, size] : options.sizes) sizes.set(name, size);
   for (const auto& [name, words] : workload.vocabularies) {
     vocabularies.set(name, RecordValue::List(words.begin(), words.end()));
   }
   Record record;
-  record.set("name", kind.name).set("sizes", sizes).set("seed", options.seed);
-  record.set("samples", options.samples == 0 ? kind.samples : options.samples);
+  record.set("name", workload.kind->name).set("sizes", sizes).set("seed", options.seed);
+  record.set("samples", options.samples);
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? generated : read);
-  if (!kind.cells.empty()) record.set("cell", options.cell.empty() ? kind.cells.front() : options.cell);
+  if (!options.cell.empty()) record.set("cell", options.cell);
   return record;
 }
 

@@ -12,7 +12,7 @@ namespace windrow::program {
 inline const RecordFormat training_format{.name = "windrow training", .newest_version = 1};
 
 /// A model as a record "model" of that document.
-Record model_record(const WorkloadOptions& options, const Workload& workload);
+Record model_record(const Workload& workload);
 /// Throws FileError unless `saved` is the model that the flags and the data have made. `place` says where it is from.
 void require_same_model(const Record& saved, const Record& made, const std::string& place);
 

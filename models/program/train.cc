@@ -159,7 +159,7 @@ int train_model(Arguments arguments) {
   Saving saving(arguments.saving);
   const Device device = open_device(engine, arguments.device);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
-  saving.set_model(model_record(arguments.workload, workload));
+  saving.set_model(model_record(workload));
   TrainerOptions& options = arguments.trainer;
   set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;

@@ -7,9 +7,7 @@
 namespace windrow {
 namespace {
 
-void copy(const Device& device, const Tensor& from, const Tensor& to, std::source_location line) {
-  apply(device, op::scale, {.in = {from}, .attributes = op::scaled_by(1)}, to, line);
-}
+Operands copy_of(const Tensor& tensor) { return {.in = {tensor}, .attributes = op::scaled_by(1)}; }
 
 }  // namespace
 
@@ -34,7 +32,7 @@ void Averages::update(std::source_location from) {
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     const Tensor& value = parameters_.value(parameters_[i]);
     if (i >= known) {
-      copy(parameters_.device(), value, averages_[i], from);
+      apply(parameters_.device(), op::scale, copy_of(value), averages_[i], from);
       continue;
     }
     // average += share * (value - average)
@@ -49,9 +47,9 @@ void Averages::swap(std::source_location from) {
   const Device& device = parameters_.device();
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     const Tensor& value = parameters_.value(parameters_[i]);
-    const Tensor kept = apply(device, op::scale, {.in = {value}, .attributes = op::scaled_by(1)}, from);
-    copy(device, averages_[i], value, from);
-    copy(device, kept, averages_[i], from);
+    const Tensor kept = apply(device, op::scale, copy_of(value), from);
+    apply(device, op::scale, copy_of(averages_[i]), value, from);
+    apply(device, op::scale, copy_of(kept), averages_[i], from);
   }
 }
 

@@ -62,7 +62,7 @@ class Optimiser::Impl {
   }
 
   void scale_rate(double factor) {
-    if (!std::isfinite(factor)) require_factor("factor of the rate", factor);
+    require_factor("factor of the rate", factor);
     engine().push([progress = progress_, factor] { progress->made.rate_scale = factor; }, {mutate(progress_->var())},
                   {.name = "scale rate"});
   }

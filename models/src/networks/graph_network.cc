@@ -1,10 +1,11 @@
 #include "windrow/models/graph_network.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "windrow/ops/apply.h"
 
 namespace windrow {
 
@@ -78,17 +79,9 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
 
 namespace {
 
-Prediction::Label label_of(const float* logits, std::size_t count) {
-  Prediction::Label label;
-  label.number = static_cast<std::size_t>(std::max_element(logits, logits + count) - logits);
-  double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double weight = std::exp(static_cast<double>(logits[i]) - static_cast<double>(logits[label.number]));
-    label.probabilities.push_back(weight);
-    sum += weight;
-  }
-  for (double& probability : label.probabilities) probability /= sum;
-  return label;
+Prediction::Label label_of(const float* probabilities, std::size_t count) {
+  const auto best = std::max_element(probabilities, probabilities + count) - probabilities;
+  return {static_cast<std::size_t>(best), {probabilities, probabilities + count}};
 }
 
 }  // namespace
@@ -104,12 +97,12 @@ std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines
   }
   std::vector<const InputGraph*> pointers;
   for (const InputGraph& graph : graphs) pointers.push_back(&graph);
-  Runner runner(device_, function_, parameters_);
-  const Minibatch minibatch = runner.run(pointers);
-  const std::vector<float> logits = minibatch.output("logits").get();
-  const std::size_t classes = static_cast<std::size_t>(minibatch.output("logits").width());
+  if (!for_texts_) for_texts_ = std::make_unique<Runner>(device_, function_, parameters_);
+  const Tensor logits = for_texts_->run(pointers).output("logits");
+  const std::vector<float> probabilities = apply(device_, op::softmax, {.in = {logits}}).get();
+  const auto classes = static_cast<std::size_t>(logits.width());
   std::vector<Prediction> predictions;
-  const float* first = logits.data();  // of the graph
+  const float* first = probabilities.data();  // of the graph
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Prediction& prediction = predictions.emplace_back();
     const auto of = [&](std::int32_t vertex) {

@@ -82,7 +82,9 @@ void check_workload(std::string_view name, const WorkloadOptions& options) { com
 
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
-  Workload workload = kind.make(kind, device, complete(kind, options));
+  WorkloadOptions all = complete(kind, options);
+  Workload workload = kind.make(kind, device, all);
+  workload.options = std::move(all);
   trim_heap();  // returns memory used for reading the corpus
   return workload;
 }

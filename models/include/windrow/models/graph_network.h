@@ -68,6 +68,7 @@ class GraphNetwork final : public Network {
   Parameters& parameters_;
   const VertexFunction function_;
   const MakeScore score_;
+  std::unique_ptr<Runner> for_texts_;  // made by the first predict(), for its plans
 };
 
 }  // namespace windrow

@@ -161,6 +161,7 @@ struct Workload {
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
   Vocabularies vocabularies = {};                      ///< from which its numbers come
+  WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
   std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
 };
 

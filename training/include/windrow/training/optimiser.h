@@ -118,7 +118,8 @@ class Optimiser {
 
   /// Throws MisuseError for a parameter of another set, or factors that are negative or not finite.
   void set(const Parameter& parameter, const ParameterOptions& options);
-  /// Multiplies the schedule's rate by this from the next step on; see Plateau. Throws MisuseError unless it is finite.
+  /// Multiplies the schedule's rate by this from the next step on; see Plateau. Throws MisuseError unless it is a
+  /// number, 0 or more.
   void scale_rate(double factor);
 
   /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
