@@ -39,28 +39,6 @@ void remove(const fs::path& file, const FileCalls& calls) {
   if (calls.unlink(file.c_str()) != 0 && errno != ENOENT) refuse_call(file, "unlink", errno);
 }
 
-/// Removes what belongs to no checkpoint: files of interrupted writes, and tensor files that no manifest names. Keeps
-/// tensor files beside a manifest that cannot be read. The caller holds the lock, so nobody else is writing.
-void remove_leftovers(const fs::path& folder, const FileCalls& calls) {
-  const std::vector<std::string> names = list_folder(folder, calls);
-  std::set<std::string> used;
-  std::set<std::uint64_t> unreadable;
-  for (const std::string& name : names) {
-    const auto step = step_of_manifest(name);
-    if (!step) continue;
-    try {
-      used.insert(read_manifest(folder / name, calls).tensor_file);
-    } catch (const FileError&) {
-      unreadable.insert(*step);
-    }
-  }
-  for (const std::string& name : names) {
-    const auto step = step_of_tensors(name);
-    const bool unused = step && !used.contains(name) && !unreadable.contains(*step);
-    if (unused || is_unfinished(name)) remove(folder / name, calls);
-  }
-}
-
 /// A name for the tensors of a step that no file has, since the manifest that is replaced names the old ones.
 std::string free_name(std::uint64_t step, const std::vector<std::string>& taken) {
   std::string name = step_name(step) + std::string(tensors_ending);
@@ -82,9 +60,35 @@ CheckpointWriter::CheckpointWriter(fs::path path, CheckpointWriterOptions option
 
 CheckpointWriter::~CheckpointWriter() = default;
 
+/// Removes what belongs to no checkpoint: files of interrupted writes, and tensor files that no manifest names. Keeps
+/// tensor files beside a manifest that cannot be read. This object holds the lock, so nobody else is writing.
+void CheckpointWriter::remove_leftovers() {
+  const fs::path& folder = folder_.path();
+  const std::vector<std::string> names = list_folder(folder, calls_);
+  std::set<std::string> used;
+  std::set<std::uint64_t> unreadable;
+  for (const std::string& name : names) {
+    const auto step = step_of_manifest(name);
+    if (!step) continue;
+    try {
+      std::string& tensor_file = tensor_files_[*step];
+      if (tensor_file.empty()) tensor_file = read_manifest(folder / name, calls_).tensor_file;
+      used.insert(tensor_file);
+    } catch (const FileError&) {
+      unreadable.insert(*step);
+    }
+  }
+  for (const std::string& name : names) {
+    const auto step = step_of_tensors(name);
+    const bool unused = step && !used.contains(name) && !unreadable.contains(*step);
+    if (unused || is_unfinished(name)) remove(folder / name, calls_);
+  }
+}
+
 void CheckpointWriter::write(const CheckpointContents& contents) {
   const fs::path& folder = folder_.path();
-  remove_leftovers(folder, calls_);
+  remove_leftovers();
+  tensor_files_.erase(contents.step);  // if writing fails, either file may be the one that the manifest names
 
   const std::string tensor_file = free_name(contents.step, list_folder(folder, calls_));
   const TensorFileSums sums = write_tensor_file(folder / tensor_file, {.tensors = contents.tensors}, calls_);
@@ -94,8 +98,9 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
   file.commit();
 
   known_[contents.step] = Condition::good;
+  tensor_files_[contents.step] = tensor_file;
   delete_old(contents.step);
-  remove_leftovers(folder, calls_);
+  remove_leftovers();
 }
 
 void CheckpointWriter::delete_old(std::uint64_t written) {
@@ -106,6 +111,7 @@ void CheckpointWriter::delete_old(std::uint64_t written) {
     if (newer >= options_.keep && *step != written) {
       remove(folder_.path() / manifest_name(*step), calls_);
       known_.erase(*step);
+      tensor_files_.erase(*step);
     } else if (condition(*step) == Condition::good) {
       ++newer;
     }

@@ -102,6 +102,7 @@ class CheckpointWriter {
  private:
   enum class Condition { good, damaged };
 
+  void remove_leftovers();
   void delete_old(std::uint64_t written);
   Condition condition(std::uint64_t step);
 
@@ -110,6 +111,9 @@ class CheckpointWriter {
   const CheckpointWriterOptions options_;
   const std::unique_ptr<OpenFile> lock_;
   std::map<std::uint64_t, Condition> known_;  // of the steps that this object has written or verified
+  /// By step: the file that its manifest names, or empty if that is not known. Manifests contain vocabularies, so
+  /// reading all of them for each checkpoint would take long.
+  std::map<std::uint64_t, std::string> tensor_files_;
 };
 
 }  // namespace windrow
