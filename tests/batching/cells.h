@@ -185,30 +185,6 @@ struct ChildSumCell {
   }
 };
 
-/// Maxima over children: of values that lead to the state, of inputs of edges, and of values that only the loss uses.
-struct MaxCell {
-  static constexpr std::size_t arity = any_arity;
-  static constexpr Index in = 2, h = 3;
-  Parameter own, of_child, of_weight, out;
-
-  explicit MaxCell(Parameters& p)
-      : own(p.add("own", in, h, Initial::uniform(-1, 1))),
-        of_child(p.add("of_child", h, h, Initial::uniform(-1, 1))),
-        of_weight(p.add("of_weight", in, h, Initial::uniform(-1, 1))),
-        out(p.add("out", h, 1, Initial::uniform(-1, 1))) {}
-
-  void operator()(auto& v) const {
-    const auto state = v.state("h", h);
-    const auto x = v.pull("x", in), below = v.each(state), weight = v.pull_edge("weight", 2);
-    const auto largest = max_children(matmul(below, of_child) + matmul(weight, of_weight) * tanh(matmul(x, own)));
-    const auto value = tanh(matmul(x, own) + largest + matmul(max_children(weight), of_weight) + mean_children(below));
-    v.scatter(state, value);
-    v.push("largest", largest);
-    v.push("below", max_children(below));
-    v.loss(square(matmul(value, out)) + row_sum(max_children(square(below))));
-  }
-};
-
 /// Vertices of four kinds: words; pairs, which gather both states of the first child and one of the second; sums over
 /// any number of children; and tops, which use only sums. They share parameters, inputs and outputs.
 struct Kinds {

@@ -26,6 +26,7 @@ Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initial
   }
   Application application{.signature = {.attributes = attributes}};
   bool absent = false;
+  std::vector<std::size_t> lacking;  // rows of edges
   std::size_t operand = 0;
   for (Row& row : rows) {
     const bool parameter = (in.begin() + operand++)->oracle() == nullptr;
@@ -38,10 +39,19 @@ Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initial
     application.signature.indices.push_back(
         {Rows::count(index.rows), index.rows == 0 ? 1 : static_cast<Index>(index.values.size()) / index.rows});
     application.indices.push_back(index.values);
+    for (std::size_t i = 0; index.may_lack && i < index.values.size(); ++i) {
+      if (index.values[i] != -1) continue;
+      application.indices.back()[i] = 0;
+      lacking.push_back(i);
+    }
   }
   const Type type = infer(op, application.signature);
   if (absent) return {oracle, type, std::vector<double>(static_cast<std::size_t>(type.width), 0)};
-  return {oracle, type, evaluate(reference_kernels(), op, application), edges.has_value()};
+  Row result{oracle, type, evaluate(reference_kernels(), op, application), edges.has_value()};
+  for (const std::size_t row : lacking) {
+    std::fill_n(result.values.begin() + static_cast<Index>(row) * type.width, type.width, 0.0);
+  }
+  return result;
 }
 
 Row to_children(const Row& x, Index children) {
@@ -100,8 +110,10 @@ Row OracleVertex::gather(std::size_t k, const OracleState& state) {
 
 std::vector<std::size_t> OracleVertex::edges() const {
   std::vector<std::size_t> result;
-  for (auto e = graph_.child_begin[vertex_]; e < graph_.child_begin[vertex_ + 1]; ++e) {
-    if (graph_.children[static_cast<std::size_t>(e)] != no_child) result.push_back(static_cast<std::size_t>(e));
+  const auto end = static_cast<std::size_t>(graph_.child_begin[vertex_ + 1]);
+  std::size_t e = static_cast<std::size_t>(graph_.child_begin[vertex_]) + oracle_.shape_.fixed;
+  for (; e < end; e += oracle_.shape_.per_edge) {
+    if (graph_.children[e] != no_child) result.push_back(e);
   }
   return result;
 }
@@ -116,10 +128,10 @@ std::vector<T> OracleVertex::rows_of_edges(const std::vector<T>& all, Index widt
   return result;
 }
 
-Row OracleVertex::each(const OracleState& state) {
+Row OracleVertex::each(const OracleState& state, std::size_t k) {
   Row result{&oracle_, {Rows::count(static_cast<Index>(edges().size())), state.width}, {}, true};
   for (std::size_t e : edges()) {
-    const auto child = static_cast<std::size_t>(graph_.children[e]);
+    const auto child = static_cast<std::size_t>(graph_.children[e + k]);
     oracle_.visit(graph_, child);
     const Row& row = oracle_.states_.at(child).at(state.name);
     result.values.insert(result.values.end(), row.values.begin(), row.values.end());
@@ -137,9 +149,10 @@ Row OracleVertex::pull_edge(const std::string& name, Index width) {
           true};
 }
 
-OracleIndex OracleVertex::pull_edge_index(const std::string& name, Index width) {
-  return {&oracle_, rows_of_edges(graph_.edge_indices.at(name), width), false, static_cast<Index>(edges().size()),
-          true};
+OracleIndex OracleVertex::pull_edge_index(const std::string& name, Presence presence, Index width) {
+  return {&oracle_, rows_of_edges(graph_.edge_indices.at(name), width),
+          false,    static_cast<Index>(edges().size()),
+          true,     presence == Presence::sometimes};
 }
 
 void OracleVertex::scatter(const OracleState& state, const Row& value) {
@@ -167,7 +180,8 @@ Row OracleVertex::parameter(const Parameter& parameter) { return RowOperand(para
 void OracleVertex::push(const std::string& name, const Row& value) { oracle_.pushed_[vertex_][name] = value.values; }
 void OracleVertex::loss(const Row& value) { oracle_.loss_ += value.values.at(0); }
 
-Oracle::Oracle(const Parameters& parameters, Body body) : parameters_(parameters), body_(std::move(body)) {
+Oracle::Oracle(const Parameters& parameters, Body body, const VertexFunction::Shape& shape)
+    : parameters_(parameters), body_(std::move(body)), shape_(shape) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::vector<float> values = parameters.value(parameters[i]).get();
     values_[parameters.name(parameters[i])] = {values.begin(), values.end()};

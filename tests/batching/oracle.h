@@ -29,6 +29,7 @@ struct OracleIndex {
   bool absent;
   Index rows = 1;
   bool of_edges = false;
+  bool may_lack = false;  ///< of edges: a row of -1 makes the row of the result zero
 };
 struct OracleState {
   std::string name;
@@ -55,12 +56,12 @@ class OracleVertex {
   std::size_t kind() const { return graph_.kinds.empty() ? 0 : static_cast<std::size_t>(graph_.kinds[vertex_]); }
   OracleState state(const std::string& name, Index width) { return {name, width}; }
   Row gather(std::size_t k, const OracleState& state);
-  Row each(const OracleState& state);
+  Row each(const OracleState& state, std::size_t k = 0);
   void scatter(const OracleState& state, const Row& value);
   Row pull(const std::string& name, Index width);
   OracleIndex pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
   Row pull_edge(const std::string& name, Index width);
-  OracleIndex pull_edge_index(const std::string& name, Index width = 1);
+  OracleIndex pull_edge_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
   Row constant(Index width, double value);
   Row zeros(Index width) { return constant(width, 0); }
   Row parameter(const Parameter& parameter);
@@ -68,7 +69,7 @@ class OracleVertex {
   void loss(const Row& value);
 
  private:
-  /// The indices in `children` of the vertex's children that exist.
+  /// The indices in `children` of the first child of each edge of the vertex that exists.
   std::vector<std::size_t> edges() const;
   template <class T>
   std::vector<T> rows_of_edges(const std::vector<T>& all, Index width) const;
@@ -81,8 +82,8 @@ class OracleVertex {
 class Oracle {
  public:
   using Body = std::function<void(OracleVertex&)>;
-  /// Uses the current values of the parameters.
-  Oracle(const Parameters& parameters, Body body);
+  /// Uses the current values of the parameters. `shape` is the vertex function's; only its edges matter.
+  Oracle(const Parameters& parameters, Body body, const VertexFunction::Shape& shape = {});
 
   /// Returns the sum of the losses. Stores the pushed values in `outputs`, vertex by vertex, with zeros where nothing
   /// was pushed.
@@ -100,6 +101,7 @@ class Oracle {
 
   const Parameters& parameters_;
   Body body_;
+  const VertexFunction::Shape shape_;
   std::map<std::string, std::vector<double>> values_;
   std::map<std::size_t, std::map<std::string, Row>> states_;                  // of the current graph
   std::map<std::size_t, std::map<std::string, std::vector<double>>> pushed_;  // likewise

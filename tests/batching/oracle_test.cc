@@ -5,6 +5,7 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
 #include "tests/ops/cases.h"
@@ -21,9 +22,10 @@ using testing::expect_close;
 using testing::first_seed;
 using testing::Form;
 using testing::GatesCell;
+using testing::graph_for;
 using testing::Graphs;
 using testing::Kinds;
-using testing::MaxCell;
+using testing::MixedCell;
 using testing::OddCell;
 using testing::Oracle;
 using testing::OracleVertex;
@@ -32,6 +34,7 @@ using testing::random_graph;
 using testing::RandomFunction;
 using testing::sanitized;
 using testing::SeeingCell;
+using testing::shape_of;
 using testing::thread_sanitized;
 using testing::TreeLstm;
 using testing::WideCell;
@@ -39,16 +42,9 @@ using testing::WideCell;
 /// WINDROW_TEST_SEED, or 1.
 template <class Cell>
 VertexFunction function_of(const Cell& cell) {
-  return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+  return VertexFunction("cell", shape_of<Cell>(), [&](Vertex& v) { cell(v); });
 }
 VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
-
-template <class Cell>
-GraphData graph_for(std::int32_t vertices, Form form, std::mt19937& random) {
-  GraphData data = random_graph(vertices, Cell::arity, form, random);
-  if constexpr (std::is_same_v<Cell, Kinds>) Kinds::give_kinds(data);
-  return data;
-}
 
 template <class Cell>
 class EveryCell : public ::testing::Test {
@@ -65,7 +61,8 @@ class EveryCell : public ::testing::Test {
     const Cell cell(parameters);
     const VertexFunction function = function_of(cell);
     Runner runner(host, function, parameters, options);
-    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+    Oracle oracle(
+        parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());
     for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
       std::vector<GraphData> data;
       for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
@@ -90,7 +87,8 @@ class EveryCell : public ::testing::Test {
     Parameters parameters(host, 1);
     const Cell cell(parameters);
     const VertexFunction function = function_of(cell);
-    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });  // which knows the outputs
+    Oracle oracle(
+        parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());  // which knows the outputs
     std::vector<GraphData> data;
     for (std::int32_t vertices : {1, 9, 0, 40, 2}) data.push_back(graph_for<Cell>(vertices, Form::dag, random));
     const Graphs graphs(function, data);
@@ -104,7 +102,7 @@ class EveryCell : public ::testing::Test {
   }
 };
 using Cells =
-    ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MaxCell, Kinds, SeeingCell>;
+    ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MixedCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
@@ -210,7 +208,8 @@ TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   const TypeParam cell(parameters);
   const VertexFunction function = function_of(cell);
   Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1, .op_flops = 2000, .split_rows = 3});
-  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  Oracle oracle(
+      parameters, [&](OracleVertex& v) { cell(v); }, shape_of<TypeParam>());
   std::vector<GraphData> data;
   for (int g = 0; g < 40; ++g) data.push_back(graph_for<TypeParam>(60, Form::dag, random));
   const Graphs graphs(function, data);

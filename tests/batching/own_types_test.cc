@@ -22,7 +22,10 @@ using Types = std::vector<VertexType>;
 
 std::shared_ptr<const ir::Function> of_arity(std::size_t arity, std::size_t kinds = 1) {
   auto function = std::make_shared<ir::Function>();
-  for (std::size_t k = 0; k < kinds; ++k) function->kinds.push_back({.name = "kind", .arity = arity});
+  const bool any = arity == any_arity;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    function->kinds.push_back({.name = "kind", .arity = any ? 0 : arity, .per_edge = any ? 1u : 0u});
+  }
   return function;
 }
 

@@ -4,6 +4,7 @@
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
+#include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
 #include "tests/devices/conformance.h"
@@ -14,7 +15,7 @@ namespace {
 
 template <class Cell>
 VertexFunction function_of(const Cell& cell) {
-  return VertexFunction("cell", {.arity = Cell::arity}, [&](Vertex& v) { cell(v); });
+  return VertexFunction("cell", shape_of<Cell>(), [&](Vertex& v) { cell(v); });
 }
 VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
 
@@ -27,13 +28,11 @@ void check(const Device& device, Form form, unsigned seed, const RunnerOptions& 
   const Cell cell(parameters);
   const VertexFunction function = function_of(cell);
   Runner runner(device, function, parameters, options);
-  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  Oracle oracle(
+      parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());
   for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
     std::vector<GraphData> data;
-    for (std::int32_t vertices : {1, 9, 0, 12, 2}) {
-      data.push_back(random_graph(vertices, Cell::arity, form, random));
-      if constexpr (std::is_same_v<Cell, Kinds>) Kinds::give_kinds(data.back());
-    }
+    for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
     check_minibatch(runner, parameters, oracle, function, data);
   }
 }
@@ -83,7 +82,7 @@ TEST_P(OnDeviceInFull, ComputesCellsOfOddShapes) {
 }
 TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
   check_forms<ChildSumCell>(device);
-  check_forms<MaxCell>(device);
+  check_forms<MixedCell>(device);
 }
 TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }

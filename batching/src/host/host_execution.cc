@@ -157,14 +157,17 @@ template <class Visit>
 void HostExecution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const {
   const TypeRows& here = layout_.types[tile.type];
   std::size_t type = plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
+  Rate of_rate = Rate::vertices;
   const ChildSlots* slots = nullptr;
   float* memory = nullptr;
   Index stride = 0;
   const auto look = [&](Index row, Slot slot) {
-    if (slot.type != type) {
+    const Rate rate = plan_->types[slot.type].rate_of_child(slot.child);
+    if (slot.type != type || rate != of_rate) {
       type = slot.type;
+      of_rate = rate;
       const TypePlan& consumer = plan_->types[type];
-      slots = &(consumer.*slots_of)[state];
+      slots = &(consumer.*slots_of)[consumer.link(state, rate)];
       if (slots->any()) memory = region(consumer, slots->region);
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
@@ -190,13 +193,17 @@ void HostExecution::scatter(const Step& step, const Tile& tile) {
 /// Copies the stored state of each child. Leaves the slots of missing children unchanged.
 void HostExecution::gather(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
-  const std::vector<Index>& column = plan_->types[tile.type].states[step.state].column;
+  const TypePlan& here = plan_->types[tile.type];
+  const bool by_number = tile.rate == Rate::vertices;
+  const std::size_t children = by_number ? here.by_number : here.per_edge;
+  const Index* const column =
+      here.states[here.link(step.state, tile.rate)].column.data() + (by_number ? 0 : here.by_number);
   const Producer* producer =
-      layout_.types[tile.type].producers.data() + tile.rows.begin * static_cast<Index>(column.size());
+      layout_.producers(tile.type, tile.rate).data() + tile.rows.begin * static_cast<Index>(children);
   Matrix<const float> from{};
   std::size_t type = plan_->types.size();  // of `from`; neighbours usually have children of one type
   for (Index r = 0; r < to.rows; ++r) {
-    for (std::size_t k = 0; k < column.size(); ++k, ++producer) {
+    for (std::size_t k = 0; k < children; ++k, ++producer) {
       if (producer->row < 0 || column[k] < 0) continue;
       if (producer->type != type) {
         type = producer->type;

@@ -57,9 +57,8 @@ void HostExecution::clear_missing() {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
-    const Index count = layout_.count(t, type.children);
     for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
-      std::fill_n(region(type, r), count * type.regions[r].stride, 0.0f);
+      std::fill_n(region(type, r), layout_.count(t, type.regions[r].rate) * type.regions[r].stride, 0.0f);
     }
   }
 }

@@ -186,11 +186,14 @@ std::vector<std::vector<char>> HostExecution::below(VertexRow top) const {
     char& here = reached[v.type][static_cast<std::size_t>(v.row)];
     if (here) continue;
     here = 1;
-    const auto [first, last] = range(v.type, plan_->types[v.type].children, {v.row, v.row + 1});
-    const Slot from{static_cast<std::int32_t>(first), static_cast<std::uint16_t>(v.type)};
-    const Slot to{static_cast<std::int32_t>(last), static_cast<std::uint16_t>(v.type)};
-    for (auto child = producer.lower_bound(from); child != producer.end() && child->first < to; ++child) {
-      if (child->first.type == v.type) open.push_back(child->second);
+    for (const Rate rate : {Rate::vertices, Rate::edges}) {
+      const auto [first, last] = range(v.type, rate, {v.row, v.row + 1});
+      const Slot from{static_cast<std::int32_t>(first), static_cast<std::uint16_t>(v.type)};
+      const Slot to{static_cast<std::int32_t>(last), static_cast<std::uint16_t>(v.type)};
+      for (auto child = producer.lower_bound(from); child != producer.end() && child->first < to; ++child) {
+        const bool of_rate = plan_->types[v.type].rate_of_child(child->first.child) == rate;
+        if (child->first.type == v.type && of_rate) open.push_back(child->second);
+      }
     }
   }
   return reached;

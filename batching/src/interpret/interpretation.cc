@@ -251,7 +251,8 @@ static Matrix<float> columns_of(const Matrix<float>& matrix, Index begin, Index 
 void Interpretation::gather(const Step& step, const At& at) {
   const Matrix<float> to = place(step.out, at);
   fill(to, 0, Write::overwrite, at.lane);
-  const std::vector<Index>& column = plan_->types[at.type].states[step.state].column;
+  const TypePlan& here = plan_->types[at.type];
+  const std::vector<Index>& column = here.states[here.link(step.state, at.rate)].column;
   for (const PackedLayout::Source& child : packed_.children[at.type]) {
     if (column[child.child] < 0) continue;
     const Place& stored = plan_->types[child.type].stored[step.state];
@@ -268,11 +269,11 @@ void Interpretation::take_incoming(const Step& step, const At& at) {
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
   for (const PackedLayout::Source& consumer : packed_.consumers[at.type]) {
     const TypePlan& type = plan_->types[consumer.type];
-    const ChildSlots& slots = type.gradients[step.state];
+    const Rate rate = type.rate_of_child(consumer.child);
+    const ChildSlots& slots = type.gradients[type.link(step.state, rate)];
     if (!slots.any() || slots.column[consumer.child] < 0) continue;
     const Matrix<const float> from{region(consumer.type, slots.region) + slots.column[consumer.child],
-                                   layout_.count(consumer.type, type.children), to.width,
-                                   type.regions[slots.region].stride};
+                                   layout_.count(consumer.type, rate), to.width, type.regions[slots.region].stride};
     gather_sum(from, word(0), consumer.gather, at.rows, to, Write::add, at.lane);
   }
 }

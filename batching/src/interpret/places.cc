@@ -61,10 +61,10 @@ void Interpretation::clear_missing(Lane* lane) {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const TypePlan& type = plan_->types[t];
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
-    const Index count = layout_.count(t, type.children);
     for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
+      const Index count = layout_.count(t, type.regions[r].rate) * type.regions[r].stride;
       device_.memory->clear(lane, reinterpret_cast<std::byte*>(region(t, r)),
-                            static_cast<std::size_t>(count * type.regions[r].stride) * sizeof(float));
+                            static_cast<std::size_t>(count) * sizeof(float));
     }
   }
 }

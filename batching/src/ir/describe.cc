@@ -54,8 +54,9 @@ std::string to_string(const Plan& plan) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     const ir::Function& f = *plan.program.function;
     const ir::VertexType type = plan.program.types[t];
-    const std::string children =
-        plan.types[t].children == Rate::edges ? "any" : std::to_string(std::popcount(ir::children(f, type)));
+    const std::uint32_t by_number = (1u << plan.types[t].by_number) - 1;
+    std::string children = std::to_string(std::popcount(ir::children(f, type) & by_number));
+    if (plan.types[t].per_edge > 0) children = plan.types[t].by_number > 0 ? children + " and any number of" : "any";
     text += "  " + ir::kind_of(f, type).name + ", type " + std::to_string(type & UINT32_MAX) + ", " + children +
             " children" + (plan.program.general[t] != 0 ? ", or fewer, for all others of its kind\n" : "\n");
     for (std::size_t p = 0; p < phase_count; ++p) {

@@ -51,12 +51,14 @@ class Specialisation {
     const auto k = static_cast<std::size_t>(node.child);
     if (!has_child(mask_, k)) return builder_.fill(type_, node.type, 0);
     const Index width = node.type.width;
-    const std::uint32_t from = children(function_, mask_) & kind_.gathered[node.number];
+    const std::uint32_t by_number = (1u << kind_.arity) - 1;
+    const std::uint32_t from =
+        children(function_, mask_) & kind_.gathered[node.number] & (node.of_edges() ? ~by_number : by_number);
     const Value all = builder_.add({.code = Code::gather,
                                     .type = {node.type.rows, width * std::popcount(from)},
                                     .vertex_type = type_,
                                     .number = node.number});
-    const Index begin = width * std::popcount(from & ((1u << k) - 1));
+    const Index begin = width * std::popcount(from & ((1u << k) - 1));  // of those of its rate
     return builder_.slice(all, begin, begin + width);
   }
 
@@ -64,7 +66,8 @@ class Specialisation {
     const bool drops = node.is(op::dropout) && function_.index_pulls[node.indices[0]].holds_dropout();
     if (drops && use_ == Use::inference) return of(node.in[0]);
     for (std::size_t pull : node.indices) {
-      const bool without_edges = function_.index_pulls[pull].holds == IndexField::Holds::edges && !has_child(mask_, 0);
+      const bool without_edges =
+          function_.index_pulls[pull].holds == IndexField::Holds::edges && !has_edges(kind_, mask_);
       if (without_edges || !has_index(function_, mask_, pull)) return builder_.fill(type_, node.type, 0);
     }
     std::vector<Value> in;

@@ -22,9 +22,15 @@ std::size_t add_field(std::vector<Field>& fields, std::vector<std::size_t>& of_k
 
 }  // namespace
 
-Tracing::Tracing(std::string name, std::size_t arity) {
+Tracing::Tracing(std::string name, const VertexFunction::Shape& shape) {
   function.name = name;
-  function.kinds.push_back({.name = std::move(name), .arity = arity});
+  const bool any = shape.arity == any_arity;
+  if (!any && (shape.fixed != 0 || shape.per_edge != 1)) {
+    throw MisuseError(name + ": `fixed` or `per_edge` with a fixed arity; expected any_arity");
+  }
+  if (any && shape.per_edge == 0) throw MisuseError(name + ": edges to 0 children; expected 1 or more");
+  function.kinds.push_back(
+      {.name = std::move(name), .arity = any ? shape.fixed : shape.arity, .per_edge = any ? shape.per_edge : 0});
 }
 
 Expr Tracing::expr(Node node) {

@@ -26,7 +26,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
  public:
   Function function;  ///< of one kind
 
-  explicit Tracing(std::string name, std::size_t arity);
+  Tracing(std::string name, const VertexFunction::Shape& shape);
   Kind& kind() { return function.kinds[0]; }
 
   Expr expr(Node node);

@@ -30,11 +30,11 @@ void check_input(const ir::Function& function, const std::string& name, Index wi
   if (name.starts_with('(')) refuse(function, "an input named '" + name + "'; expected a name without a bracket first");
 }
 
-/// A vertex type has a bit for each child and for each optional index.
+/// A vertex type has a bit for each child and for each optional index of the vertex.
 void check_types(const ir::Function& function) {
   const ir::Kind& kind = function.kinds[0];
-  std::size_t bits = std::min<std::size_t>(kind.child_bits(), UINT32_MAX);
-  for (const ir::IndexField& pull : function.index_pulls) bits += pull.optional ? 1 : 0;
+  std::size_t bits = std::min<std::size_t>(kind.arity, UINT32_MAX) + std::min<std::size_t>(kind.per_edge, UINT32_MAX);
+  for (const ir::IndexField& pull : function.index_pulls) bits += pull.has_type_bit() ? 1 : 0;
   if (bits >= ir::type_bits) {
     refuse(function, "arity and optional indices are " + std::to_string(bits) + " together; expected " +
                          std::to_string(ir::type_bits - 1) + " at most");
@@ -94,9 +94,11 @@ Expr Vertex::gather(std::size_t k, const State& state) {
   const ir::Function& f = tracing_->function;
   check_state("gather", state);
   const std::string what = "gather(" + std::to_string(k) + ") of state '" + f.states[state.number_].name + "'";
-  if (tracing_->kind().any_number()) refuse(f, what + " in a function of any arity; expected each");
-  if (k >= tracing_->kind().arity) {
-    refuse(f, what + "; expected less than " + std::to_string(tracing_->kind().arity) + ", the arity");
+  const ir::Kind& kind = tracing_->kind();
+  if (k >= kind.arity) {
+    if (kind.any_number() && kind.arity == 0) refuse(f, what + " in a function of any arity; expected each");
+    refuse(f, what + "; expected less than " + std::to_string(kind.arity) +
+                  (kind.any_number() ? ", the number of fixed children" : ", the arity"));
   }
   return tracing_->expr({.code = Code::gather,
                          .type = {Rows::vertices(), state.width()},
@@ -104,11 +106,20 @@ Expr Vertex::gather(std::size_t k, const State& state) {
                          .child = static_cast<Index>(k)});
 }
 
-Expr Vertex::each(const State& state) {
+Expr Vertex::each(const State& state, std::size_t k) {
   check_state("each", state);
-  check_any_arity("each of state '" + tracing_->function.states[state.number_].name + "'");
-  return tracing_->expr(
-      {.code = Code::gather, .type = {Rows::edges(), state.width()}, .number = state.number_, .child = 0});
+  const ir::Function& f = tracing_->function;
+  const std::string what = "each of state '" + f.states[state.number_].name + "'";
+  check_any_arity(what);
+  const ir::Kind& kind = tracing_->kind();
+  if (k >= kind.per_edge) {
+    refuse(f, what + ", child " + std::to_string(k) + " of an edge; expected less than " +
+                  std::to_string(kind.per_edge) + ", the children of an edge");
+  }
+  return tracing_->expr({.code = Code::gather,
+                         .type = {Rows::edges(), state.width()},
+                         .number = state.number_,
+                         .child = static_cast<Index>(kind.arity + k)});
 }
 
 void Vertex::scatter(const State& state, const Expr& value) {
@@ -148,19 +159,17 @@ Expr Vertex::pull_row(const std::string& tensor, Index width) {
 }
 
 IndexExpr Vertex::pull_index(const std::string& name, Presence presence, Index width) {
-  if (presence == Presence::sometimes && width != 1) {
-    refuse(tracing_->function, "'" + name + "' may be absent; expected width 1");
-  }
   return pull_index_rows(name, {Rows::vertices(), width}, presence);
 }
 
-IndexExpr Vertex::pull_edge_index(const std::string& name, Index width) {
+IndexExpr Vertex::pull_edge_index(const std::string& name, Presence presence, Index width) {
   check_any_arity("edge input '" + name + "'");
-  return pull_index_rows(name, {Rows::edges(), width}, Presence::always);
+  return pull_index_rows(name, {Rows::edges(), width}, presence);
 }
 
 IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Presence presence) {
   ir::Function& f = tracing_->function;
+  if (presence == Presence::sometimes && type.width != 1) refuse(f, "'" + name + "' may be absent; expected width 1");
   check_input(f, name, type.width);
   if (named(f.index_pulls, name)) refuse(f, "'" + name + "' is pulled twice; expected once");
   tracing_->kind().index_pulls.push_back(f.index_pulls.size());
@@ -196,7 +205,7 @@ void Vertex::loss(const Expr& value) {
 }
 
 VertexFunction::VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body) {
-  const auto tracing = std::make_shared<ir::Tracing>(std::move(name), shape.arity);
+  const auto tracing = std::make_shared<ir::Tracing>(std::move(name), shape);
   ir::Function& f = tracing->function;
   if (!body) refuse(f, "no body; expected a function of a Vertex");
   Vertex vertex(tracing);

@@ -57,7 +57,7 @@ void Layout::Maker::begin() {
     type.edges = 0;
     type.edge_begin.clear();
     type.further.clear();
-    type.producers.clear();
+    for (auto& producers : type.producers) producers.clear();
   }
 }
 
@@ -96,17 +96,19 @@ void Layout::Maker::divide() {
 void Layout::Maker::place_edges() {
   if (!any_edges_) return;
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    if (plan_.types[t].children != Rate::edges) continue;
+    if (plan_.types[t].per_edge == 0) continue;
     layout_.types[t].edge_begin.assign(static_cast<std::size_t>(layout_.types[t].rows) + 1, 0);
   }
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     const std::int32_t *const begin = graphs_[g]->child_begin(), *const row_of = rows_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
-      if (plan_.types[t].children != Rate::edges) return;
+      if (plan_.types[t].per_edge == 0) return;
       std::int32_t* const edges =
           layout_.types[t].edge_begin.data() + 1 - layout_.types[t].first;  // numbers of edges, summed up below
+      const auto by_number = static_cast<std::int32_t>(std::popcount(by_number_of(g, run)));
+      const auto per_edge = static_cast<std::int32_t>(plan_.types[t].per_edge);
       for (std::int32_t place = run.begin; place < run.end; ++place) {
-        edges[row_of[place]] = begin[place + 1] - begin[place];
+        edges[row_of[place]] = (begin[place + 1] - begin[place] - by_number) / per_edge;
       }
     });
   }
@@ -159,7 +161,7 @@ void Layout::Maker::place() {
     }
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       place_type_run(g, run, views_[t]);
-      if (plan_.types[t].children == Rate::edges) return connect_edges(g, run, t);
+      if (plan_.types[t].per_edge > 0) return connect_edges(g, run, t);
       connect_type_run(g, run, t);
     });
   }
@@ -281,36 +283,61 @@ void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRu
 /// As connect_type_run(), for vertices with any number of children. Also copies the inputs of edges.
 void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
   const InputGraph& of = *graphs_[graph];
-  const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *const child = of.children();
+  const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *child = of.children();
+  const TypePlan& type = plan_.types[t];
+  const std::uint32_t by_number = by_number_of(graph, run);
+  child += begin[run.begin];
   for (std::int32_t place = run.begin; place < run.end; ++place) {
-    const Index edge = layout_.types[t].edge_begin[static_cast<std::size_t>(row_of[place] - views_[t].first)];
-    Slot slot{static_cast<std::int32_t>(edge), static_cast<std::uint16_t>(t)};
-    for (std::int32_t e = begin[place]; e < begin[place + 1]; ++e, ++slot.row) connect(row_of[child[e]], slot);
+    const std::int32_t row = row_of[place] - views_[t].first;
+    Slot slot{row, static_cast<std::uint16_t>(t)};
+    for (std::uint32_t left = by_number; left != 0; left &= left - 1, ++child) {
+      slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
+      connect(row_of[*child], slot);
+    }
+    const auto* const edges = layout_.types[t].edge_begin.data() + row;
+    for (slot.row = edges[0]; slot.row < edges[1]; ++slot.row) {
+      slot.child = static_cast<std::uint16_t>(type.by_number);
+      for (std::size_t k = 0; k < type.per_edge; ++k, ++slot.child, ++child) connect(row_of[*child], slot);
+    }
     for (const Active& column : views_[t].of_edges) {
-      const std::int32_t* from = of.column(column.number);
-      std::int32_t* const to = column.elements + edge * column.width;
-      const Index elements = (begin[place + 1] - begin[place]) * column.width;
-      if (from == nullptr) {
-        std::fill_n(to, elements, 0);
-      } else {
-        copy_rows(to, from + begin[place] * column.width, elements);
-      }
+      place_edge_rows(column, of.column(column.number), begin[place] + std::popcount(by_number), type.per_edge,
+                      edges[0], edges[1]);
+    }
+  }
+}
+
+/// The inputs of edges: in graphs, the first child of an edge has its row, which begins at `at`.
+void Layout::Maker::place_edge_rows(const Active& column, const std::int32_t* from, Index at, std::size_t per_edge,
+                                    Index begin, Index end) {
+  const Index width = column.width, count = end - begin;
+  std::int32_t* to = column.elements + begin * width;
+  if (from == nullptr) {
+    std::fill_n(to, count * width, 0);
+  } else if (per_edge == 1) {
+    copy_rows(to, from + at * width, count * width);
+  } else {
+    for (Index edge = 0; edge < count; ++edge, to += width, at += static_cast<Index>(per_edge)) {
+      copy_rows(to, from + at * width, width);
     }
   }
 }
 
 /// Inverts the map from producers to slots.
 void Layout::Maker::find_producers() {
-  std::vector<std::size_t> children;  // by type
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    children.push_back(ir::kind_of(*plan_.program.function, plan_.program.types[t]).child_bits());
-    const auto rows = static_cast<std::size_t>(layout_.count(t, plan_.types[t].children));
-    layout_.types[t].producers.assign(rows * children[t], {});
+    TypeRows& type = layout_.types[t];
+    type.producers[0].assign(static_cast<std::size_t>(type.rows) * plan_.types[t].by_number, {});
+    type.producers[1].assign(static_cast<std::size_t>(type.edges) * plan_.types[t].per_edge, {});
   }
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const auto note = [&](Index row, Slot slot) {
       if (slot.row < 0) return;
-      layout_.types[slot.type].producers[static_cast<std::size_t>(slot.row) * children[slot.type] + slot.child] = {
+      const TypePlan& type = plan_.types[slot.type];
+      const Rate rate = type.rate_of_child(slot.child);
+      const auto of_rate = static_cast<std::size_t>(rate);
+      const std::size_t children = rate == Rate::vertices ? type.by_number : type.per_edge;
+      const std::size_t child = rate == Rate::vertices ? slot.child : slot.child - type.by_number;
+      layout_.types[slot.type].producers[of_rate][static_cast<std::size_t>(slot.row) * children + child] = {
           static_cast<std::int32_t>(row), static_cast<std::uint16_t>(t)};
     };
     for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));

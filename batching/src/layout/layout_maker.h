@@ -12,7 +12,7 @@ class Layout::Maker {
   Maker(Layout& layout, std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
         LayoutMemory::Scratch& scratch)
       : layout_(layout), graphs_(graphs), plan_(plan), options_(options), scratch_(scratch) {
-    for (const TypePlan& type : plan.types) any_edges_ |= type.children == Rate::edges;
+    for (const TypePlan& type : plan.types) any_edges_ |= type.per_edge > 0;
   }
 
   /// Empties the layout, whose vectors keep their memory.
@@ -49,6 +49,12 @@ class Layout::Maker {
   void connect(std::int32_t producer, Slot slot);
   void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
   void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
+  /// A bit for each child that the vertices of the run have and that is gathered by number.
+  std::uint32_t by_number_of(std::size_t graph, const InputGraph::TypeRun& run) const {
+    const ir::VertexType type = graphs_[graph]->type(run.type);
+    const ir::Function& function = *plan_.program.function;
+    return ir::children(function, type) & ((1u << ir::kind_of(function, type).arity) - 1);
+  }
   void add_further(std::int32_t row, Slot slot);
   void fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const;
   /// Fills a column whose content comes from the layout instead of the graphs.
@@ -67,6 +73,8 @@ class Layout::Maker {
     Index width;
     std::int32_t* elements;  // in the layout; may contain the bits of floats
   };
+  static void place_edge_rows(const Active& column, const std::int32_t* from, Index at, std::size_t per_edge,
+                              Index begin, Index end);
   struct TypeView {
     std::int32_t first;
     std::int32_t* vertex;

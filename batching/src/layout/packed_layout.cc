@@ -63,14 +63,19 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   using Pairs = std::vector<std::pair<Index, std::int32_t>>;
   const TypeRows& rows = layout.types[type];
   std::map<std::pair<std::size_t, std::size_t>, Pairs> of_children, of_consumers;  // by type and child
-  const Index slots = layout.count(type, plan.types[type].children);
-  const std::size_t child_count = slots == 0 ? 0 : rows.producers.size() / static_cast<std::size_t>(slots);
-  for (std::size_t i = 0; i < rows.producers.size(); ++i) {
-    const Producer& producer = rows.producers[i];
-    if (producer.row < 0) continue;
-    of_children[{producer.type, i % child_count}].push_back({static_cast<Index>(i / child_count), producer.row});
+  const TypePlan& of = plan.types[type];
+  for (const Rate rate : {Rate::vertices, Rate::edges}) {
+    const auto& producers = layout.producers(type, rate);
+    const std::size_t count = rate == Rate::vertices ? of.by_number : of.per_edge;
+    const std::size_t first = rate == Rate::vertices ? 0 : of.by_number;
+    for (std::size_t i = 0; i < producers.size(); ++i) {
+      if (producers[i].row < 0) continue;
+      const std::pair from(std::size_t{producers[i].type}, first + i % count);
+      of_children[from].push_back({static_cast<Index>(i / count), producers[i].row});
+    }
   }
   for (const auto& [from, pairs] : of_children) {
+    const Index slots = layout.count(type, of.rate_of_child(from.second));
     children[type].push_back({from.first, from.second, append(words, slots, pairs)});
   }
   const auto note = [&](Index row, Slot slot) {

@@ -57,10 +57,12 @@ class Planner {
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       TypePlan& type = plan_.types.emplace_back();
       const ir::Kind& kind = ir::kind_of(*program().function, program().types[t]);
-      type.children = kind.any_number() ? Rate::edges : Rate::vertices;
-      type.states.resize(program().function->states.size());
-      type.gradients.resize(program().function->states.size());
-      type.takes_over.assign(program().function->states.size(), 0);
+      const std::size_t links = 2 * program().function->states.size();
+      type.by_number = kind.arity;
+      type.per_edge = kind.per_edge;
+      type.states.resize(links);
+      type.gradients.resize(links);
+      type.takes_over.assign(links, 0);
       for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = steps_.segments(std::move(tasks[t][p]));
     }
   }
@@ -139,13 +141,14 @@ class Planner {
     if (n.code == Code::pull) return {Place::In::pull, n.number, 0, width};
     if (n.code == Code::scatter) return {};
     TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+    const std::size_t link = type.link(n.number, rate_of(n));
     if (n.code == Code::gather) {
-      add_slots(n, type.states[n.number]);
-      return {Place::In::state, n.number, 0, width};
+      add_slots(n, type, type.states[link]);
+      return {Place::In::state, link, 0, width};
     }
     if (n.code == Code::send) {
-      add_slots(n, type.gradients[n.number]);
-      return {Place::In::state_gradient, n.number, 0, width};
+      add_slots(n, type, type.gradients[link]);
+      return {Place::In::state_gradient, link, 0, width};
     }
     if (local) {
       type.locals.push_back(width);
@@ -156,15 +159,17 @@ class Planner {
   }
 
   /// The slots of the children that the node gathers from, or sends to, lie side by side.
-  void add_slots(const Node& n, ChildSlots& slots) const {
+  void add_slots(const Node& n, const TypePlan& plan, ChildSlots& slots) const {
     const ir::Function& f = *program().function;
     const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
     const ir::Kind& kind = ir::kind_of(f, type);
     const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
     slots.width = n.type.width;
+    Index next = 0;
     for (std::size_t k = 0; k < kind.child_bits(); ++k) {
-      const Index before = std::popcount(from & ((1u << k) - 1));
-      slots.column.push_back((from >> k & 1u) != 0 ? before * f.states[n.number].width : -1);
+      const bool has_slot = (from >> k & 1u) != 0 && plan.rate_of_child(k) == rate_of(n);
+      slots.column.push_back(has_slot ? next : -1);
+      if (has_slot) next += f.states[n.number].width;
     }
   }
 
@@ -288,15 +293,17 @@ void find_regions(Plan& plan, const PlanOptions& options) {
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
-    for (ChildSlots& state : type.states) {
+    const auto rate = [&](std::size_t link) { return link < type.states.size() / 2 ? Rate::vertices : Rate::edges; };
+    for (std::size_t link = 0; link < type.states.size(); ++link) {
+      ChildSlots& state = type.states[link];
       if (!state.any()) continue;
-      state.region = add(state.width, type.children);
+      state.region = add(state.width, rate(link));
       ++type.state_regions;
     }
-    for (std::size_t s = 0; s < type.gradients.size(); ++s) {
-      ChildSlots& gradient = type.gradients[s];
+    for (std::size_t link = 0; link < type.gradients.size(); ++link) {
+      ChildSlots& gradient = type.gradients[link];
       if (!gradient.any()) continue;
-      gradient.region = type.takes_over[s] != 0 ? type.states[s].region : add(gradient.width, type.children);
+      gradient.region = type.takes_over[link] != 0 ? type.states[link].region : add(gradient.width, rate(link));
     }
     type.first_region = plan.regions;
     plan.regions += type.regions.size();

@@ -1,20 +1,17 @@
 #include "windrow/batching/graph.h"
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 #include <optional>
 
 #include "ir/tracing.h"
+#include "schedule/loading.h"
 
 namespace windrow {
 namespace {
 
-std::string number(std::int64_t value) { return std::to_string(value); }
-
 /// A state that the consumer's kind gathers from child k, but the child's kind does not scatter.
 std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k, const ir::Kind& child) {
-  const std::size_t bit = consumer.any_number() ? 0 : k;
+  const std::size_t bit = k < consumer.arity ? k : consumer.arity + (k - consumer.arity) % consumer.per_edge;
   for (std::size_t s = 0; s < consumer.gathered.size(); ++s) {
     if ((consumer.gathered[s] >> bit & 1u) != 0 && child.scattered[s] == ir::no_value) return s;
   }
@@ -22,47 +19,6 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 }
 
 }  // namespace
-
-/// Checks the data of a graph, and sorts and packs it.
-class InputGraph::Loading {
- public:
-  Loading(InputGraph& graph, const GraphData& data) : graph_(graph), data_(data), function_(*graph.function_) {}
-
-  void check_children() const;
-  void find_kinds();
-  void find_types();
-  void check_indices() const;
-  void find_levels();
-  void sort();
-  /// Throws MisuseError for missing inputs.
-  void pack();
-
- private:
-  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
-  std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
-  const ir::Kind& kind_of(std::size_t v) const {
-    return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
-  }
-  void check_child(std::int32_t v, std::int32_t e) const;
-  /// Null if the input is missing and not needed.
-  template <class T, class Field>
-  const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
-                              const std::map<std::string, std::vector<T>>& edges, const Field& field,
-                              bool needed) const;
-  /// Packs rows of vertices in the order of places, or rows of edges in that of their consumers' places.
-  template <class T, class Field>
-  void pack_column(std::size_t column, const std::vector<T>* rows, const Field& field);
-  void pack_columns();
-
-  InputGraph& graph_;
-  const GraphData& data_;
-  const ir::Function& function_;
-  std::vector<char> has_kind_;  // by kind: whether any vertex has it
-  std::vector<ir::VertexType> distinct_;
-  std::vector<std::int32_t> types_;   // by vertex: index into distinct_
-  std::vector<std::int32_t> vertex_;  // by place
-  std::vector<TypeRun> type_runs_;
-};
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
@@ -117,6 +73,27 @@ void InputGraph::Loading::check_children() const {
              number(static_cast<std::int64_t>(kind.arity)) + ", the arity of " + kind.name);
     }
     for (auto e = first; e < last; ++e) check_child(v, e);
+    check_edges(v, kind);
+  }
+}
+
+/// An edge leads to all its children, or it is missing as a whole.
+void InputGraph::Loading::check_edges(std::int32_t v, const ir::Kind& kind) const {
+  if (kind.per_edge < 2) return;
+  const auto first = data_.child_begin[static_cast<std::size_t>(v)] + static_cast<std::int32_t>(kind.arity);
+  const auto last = data_.child_begin[static_cast<std::size_t>(v) + 1];
+  const auto per_edge = static_cast<std::int32_t>(kind.per_edge);
+  const std::string what = "vertex " + number(v) + ": ";
+  if (last > first && (last - first) % per_edge != 0) {
+    refuse(what + number(last - first) + " children of edges; expected a multiple of " + number(per_edge));
+  }
+  for (auto edge = first; edge < last; edge += per_edge) {
+    const auto begin = data_.children.begin() + edge;
+    const auto missing = std::count(begin, begin + per_edge, no_child);
+    if (missing != 0 && missing != per_edge) {
+      refuse(what + "an edge to " + number(per_edge - missing) + " children; expected " + number(per_edge) +
+             ", or only " + number(no_child));
+    }
   }
 }
 
@@ -144,7 +121,9 @@ void InputGraph::Loading::find_types() {
     const auto first = static_cast<std::size_t>(data_.child_begin[v]);
     const ir::Kind& kind = kind_of(v);
     for (std::size_t e = first; e < static_cast<std::size_t>(data_.child_begin[v + 1]); ++e) {
-      if (data_.children[e] != no_child) type |= ir::VertexType{1} << (kind.any_number() ? 0 : e - first);
+      if (data_.children[e] == no_child) continue;
+      const ir::VertexType edges = ((ir::VertexType{1} << kind.per_edge) - 1) << kind.arity;
+      type |= e - first < kind.arity ? ir::VertexType{1} << (e - first) : edges;
     }
     types.push_back(type | static_cast<ir::VertexType>(&kind - function_.kinds.data()) << ir::type_bits);
   }
@@ -153,7 +132,7 @@ void InputGraph::Loading::find_types() {
     std::size_t bit = kind.child_bits();
     for (std::size_t pull : kind.index_pulls) {
       const ir::IndexField& field = function_.index_pulls[pull];
-      if (!field.optional) continue;
+      if (!field.has_type_bit()) continue;
       const auto* rows = input(data_.indices, data_.edge_indices, field, has_kind_[k] != 0);
       for (std::size_t v = 0; rows != nullptr && v < types.size(); ++v) {
         if (ir::kind_of(types[v]) == k && (*rows)[v] != -1) types[v] |= ir::VertexType{1} << bit;
@@ -168,26 +147,6 @@ void InputGraph::Loading::find_types() {
     types_.push_back(
         static_cast<std::int32_t>(std::lower_bound(distinct_.begin(), distinct_.end(), type) - distinct_.begin()));
   }
-}
-
-template <class T, class Field>
-const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std::vector<T>>& of_vertices,
-                                                 const std::map<std::string, std::vector<T>>& of_edges,
-                                                 const Field& field, bool needed) const {
-  const bool edges = field.rows == Rows::edges();
-  const std::string what = (edges ? "edge input '" : "input '") + field.name + "'";
-  const auto& inputs = edges ? of_edges : of_vertices;
-  const auto found = inputs.find(field.name);
-  if (found == inputs.end()) {
-    if (!needed) return nullptr;
-    refuse("has no " + what + ", which " + function_.name + " pulls");
-  }
-  const Index rows = edges ? static_cast<Index>(data_.children.size()) : vertices();
-  if (static_cast<Index>(found->second.size()) != rows * field.width) {
-    refuse(what + " has " + number(static_cast<Index>(found->second.size())) + " elements; expected " + number(rows) +
-           " x " + number(field.width));
-  }
-  return &found->second;
 }
 
 /// So that no kernel sees an index that its operator does not accept.
@@ -263,96 +222,6 @@ void InputGraph::Loading::find_levels() {
   }
   refuse("vertex " + number(static_cast<std::int64_t>(on_cycle)) +
          " is its own descendant; expected a graph without cycles");
-}
-
-void InputGraph::Loading::sort() {
-  const auto key = [&](std::int32_t v) {
-    return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
-  };
-  vertex_.resize(graph_.level_.size());
-  std::iota(vertex_.begin(), vertex_.end(), 0);
-  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
-  for (std::size_t i = 0; i < vertex_.size(); ++i) {
-    const auto here = static_cast<std::int32_t>(i);
-    const auto [type, level] = key(vertex_[i]);
-    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) type_runs_.push_back({type, level, here, here});
-    ++type_runs_.back().end;
-  }
-}
-
-void InputGraph::Loading::pack() {
-  auto& block = graph_.block_;
-  graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
-  graph_.types_ = static_cast<std::int32_t>(distinct_.size());
-  graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
-  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
-                4 * vertex_.size() + 1 + data_.children.size());
-  block.assign(static_cast<std::size_t>(graph_.columns_), -1);
-  for (const ir::VertexType type : distinct_) {
-    block.push_back(static_cast<std::int32_t>(type));
-    block.push_back(static_cast<std::int32_t>(type >> 32));
-  }
-  for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
-  std::vector<std::int32_t> place(vertex_.size()), children;
-  for (std::size_t i = 0; i < vertex_.size(); ++i) {
-    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
-  }
-  block.push_back(0);
-  for (const std::int32_t vertex : vertex_) {
-    const auto v = static_cast<std::size_t>(vertex);
-    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
-      if (child != no_child) children.push_back(place[static_cast<std::size_t>(child)]);
-    }
-    block.push_back(static_cast<std::int32_t>(children.size()));
-  }
-  graph_.edges_ = static_cast<std::int32_t>(children.size());
-  block.insert(block.end(), children.begin(), children.end());
-  block.insert(block.end(), vertex_.begin(), vertex_.end());
-  pack_columns();
-  block.shrink_to_fit();  // a corpus of graphs stays in memory
-}
-
-void InputGraph::Loading::pack_columns() {
-  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
-  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
-    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
-    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
-  }
-  std::size_t column = 0;
-  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i, ++column) {
-    const ir::IndexField& field = function_.index_pulls[i];
-    if (field.holds != ir::IndexField::Holds::input) continue;
-    pack_column(column, input(data_.indices, data_.edge_indices, field, needs_index[i] != 0), field);
-  }
-  for (std::size_t i = 0; i < function_.pulls.size(); ++i, ++column) {
-    const ir::Field& field = function_.pulls[i];
-    if (field.holds != ir::Field::Holds::input) continue;
-    pack_column(column, input(data_.values, data_.edge_values, field, needs_value[i] != 0), field);
-  }
-}
-
-template <class T, class Field>
-void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
-  if (rows == nullptr) return;
-  auto& block = graph_.block_;
-  if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
-  block[column] = static_cast<std::int32_t>(block.size());
-  const auto take = [&](std::int64_t row) {
-    for (std::int64_t i = row * field.width; i < (row + 1) * field.width; ++i) {
-      block.push_back(std::bit_cast<std::int32_t>((*rows)[static_cast<std::size_t>(i)]));
-    }
-  };
-  for (const std::int32_t vertex : vertex_) {
-    if (field.rows != Rows::edges()) {
-      take(vertex);
-      continue;
-    }
-    const auto v = static_cast<std::size_t>(vertex);
-    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
-      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
-    }
-  }
 }
 
 void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {

@@ -92,8 +92,9 @@ void OwnTypes::read(NumberReader& from) {
     const auto checked = [&](std::int64_t number) {
       const auto type = static_cast<VertexType>(number);
       const VertexType all = ir::general(*function_, VertexType{k} << ir::type_bits);
-      const bool any_children = function_->kinds[k].any_number();  // whose general type keeps its bit
-      if (ir::kind_of(type) != k || (type & ~(all | (any_children ? 1u : 0u))) != 0) NumberReader::refuse();
+      const ir::Kind& of = function_->kinds[k];
+      const VertexType edges = ((VertexType{1} << of.per_edge) - 1) << of.arity;  // a general type keeps these bits
+      if (ir::kind_of(type) != k || (type & ~(all | edges)) != 0) NumberReader::refuse();
       return type;
     };
     OfKind& kind = kinds[k];

@@ -21,7 +21,8 @@ class ListPacker {
     const auto note = [&](const Slot& slot) {
       if (slot.row < 0) return;
       const TypePlan& consumer = plan_.types[slot.type];
-      const ChildSlots& slots = (list.of == RowList::Of::slots ? consumer.states : consumer.gradients)[list.state];
+      const std::size_t link = consumer.link(list.state, consumer.rate_of_child(slot.child));
+      const ChildSlots& slots = (list.of == RowList::Of::slots ? consumer.states : consumer.gradients)[link];
       if (!slots.any() || slots.column[slot.child] < 0) return;
       const Index element = to_.offsets[consumer.first_region + slots.region] +
                             slot.row * consumer.regions[slots.region].stride + slots.column[slot.child];

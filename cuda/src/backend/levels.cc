@@ -47,7 +47,7 @@ class LevelsPrinter {
   bool find_parts() {
     for (std::size_t t = 0; t < plan_.types.size(); ++t) {
       for (const Segment& segment : segments(t)) {
-        if (segment.rate != Rate::vertices) return false;
+        if (segment.rate != Rate::vertices || plan_.types[t].per_edge > 0) return false;
         for (const Part& part : fused_.parts.at(&segment)) {
           if (part.does == Part::Does::fused) {
             const Index width = fused_.kernels[part.number].width;

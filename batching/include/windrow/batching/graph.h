@@ -23,7 +23,9 @@ struct GraphData {
   /// children[child_begin[v + 1] - 1]; the first is child 0. One element more than there are vertices; {0} for an empty
   /// graph.
   std::vector<std::int32_t> child_begin = {0};
-  std::vector<std::int32_t> children = {};  ///< vertices, or no_child
+  /// Vertices, or no_child. In a function of any arity, the fixed children are followed by the edges; an edge without
+  /// children does not exist.
+  std::vector<std::int32_t> children = {};
   /// For each vertex, the index of the function that computes it, if the vertex function consists of several; empty if
   /// all are 0.
   std::vector<std::int32_t> kinds = {};
@@ -31,7 +33,7 @@ struct GraphData {
   /// vertices whose kind does not pull the input are ignored.
   std::map<std::string, std::vector<std::int32_t>> indices = {};
   std::map<std::string, std::vector<float>> values = {};
-  /// Inputs of edges, with a row for each element of `children`.
+  /// Inputs of edges, with a row for each element of `children`. An edge has the row of its first child.
   std::map<std::string, std::vector<std::int32_t>> edge_indices = {};
   std::map<std::string, std::vector<float>> edge_values = {};
 };
@@ -41,15 +43,17 @@ struct GraphData {
 class InputGraph {
  public:
   /// Throws MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
-  /// unknown kind, or a child whose kind does not scatter a state that is gathered from it, naming the vertex; for an
-  /// input that is missing or has the wrong length; for an index that an operator does not accept; and if the function
-  /// has a state that is never scattered. Errors, also those of minibatches, mention `name`.
+  /// edge that lacks some of its children, an unknown kind, or a child whose kind does not scatter a state that is
+  /// gathered from it, naming the vertex; for an input that is missing or has the wrong length; for an index that an
+  /// operator does not accept; and if the function has a state that is never scattered. Errors, also those of
+  /// minibatches, mention `name`.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
   std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
   std::int32_t levels() const { return levels_; }
   /// Precondition: `vertex` is less than vertices().
   std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
+  /// The number of children of all vertices.
   std::int64_t edges() const { return edges_; }
 
  private:

@@ -16,6 +16,10 @@
 //
 //   v.scatter(total, own + sum_children(tanh(matmul(v.each(total), w))));
 //
+// Its first children can be `fixed`: they are gathered by number, and the other children by `each`. So a step of a
+// decoder gathers the step before it and attends to all words. An edge can lead to several children, such as the two
+// parts of a span: see Shape.
+//
 // A graph can use several functions, such as an encoder and a decoder. They are combined into one function with several
 // kinds; GraphData::kinds says which kind computes each vertex. States are matched by name.
 //
@@ -46,7 +50,7 @@ struct Function;
 /// The arity of a function whose vertices may have any number of children.
 inline constexpr std::size_t any_arity = static_cast<std::size_t>(-1);
 
-/// Whether all vertices have an index, or some have -1 instead.
+/// Whether all vertices (or edges) have an index, or some have -1 instead.
 enum class Presence { always, sometimes };
 
 /// Names a part of the state that a vertex hands to its consumers. A value, valid only while its function is traced.
@@ -72,10 +76,11 @@ class Vertex {
 
   /// Declares a part of the state. Each name once.
   State state(const std::string& name, Index width);
-  /// The state that child k scattered; zero if the vertex has no such child. For functions of fixed arity.
+  /// The state that child k scattered; zero if the vertex has no such child. k is less than the arity, or than
+  /// Shape::fixed in a function of any arity.
   Expr gather(std::size_t k, const State& state);
-  /// The state that each child scattered: a value of edges. For functions of any arity.
-  Expr each(const State& state);
+  /// The state that each child scattered, or child k of each edge: a value of edges. For functions of any arity.
+  Expr each(const State& state, std::size_t k = 0);
   /// Hands the value to all consumers. Call it once for each state; not for states that only other kinds scatter.
   void scatter(const State& state, const Expr& value);
 
@@ -91,7 +96,7 @@ class Vertex {
   Expr pull_row(const std::string& tensor, Index width);
   /// The row of an edge input, for each edge. For functions of any arity.
   Expr pull_edge(const std::string& name, Index width);
-  IndexExpr pull_edge_index(const std::string& name, Index width = 1);
+  IndexExpr pull_edge_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
   /// A row of equal numbers, for each vertex. Results that are known to be zero are not computed.
   Expr constant(Index width, double value);
@@ -121,9 +126,13 @@ class VertexFunction {
   struct Shape {
     /// The most children a vertex may have, or any_arity.
     std::size_t arity = 0;
+    /// For any_arity: how many children precede the edges. They are gathered by number.
+    std::size_t fixed = 0;
+    /// For any_arity: how many children an edge leads to, at least 1. GraphData lists them one after the other.
+    std::size_t per_edge = 1;
   };
-  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, or if the arity (1 for any_arity) plus
-  /// the number of optional indices exceeds 31.
+  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, if `fixed` or `per_edge` is used with
+  /// a fixed arity, or if the arity (fixed + per_edge for any_arity) plus the number of optional indices exceeds 31.
   VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
   /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
   /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, if they use

@@ -71,7 +71,9 @@ struct IndexField {
   std::string name;
   Index width;
   Rows rows;
-  bool optional = false;
+  bool optional = false;  ///< a row may be -1; see Presence
+  /// Whether vertex types tell if a vertex has the index.
+  bool has_type_bit() const { return optional && rows == Rows::vertices(); }
   /// What a row contains:
   ///   input         values of the graph
   ///   edges         of a vertex: its first edge, and the end of its edges
@@ -98,19 +100,20 @@ struct IndexField {
 /// The computation for vertices of one kind, as traced.
 struct Kind {
   std::string name = {};
-  std::size_t arity = 0;  ///< or any_arity
+  std::size_t arity = 0;     ///< the most children that are gathered by number
+  std::size_t per_edge = 0;  ///< children of an edge; 0 for a function of fixed arity
   std::vector<Node> nodes = {};
   std::vector<Value> scattered = {};  ///< by state; no_value if this kind does not scatter it
   std::vector<Value> pushes = {};     ///< by output; no_value if this kind does not push it
   std::vector<Value> losses = {};
   std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< numbers of those that this kind uses
   std::vector<IndexRange> index_ranges = {};              ///< for each of index_pulls: what all its users accept
-  /// By state: a bit for each child that it is gathered from; for any arity, bit 0 stands for all children.
+  /// By state: a bit for each child that it is gathered from; see VertexType.
   std::vector<std::uint32_t> gathered = {};
 
-  bool any_number() const { return arity == any_arity; }
+  bool any_number() const { return per_edge > 0; }
   /// The number of bits of a vertex type that describe children.
-  std::size_t child_bits() const { return any_number() ? 1 : arity; }
+  std::size_t child_bits() const { return arity + per_edge; }
 };
 
 /// A vertex function: of one kind after tracing, or of several kinds after put_together().
@@ -132,35 +135,36 @@ inline bool by_rows(const Operator& op) {
   return op.locality == Locality::elementwise || op.locality == Locality::rowwise;
 }
 
-/// The type of a vertex. The upper half is its kind. The lower half has a bit for each child that the vertex has (for
-/// any arity, one bit that is set if there are children), then a bit for each optional index that it has.
+/// The type of a vertex. The upper half is its kind. The lower half has a bit for each child that is gathered by number
+/// and that the vertex has; for any arity, then a bit for each child of an edge, which is set if there are edges; then
+/// a bit for each optional index that the vertex has.
 using VertexType = std::uint64_t;
 inline constexpr std::size_t type_bits = 32;
 inline std::size_t kind_of(VertexType type) { return static_cast<std::size_t>(type >> type_bits); }
 inline const Kind& kind_of(const Function& function, VertexType type) { return function.kinds[kind_of(type)]; }
-/// For a kind of any arity, child 0 stands for all children.
 inline bool has_child(VertexType type, std::size_t k) { return (type >> k & 1u) != 0; }
+/// Whether the vertex has edges, which only vertices of any arity have.
+inline bool has_edges(const Kind& kind, VertexType type) { return kind.any_number() && has_child(type, kind.arity); }
 inline bool has_index(const Function& function, VertexType type, std::size_t pull) {
-  if (!function.index_pulls[pull].optional) return true;
+  if (!function.index_pulls[pull].has_type_bit()) return true;
   const Kind& kind = kind_of(function, type);
   std::size_t bit = kind.child_bits();
   for (std::size_t other : kind.index_pulls) {
     if (other == pull) break;
-    bit += function.index_pulls[other].optional ? 1 : 0;
+    bit += function.index_pulls[other].has_type_bit() ? 1 : 0;
   }
   return (type >> bit & 1u) != 0;
 }
-/// The type with all children that its kind allows; unchanged for a kind of any arity.
+/// The type with all children that are gathered by number.
 inline VertexType with_all_children(const Function& function, VertexType type) {
-  const Kind& kind = kind_of(function, type);
-  return kind.any_number() ? type : type | ((VertexType{1} << kind.arity) - 1);
+  return type | ((VertexType{1} << kind_of(function, type).arity) - 1);
 }
 /// The type with all children and all optional indices.
 inline VertexType general(const Function& function, VertexType type) {
   const Kind& kind = kind_of(function, type);
   std::size_t bit = kind.child_bits();
   for (std::size_t pull : kind.index_pulls) {
-    if (function.index_pulls[pull].optional) type |= VertexType{1} << bit++;
+    if (function.index_pulls[pull].has_type_bit()) type |= VertexType{1} << bit++;
   }
   return with_all_children(function, type);
 }

@@ -2,11 +2,12 @@
 //
 // Each vertex is a row of its type. Rows are ordered by group of samples, then by batch of the group's schedule, so the
 // vertices of a batch are neighbours. A vertex writes its state into the slots of the edges to its consumers. Slots are
-// ordered by the rows of the consumers, so a consumer finds the states of its children side by side, or below each
-// other if it may have any number of children.
+// ordered by the rows of the consumers, so a consumer finds the states of its children side by side, or those of its
+// edges below each other.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +22,7 @@ namespace windrow {
 
 /// The consumer's end of an edge, where the states of the child are stored; see ChildSlots.
 struct Slot {
-  std::int32_t row = -1;  ///< of the consumer, or of the edge if the consumer has any number of children; -1 for none
+  std::int32_t row = -1;  ///< of the consumer, or of the edge for a child that is not gathered by number; -1 for none
   std::uint16_t type = 0, child = 0;
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
@@ -46,8 +47,8 @@ struct TypeRows {
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;
-  /// By row and child, or by edge. Empty if states have slots.
-  std::vector<Producer> producers;
+  /// By rate: by row and child, and by edge and child. Empty if states have slots.
+  std::array<std::vector<Producer>, 2> producers;
   /// By row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;
   /// An input in the order of rows or edges; of width 0 if nothing reads it.
@@ -109,6 +110,9 @@ struct Layout {
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
                      LayoutMemory& memory);
 
+  const std::vector<Producer>& producers(std::size_t type, Rate rate) const {
+    return types[type].producers[static_cast<std::size_t>(rate)];
+  }
   Slot slot(std::size_t type, Index row) const { return slots[static_cast<std::size_t>(types[type].first + row)]; }
   /// The number of rows of that rate of a type.
   Index count(std::size_t type, Rate rate) const {

@@ -31,8 +31,8 @@ struct Place {
     arena,           ///< matrix `number` of the vertex type
     local,           ///< matrix `number` of those that only one segment uses, so their rows need no memory beyond it
     pull,            ///< input `number`
-    state,           ///< state `number` of the children, as ChildSlots says
-    state_gradient,  ///< the gradient of state `number` of the children, as ChildSlots says
+    state,           ///< link `number` of the children, as ChildSlots says
+    state_gradient,  ///< the gradient of link `number` of the children, as ChildSlots says
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
     nowhere,         ///< zero, and not computed
   } in;
@@ -82,8 +82,9 @@ struct TensorSpec {
   std::string name = {};  ///< of a parameter
 };
 
-/// The slots of a vertex type for one state of its children, or for the gradient that it sends them: one row for each
-/// vertex, with the slots of its children side by side, or one row for each edge.
+/// The slots of a vertex type for one link, or for the gradient that it sends along the link: one row for each vertex,
+/// or one row for each edge, with the slots of its children side by side. A *link* is a state and the rate of its rows:
+/// vertices for children that are gathered by number, edges for the others.
 struct ChildSlots {
   Index width = 0;            ///< of a row
   std::vector<Index> column;  ///< of the slot of each child, -1 for no slot; empty if no child has one
@@ -93,23 +94,29 @@ struct ChildSlots {
 };
 
 struct TypePlan {
-  Rate children = Rate::vertices;  ///< edges if vertices have any number of children; then each edge has a row
+  std::size_t by_number = 0;  ///< how many children are gathered by number
+  std::size_t per_edge = 0;   ///< how many children an edge has; 0 if vertices have no edges
+  Rate rate_of_child(std::size_t child) const { return child < by_number ? Rate::vertices : Rate::edges; }
   struct Arena {
     Index width;
     Rate rate;
   };
   std::vector<Arena> arenas;
-  std::vector<ChildSlots> states, gradients;  ///< by state
-  std::vector<Place> stored;                  ///< by state, where there are no slots: its own, for consumers to gather
-  std::vector<char> takes_over;               ///< by state: whether the gradients overwrite the slots of the states
-  /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each state with slots,
-  /// then one for each gradient that does not take over the slots of its state.
+  std::vector<ChildSlots> states, gradients;  ///< by link
+  /// The number of a link.
+  std::size_t link(std::size_t state, Rate rate) const {
+    return rate == Rate::vertices ? state : states.size() / 2 + state;
+  }
+  std::vector<Place> stored;     ///< by state, where there are no slots: its own, for consumers to gather
+  std::vector<char> takes_over;  ///< by link: whether the gradients overwrite the slots of the states
+  /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each link with slots,
+  /// then one for each gradient that does not take over the slots of its link.
   struct Region {
     Index stride;
     Rate rate;
   };
   std::vector<Region> regions;
-  std::size_t state_regions = 0;  ///< the number of regions for states
+  std::size_t state_regions = 0;  ///< the number of regions for links
   std::size_t first_region = 0;   ///< among those of all types
   std::vector<Index> locals;      ///< the widths of the matrices that only one segment uses
   std::array<std::vector<Segment>, phase_count> phases;

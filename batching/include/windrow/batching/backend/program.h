@@ -45,7 +45,8 @@ struct Program {
   bool lacks_children(std::size_t type) const { return !specialised || general[type] != 0; }
   /// Whether vertices computed as this type may lack that index.
   bool lacks_index(int type, std::size_t pull) const {
-    return general[static_cast<std::size_t>(type)] != 0 && function->index_pulls[pull].optional;
+    const IndexField& field = function->index_pulls[pull];
+    return field.optional && (general[static_cast<std::size_t>(type)] != 0 || !field.has_type_bit());
   }
   const Node& at(Value value) const { return nodes[ir::at(value)]; }
 };

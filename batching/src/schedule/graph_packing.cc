@@ -1,0 +1,100 @@
+// Sorts the vertices of a graph by type and level, and packs all of it into one block.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "schedule/loading.h"
+
+namespace windrow {
+
+void InputGraph::Loading::sort() {
+  const auto key = [&](std::int32_t v) {
+    return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
+  };
+  vertex_.resize(graph_.level_.size());
+  std::iota(vertex_.begin(), vertex_.end(), 0);
+  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    const auto here = static_cast<std::int32_t>(i);
+    const auto [type, level] = key(vertex_[i]);
+    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) type_runs_.push_back({type, level, here, here});
+    ++type_runs_.back().end;
+  }
+}
+
+void InputGraph::Loading::pack() {
+  auto& block = graph_.block_;
+  graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
+  graph_.types_ = static_cast<std::int32_t>(distinct_.size());
+  graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
+  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
+                4 * vertex_.size() + 1 + data_.children.size());
+  block.assign(static_cast<std::size_t>(graph_.columns_), -1);
+  for (const ir::VertexType type : distinct_) {
+    block.push_back(static_cast<std::int32_t>(type));
+    block.push_back(static_cast<std::int32_t>(type >> 32));
+  }
+  for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  std::vector<std::int32_t> place(vertex_.size()), children;
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
+  }
+  block.push_back(0);
+  for (const std::int32_t vertex : vertex_) {
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child != no_child) children.push_back(place[static_cast<std::size_t>(child)]);
+    }
+    block.push_back(static_cast<std::int32_t>(children.size()));
+  }
+  graph_.edges_ = static_cast<std::int32_t>(children.size());
+  block.insert(block.end(), children.begin(), children.end());
+  block.insert(block.end(), vertex_.begin(), vertex_.end());
+  pack_columns();
+  block.shrink_to_fit();  // a corpus of graphs stays in memory
+}
+
+void InputGraph::Loading::pack_columns() {
+  std::vector<char> needs_index(function_.index_pulls.size(), 0), needs_value(function_.pulls.size(), 0);
+  for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    for (std::size_t pull : function_.kinds[k].index_pulls) needs_index[pull] |= has_kind_[k];
+    for (std::size_t pull : function_.kinds[k].pulls) needs_value[pull] |= has_kind_[k];
+  }
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < function_.index_pulls.size(); ++i, ++column) {
+    const ir::IndexField& field = function_.index_pulls[i];
+    if (field.holds != ir::IndexField::Holds::input) continue;
+    pack_column(column, input(data_.indices, data_.edge_indices, field, needs_index[i] != 0), field);
+  }
+  for (std::size_t i = 0; i < function_.pulls.size(); ++i, ++column) {
+    const ir::Field& field = function_.pulls[i];
+    if (field.holds != ir::Field::Holds::input) continue;
+    pack_column(column, input(data_.values, data_.edge_values, field, needs_value[i] != 0), field);
+  }
+}
+
+template <class T, class Field>
+void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
+  if (rows == nullptr) return;
+  auto& block = graph_.block_;
+  if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
+  block[column] = static_cast<std::int32_t>(block.size());
+  const auto take = [&](std::int64_t row) {
+    for (std::int64_t i = row * field.width; i < (row + 1) * field.width; ++i) {
+      block.push_back(std::bit_cast<std::int32_t>((*rows)[static_cast<std::size_t>(i)]));
+    }
+  };
+  for (const std::int32_t vertex : vertex_) {
+    if (field.rows != Rows::edges()) {
+      take(vertex);
+      continue;
+    }
+    const auto v = static_cast<std::size_t>(vertex);
+    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
+      if (data_.children[static_cast<std::size_t>(e)] != no_child) take(e);
+    }
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,76 @@
+// Loading a graph: graph.cc checks its data and finds types and levels, graph_packing.cc sorts and packs it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/graph.h"
+
+namespace windrow {
+
+/// Checks the data of a graph, and sorts and packs it.
+class InputGraph::Loading {
+ public:
+  Loading(InputGraph& graph, const GraphData& data) : graph_(graph), data_(data), function_(*graph.function_) {}
+
+  void check_children() const;
+  void find_kinds();
+  void find_types();
+  void check_indices() const;
+  void find_levels();
+  void sort();
+  /// Throws MisuseError for missing inputs.
+  void pack();
+
+ private:
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
+  std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
+  const ir::Kind& kind_of(std::size_t v) const {
+    return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
+  }
+  void check_child(std::int32_t v, std::int32_t e) const;
+  void check_edges(std::int32_t v, const ir::Kind& kind) const;
+  /// Null if the input is missing and not needed.
+  template <class T, class Field>
+  const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,
+                              const std::map<std::string, std::vector<T>>& edges, const Field& field,
+                              bool needed) const;
+  /// Packs rows of vertices in the order of places, or rows of edges in that of their consumers' places.
+  template <class T, class Field>
+  void pack_column(std::size_t column, const std::vector<T>* rows, const Field& field);
+  void pack_columns();
+
+  InputGraph& graph_;
+  const GraphData& data_;
+  const ir::Function& function_;
+  std::vector<char> has_kind_;  // by kind: whether any vertex has it
+  std::vector<ir::VertexType> distinct_;
+  std::vector<std::int32_t> types_;   // by vertex: index into distinct_
+  std::vector<std::int32_t> vertex_;  // by place
+  std::vector<TypeRun> type_runs_;
+};
+
+template <class T, class Field>
+const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std::vector<T>>& of_vertices,
+                                                 const std::map<std::string, std::vector<T>>& of_edges,
+                                                 const Field& field, bool needed) const {
+  const bool edges = field.rows == Rows::edges();
+  const std::string what = (edges ? "edge input '" : "input '") + field.name + "'";
+  const auto& inputs = edges ? of_edges : of_vertices;
+  const auto found = inputs.find(field.name);
+  if (found == inputs.end()) {
+    if (!needed) return nullptr;
+    refuse("has no " + what + ", which " + function_.name + " pulls");
+  }
+  const Index rows = edges ? static_cast<Index>(data_.children.size()) : vertices();
+  if (static_cast<Index>(found->second.size()) != rows * field.width) {
+    refuse(what + " has " + number(static_cast<Index>(found->second.size())) + " elements; expected " + number(rows) +
+           " x " + number(field.width));
+  }
+  return &found->second;
+}
+
+}  // namespace windrow
