@@ -1,5 +1,5 @@
 // A Tree-LSTM as lazy expressions compared with its vertex function: the cost of recording a graph and of finding its
-// vertices again for each minibatch.
+// vertices again for each minibatch, written as a cell and operation by operation.
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -7,7 +7,7 @@
 
 #include "batching/tables.h"
 #include "batching/turns.h"
-#include "windrow/batching/lazy.h"
+#include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/runner.h"
 #include "windrow/models/tree_lstm.h"
 #include "windrow/models/treebank.h"
@@ -29,11 +29,14 @@ struct Walked {
   std::int32_t root() const { return static_cast<std::int32_t>(words.size()) - 1; }
 };
 
-/// The cell of tree_lstm.h, written operation by operation, with the same parameters.
+/// The cell of tree_lstm.h, written operation by operation or as a cell of lazy expressions, with the same parameters.
 class WrittenTreeLstm {
  public:
-  WrittenTreeLstm(const Parameters& parameters, Index hidden)
-      : hidden_(hidden),
+  enum class As { operations, cell };
+
+  WrittenTreeLstm(const Parameters& parameters, Index hidden, LazyGraph& graph, As as)
+      : as_(as),
+        hidden_(hidden),
         words_(parameters.find("words")),
         leaf_(parameters.find("leaf")),
         inner_(parameters.find("inner")),
@@ -41,7 +44,8 @@ class WrittenTreeLstm {
         forget_(parameters.find("forget")),
         forget_bias_(parameters.find("forget_bias")),
         head_(parameters.find("head")),
-        head_bias_(parameters.find("head_bias")) {}
+        head_bias_(parameters.find("head_bias")),
+        cell_(graph.cell("tree", [this](CellBody& cell) { compute(cell); })) {}
 
   /// Records a tree, and appends the losses of all its vertices to `losses`.
   void record(LazyGraph& graph, const Walked& tree, std::vector<LazyExpr>& losses) const {
@@ -56,11 +60,35 @@ class WrittenTreeLstm {
   State visit(LazyGraph& graph, const Walked& tree, std::int32_t vertex, std::vector<LazyExpr>& losses) const {
     const auto v = static_cast<std::size_t>(vertex);
     const auto child = static_cast<std::size_t>(tree.graph.child_begin[v]);
+    if (as_ == As::cell) {
+      State left, right;
+      if (tree.words[v] < 0) {
+        left = visit(graph, tree, tree.graph.children[child], losses);
+        right = visit(graph, tree, tree.graph.children[child + 1], losses);
+      }
+      auto [h, c, loss] =
+          cell_.call<3>({left.h, left.c, right.h, right.c}, {graph.index(tree.words[v]), graph.index(tree.labels[v])});
+      losses.push_back(std::move(loss));
+      return {std::move(h), std::move(c)};
+    }
     State state = tree.words[v] >= 0 ? leaf(graph, tree.words[v])
                                      : inner(visit(graph, tree, tree.graph.children[child], losses),
                                              visit(graph, tree, tree.graph.children[child + 1], losses));
     losses.push_back(softmax_cross_entropy(affine(state.h, head_, head_bias_), graph.index(tree.labels[v])));
     return state;
+  }
+  void compute(CellBody& cell) const {
+    const Expr left = cell.operand(hidden_), left_c = cell.operand(hidden_);
+    const Expr right = cell.operand(hidden_), right_c = cell.operand(hidden_);
+    const Expr word = embedding(words_, cell.index(Presence::sometimes));
+    const Expr gates = matmul(word, leaf_) + matmul(concat(left, right), inner_) + bias_;
+    const auto gate = [&](Index number) { return slice(gates, number * hidden_, (number + 1) * hidden_); };
+    const auto keep = [&](const Expr& h) { return sigmoid(matmul(h, forget_) + forget_bias_); };
+    const Expr c = sigmoid(gate(0)) * tanh(gate(2)) + keep(left) * left_c + keep(right) * right_c;
+    const Expr h = sigmoid(gate(1)) * tanh(c);
+    cell.result(h);
+    cell.result(c);
+    cell.result(softmax_cross_entropy(matmul(h, head_) + head_bias_, cell.index()));
   }
   State leaf(LazyGraph& graph, std::int32_t word) const {
     const LazyExpr gates = affine(embedding(words_, graph.index(word)), leaf_, bias_);
@@ -80,8 +108,21 @@ class WrittenTreeLstm {
   }
   LazyExpr keep(const State& child) const { return sigmoid(affine(child.h, forget_, forget_bias_)); }
 
+  const As as_;
   const Index hidden_;
   const Parameter words_, leaf_, inner_, bias_, forget_, forget_bias_, head_, head_bias_;
+  const LazyCell cell_;
+};
+
+/// Lazy expressions that are written in one way, and what they took.
+struct Written {
+  LazyGraph graph;
+  const WrittenTreeLstm model;
+  double nodes = 0;  ///< per tree
+  std::vector<double> recording_ns = {}, lowering_ns = {}, cpu = {};
+
+  Written(const Device& device, Parameters& parameters, Index hidden, WrittenTreeLstm::As as)
+      : graph(device, parameters), model(parameters, hidden, graph, as) {}
 };
 
 /// The vertex function and the lazy expressions, with the same trees and parameters.
@@ -92,8 +133,8 @@ class BothWays {
         parameters_(device_, options.workload.seed),
         function_(TreeLstm(parameters_, {vocabulary, hidden, hidden, tree_labels}).function()),
         runner_(device_, function_, parameters_),
-        written_(parameters_, hidden),
-        lazy_(device_, parameters_),
+        operations_(device_, parameters_, hidden, WrittenTreeLstm::As::operations),
+        cells_(device_, parameters_, hidden, WrittenTreeLstm::As::cell),
         batch_(static_cast<std::size_t>(options.batches.front())) {
     for (const GraphData& tree : trees) {
       graphs_.emplace_back(function_, tree);
@@ -101,52 +142,54 @@ class BothWays {
     }
   }
 
-  /// Throws Error unless both variants compute the same losses, up to rounding.
+  Written& operations() { return operations_; }
+  Written& cells() { return cells_; }
+
+  /// Throws Error unless all variants compute the same losses, up to rounding.
   void compare_losses() {
-    double found = 0, written = 0;
-    std::vector<double> unused;
-    by_minibatch(unused, [&](std::size_t begin, std::size_t end) {
-      found += runner_.differentiate(pointers(begin, end)).loss();
-      const std::vector<LazyExpr> losses = record(begin, end);
-      written += sum(losses).scalar();
-      lazy_.clear();
-    });
-    if (std::abs(found - written) <= 1e-3 * std::abs(found)) return;
-    throw Error("lazy: the losses of the vertex function sum to " + std::to_string(found) +
-                ", those of the lazy expressions to " + std::to_string(written) + "; expected equal sums");
+    for (Written* written : {&operations_, &cells_}) {
+      double found = 0, lazy = 0;
+      std::vector<double> unused;
+      by_minibatch(unused, [&](std::size_t begin, std::size_t end) {
+        found += runner_.differentiate(pointers(begin, end)).loss();
+        const std::vector<LazyExpr> losses = record(*written, begin, end);
+        lazy += sum(losses).scalar();
+        written->graph.clear();
+      });
+      if (std::abs(found - lazy) <= 1e-3 * std::abs(found)) continue;
+      throw Error("lazy: the losses of the vertex function sum to " + std::to_string(found) +
+                  ", those of the lazy expressions to " + std::to_string(lazy) + "; expected equal sums");
+    }
   }
 
-  /// Each of the two runs one turn and returns trees per second.
+  /// Each runs one turn and returns trees per second.
   double by_function() {
     return by_minibatch(function_cpu_, [&](std::size_t begin, std::size_t end) {
       runner_.differentiate(pointers(begin, end));
       parameters_.sgd(0);
     });
   }
-  double by_expressions() {
-    const LazyStats before = lazy_.stats();
-    recording_ = 0;
-    const double speed = by_minibatch(lazy_cpu_, [&](std::size_t begin, std::size_t end) {
+  double by_expressions(Written& written) {
+    const LazyStats before = written.graph.stats();
+    double recording = 0;
+    const double speed = by_minibatch(written.cpu, [&](std::size_t begin, std::size_t end) {
       const Clock::time_point began = Clock::now();
-      const std::vector<LazyExpr> losses = record(begin, end);
-      recording_ += seconds_since(began);
-      lazy_.backward(losses);
+      const std::vector<LazyExpr> losses = record(written, begin, end);
+      recording += seconds_since(began);
+      written.graph.backward(losses);
       parameters_.sgd(0);
-      lazy_.clear();
+      written.graph.clear();
     });
-    const LazyStats after = lazy_.stats();
+    const LazyStats after = written.graph.stats();
     const auto nodes = static_cast<double>(after.expressions - before.expressions);
-    nodes_ = nodes / static_cast<double>(graphs_.size());
-    recording_ns_.push_back(1e9 * recording_ / nodes);
-    lowering_ns_.push_back(static_cast<double>(after.lower_ns - before.lower_ns) / nodes);
+    written.nodes = nodes / static_cast<double>(graphs_.size());
+    written.recording_ns.push_back(1e9 * recording / nodes);
+    written.lowering_ns.push_back(static_cast<double>(after.lower_ns - before.lower_ns) / nodes);
     return speed;
   }
 
   /// The speed of lazy expressions by CPU time, in percent of that of the vertex function.
-  double share_by_cpu() const { return 100 * median_of(function_cpu_) / median_of(lazy_cpu_); }
-  double nodes() const { return nodes_; }                           ///< per tree
-  double recording_ns() const { return median_of(recording_ns_); }  ///< of a node
-  double lowering_ns() const { return median_of(lowering_ns_); }    ///< of a node
+  double share_by_cpu(const Written& written) const { return 100 * median_of(function_cpu_) / median_of(written.cpu); }
 
  private:
   std::vector<const InputGraph*> pointers(std::size_t begin, std::size_t end) const {
@@ -154,9 +197,9 @@ class BothWays {
     for (std::size_t i = begin; i < end; ++i) some.push_back(&graphs_[i]);
     return some;
   }
-  std::vector<LazyExpr> record(std::size_t begin, std::size_t end) {
+  std::vector<LazyExpr> record(Written& written, std::size_t begin, std::size_t end) const {
     std::vector<LazyExpr> losses;
-    for (std::size_t i = begin; i < end; ++i) written_.record(lazy_, walked_[i], losses);
+    for (std::size_t i = begin; i < end; ++i) written.model.record(written.graph, walked_[i], losses);
     return losses;
   }
   double by_minibatch(std::vector<double>& cpu, const std::function<void(std::size_t, std::size_t)>& push) {
@@ -176,13 +219,11 @@ class BothWays {
   Parameters parameters_;
   const VertexFunction function_;
   Runner runner_;
-  const WrittenTreeLstm written_;
-  LazyGraph lazy_;
+  Written operations_, cells_;
   const std::size_t batch_;
   std::vector<InputGraph> graphs_;
   std::vector<Walked> walked_;
-  double recording_ = 0, nodes_ = 0;
-  std::vector<double> recording_ns_, lowering_ns_, function_cpu_, lazy_cpu_;
+  std::vector<double> function_cpu_;
 };
 
 Result empty_result(const TableOptions& options, std::size_t trees) {
@@ -192,14 +233,16 @@ Result empty_result(const TableOptions& options, std::size_t trees) {
       .command = {},
       .about =
           "Training throughput of the binary Tree-LSTM in trees/s by hidden size, which is also the embedding "
-          "size: as a vertex function with graphs loaded in advance, and as lazy expressions, recorded operation by "
-          "operation again for each minibatch. " +
+          "size: as a vertex function with graphs loaded in advance, and as lazy expressions, recorded again for each "
+          "minibatch, written as a cell and operation by operation. " +
           std::to_string(options.batches.front()) + " trees per minibatch, " + std::to_string(trees) + " trees, " +
           turns_text(options) +
-          ". CPU time is that of all threads together, including spinning. A node is one recorded expression. "
-          "Recording includes the walk over the tree; lowering finds the vertices among the nodes. Both variants "
-          "computed the same losses.",
+          ". CPU time is that of all threads together, including spinning. A node is one recorded expression; a call "
+          "of "
+          "the cell records three. Recording includes the walk over the tree; lowering finds the vertices among the "
+          "nodes. All variants computed the same losses.",
       .table = Table({{"hidden", 0},
+                      {"written as"},
                       {"vertex function", 0},
                       {"lazy", 0},
                       {"lazy / vertex function", 1, " %"},
@@ -211,7 +254,7 @@ Result empty_result(const TableOptions& options, std::size_t trees) {
                  .x = "hidden size",
                  .y = "trees/s",
                  .places = {},
-                 .series = {{"vertex function", {}}, {"lazy", {}}},
+                 .series = {{"vertex function", {}}, {"cell", {}}, {"operations", {}}},
                  .form = Plot::Form::bars,
                  .scale = Plot::Scale::logarithmic}}};
 }
@@ -231,19 +274,25 @@ Result lazy_expressions(const TableOptions& options) {
     BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, hidden, graphs, words.size()));
     both.compare_losses();
     turns.add([&both] { return both.by_function(); });
-    turns.add([&both] { return both.by_expressions(); });
+    turns.add([&both] { return both.by_expressions(both.cells()); });
+    turns.add([&both] { return both.by_expressions(both.operations()); });
   }
   turns.take(options.repetitions);
   Result result = empty_result(options, graphs.size());
   Plot& plot = result.plots.front();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t function = 2 * i, lazy = function + 1;
-    result.table.add({static_cast<double>(options.hidden[i]), turns.median(function), turns.median(lazy),
-                      100 * turns.ratio(lazy, function), all[i]->share_by_cpu(), all[i]->nodes(),
-                      all[i]->recording_ns(), all[i]->lowering_ns()});
+    const std::size_t function = 3 * i;
     plot.places.push_back(std::to_string(options.hidden[i]));
     plot.series[0].values.push_back(turns.median(function));
-    plot.series[1].values.push_back(turns.median(lazy));
+    for (const std::size_t way : {1, 2}) {
+      const Written& written = way == 1 ? all[i]->cells() : all[i]->operations();
+      const std::size_t lazy = function + way;
+      result.table.add({static_cast<double>(options.hidden[i]), way == 1 ? "cell" : "operations",
+                        turns.median(function), turns.median(lazy), 100 * turns.ratio(lazy, function),
+                        all[i]->share_by_cpu(written), written.nodes, median_of(written.recording_ns),
+                        median_of(written.lowering_ns)});
+      plot.series[way].values.push_back(turns.median(lazy));
+    }
   }
   return result;
 }

@@ -19,8 +19,7 @@ struct Decoder {
   Parameters parameters{host, 1};
   const VertexFunction function{
       "decoder",
-      {VertexFunction("word", {},
-                      [](Vertex& v) { v.scatter(v.state("word", 2), v.pull("x", 2)); }),
+      {VertexFunction("word", {}, [](Vertex& v) { v.scatter(v.state("word", 2), v.pull("x", 2)); }),
        VertexFunction("step", {.arity = any_arity, .fixed = 1}, [](Vertex& v) {
          const State word = v.state("word", 2), step = v.state("step", 2);
          const Expr before = v.gather(0, step), words = v.each(word);
@@ -55,13 +54,12 @@ TEST(EdgesToPairs, SumOverTheSplitsOfASpan) {
   Engine engine;
   const Device host = host_device(engine);
   Parameters parameters(host, 1);
-  const VertexFunction function(
-      "span", {.arity = any_arity, .per_edge = 2}, [](Vertex& v) {
-        const State inside = v.state("inside", 1);
-        const Expr trees = sum_children(exp(v.each(inside) + v.each(inside, 1)));
-        v.scatter(inside, log(trees + v.pull("word", 1)));
-        v.push("trees", trees);
-      });
+  const VertexFunction function("span", {.arity = any_arity, .per_edge = 2}, [](Vertex& v) {
+    const State inside = v.state("inside", 1);
+    const Expr trees = sum_children(exp(v.each(inside) + v.each(inside, 1)));
+    v.scatter(inside, log(trees + v.pull("word", 1)));
+    v.push("trees", trees);
+  });
   constexpr std::int32_t n = 8;
   const auto span = [](std::int32_t begin, std::int32_t length) {  // numbered by length, then begin
     return (length - 1) * n - (length - 1) * (length - 2) / 2 + begin;
@@ -87,7 +85,8 @@ TEST(FixedChildren, AndEdgesAreRefusedWhereTheyDoNotFit) {
     return error_of<MisuseError>([&] { VertexFunction("f", shape, [&](Vertex& v) { use(v, v.state("s", 1)); }); });
   };
   const auto nothing = [](Vertex&, const State&) {};
-  EXPECT_EQ(traced({.arity = 2, .fixed = 1}, nothing), "f: `fixed` or `per_edge` with a fixed arity; expected any_arity");
+  EXPECT_EQ(traced({.arity = 2, .fixed = 1}, nothing),
+            "f: `fixed` or `per_edge` with a fixed arity; expected any_arity");
   EXPECT_EQ(traced({.arity = any_arity, .per_edge = 0}, nothing), "f: edges to 0 children; expected 1 or more");
   EXPECT_EQ(traced({.arity = any_arity, .fixed = 30, .per_edge = 2}, nothing),
             "f: arity and optional indices are 32 together; expected 31 at most");
@@ -104,7 +103,9 @@ TEST(FixedChildren, AndEdgesAreRefusedWhereTheyDoNotFit) {
   });
   const auto loaded = [&](std::vector<std::int32_t> children) {
     const auto end = static_cast<std::int32_t>(children.size());
-    return error_of<MisuseError>([&] { InputGraph(pairs, {.child_begin = {0, 0, end}, .children = std::move(children)}, "g"); });
+    return error_of<MisuseError>([&] {
+      InputGraph(pairs, {.child_begin = {0, 0, end}, .children = std::move(children)}, "g");
+    });
   };
   EXPECT_EQ(loaded({0, 0}), "g: vertex 1: 1 children of edges; expected a multiple of 2");
   EXPECT_EQ(loaded({no_child, 0, no_child}), "g: vertex 1: an edge to 1 children; expected 2, or only -1");
@@ -113,8 +114,9 @@ TEST(FixedChildren, AndEdgesAreRefusedWhereTheyDoNotFit) {
 
   Decoder s;  // a word has no step
   EXPECT_EQ(error_of<MisuseError>([&] {
-              InputGraph(s.function, {.child_begin = {0, 0, 1}, .children = {0}, .kinds = {0, 1},
-                                      .values = {{"x", {1, 2, 3, 4}}}}, "g");
+              InputGraph(s.function,
+                         {.child_begin = {0, 0, 1}, .children = {0}, .kinds = {0, 1}, .values = {{"x", {1, 2, 3, 4}}}},
+                         "g");
             }),
             "g: vertex 1, child 0: step gathers 'step', which vertex 0, computed by word, does not scatter");
 }

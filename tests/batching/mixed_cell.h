@@ -8,8 +8,8 @@
 
 namespace windrow::testing {
 
-/// All states are gathered in both ways, and some edges have no relation. Maxima over edges: of values that lead to the state, of inputs of edges, and of
-/// values that only the loss uses.
+/// All states are gathered in both ways, and some edges have no relation. Maxima over edges: of values that lead to the
+/// state, of inputs of edges, and of values that only the loss uses.
 struct MixedCell {
   static constexpr std::size_t arity = any_arity, fixed = 2, per_edge = 2;
   static constexpr Index in = 2, h = 3;
@@ -30,8 +30,9 @@ struct MixedCell {
     const auto relation = embedding(relations, v.pull_edge_index("relation", Presence::sometimes));
     const auto score = sigmoid(row_sum(right * before + relation));
     const auto largest = max_children(matmul(left, of_child) + matmul(weight, of_weight) * tanh(matmul(x, own)));
-    const auto value = tanh(matmul(x, own) + before + largest + sum_children(tanh(left * matmul(right, of_child)) * score) +
-                            matmul(max_children(weight), of_weight) + mean_children(left));
+    const auto value =
+        tanh(matmul(x, own) + before + largest + sum_children(tanh(left * matmul(right, of_child)) * score) +
+             matmul(max_children(weight), of_weight) + mean_children(left));
     v.scatter(h_of, value);
     v.scatter(c_of, tanh(other) * slice(value, 1, 3));
     v.push("largest", largest);
@@ -52,7 +53,8 @@ struct MixedCell {
       if (count > fixed) count -= (count - fixed) % per_edge;
       for (std::size_t k = 0; k < count; ++k) {
         const auto e = static_cast<std::size_t>(begin[v]) + k;
-        const std::size_t first = k < fixed ? e : e - (k - fixed) % per_edge, last = k < fixed ? e : first + per_edge - 1;
+        const std::size_t first = k < fixed ? e : e - (k - fixed) % per_edge,
+                          last = k < fixed ? e : first + per_edge - 1;
         const bool whole = data.children[first] != no_child && data.children[last] != no_child;
         made.children.push_back(whole ? data.children[e] : no_child);
         made.edge_indices["relation"].push_back(e % 3 == 0 ? -1 : data.edge_indices["relation"][e]);

@@ -187,6 +187,7 @@ std::vector<std::vector<char>> HostExecution::below(VertexRow top) const {
     if (here) continue;
     here = 1;
     for (const Rate rate : {Rate::vertices, Rate::edges}) {
+      if (rate == Rate::edges && plan_->types[v.type].per_edge == 0) continue;
       const auto [first, last] = range(v.type, rate, {v.row, v.row + 1});
       const Slot from{static_cast<std::int32_t>(first), static_cast<std::uint16_t>(v.type)};
       const Slot to{static_cast<std::int32_t>(last), static_cast<std::uint16_t>(v.type)};

@@ -222,6 +222,8 @@ VertexFunction::VertexFunction(std::string name, const std::vector<VertexFunctio
   function_ = std::make_shared<const ir::Function>(ir::put_together(std::move(name), functions));
 }
 
+const ir::Function& ir::function_of(const VertexFunction& function) { return *function.function_; }
+
 const std::string& VertexFunction::name() const { return function_->name; }
 std::size_t VertexFunction::kinds() const { return function_->kinds.size(); }
 

@@ -80,7 +80,9 @@ std::vector<char> Epochs::needed_by(const Times& nodes) const {
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;
   for (NodeId node = record_.size(); node-- > 0;) {
     if (needed[at(node)] == 0) continue;
-    for (NodeId operand : record_.operands(node)) needed[at(operand)] = 1;
+    const NodeId first = record_.first_result(node);
+    needed[at(first)] = 1;
+    for (NodeId operand : record_.operands(first)) needed[at(operand)] = 1;
   }
   return needed;
 }

@@ -139,7 +139,7 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
     const auto vertex = static_cast<std::int32_t>(v);
     for (const auto& [node, column] : kind.inputs) wanted[at(column)].push_back({vertex, run.begin + node, nullptr, 0});
     const auto values = runs_.outside(run);
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t i = 0; i < kind.list; ++i) {
       if (!kind.outside[i].given) continue;
       const std::size_t epoch = epoch_of(values[i]);
       Computed* const computed = epochs_[epoch].computed.get();

@@ -4,12 +4,13 @@
 
 namespace windrow::lazy {
 
-std::int32_t Columns::id(Index width, std::int32_t number) {
-  const auto known = ids_.find({width, number});
+std::int32_t Columns::id(Index width, std::int32_t number, bool optional) {
+  const auto known = ids_.find({width, number, optional});
   if (known != ids_.end()) return known->second;
-  Column column{name_ + std::to_string(width) + "." + std::to_string(number), width};
+  Column column{
+      (optional ? "optional " : "") + std::string(name_) + std::to_string(width) + "." + std::to_string(number), width};
   make_room(all_, 1);
-  ids_.emplace(std::pair(width, number), size());  // nothing after this throws
+  ids_.emplace(std::tuple(width, number, optional), size());  // nothing after this throws
   all_.push_back(std::move(column));
   return size() - 1;
 }
@@ -31,7 +32,7 @@ std::int64_t flops_of(const Key& key, Index width, const ParameterStore& paramet
 }  // namespace
 
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
-  const auto values = runs_.outside(run);
+  const auto values = runs_.outside(run).first(at(run.list - run.outside));
   const auto first_child = children.size();
   scratch_.assign(1, run.pattern);
   for (NodeId node : values) {
@@ -42,26 +43,43 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     if (known == children.end()) children.push_back(producer);
   }
   KindId kind = find_or_add(run);
-  const auto place_of = [&](NodeId node) {
-    const std::int32_t producer = runs_.run_of(node);
-    return KindNode{kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
-  };
   const auto all_meet = [&] {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (values[i] >= runs_.first() && !meets(kind, i, place_of(values[i]))) return false;
+      if (values[i] >= runs_.first() && !meets(kind, i, place_of(values[i], kinds))) return false;
     }
     return true;
   };
-  if (all_meet()) return kind;
-  for (NodeId node : values) {
-    if (node < runs_.first()) continue;
-    const KindNode producer = place_of(node);
-    scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
-    scratch_.push_back(static_cast<std::uint32_t>(producer.node));
+  if (!all_meet()) {
+    for (NodeId node : values) {
+      if (node < runs_.first()) continue;
+      const KindNode producer = place_of(node, kinds);
+      scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
+      scratch_.push_back(static_cast<std::uint32_t>(producer.node));
+    }
+    kind = find_or_add(run);
+    if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
   }
-  kind = find_or_add(run);
-  if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
+  if (run.list < run.outside_end) meet_list(kind, run, kinds, children);
   return kind;
+}
+
+KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
+  const std::int32_t producer = runs_.run_of(node);
+  return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
+}
+
+/// The elements of a list are gathered along edges; each operand of the elements has one state.
+void Kinds::meet_list(KindId kind, const Run& run, const std::vector<KindId>& kinds,
+                      std::vector<std::int32_t>& children) {
+  const auto list = runs_.outside(run).subspan(at(run.list - run.outside));
+  const std::size_t first = kinds_[at(kind)].list, operands = kinds_[at(kind)].cell->each.size();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    children.push_back(runs_.run_of(list[i]));
+    if (meets(kind, first + i % operands, place_of(list[i], kinds))) continue;
+    throw MisuseError(kinds_[at(kind)].cell->name +
+                      ": a list of two results of one cell, or of one sequence of operations; expected one of them, or "
+                      "a copy such as `1 * x`, in the place of the other");
+  }
 }
 
 /// Finds or adds the kind of the key in scratch_.
@@ -81,7 +99,7 @@ Kinds::Kind Kinds::make(const Run& run) {
   Kind kind{.pattern = run.pattern};
   std::map<Index, std::int32_t> given, indices;  // how many of each width
   std::size_t next = 1;                          // in scratch_
-  for (NodeId node : runs_.outside(run)) {
+  for (NodeId node : runs_.outside(run).first(at(run.list - run.outside))) {
     const Index width = record_.width(node);
     Outside outside{node < runs_.first(), -1, width, -1};
     if (outside.given) {
@@ -92,11 +110,18 @@ Kinds::Kind Kinds::make(const Run& run) {
     }
     kind.outside.push_back(outside);
   }
+  kind.cell = record_.cell_of(run.begin);
+  kind.list = kind.outside.size();
+  if (kind.cell != nullptr) {
+    for (const Index width : kind.cell->each) kind.outside.push_back({false, -1, width, -1});
+  }
   for (NodeId id = run.begin; id < run.end; ++id) {
     const std::int32_t node = id - run.begin;
-    kind.flops += flops_of(record_.key(id), record_.width(id), parameters_);
+    kind.flops += kind.cell == nullptr ? flops_of(record_.key(id), record_.width(id), parameters_)
+                  : node == 0          ? kind.cell->flops
+                                       : 0;
     for (std::int32_t operand : record_.key(id).operands) {
-      if (operand != Key::expression) kind.parameters.push_back(operand);
+      if (operand >= 0) kind.parameters.push_back(operand);
     }
     if (record_.key(id).op == nullptr) {
       const Index width = record_.width(id);
@@ -106,8 +131,10 @@ Kinds::Kind Kinds::make(const Run& run) {
       kind.factors.push_back({node, factors_.id(1, static_cast<std::int32_t>(kind.factors.size()))});
     }
     std::int32_t from = 0;
-    for (Index width : record_.key(id).index_widths) {
-      kind.indices.push_back({node, indices_.id(width, indices[width]++), from});
+    for (std::size_t k = 0; k < record_.key(id).index_widths.size(); ++k) {
+      const Index width = record_.key(id).index_widths[k];
+      const bool optional = kind.cell != nullptr && kind.cell->indices[k].optional();
+      kind.indices.push_back({node, indices_.id(width, indices[width]++, optional), from});
       from += static_cast<std::int32_t>(width);
     }
   }
@@ -199,14 +226,15 @@ VertexFunction Kinds::function() const {
 namespace {
 
 /// The body of a kind's function.
-class Body {
+class Body final : public CellInputs {
  public:
   Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterStore& parameters, Vertex& vertex)
-      : kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
+      : CellInputs(vertex), kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
 
   void compute(std::span<const std::uint32_t> pattern) {
-    for (const Kinds::Outside& outside : kind_.outside) outside_.push_back(value_of(outside));
-    for (std::size_t from = 0; from < pattern.size();) {
+    for (std::size_t i = 0; i < kind_.list; ++i) outside_.push_back(value_of(kind_.outside[i]));
+    if (kind_.cell != nullptr) call(keys_[pattern[0]], pattern.subspan(1));
+    for (std::size_t from = 0; from < pattern.size() && kind_.cell == nullptr;) {
       const Key& key = keys_[pattern[from]];
       nodes_.push_back(key.op == nullptr ? input() : applied(key, pattern.subspan(from + 1)));
       from += 1 + key.widths.size();
@@ -217,7 +245,36 @@ class Body {
     }
   }
 
+  // For the body of a cell.
+  Expr operand(Index width) override {
+    const bool missing = key_->operands[taken_++] == Key::missing;
+    if (missing) return vertex_.zeros(width);
+    const Expr value = outside_[Patterns::decode(codes_.front()).number];
+    codes_ = codes_.subspan(1);
+    return value;
+  }
+  Expr each(Index width) override {
+    const std::size_t k = each_++;
+    const std::int32_t number = kind_.outside[kind_.list + k].state;
+    if (number >= 0) return vertex_.each(state(number, width), k);
+    const State nothing = vertex_.state("nothing " + std::to_string(k), width);  // all lists were empty
+    vertex_.scatter(nothing, vertex_.zeros(width));
+    return vertex_.each(nothing, k);
+  }
+  IndexExpr index(Presence presence, Index width) override {
+    const Columns::Column& column = kinds_.indices()[kind_.indices[indices_++].column];
+    return vertex_.pull_index(column.name, presence, width);
+  }
+  void result(const Expr& value) override { nodes_.push_back(value); }
+
  private:
+  void call(const Key& key, std::span<const std::uint32_t> codes) {
+    key_ = &key;
+    codes_ = codes;
+    CellBody argument(*this);
+    kind_.cell->body(argument);
+  }
+
   Expr value_of(const Kinds::Outside& outside) {
     if (outside.given) return vertex_.pull_row(kinds_.given()[outside.column].name, outside.width);
     return vertex_.gather(static_cast<std::size_t>(outside.child), state(outside.state, outside.width));
@@ -276,15 +333,24 @@ class Body {
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
   std::map<std::int32_t, State> states_;
+  // Of a cell's call: what its body takes next.
+  const Key* key_ = nullptr;
+  std::span<const std::uint32_t> codes_;
+  std::size_t taken_ = 0, each_ = 0, indices_ = 0;
 };
 
 }  // namespace
 
 VertexFunction Kinds::function_of(KindId number) const {
   const Kind& kind = kinds_[at(number)];
-  const VertexFunction::Shape shape{.arity = static_cast<std::size_t>(kind.children)};
-  const bool finished = !kind.state.empty() && std::all_of(kind.outside.begin(), kind.outside.end(),
-                                                           [](auto& value) { return value.given || value.state >= 0; });
+  const auto children = static_cast<std::size_t>(kind.children);
+  const std::size_t each = kind.outside.size() - kind.list;
+  const VertexFunction::Shape shape =
+      each > 0 ? VertexFunction::Shape{any_arity, children, each} : VertexFunction::Shape{.arity = children};
+  const auto list = kind.outside.begin() + static_cast<std::ptrdiff_t>(kind.list);
+  const bool finished = !kind.state.empty() && std::all_of(kind.outside.begin(), list, [](const Outside& value) {
+    return value.given || value.state >= 0;
+  });
   return VertexFunction("kind " + std::to_string(number), shape, [&](Vertex& v) {
     if (!finished) return;  // an exception left it incomplete; no vertex has this kind
     Body(*this, kind, record_.keys(), parameters_, v).compute(runs_.patterns()[kind.pattern]);

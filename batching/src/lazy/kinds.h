@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "lazy/runs.h"
@@ -30,8 +31,8 @@ class Columns {
     std::string name;
     Index width;
   };
-  /// The column of the `number`-th of that width.
-  std::int32_t id(Index width, std::int32_t number);
+  /// The column of the `number`-th of that width; optional ones are counted separately.
+  std::int32_t id(Index width, std::int32_t number, bool optional = false);
   const Column& operator[](std::int32_t id) const { return all_[at(id)]; }
   std::int32_t size() const { return static_cast<std::int32_t>(all_.size()); }
   void clear() {
@@ -41,7 +42,7 @@ class Columns {
 
  private:
   const char* name_;
-  std::map<std::pair<Index, std::int32_t>, std::int32_t> ids_;
+  std::map<std::tuple<Index, std::int32_t, bool>, std::int32_t> ids_;
   std::vector<Column> all_;
 };
 
@@ -65,6 +66,8 @@ class Kinds {
     std::uint32_t pattern;
     std::int32_t children = 0;
     std::vector<Outside> outside = {};
+    const Cell* cell = nullptr;
+    std::size_t list = 0;  ///< where the operands of each element of the cell's list begin in `outside`
     using NodeColumns = std::vector<std::pair<std::int32_t, std::int32_t>>;  // a node, and its column
     NodeColumns inputs = {}, factors = {};
     std::vector<IndexOperand> indices = {};
@@ -98,6 +101,8 @@ class Kinds {
  private:
   KindId find_or_add(const Run& run);
   Kind make(const Run& run);
+  KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
+  void meet_list(KindId kind, const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);
   bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
   VertexFunction function_of(KindId kind) const;
@@ -105,8 +110,8 @@ class Kinds {
   const Record& record_;
   const Runs& runs_;
   const ParameterStore& parameters_;
-  // By kind: its pattern, and the child of each gathered value; for kinds split from others also the producers of
-  // these.
+  // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
+  // producers of these.
   Lists keys_;
   std::vector<Kind> kinds_;
   LastUse used_;

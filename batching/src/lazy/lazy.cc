@@ -6,6 +6,51 @@
 
 namespace windrow {
 
+LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
+    : record_(record), node_(node), minibatch_(record->minibatch_) {
+  record_->retain();
+  ++record_->nodes_[lazy::at(node_)].handles;
+}
+
+LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
+  if (record_ == nullptr) return;
+  record_->retain();
+  if (minibatch_ == record_->minibatch_) ++record_->nodes_[lazy::at(node_)].handles;
+}
+
+LazyExpr::LazyExpr(LazyExpr&& other) noexcept
+    : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
+
+LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
+  std::swap(record_, other.record_);
+  std::swap(node_, other.node_);
+  std::swap(minibatch_, other.minibatch_);
+  return *this;
+}
+
+LazyExpr::~LazyExpr() {
+  if (record_ == nullptr) return;
+  if (minibatch_ == record_->minibatch_) --record_->nodes_[lazy::at(node_)].handles;
+  record_->release();
+}
+
+Index LazyExpr::width() const {
+  lazy::Record& of = record("width");
+  return of.width(of.checked(*this, "width"));
+}
+
+lazy::Record& LazyExpr::record(std::string_view what) const {
+  if (record_ == nullptr) {
+    throw MisuseError(std::string(what) + (node_ < 0 ? ": an empty expression; expected one that a lazy graph recorded"
+                                                     : ": an expression that was moved from"));
+  }
+  return *record_;
+}
+
+lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
+lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
+lazy::RecordRef::~RecordRef() { record_->release(); }
+
 LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
     : record_(new lazy::Record(device, parameters.store_, options)) {}
 LazyGraph::~LazyGraph() {

@@ -60,6 +60,7 @@ void Record::close() {
   clear();
   state_ = State::closed;
   epochs_.reset();
+  cells_.clear();
   parameters_.reset();
 }
 
@@ -69,6 +70,7 @@ void Record::clear() {
   indices_.clear();
   inputs_.clear();
   first_pending_ = 0;
+  call_end_ = 0;
   run_begins_.clear();
   latest_.clear();
   dropouts_ = 0;
@@ -96,6 +98,14 @@ std::uint32_t Record::number_of_key() {
 }
 
 NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
+  const NodeId id = push_node(key, operands, data, from);
+  join_run(id, operands);
+  return id;
+}
+
+/// Without a run.
+NodeId Record::push_node(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
+                         std::source_location from) {
   if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
@@ -107,7 +117,6 @@ NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int
   const NodeId id = size();  // nothing throws from here on, so a node is added completely or not at all
   nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data, 0, 0, from});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
-  join_run(id, operands);
   return id;
 }
 
@@ -122,13 +131,17 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
   if (fits && cycle == 0) {
     nodes_.back().run = node(id - 1).run;
   } else {
-    outside_.clear();
-    for (NodeId operand : operands) outside_.push_back(node(operand).run);
-    nodes_.back().run = static_cast<std::int32_t>(run_begins_.size());
-    run_begins_.push_back({id, apart});
+    begin_run(id, operands, apart);
     cycle_ = cycle;
   }
   follow_period(id);
+}
+
+void Record::begin_run(NodeId id, std::span<const NodeId> operands, bool apart) {
+  outside_.clear();
+  for (NodeId operand : operands) outside_.push_back(node(operand).run);
+  nodes_.back().run = static_cast<std::int32_t>(run_begins_.size());
+  run_begins_.push_back({id, apart});
 }
 
 /// Whether the node joins the last run. A run consists of consecutive nodes; each has an operand in the run, or an
@@ -137,7 +150,7 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
 /// join the next step that uses the same value.
 bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
   constexpr std::size_t most_outside = 16;
-  if (id == first_pending_) return false;
+  if (id == first_pending_ || id == call_end_) return false;
   const std::int32_t current = node(id - 1).run;
   if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
   bool related = false;
@@ -346,52 +359,3 @@ void Record::set_key(const Written<T>& written) {
 }
 
 }  // namespace windrow::lazy
-
-namespace windrow {
-
-LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
-    : record_(record), node_(node), minibatch_(record->minibatch_) {
-  record_->retain();
-  ++record_->nodes_[lazy::at(node_)].handles;
-}
-
-LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
-  if (record_ == nullptr) return;
-  record_->retain();
-  if (minibatch_ == record_->minibatch_) ++record_->nodes_[lazy::at(node_)].handles;
-}
-
-LazyExpr::LazyExpr(LazyExpr&& other) noexcept
-    : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
-
-LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
-  std::swap(record_, other.record_);
-  std::swap(node_, other.node_);
-  std::swap(minibatch_, other.minibatch_);
-  return *this;
-}
-
-LazyExpr::~LazyExpr() {
-  if (record_ == nullptr) return;
-  if (minibatch_ == record_->minibatch_) --record_->nodes_[lazy::at(node_)].handles;
-  record_->release();
-}
-
-Index LazyExpr::width() const {
-  lazy::Record& of = record("width");
-  return of.width(of.checked(*this, "width"));
-}
-
-lazy::Record& LazyExpr::record(std::string_view what) const {
-  if (record_ == nullptr) {
-    throw MisuseError(std::string(what) + (node_ < 0 ? ": an empty expression; expected one that a lazy graph recorded"
-                                                     : ": an expression that was moved from"));
-  }
-  return *record_;
-}
-
-lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
-lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
-lazy::RecordRef::~RecordRef() { record_->release(); }
-
-}  // namespace windrow

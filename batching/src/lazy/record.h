@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lazy/cells.h"
 #include "parameters/parameter_store.h"
 #include "windrow/batching/lazy.h"
 
@@ -39,15 +40,16 @@ void make_room(std::vector<T>& list, std::size_t more) {
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
-  /// By operand: the number of a parameter, or `expression`.
+  /// By operand: the number of a parameter, or `expression`, or `missing` for a cell. Parameters of a cell follow.
   std::vector<std::int32_t> operands = {};
-  static constexpr std::int32_t expression = -1;
+  static constexpr std::int32_t expression = -1, missing = -2;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
+  const Cell* cell = nullptr;            ///< of a result of a cell; the elements of its list are no part of the key
   bool has_factor() const { return op == &op::scale; }
   bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
   friend bool operator==(const Key& a, const Key& b) {
-    return a.op == b.op && same(a.operands, b.operands) && same(a.widths, b.widths) &&
+    return a.op == b.op && a.cell == b.cell && same(a.operands, b.operands) && same(a.widths, b.widths) &&
            same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
   }
   enum class But { nothing, values };
@@ -182,10 +184,17 @@ class Record {
   std::span<const Node> nodes(NodeId begin, NodeId end) const { return {&nodes_[at(begin)], at(end - begin)}; }
   const Key& key(NodeId id) const { return keys_[node(id).key]; }
   Index width(NodeId id) const { return keys_.width(node(id).key); }
-  /// The operands of a node that are expressions.
+  /// The operands of a node that are expressions. Of a cell's first result, these are followed by those of the list.
   std::span<const NodeId> operands(NodeId id) const {
-    return {operands_.data() + node(id).operands, key(id).widths.size()};
+    const auto end = id + 1 < size() ? node(id + 1).operands : static_cast<std::int32_t>(operands_.size());
+    return {operands_.data() + node(id).operands, operands_.data() + end};
   }
+  /// Results of one call are nodes that follow each other.
+  NodeId first_result(NodeId id) const {
+    return key(id).cell == nullptr ? id : id - static_cast<NodeId>(key(id).attributes.sizes[0]);
+  }
+  /// The cell whose call a run is, which begins with this node; null if it is none.
+  const Cell* cell_of(NodeId begin) const { return key(begin).cell; }
   const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
   const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
   /// Whether the node has a handle.
@@ -235,6 +244,10 @@ class Record {
     static constexpr std::int32_t zero = 0;
     return x.record("a row beside an expression").index({&zero, 1});
   }
+  LazyCell make_cell(std::string name, std::function<void(CellBody&)> body);
+  /// Records a call of a cell.
+  void call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+            std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from);
   void clear();
   /// Forbids recording until clear().
   void seal() { state_ = State::differentiated; }
@@ -242,13 +255,17 @@ class Record {
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
   /// Precondition: there are no nodes.
-  void forget_keys() { keys_ = {}; }
+  void forget_keys() {
+    keys_ = {};
+    ++keys_version_;
+  }
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const;
 
  private:
   friend class windrow::LazyExpr;
   NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
+  NodeId push_node(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
   void join_run(NodeId id, std::span<const NodeId> operands);
   bool joins(NodeId id, std::span<const NodeId> operands) const;
   NodeId repeated_by(NodeId id) const;
@@ -285,6 +302,14 @@ class Record {
   template <class T>
   void set_key(const Written<T>& written);
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
+  const std::vector<std::uint32_t>& keys_of(Cell& cell, std::uint32_t missing);
+  void check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+                  std::size_t list, std::size_t results) const;
+  NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
+  void check_index(const Cell& cell, std::size_t k, const LazyIndex& index) const;
+  void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
+  NodeId copied(const LazyExpr& value, std::source_location from);
+  void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
 
   std::int64_t uses_ = 1;
@@ -292,6 +317,8 @@ class Record {
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
   std::shared_ptr<ParameterStore> parameters_;  // null when closed
   Keys keys_;
+  std::uint32_t keys_version_ = 0;
+  std::vector<std::shared_ptr<Cell>> cells_;
   std::vector<Node> nodes_;
   std::vector<NodeId> operands_;
   std::vector<std::int32_t> indices_;
@@ -303,11 +330,12 @@ class Record {
   std::vector<std::int32_t> outside_;  // runs that contain operands of the last run
   std::vector<NodeId> latest_;         // by key: its latest node, or -1
   bool cut_ = false;                   // the next node begins a run and is apart
+  NodeId call_end_ = 0;                // nodes before it belong to calls of cells, or to runs before those
   NodeId cycle_ = 0;                   // if the last run continues a repetition: the length of its period; else 0
   NodeId period_ = 0, repeated_ = 0;   // the last `repeated_` nodes have the keys of the nodes a period before
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // reused, so that an application allocates nothing
-  std::vector<NodeId> scratch_operands_;
+  std::vector<NodeId> scratch_operands_, scratch_list_;
 };
 
 }  // namespace windrow::lazy

@@ -97,25 +97,38 @@ void Runs::keep_only(std::span<const NodeId> nodes) {
 void Runs::add(Run run) {
   run.outside = static_cast<std::int32_t>(outside_.size());
   scratch_.clear();
-  for (NodeId id = run.begin; id < run.end; ++id) {
-    scratch_.push_back(record_.node(id).key);
-    for (NodeId operand : record_.operands(id)) {
-      if (operand >= run.begin) {
-        scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
-        continue;
-      }
-      const auto of_run = outside_.begin() + run.outside;
-      const auto known = std::find(of_run, outside_.end(), operand);
-      const auto place = static_cast<std::uint32_t>(known - of_run);
-      if (known == outside_.end()) outside_.push_back(operand);
-      scratch_.push_back(
-          Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, place}));
-    }
+  if (is_call(run)) {
+    const auto operands = record_.operands(run.begin);
+    const auto by_number = operands.first(record_.key(run.begin).widths.size());
+    add_node(run, run.begin, by_number);
+    for (NodeId id = run.begin + 1; id < run.end; ++id) scratch_.push_back(record_.node(id).key);
+    run.list = static_cast<std::int32_t>(outside_.size());
+    outside_.insert(outside_.end(), operands.begin() + static_cast<std::ptrdiff_t>(by_number.size()), operands.end());
+  } else {
+    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
+    run.list = static_cast<std::int32_t>(outside_.size());
   }
   run.outside_end = static_cast<std::int32_t>(outside_.size());
   run.pattern = patterns_.number(scratch_);
   used_.note(run.pattern, record_.minibatch());
   runs_.push_back(run);
+}
+
+/// Appends a node to the pattern in scratch_, and its operands to the values from outside.
+void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands) {
+  scratch_.push_back(record_.node(id).key);
+  for (NodeId operand : operands) {
+    if (operand >= run.begin) {
+      scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
+      continue;
+    }
+    const auto of_run = outside_.begin() + run.outside;
+    const auto known = std::find(of_run, outside_.end(), operand);
+    const auto place = static_cast<std::uint32_t>(known - of_run);
+    if (known == outside_.end()) outside_.push_back(operand);
+    scratch_.push_back(
+        Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, place}));
+  }
 }
 
 bool Runs::remember_too_much() const {
@@ -138,7 +151,9 @@ void Runs::pop() {
 void Runs::join_known() {
   while (runs_.size() > 1) {
     const Run last = runs_.back(), other = runs_[runs_.size() - 2];
-    if (last.apart || !small_enough(other, last) || together_.count(pair(other.pattern, last.pattern)) == 0) return;
+    if (last.apart || is_call(last) || is_call(other) || !small_enough(other, last) ||
+        together_.count(pair(other.pattern, last.pattern)) == 0)
+      return;
     pop();
     pop();
     add({other.begin, last.end, other.apart});
@@ -152,11 +167,12 @@ bool Runs::depends(const Run& run, const Run& on) const {
 
 /// Searches for pairs of patterns that occur only one after the other. Returns whether there are new ones.
 bool Runs::learn() {
+  if (std::ranges::all_of(runs_, [&](const Run& run) { return is_call(run); })) return false;
   std::unordered_map<std::uint32_t, int> count;
   std::unordered_map<Pair, int> pairs;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ++count[runs_[i].pattern];
-    if (i == 0 || runs_[i].apart) continue;
+    if (i == 0 || runs_[i].apart || is_call(runs_[i]) || is_call(runs_[i - 1])) continue;
     const Run &run = runs_[i], &other = runs_[i - 1];
     const bool related = depends(run, other) || outside(other).empty() || outside(run).empty();
     if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
@@ -172,6 +188,7 @@ bool Runs::learn() {
 
 /// If there are many patterns, computes nodes of rare ones one by one, so that equal nodes can share batches.
 void Runs::split_what_is_rare() {
+  if (patterns_.size() <= many) return;
   std::unordered_map<std::uint32_t, int> count;
   for (const Run& run : runs_) ++count[run.pattern];
   if (count.size() <= many) return;
@@ -179,7 +196,7 @@ void Runs::split_what_is_rare() {
   runs_.clear();
   outside_.clear();
   for (const Run& run : before_) {
-    if (count[run.pattern] >= often) {
+    if (count[run.pattern] >= often || is_call(run)) {
       add(run);
       continue;
     }

@@ -49,6 +49,7 @@ struct Run {
   bool apart;         // another instance recorded the run before
   std::uint32_t pattern = 0;
   std::int32_t outside = 0;  // begin of its values in Runs::outside_
+  std::int32_t list = 0;     // where the elements of a cell's list begin among them; the end without a list
   std::int32_t outside_end = 0;
   NodeId nodes() const { return end - begin; }
 };
@@ -63,7 +64,7 @@ class Runs {
   /// Drops the runs that these nodes do not depend on.
   void keep_only(std::span<const NodeId> nodes);
   const std::vector<Run>& runs() const { return runs_; }
-  /// The nodes outside of a run whose values it computes with, each once.
+  /// The nodes outside of a run whose values it computes with, each once. The elements of a list follow.
   std::span<const NodeId> outside(const Run& run) const {
     return {outside_.data() + run.outside, static_cast<std::size_t>(run.outside_end - run.outside)};
   }
@@ -83,6 +84,8 @@ class Runs {
 
   /// Appends a run, and finds its pattern and its values from outside.
   void add(Run run);
+  void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
+  bool is_call(const Run& run) const { return record_.cell_of(run.begin) != nullptr; }
   void pop();
   void join_known();
   bool learn();

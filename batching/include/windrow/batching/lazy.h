@@ -17,6 +17,8 @@
 // function and are computed together. So all optimisations for vertex functions apply; lazy expressions have no
 // executor of their own.
 //
+// Programs that repeat large cells record them as such: see lazy_cell.h. That costs less than operation by operation.
+//
 // A *flush* computes everything that was recorded since the last one.
 //
 // Contract
@@ -48,6 +50,7 @@
 #include <concepts>
 #include <coroutine>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -64,6 +67,8 @@
 
 namespace windrow {
 
+class CellBody;
+class LazyCell;
 class LazyExpr;
 class LazyGraph;
 namespace lazy {
@@ -253,6 +258,9 @@ class LazyGraph {
   /// The row of a parameter that has exactly one, such as an initial state. Throws MisuseError for another number of
   /// rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
+  /// Makes a cell, which lasts as long as the graph; see lazy_cell.h. `body` runs once now, and again when the runner
+  /// plans. Throws MisuseError for misuse of its argument, or if it takes or makes too much.
+  LazyCell cell(std::string name, std::function<void(CellBody&)> body);
   /// Makes an index operand.
   LazyIndex index(std::int32_t value);
   /// Throws MisuseError for more than LazyIndex::widest values.

@@ -43,9 +43,11 @@
 
 namespace windrow {
 
+class VertexFunction;
 namespace ir {
 struct Function;
-}
+const Function& function_of(const VertexFunction& function);
+}  // namespace ir
 
 /// The arity of a function whose vertices may have any number of children.
 inline constexpr std::size_t any_arity = static_cast<std::size_t>(-1);
@@ -145,6 +147,7 @@ class VertexFunction {
  private:
   friend class InputGraph;
   friend class Runner;
+  friend const ir::Function& ir::function_of(const VertexFunction& function);
 
   std::shared_ptr<const ir::Function> function_;
 };

@@ -1,0 +1,104 @@
+// Cells of lazy expressions: what a program computes again and again, written once. A call records one cell instead of
+// its operations, so it costs less to record and to group; its vertices are computed as those of a vertex function.
+//
+//   const windrow::LazyCell tree = graph.cell("tree", [&](windrow::CellBody& cell) {
+//     const windrow::Expr left = cell.operand(h), right = cell.operand(h);
+//     const windrow::Expr word = embedding(words, cell.index(windrow::Presence::sometimes));
+//     cell.result(tanh(matmul(word, in) + matmul(concat(left, right), below)));
+//   });
+//   windrow::LazyExpr root = tree({tree({{}, {}}, {graph.index(5)}), tree({{}, {}}, {graph.index(7)})},
+//                                 {graph.index(-1)});
+//
+// An operand may be an empty expression, and an optional index -1. Then it counts as zero, and what follows from it is
+// not computed, as in vertex functions. A cell can also read a list of any length, such as the words that a step of a
+// decoder attends to:
+//
+//   const windrow::LazyCell read = graph.cell("read", [&](windrow::CellBody& cell) {
+//     const windrow::Expr query = cell.operand(h), word = cell.each(h);
+//     const windrow::Expr weight = exp(row_dot(word, to_children(query)));
+//     cell.result(sum_children(weight * word) / sum_children(weight));
+//   });
+//   windrow::LazyExpr context = read({state}, {}, words);
+//
+// The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can be
+// mixed; operations that are written outside of cells are grouped as before.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <span>
+
+#include "windrow/batching/lazy.h"
+
+namespace windrow {
+
+namespace lazy {
+struct Cell;
+class CellInputs;
+struct CellCall;
+}  // namespace lazy
+
+/// The argument of a cell's body, which takes operands and indices in the order in which calls pass them. The body may
+/// run several times, and must do the same each time. All members throw MisuseError, naming the cell, for misuse.
+class CellBody {
+ public:
+  explicit CellBody(lazy::CellInputs& inputs) : inputs_(inputs) {}
+  CellBody(const CellBody&) = delete;
+  CellBody& operator=(const CellBody&) = delete;
+
+  static constexpr std::size_t most_operands = 16, most_each = 6;
+
+  /// The next operand: a row of that width for each call.
+  Expr operand(Index width);
+  /// The next operand of each element of the list: a value of edges (see Vertex::each).
+  Expr each(Index width);
+  /// The next index operand.
+  IndexExpr index(Presence presence = Presence::always, Index width = 1);
+
+  /// As in Vertex.
+  Expr constant(Index width, double value);
+  Expr zeros(Index width) { return constant(width, 0); }
+  Expr parameter(const Parameter& parameter);
+
+  /// The next result: a row for each call.
+  void result(const Expr& value);
+
+ private:
+  lazy::CellInputs& inputs_;
+};
+
+/// A handle. It may outlive its graph, but is of no use then. Threads: as its graph.
+class LazyCell {
+ public:
+  /// Records a call, and returns its results. `list` holds the elements of the list one after the other: for each, as
+  /// many expressions as the body calls each(). Throws MisuseError, naming the cell, unless the numbers of operands,
+  /// indices and results, their widths, and the ranges of indices are as in the body; and as apply() of lazy.h does.
+  template <std::size_t results>
+  std::array<LazyExpr, results> call(std::initializer_list<lazy::OperandRef> operands,
+                                     std::initializer_list<LazyIndex> indices = {},
+                                     std::span<const LazyExpr> list = {},
+                                     std::source_location from = std::source_location::current()) const {
+    std::array<LazyExpr, results> made;
+    record({operands.begin(), operands.size()}, {indices.begin(), indices.size()}, list, made, from);
+    return made;
+  }
+  /// The same for a cell with one result.
+  LazyExpr operator()(std::initializer_list<lazy::OperandRef> operands, std::initializer_list<LazyIndex> indices = {},
+                      std::span<const LazyExpr> list = {},
+                      std::source_location from = std::source_location::current()) const {
+    return std::move(call<1>(operands, indices, list, from)[0]);
+  }
+
+ private:
+  friend class lazy::Record;
+  LazyCell(lazy::Record& record, std::shared_ptr<lazy::Cell> cell) : record_(record), cell_(std::move(cell)) {}
+  void record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
+              std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const;
+
+  lazy::RecordRef record_;
+  std::shared_ptr<lazy::Cell> cell_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,229 @@
+#include "lazy/cells.h"
+
+#include <algorithm>
+
+#include "ir/tracing.h"
+#include "lazy/epochs.h"
+#include "lazy/record.h"
+
+namespace windrow {
+namespace lazy {
+
+constinit const Operator result_of_cell = {.name = "cell", .inputs = Operator::any_number};
+
+namespace {
+
+/// Notes what a body takes and makes.
+class Probe final : public CellInputs {
+ public:
+  Probe(Vertex& vertex, Cell& cell) : CellInputs(vertex), cell_(cell) {}
+
+  Expr operand(Index width) override {
+    const std::size_t k = next(cell_.operands, width, CellBody::most_operands, "operands");
+    return vertex().gather(k, vertex().state("operand " + std::to_string(k), width));
+  }
+  Expr each(Index width) override {
+    const std::size_t k = next(cell_.each, width, CellBody::most_each, "operands of each element");
+    return vertex().each(vertex().state("each " + std::to_string(k), width), k);
+  }
+  IndexExpr index(Presence presence, Index width) override {
+    if (width > static_cast<Index>(LazyIndex::widest)) {
+      throw MisuseError(cell_.name + ": an index of " + std::to_string(width) + " numbers; expected at most " +
+                        std::to_string(LazyIndex::widest));
+    }
+    cell_.indices.push_back({width, presence, {}});
+    return vertex().pull_index("index " + std::to_string(cell_.indices.size()), presence, width);
+  }
+  void result(const Expr& value) override {
+    if (value.type().rows != Rows::vertices()) {
+      throw MisuseError(cell_.name + ": a result that is " +
+                        (value.type().rows == Rows::edges() ? "of a list; expected it to be reduced"
+                                                            : "a parameter; expected a value of the call"));
+    }
+    cell_.results.push_back(value.width());
+    vertex().push("result " + std::to_string(cell_.results.size()), value);
+  }
+
+ private:
+  std::size_t next(std::vector<Index>& widths, Index width, std::size_t most, const char* what) {
+    if (widths.size() == most) {
+      throw MisuseError(cell_.name + ": more than " + std::to_string(most) + " " + what + "; expected at most so many");
+    }
+    widths.push_back(width);
+    return widths.size() - 1;
+  }
+
+  Cell& cell_;
+};
+
+std::int64_t flops_of(const ir::Kind& kind) {
+  std::int64_t flops = 0;
+  for (const ir::Node& node : kind.nodes) {
+    if (!node.is(op::matmul)) continue;
+    flops += 2 * kind.nodes[ir::at(node.in[0])].type.width * node.type.width;
+  }
+  return flops;
+}
+
+}  // namespace
+
+Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStore& store)
+    : name(std::move(called)), body(std::move(computes)) {
+  if (!body) throw MisuseError(name + ": no body; expected a function of a CellBody");
+  const VertexFunction::Shape shape{any_arity, CellBody::most_operands, CellBody::most_each};
+  const VertexFunction probed(name, shape, [&](Vertex& vertex) {
+    Probe probe(vertex, *this);
+    CellBody argument(probe);
+    body(argument);
+  });
+  if (results.empty()) throw MisuseError(name + ": no result; expected one or more");
+  const ir::Function& function = ir::function_of(probed);
+  const ir::Kind& kind = function.kinds[0];
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < kind.index_pulls.size(); ++i) {
+    const ir::IndexField& field = function.index_pulls[kind.index_pulls[i]];
+    if (field.holds_dropout()) {
+      throw MisuseError(name + ": dropout in a cell; expected it outside of cells, or with keys");
+    }
+    if (field.holds == ir::IndexField::Holds::input) indices[next++].range = kind.index_ranges[i];
+  }
+  if (function.parameters != 0 && function.parameters != store.id()) {
+    throw MisuseError(name + ": parameters of another set than the graph's; expected those of the graph");
+  }
+  for (const ir::Node& node : kind.nodes) {
+    if (node.code == ir::Code::parameter) parameters.push_back(static_cast<std::int32_t>(node.number));
+  }
+  flops = flops_of(kind);
+}
+
+/// The keys of the results of a call. They are found again after the record has forgotten its keys.
+const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
+  if (cell.keys_version != keys_version_) cell.keys.clear();
+  cell.keys_version = keys_version_;
+  for (const Cell::Keys& known : cell.keys) {
+    if (known.missing == missing) return known.of_results;
+  }
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t r = 0; r < cell.results.size(); ++r) {
+    Key key{.op = &result_of_cell, .attributes = {.sizes = {static_cast<Index>(r)}}, .cell = &cell};
+    for (std::size_t k = 0; r == 0 && k < cell.operands.size(); ++k) {
+      const bool given = (missing >> k & 1u) == 0;
+      key.operands.push_back(given ? Key::expression : Key::missing);
+      if (given) key.widths.push_back(cell.operands[k]);
+    }
+    if (r == 0) key.operands.insert(key.operands.end(), cell.parameters.begin(), cell.parameters.end());
+    for (std::size_t i = 0; r == 0 && i < cell.indices.size(); ++i) key.index_widths.push_back(cell.indices[i].width);
+    numbers.push_back(keys_.number(key, [&] { return Inferred{cell.results[r]}; }));
+  }
+  return cell.keys.emplace_back(Cell::Keys{missing, std::move(numbers)}).of_results;
+}
+
+void Record::check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+                        std::size_t list, std::size_t results) const {
+  const auto require = [&](const char* what, std::size_t given, std::size_t expected) {
+    if (given == expected) return;
+    throw MisuseError(cell.name + ": " + std::to_string(given) + " " + what + "; expected " + std::to_string(expected));
+  };
+  if (state_ != State::open) refuse_to_record(cell.name);
+  require("operands", operands.size(), cell.operands.size());
+  require("indices", indices.size(), cell.indices.size());
+  require("results", results, cell.results.size());
+  if (cell.each.empty()) return require("expressions in its list", list, 0);
+  if (list % cell.each.size() == 0) return;
+  throw MisuseError(cell.name + ": " + std::to_string(list) + " expressions in its list; expected a multiple of " +
+                    std::to_string(cell.each.size()));
+}
+
+NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
+  const NodeId node = checked(operand, cell.name);
+  if (width(node) == expected) return node;
+  throw MisuseError(cell.name + ": an operand of width " + std::to_string(width(node)) + "; expected " +
+                    std::to_string(expected));
+}
+
+void Record::check_index(const Cell& cell, std::size_t k, const LazyIndex& index) const {
+  const Cell::IndexOperand& expected = cell.indices[k];
+  const auto refuse = [&](const std::string& why) { throw MisuseError(cell.name + ": " + why); };
+  if (index.record_.get() != this) refuse("an index of another lazy graph");
+  if (index.width_ != expected.width) {
+    refuse("an index of " + std::to_string(index.width_) + " numbers; expected " + std::to_string(expected.width));
+  }
+  for (std::uint32_t i = 0; i < index.width_; ++i) {
+    const std::int32_t value = index.values_[i];
+    if (expected.range.contains(value) || (expected.optional() && value == -1)) continue;
+    refuse("index " + std::to_string(value) + "; expected " + to_string(expected.range) +
+           (expected.optional() ? ", or -1 for none" : ""));
+  }
+}
+
+void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+                  std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
+  check_call(cell, operands, indices, list.size(), results.size());
+  scratch_operands_.clear();
+  std::uint32_t missing = 0;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    const LazyExpr* operand = operands[k].expr_;
+    if (operand == nullptr) throw MisuseError(cell.name + ": a parameter as an operand; expected an expression");
+    if (operand->record_ == nullptr && operand->node_ < 0) {
+      missing |= 1u << k;
+    } else {
+      scratch_operands_.push_back(checked_operand(cell, *operand, cell.operands[k]));
+    }
+  }
+  for (std::size_t k = 0; k < indices.size(); ++k) check_index(cell, k, indices[k]);
+  if (!list.empty()) take_list(cell, list, from);
+  const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
+  make_room(indices_, indices.size() * LazyIndex::widest);
+  make_room(nodes_, results.size());
+  const auto data = static_cast<std::int32_t>(indices_.size());
+  const NodeId first = push_node(keys[0], scratch_operands_, data, from);
+  begin_run(first, {}, std::exchange(cut_, false));
+  for (std::size_t r = 1; r < results.size(); ++r) {
+    nodes_[at(push_node(keys[r], {}, data, from))].run = nodes_[at(first)].run;
+  }
+  call_end_ = size();
+  for (const LazyIndex& index : indices) {
+    indices_.insert(indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+  }
+  for (std::size_t r = 0; r < results.size(); ++r) results[r] = handle(first + static_cast<NodeId>(r));
+}
+
+/// Appends the elements of a list to scratch_operands_.
+void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
+  scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const NodeId node = checked_operand(cell, list[i], cell.each[i % cell.each.size()]);
+    scratch_list_.push_back(node < first_pending_ ? copied(list[i], from) : node);
+  }
+  scratch_operands_.swap(scratch_list_);
+}
+
+/// A node that copies a value of an earlier flush. Edges of a vertex lead to vertices of its own flush.
+NodeId Record::copied(const LazyExpr& value, std::source_location from) {
+  return apply(op::concat, std::span<const LazyExpr>(&value, 1), {}, {}, from).node_;
+}
+
+LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
+  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_));
+  return LazyCell(*this, cells_.back());
+}
+
+}  // namespace lazy
+
+LazyCell LazyGraph::cell(std::string name, std::function<void(CellBody&)> body) {
+  return record_->make_cell(std::move(name), std::move(body));
+}
+
+void LazyCell::record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
+                      std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const {
+  record_.get()->call(*cell_, operands, indices, list, results, from);
+}
+
+Expr CellBody::operand(Index width) { return inputs_.operand(width); }
+Expr CellBody::each(Index width) { return inputs_.each(width); }
+IndexExpr CellBody::index(Presence presence, Index width) { return inputs_.index(presence, width); }
+Expr CellBody::constant(Index width, double value) { return inputs_.vertex().constant(width, value); }
+Expr CellBody::parameter(const Parameter& parameter) { return inputs_.vertex().parameter(parameter); }
+void CellBody::result(const Expr& value) { inputs_.result(value); }
+
+}  // namespace windrow

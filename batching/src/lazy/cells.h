@@ -1,0 +1,66 @@
+// Cells: what the body of each says about its calls. A call is a run of its own: a node for each result, of which the
+// first one has the operands.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "windrow/batching/lazy_cell.h"
+
+namespace windrow {
+
+class ParameterStore;
+
+namespace lazy {
+
+/// What a body is given in a vertex function, which the inputs hide from it.
+class CellInputs {
+ public:
+  CellInputs(const CellInputs&) = delete;
+  CellInputs& operator=(const CellInputs&) = delete;
+  virtual Expr operand(Index width) = 0;
+  virtual Expr each(Index width) = 0;
+  virtual IndexExpr index(Presence presence, Index width) = 0;
+  virtual void result(const Expr& value) = 0;
+  Vertex& vertex() { return vertex_; }
+
+ protected:
+  explicit CellInputs(Vertex& vertex) : vertex_(vertex) {}
+  ~CellInputs() = default;
+
+ private:
+  Vertex& vertex_;
+};
+
+struct Cell {
+  struct IndexOperand {
+    Index width;
+    Presence presence;
+    IndexRange range;
+    bool optional() const { return presence == Presence::sometimes; }
+  };
+  /// The number of the key of the first result; those of the others follow. It depends on which operands are missing.
+  struct Keys {
+    std::uint32_t missing;  ///< a bit for each operand
+    std::vector<std::uint32_t> of_results;
+  };
+
+  /// Runs the body once. Throws MisuseError if it misuses its argument.
+  Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStore& store);
+
+  std::string name;
+  std::function<void(CellBody&)> body;
+  std::vector<Index> operands, each, results;  // widths
+  std::vector<IndexOperand> indices;
+  std::vector<std::int32_t> parameters;
+  std::int64_t flops = 0;  // in products with parameters
+  std::vector<Keys> keys = {};
+  std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
+};
+
+/// The result of a call, or with attributes.sizes[0] > 0 a further result of the same call. Only recorded.
+extern const Operator result_of_cell;
+
+}  // namespace lazy
+}  // namespace windrow

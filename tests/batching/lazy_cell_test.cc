@@ -1,0 +1,228 @@
+// Cells of lazy expressions: they give what their operations give, and are one kind each.
+#include "windrow/batching/lazy_cell.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::error_of;
+using testing::expect_close;
+
+constexpr Index h = 3;
+
+/// A tree whose vertices have up to two children, an optional word, and a label; and a loss that reads all vertices.
+struct Trees {
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters{host, 3};
+  const Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1)),
+                  below = parameters.add("below", 2 * h, h, Initial::uniform(-1, 1)),
+                  query = parameters.add("query", h, h, Initial::uniform(-1, 1)),
+                  out = parameters.add("out", h, 2, Initial::uniform(-1, 1));
+  LazyGraph graph;
+
+  explicit Trees(LazyOptions options = {}) : graph(host, parameters, options) {}
+
+  /// Both ways to compute a vertex and to read all vertices.
+  struct Way {
+    std::function<std::pair<LazyExpr, LazyExpr>(const LazyExpr& left, const LazyExpr& right, std::int32_t word)> vertex;
+    std::function<LazyExpr(const LazyExpr& root, const std::vector<LazyExpr>& all, std::int32_t label)> loss;
+  };
+  Way by_cells() {
+    const LazyCell tree = graph.cell("tree", [this](CellBody& cell) {
+      const Expr left = cell.operand(h), right = cell.operand(h);
+      const Expr word = embedding(words, cell.index(Presence::sometimes));
+      const Expr own = tanh(word + matmul(concat(left, right), below));
+      cell.result(own);
+      cell.result(square(own) + 0.5 * left);
+    });
+    const LazyCell read = graph.cell("read", [this](CellBody& cell) {
+      const Expr root = cell.operand(h), state = cell.each(h), squared = cell.each(h);
+      const Expr weight = exp(row_dot(state, to_children(matmul(root, query))));
+      cell.result(softmax_cross_entropy(matmul(root + sum_children(squared * weight), out), cell.index()));
+    });
+    return {.vertex =
+                [this, tree](const LazyExpr& left, const LazyExpr& right, std::int32_t word) {
+                  auto [own, squared] = tree.call<2>({left, right}, {graph.index(word)});
+                  return std::pair(std::move(own), std::move(squared));
+                },
+            .loss =
+                [this, read](const LazyExpr& root, const std::vector<LazyExpr>& all, std::int32_t label) {
+                  return read({root}, {graph.index(label)}, all);
+                }};
+  }
+  Way by_operations() {
+    return {.vertex =
+                [this](const LazyExpr& left, const LazyExpr& right, std::int32_t word) {
+                  const auto or_zeros = [&](const LazyExpr& x) { return &x == &none ? graph.zeros(h) : x; };
+                  const LazyExpr l = or_zeros(left);
+                  LazyExpr x = matmul(concat(l, or_zeros(right)), below);
+                  if (word >= 0) x = x + embedding(words, graph.index(word));
+                  LazyExpr own = tanh(x);
+                  LazyExpr squared = square(own) + 0.5 * l;
+                  return std::pair(std::move(own), std::move(squared));
+                },
+            .loss =
+                [this](const LazyExpr& root, const std::vector<LazyExpr>& all, std::int32_t label) {
+                  LazyExpr total = root;
+                  const LazyExpr asked = matmul(root, query);
+                  for (std::size_t i = 0; i < all.size(); i += 2) {
+                    total = total + mul_columns(all[i + 1], exp(row_dot(all[i], asked)));
+                  }
+                  return softmax_cross_entropy(matmul(total, out), graph.index(label));
+                }};
+  }
+  const LazyExpr none;
+
+  struct Result {
+    std::vector<double> losses;
+    std::vector<std::vector<double>> gradients;
+  };
+  /// Of `count` random trees. Flushes after every `flush_every`-th vertex; 0 for never.
+  Result run(const Way& way, int count, int flush_every, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<LazyExpr> losses;
+    int recorded = 0;
+    for (int t = 0; t < count; ++t) {
+      std::vector<LazyExpr> open, all;  // `all`: both results of each vertex
+      const auto vertices = static_cast<int>(random() % 9);
+      LazyExpr root = graph.input({0.5f, -0.25f, 1});
+      for (int v = 0; v < vertices; ++v) {
+        const auto take = [&]() -> LazyExpr {
+          if (open.empty() || random() % 3 == 0) return {};
+          LazyExpr last = open.back();
+          open.pop_back();
+          return last;
+        };
+        const LazyExpr left = take(), right = take();
+        const auto is_none = [&](const LazyExpr& x) -> const LazyExpr& { return empty(x) ? none : x; };
+        const auto word = static_cast<std::int32_t>(random() % 6) - 1;
+        const auto [own, squared] = way.vertex(is_none(left), is_none(right), word);
+        open.push_back(own);
+        all.insert(all.end(), {own, squared});
+        root = own;
+        if (flush_every > 0 && ++recorded % flush_every == 0) graph.flush();
+      }
+      losses.push_back(way.loss(root, all, static_cast<std::int32_t>(random() % 2)));
+    }
+    graph.backward(losses);
+    Result result;
+    for (const LazyExpr& loss : losses) result.losses.push_back(static_cast<double>(loss.scalar()));
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      result.gradients.push_back(dense(parameters, parameters[p]));
+    }
+    graph.clear();
+    return result;
+  }
+  static bool empty(const LazyExpr& x) {
+    try {
+      x.width();
+    } catch (const MisuseError&) {
+      return true;
+    }
+    return false;
+  }
+};
+
+TEST(LazyCells, GiveWhatTheirOperationsGive) {
+  for (const std::int64_t recompute_below : {std::int64_t{0}, std::int64_t{20'000'000}}) {
+    Trees s({.recompute_below = recompute_below});
+    const Trees::Way cells = s.by_cells(), operations = s.by_operations();
+    for (const int flush_every : {0, 3}) {
+      SCOPED_TRACE(flush_every);
+      const Trees::Result made = s.run(cells, 12, flush_every, 7), expected = s.run(operations, 12, flush_every, 7);
+      expect_close(made.losses, expected.losses, 1e-5);
+      for (std::size_t p = 0; p < made.gradients.size(); ++p) {
+        SCOPED_TRACE(s.parameters.name(s.parameters[p]));
+        expect_close(made.gradients[p], expected.gradients[p], 1e-4);
+      }
+    }
+  }
+}
+
+TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
+  Trees s;
+  const Trees::Way cells = s.by_cells();
+  std::vector<LazyExpr> all;
+  LazyExpr last = s.graph.input({1, 2, 3}), loss;
+  for (int length = 0; length < 6; ++length) {
+    auto [own, squared] = cells.vertex(last, s.none, 2);
+    loss = cells.loss(own, all, 1);
+    last = own;
+    all.insert(all.end(), {own, squared});
+  }
+  s.graph.flush();
+  const LazyStats stats = s.graph.stats();
+  EXPECT_EQ(stats.kinds, 3);  // the input, the vertices, and what reads them
+  EXPECT_EQ(stats.vertices, 1 + 6 + 6);
+  EXPECT_EQ(stats.expressions, 1 + 2 * 6 + 6);
+}
+
+TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
+  Trees s;
+  const auto made = [&](const std::function<void(CellBody&)>& body) {
+    return error_of<MisuseError>([&] { s.graph.cell("f", body); });
+  };
+  EXPECT_EQ(made({}), "f: no body; expected a function of a CellBody");
+  EXPECT_EQ(made([](CellBody& c) { c.operand(2); }), "f: no result; expected one or more");
+  EXPECT_EQ(made([](CellBody& c) { c.result(c.each(2)); }), "f: a result that is of a list; expected it to be reduced");
+  EXPECT_EQ(made([](CellBody& c) { c.result(c.operand(2) + c.operand(3)); }),
+            error_of<MisuseError>([] { VertexFunction("f", {.arity = 2}, [](Vertex& v) {
+                                         v.push("x", v.gather(0, v.state("a", 2)) + v.gather(1, v.state("b", 3)));
+                                       }); }));
+  EXPECT_EQ(made([](CellBody& c) { c.result(dropout(c.operand(2), {.rate = 0.5})); }),
+            "f: dropout in a cell; expected it outside of cells, or with keys");
+  EXPECT_EQ(made([](CellBody& c) {
+              for (int i = 0; i < 17; ++i) c.operand(1);
+            }),
+            "f: more than 16 operands; expected at most so many");
+  Parameters others(s.host, 1);
+  const Parameter foreign = others.add("w", 2, 2, Initial::zeros());
+  EXPECT_EQ(made([&](CellBody& c) { c.result(matmul(c.operand(2), foreign)); }),
+            "f: parameters of another set than the graph's; expected those of the graph");
+
+  const LazyCell cell = s.graph.cell("g", [&](CellBody& c) {
+    const Expr x = c.operand(h) + embedding(s.words, c.index());
+    c.result(x + sum_children(c.each(h) * c.each(1)));
+  });
+  const LazyExpr x = s.graph.input({1, 2, 3}), one = s.graph.input({1});
+  const LazyIndex zero = s.graph.index(0);
+  const auto called = [&](const std::function<void()>& call) { return error_of<MisuseError>(call); };
+  EXPECT_EQ(called([&] { cell({}, {zero}); }), "g: 0 operands; expected 1");
+  EXPECT_EQ(called([&] { cell({x}); }), "g: 0 indices; expected 1");
+  EXPECT_EQ(called([&] { cell.call<2>({x}, {zero}); }), "g: 2 results; expected 1");
+  EXPECT_EQ(called([&] { cell({one}, {zero}); }), "g: an operand of width 1; expected 3");
+  EXPECT_EQ(called([&] { cell({s.out}, {zero}); }), "g: a parameter as an operand; expected an expression");
+  EXPECT_EQ(called([&] { cell({x}, {s.graph.index(5)}); }), "g: index 5; expected 0 to 4");
+  const LazyExpr odd[] = {x}, wrong[] = {x, x};
+  EXPECT_EQ(called([&] { cell({x}, {zero}, odd); }), "g: 1 expressions in its list; expected a multiple of 2");
+  EXPECT_EQ(called([&] { cell({x}, {zero}, wrong); }), "g: an operand of width 3; expected 1");
+  Trees other;
+  EXPECT_EQ(called([&] { cell({other.graph.input({1, 2, 3})}, {zero}); }), "g: an expression of another lazy graph");
+  s.graph.clear();
+  EXPECT_EQ(called([&] { cell({x}, {zero}); }), "g: an expression from before clear(); expected one recorded since");
+  EXPECT_EQ(s.graph.stats().expressions, 0);  // what was refused has left nothing
+}
+
+TEST(LazyCells, MayOutliveTheirGraph) {
+  std::optional<LazyCell> cell;
+  std::optional<LazyExpr> x;
+  {
+    Trees s;
+    cell = s.graph.cell("f", [](CellBody& c) { c.result(square(c.operand(1))); });
+    x = s.graph.input({3});
+    EXPECT_EQ((*cell)({*x}).scalar(), 9);
+  }
+  EXPECT_EQ(error_of<MisuseError>([&] { (*cell)({*x}); }), "f: an operand of a lazy graph that is gone");
+}
+
+}  // namespace
+}  // namespace windrow
