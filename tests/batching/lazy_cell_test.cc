@@ -54,10 +54,8 @@ struct Trees {
                   auto [own, squared] = tree.call<2>({left, right}, {graph.index(word)});
                   return std::pair(std::move(own), std::move(squared));
                 },
-            .loss =
-                [this, read](const LazyExpr& root, const std::vector<LazyExpr>& all, std::int32_t label) {
-                  return read({root}, {graph.index(label)}, all);
-                }};
+            .loss = [this, read](const LazyExpr& root, const std::vector<LazyExpr>& all,
+                                 std::int32_t label) { return read({root}, {graph.index(label)}, all); }};
   }
   Way by_operations() {
     return {.vertex =
@@ -174,10 +172,11 @@ TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   EXPECT_EQ(made({}), "f: no body; expected a function of a CellBody");
   EXPECT_EQ(made([](CellBody& c) { c.operand(2); }), "f: no result; expected one or more");
   EXPECT_EQ(made([](CellBody& c) { c.result(c.each(2)); }), "f: a result that is of a list; expected it to be reduced");
-  EXPECT_EQ(made([](CellBody& c) { c.result(c.operand(2) + c.operand(3)); }),
-            error_of<MisuseError>([] { VertexFunction("f", {.arity = 2}, [](Vertex& v) {
-                                         v.push("x", v.gather(0, v.state("a", 2)) + v.gather(1, v.state("b", 3)));
-                                       }); }));
+  EXPECT_EQ(made([](CellBody& c) { c.result(c.operand(2) + c.operand(3)); }), error_of<MisuseError>([] {
+              VertexFunction("f", {.arity = 2}, [](Vertex& v) {
+                v.push("x", v.gather(0, v.state("a", 2)) + v.gather(1, v.state("b", 3)));
+              });
+            }));
   EXPECT_EQ(made([](CellBody& c) { c.result(dropout(c.operand(2), {.rate = 0.5})); }),
             "f: dropout in a cell; expected it outside of cells, or with keys");
   EXPECT_EQ(made([](CellBody& c) {

@@ -140,10 +140,13 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
   check.skips = parameters_->skips_non_finite();
   if (!check.skips) check.poisoned.push_back(gradient.var());
   check.poisoned.push_back(losses_checked_->var());
+  std::vector<std::int32_t> vertex_of(at(output.rows()));  // by row
+  for (std::size_t v = 0; v < output.row_of.size(); ++v) {
+    if (output.row_of[v] >= 0) vertex_of[at(output.row_of[v])] = static_cast<std::int32_t>(v);
+  }
   for (NodeId loss : losses) {
     const std::int32_t row = computed.output_row(loss).row;
-    const auto vertex = std::find(output.row_of.begin(), output.row_of.end(), row) - output.row_of.begin();
-    check.losses.push_back({row, static_cast<std::int32_t>(vertex), record_.node(loss).from});
+    check.losses.push_back({row, vertex_of[at(row)], record_.node(loss).from});
   }
   execution.check_losses(std::move(check), from);
 }

@@ -20,8 +20,8 @@
 //   });
 //   windrow::LazyExpr context = read({state}, {}, words);
 //
-// The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can be
-// mixed; operations that are written outside of cells are grouped as before.
+// The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can
+// be mixed; operations that are written outside of cells are grouped as before.
 #pragma once
 
 #include <array>
@@ -77,8 +77,7 @@ class LazyCell {
   /// indices and results, their widths, and the ranges of indices are as in the body; and as apply() of lazy.h does.
   template <std::size_t results>
   std::array<LazyExpr, results> call(std::initializer_list<lazy::OperandRef> operands,
-                                     std::initializer_list<LazyIndex> indices = {},
-                                     std::span<const LazyExpr> list = {},
+                                     std::initializer_list<LazyIndex> indices = {}, std::span<const LazyExpr> list = {},
                                      std::source_location from = std::source_location::current()) const {
     std::array<LazyExpr, results> made;
     record({operands.begin(), operands.size()}, {indices.begin(), indices.size()}, list, made, from);
