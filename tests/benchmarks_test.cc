@@ -21,9 +21,9 @@ TEST_F(Perf, PrintsOneObjectPerLineWithAllFigures) {
                            "schedule_ns_per_vertex", "batches_per_minibatch", "unbatched_units_per_s", "peak_rss_mb"}) {
     line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
   }
-  line += R"re(, "formula": "6 h e per leaf, 16 h\^2 per inner vertex, 10 h per vertex", "cell": "binary")re";
-  line +=
-      R"re(, "hidden": 8, "embedding": 6, "batch": 64, "policy": "pool", "schedule": "level", "data": "generated"\})re";
+  line += R"re(, "formula": "6 h e per leaf, 16 h\^2 per inner vertex, 2 h classes per vertex", "cell": "binary")re";
+  line += R"re(, "hidden": 8, "embedding": 6, "classes": 5, "batch": 64)re";
+  line += R"re(, "policy": "pool", "schedule": "level", "data": "generated"\})re";
   const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
   EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
 }

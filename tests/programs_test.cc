@@ -35,8 +35,9 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
 #define MODELS MODELS_WITH_GRAPHS ", parser"
 #define FLAGS                                                                                                         \
-  "--help, model, --data, --hidden, --embedding, --leaves, --vocabulary, --steps, --layers, --character-embedding, "  \
-  "--character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, --word-dropout, "             \
+  "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "              \
+  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, "      \
+  "--word-dropout, "                                                                                                  \
   "--batch, --epochs, --patience, "                                                                                   \
   "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "   \
   "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --resume, --workers, --policy, " \
@@ -102,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf train --model all --embedding 3",
               "windrow-perf: tree-fc: size 'embedding' is unknown; expected hidden, leaves"},
         Wrong{"windrow-perf schedules --model all --layers 3",
-              "windrow-perf: tree-lstm: size 'layers' is unknown; expected hidden, embedding"},
+              "windrow-perf: tree-lstm: size 'layers' is unknown; expected hidden, embedding, classes"},
         Wrong{"windrow-perf ablation --model tree-lstm,dag --cell child-sum",
               "windrow-perf: dag: cell 'child-sum'; expected none, because it has a single cell"},
         Wrong{"windrow-perf hand --layers 65",

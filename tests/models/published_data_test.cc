@@ -92,6 +92,7 @@ TEST(PublishedData, StanfordTreebankHasItsCounts) {
   for (const LabelledTree& tree : trees) vertices += tree.words.size();
   EXPECT_EQ(trees.size(), 8544u);
   EXPECT_EQ(vertices, 318582u);
+  EXPECT_EQ(with_two_labels(trees).size(), 6920u);
 }
 
 struct Load {

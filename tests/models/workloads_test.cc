@@ -230,10 +230,11 @@ std::string refusal_of(const char* name, const WorkloadOptions& options) {
 TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_TRUE(refusal_of("rnn", {}).starts_with("workload 'rnn'; expected one of tree-lstm"));
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"leaves", 3}}}),
-            "tree-lstm: size 'leaves' is unknown; expected hidden, embedding");
+            "tree-lstm: size 'leaves' is unknown; expected hidden, embedding, classes");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"embedding", 0}}}), "tree-lstm: embedding 0; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
+  EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"classes", 3}}}), "tree-lstm: classes 3; expected 5, or 2");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
   EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");
   EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}),
@@ -273,6 +274,28 @@ TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
   EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
   const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
   EXPECT_NE(why.find("train.txt: no such file"), std::string::npos) << why;
+}
+
+TEST(Workloads, OfTwoClassesLeaveNeutralPhrasesAndSentencesOut) {
+  const TextFolder folder({{"train.txt", "(3 (2 is) (4 fun))\n(2 (0 bad) (4 fun))\n(0 (1 not) (3 fun))\n"},
+                           {"dev.txt", "(1 bad)\n(2 is)\n"},
+                           {"neutral.txt", "(2 (0 bad) (4 fun))\n"}});
+  Engine engine;
+  const Workload workload =
+      make_workload("tree-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"classes", 2}}});
+  ASSERT_EQ(workload.training.size(), 2u);
+  EXPECT_EQ(graphs_of(workload).training[0].labels, (std::vector<std::int32_t>{-1, 1, 1}));
+  EXPECT_EQ(graphs_of(workload).training[1].labels, (std::vector<std::int32_t>{0, 1, 0}));
+  EXPECT_EQ(workload.training[0].labels, 2);
+  ASSERT_EQ(workload.validation.size(), 1u);
+  EXPECT_EQ(graphs_of(workload).validation[0].labels, std::vector<std::int32_t>{0});
+  EXPECT_EQ(workload.network->labels(), (std::vector<std::string>{"negative", "positive"}));
+  std::filesystem::rename(folder.path / "neutral.txt", folder.path / "train.txt");
+  const std::string why = error_of<DataError>([&] {
+    make_workload("tree-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"classes", 2}}});
+  });
+  EXPECT_EQ(why, (folder.path / "train.txt").string() +
+                     ": the roots of all 1 training trees are neutral; expected at least 1 that is not, for 2 classes");
 }
 
 TEST(Workloads, CutTextInPiecesOfOneLength) {

@@ -115,6 +115,15 @@ std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {
   return read_treebank(in, file.string());
 }
 
+std::vector<LabelledTree> with_two_labels(std::vector<LabelledTree> trees) {
+  constexpr std::int32_t neutral = tree_labels / 2;
+  std::erase_if(trees, [](const LabelledTree& tree) { return tree.graph.indices.at("label").back() == neutral; });
+  for (LabelledTree& tree : trees) {
+    for (std::int32_t& label : tree.graph.indices.at("label")) label = label == neutral ? -1 : label > neutral;
+  }
+  return trees;
+}
+
 Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least) {
   return Vocabulary(trees | std::views::transform(&LabelledTree::words) | std::views::join, at_least);
 }

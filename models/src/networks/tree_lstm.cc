@@ -36,16 +36,16 @@ struct Cell {
 };
 
 Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocabulary) {
-  const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), tree_labels,
+  const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), options.size("classes"),
                             options.dropout};
   if (options.cell == "child-sum") {
     const ChildSumTreeLstm model(parameters, sizes);
     return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
-            "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 10 h per vertex"};
+            "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 2 h classes per vertex"};
   }
   const TreeLstm model(parameters, sizes);
   return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner); },
-          "6 h e per leaf, 16 h^2 per inner vertex, 10 h per vertex"};
+          "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 
 /// A binary tree of which all labels are left open. A line is a tree in brackets, as in a treebank, or words alone, of
@@ -74,6 +74,11 @@ LabelledTree tree_of(const std::string& line, const std::string& name) {
   return std::move(trees.front());
 }
 
+std::vector<std::string> label_names(Index classes) {
+  if (classes == 2) return {"negative", "positive"};
+  return {"very negative", "negative", "neutral", "positive", "very positive"};
+}
+
 /// The words below each vertex.
 std::vector<std::string> phrases_of(const LabelledTree& tree) {
   std::vector<std::string> phrases;
@@ -87,9 +92,8 @@ std::vector<std::string> phrases_of(const LabelledTree& tree) {
   return phrases;
 }
 
-GraphNetwork::Texts texts_of(const Vocabulary& words) {
-  return {.labels = {"very negative", "negative", "neutral", "positive", "very positive"},
-          .read = [words](const std::string& line, const std::string& name) {
+GraphNetwork::Texts texts_of(const Vocabulary& words, std::vector<std::string> labels) {
+  return {.labels = std::move(labels), .read = [words](const std::string& line, const std::string& name) {
             const LabelledTree tree = tree_of(line, name);
             GraphNetwork::Texts::Input input{.graph = numbered(tree, words)};
             for (std::string& phrase : phrases_of(tree)) {
@@ -100,9 +104,25 @@ GraphNetwork::Texts texts_of(const Vocabulary& words) {
           }};
 }
 
-Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+/// Data for the fine-grained or for the binary task.
+Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  const Index classes = options.size("classes");
+  if (classes != 2 && classes != tree_labels) {
+    throw MisuseError(kind.name + ": classes " + std::to_string(classes) + "; expected 5, or 2");
+  }
   const auto read = [](auto&&... from) { return read_treebank(from...); };
   Split<LabelledTree> trees = make_split(kind, device, options, read, generate_treebank);
+  if (classes == tree_labels) return trees;
+  const std::size_t all = trees.training.size();
+  trees = {with_two_labels(std::move(trees.training)), with_two_labels(std::move(trees.validation))};
+  if (!trees.training.empty()) return trees;
+  const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
+  throw DataError(from + ": the roots of all " + std::to_string(all) +
+                  " training trees are neutral; expected at least 1 that is not, for 2 classes");
+}
+
+Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  Split<LabelledTree> trees = trees_of(kind, device, options);
   VocabularySource vocabularies(options);
   const Vocabulary words = vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
   auto parameters = std::make_unique<Parameters>(device, options.seed);
@@ -114,7 +134,7 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
                          .function = cell.function,
                          .score = make_root_accuracy,
                          .vocabularies = vocabularies.all(),
-                         .texts = texts_of(words)};
+                         .texts = texts_of(words, label_names(options.size("classes")))};
   return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });
@@ -128,7 +148,10 @@ WorkloadKind tree_lstm_kind() {
           .sample = "tree",
           .unit = "trees",
           .files = {"train.txt", "dev.txt"},
-          .sizes = {hidden(256), embedding(256)},
+          .sizes = {hidden(256),
+                    embedding(256),
+                    {"classes", "Sentiment classes: 5, or 2 without neutral phrases and sentences", tree_labels,
+                     tree_labels}},
           .cells = {"binary", "child-sum"},
           .takes_dropout = true,
           .samples = 4096,

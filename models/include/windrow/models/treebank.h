@@ -33,6 +33,10 @@ std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& nam
 /// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 
+/// The binary task (Socher et al. 2013): labels become 0 for negative and 1 for positive ones, and vertices with the
+/// neutral label have none (-1). Drops trees whose root is neutral.
+std::vector<LabelledTree> with_two_labels(std::vector<LabelledTree> trees);
+
 /// Generates the text of a treebank that resembles the Stanford one in the number of words per tree and in how vertices
 /// divide them, hence in depth and in the number of vertices per level. Its labels can be learned: a word is good, bad
 /// or neutral, or it negates or intensifies what follows, and a vertex's label follows from its children. The same seed
