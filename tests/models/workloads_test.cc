@@ -212,7 +212,7 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
   for (const char* name : {"fixed-lstm", "var-lstm"}) {
     Engine engine;
     Workload workload = make_workload(
-        name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 60}}});
+        name, host_device(engine), {.samples = 400, .sizes = {{"hidden", 24}, {"embedding", 24}, {"vocabulary", 200}}});
     Trainer trainer(host_device(engine), workload, {.minibatch = 8, .optimiser = {.rate = 0.1}});
     for (int pass = 0; pass < 15; ++pass) trainer.train();
     const double perplexity = trainer.evaluate()[0].value;
@@ -313,6 +313,20 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   });
   EXPECT_EQ(why, (folder.path / "valid.txt").string() +
                      ": 7 words including sentence ends; expected at least 8, the length of a piece");
+}
+
+TEST(Workloads, CountUnknownWordsAsTheTextsOwnRareWord) {
+  const TextFolder folder({{"valid.txt", "a <unk> b\n"}, {"test.txt", "c b a\n"}, {"other.txt", "a b\n"}});
+  const auto labels = [&](Index vocabulary) {
+    Engine engine;
+    const Workload workload = make_workload("var-lstm", host_device(engine),
+                                            {.data = folder.path.string(), .sizes = {{"vocabulary", vocabulary}}});
+    return graphs_of(workload).validation.front().labels;
+  };
+  EXPECT_EQ(labels(10), (std::vector<std::int32_t>{3, 4, 2, 1}));
+  EXPECT_EQ(labels(4), (std::vector<std::int32_t>{3, 3, 2, 1})) << "b does not fit";
+  std::filesystem::rename(folder.path / "other.txt", folder.path / "valid.txt");
+  EXPECT_EQ(labels(10), (std::vector<std::int32_t>{0, 3, 2, 1})) << "the text has no such word";
 }
 
 TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {

@@ -39,25 +39,29 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-/// Numbers of words: 0 for words that are unknown or exceed the vocabulary size, 1 for the end of a sentence, 2 and
-/// higher for other words.
+/// Numbers of words: 1 for the end of a sentence, 2 and higher for words. Words that are unknown or exceed the
+/// vocabulary size count as "<unk>", which stands for rare words in Mikolov's Penn Treebank; they are 0 if the text has
+/// no "<unk>".
 class Numbering {
  public:
-  Numbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) {}
+  Numbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) { unknown_ = number("<unk>"); }
 
   static constexpr std::int32_t end = 1;
 
   void append(Numbers& numbers, const Sentence& sentence) const {
-    for (const std::string& word : sentence) {
-      const std::int32_t number = words_.number(word);
-      numbers.push_back(number == Vocabulary::unknown || number + 1 >= size_ ? Vocabulary::unknown : number + 1);
-    }
+    for (const std::string& word : sentence) numbers.push_back(number(word));
     numbers.push_back(end);
   }
 
  private:
+  std::int32_t number(const std::string& word) const {
+    const std::int32_t number = words_.number(word);
+    return number == Vocabulary::unknown || number + 1 >= size_ ? unknown_ : number + 1;
+  }
+
   Vocabulary words_;
   Index size_;
+  std::int32_t unknown_ = Vocabulary::unknown;
 };
 
 /// One sequence for each sentence. It begins with the end mark of a preceding sentence.
