@@ -1,0 +1,91 @@
+// Parallel text: sentences with their translations; read from two files or generated.
+//
+//   train.de   wir sind hier .        line by line, as the data of shared translation tasks are after tokenisation,
+//   train.en   we are here .          such as IWSLT 2014
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windrow/models/data_error.h"
+#include "windrow/models/sentences.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+
+struct SentencePair {
+  Sentence source = {}, target = {};
+  friend bool operator==(const SentencePair&, const SentencePair&) = default;
+};
+
+/// Longer lines are refused: in text that is aligned by sentences, they are errors, such as missing line ends.
+inline constexpr std::size_t most_words_of_sentence = 1000;
+
+/// One side of parallel text. Errors mention `name`.
+struct NamedText {
+  std::istream& in;
+  std::string name;
+};
+
+/// Reads line n of both texts as a pair, for all n. Words are separated by blanks; byte order marks are ignored, and so
+/// are pairs of two blank lines. Throws DataError if a text cannot be read, if the texts have different numbers of
+/// lines, if there is no sentence, and for a blank line whose partner is not blank, a line that is not UTF-8, and a
+/// line that is too long.
+std::vector<SentencePair> read_parallel_text(NamedText source, NamedText target);
+/// The same from files. Throws DataError also if one is not a regular file or cannot be opened.
+std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target);
+
+struct ParallelText {
+  std::string source, target;
+};
+
+/// Generates parallel text of two artificial languages, with 1 to 3 clauses in a sentence: 15 words on average, at most
+/// 48. The translation follows from the source, but not word by word. The same seed gives the same text; the languages
+/// are the same for all seeds.
+///
+///   source   article {adjective} noun [no] verb [noun phrase] [preposition noun phrase], joined by conjunctions
+///   target   article noun {adjective} [noun phrase] [preposition noun phrase] verb [nix], joined by conjunctions
+///
+/// Words are translated one to one, by a lexicon of 300 nouns, 100 verbs and 100 adjectives (Zipf) and some function
+/// words. In the target language, articles and adjectives agree with the gender and the number of the noun, and the
+/// verb with the number of its subject. Genders belong to the lexicon, and are not visible in the source.
+///
+///            source                    target
+///   noun     -t, plural -ts            -lo or -la by gender, plural -los or -las
+///   adjective  -k                      -no, -na, -nos, -nas
+///   verb     -r                        -te, plural -ten
+///   article  "la", "na"                "il", "al" or "un", "an" by gender, plural with -s
+ParallelText generate_parallel_text(std::size_t sentences, std::uint64_t seed);
+
+/// Numbers for the words of a language, with marks for the begin and the end of sentences, for models that write
+/// sentences word by word. A value; const members may be called from any thread.
+class SentenceVocabulary {
+ public:
+  static constexpr std::int32_t unknown = Vocabulary::unknown, begin = 1, end = 2;
+
+  explicit SentenceVocabulary(const Vocabulary& words) : numbers_(words), words_(words.words()) {}
+
+  /// The numbers are 0 to size() - 1.
+  std::int32_t size() const { return numbers_.size() + marks; }
+  /// The numbers of words, without marks.
+  std::vector<std::int32_t> numbers(const Sentence& sentence) const;
+  /// The words of these numbers up to the first `end`, if there is one. Leaves out `begin`; unknown words are "<unk>".
+  /// Precondition: the numbers are below size().
+  Sentence words(std::span<const std::int32_t> numbers) const;
+
+ private:
+  static constexpr std::int32_t marks = 2;
+
+  Vocabulary numbers_;
+  std::vector<std::string> words_;  // by number, without unknown words
+};
+
+/// The words of each side that occur in it at least `at_least` times.
+Vocabulary source_vocabulary(const std::vector<SentencePair>& pairs, std::int64_t at_least = 1);
+Vocabulary target_vocabulary(const std::vector<SentencePair>& pairs, std::int64_t at_least = 1);
+
+}  // namespace windrow

@@ -1,0 +1,140 @@
+#include "windrow/models/parallel_text.h"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "data/lines.h"
+
+namespace windrow {
+namespace {
+
+/// All lines of a text, blank ones too.
+class Side {
+ public:
+  explicit Side(NamedText from) : name_(std::move(from.name)) {
+    Lines lines(from.in, name_);
+    while (lines.next()) {
+      parts_.push_back({text_.size(), lines.line().size(), lines.place(0)});
+      text_ += lines.line();
+    }
+  }
+
+  const std::string& name() const { return name_; }
+  std::size_t size() const { return parts_.size(); }
+  Line operator[](std::size_t i) const {
+    const Part& part = parts_[i];
+    return Line(name_, std::string_view(text_).substr(part.begin, part.size), part.place);
+  }
+
+ private:
+  struct Part {
+    std::size_t begin, size;
+    TextPlace place;
+  };
+
+  const std::string name_;
+  std::string text_;
+  std::vector<Part> parts_;
+};
+
+/// Bytes of the code point at the begin of a text, which is not empty; 0 if it is none (RFC 3629).
+std::size_t code_point(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first < 0xc2 || first > 0xf4 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (size == 0 || size > text.size()) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+  }
+  // Overlong forms, surrogates, and numbers above 0x10ffff.
+  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  return byte(1) < low || byte(1) > high ? 0 : size;
+}
+
+void require_utf8(const Line& line) {
+  const std::string_view text = line.text();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = code_point(text.substr(at));
+    if (size == 0) line.refuse(at, shown(text[at]) + " begins no character of UTF-8; expected text in UTF-8");
+    at += size;
+  }
+}
+
+Sentence words_of(const Line& line) {
+  require_utf8(line);
+  const std::vector<Token> all = tokens(line.text());
+  if (all.size() > most_words_of_sentence) {
+    line.refuse(all[most_words_of_sentence].at, std::to_string(all.size()) + " words in a line; expected at most " +
+                                                    std::to_string(most_words_of_sentence));
+  }
+  Sentence words;
+  for (const Token& token : all) words.emplace_back(token.text);
+  return words;
+}
+
+void require_as_many(const Side& source, const Side& target) {
+  if (source.size() == target.size()) return;
+  const auto lines = [](const Side& side) {
+    return side.name() + ": " + std::to_string(side.size()) + (side.size() == 1 ? " line" : " lines");
+  };
+  throw DataError(lines(source) + ", but " + lines(target) +
+                  "; expected as many, since each line translates the one of its number");
+}
+
+[[noreturn]] void refuse_blank(const Line& blank, const Side& other) {
+  blank.refuse(0, "a blank line, whose partner in " + other.name() + " is not blank; expected a sentence");
+}
+
+}  // namespace
+
+std::vector<SentencePair> read_parallel_text(NamedText source_text, NamedText target_text) {
+  const Side source(std::move(source_text)), target(std::move(target_text));
+  require_as_many(source, target);
+  std::vector<SentencePair> pairs = parallel_map(source.size(), [&](std::size_t i) {
+    const Line from = source[i], to = target[i];
+    SentencePair pair{words_of(from), words_of(to)};
+    if (pair.source.empty() && !pair.target.empty()) refuse_blank(from, target);
+    if (pair.target.empty() && !pair.source.empty()) refuse_blank(to, source);
+    return pair;
+  });
+  std::erase_if(pairs, [](const SentencePair& pair) { return pair.source.empty(); });
+  if (pairs.empty()) throw DataError(source.name() + ":1:1: no sentence; expected one per line");
+  return pairs;
+}
+
+std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target) {
+  std::ifstream from = open_text(source, "sentences, one per line"), to = open_text(target, "sentences, one per line");
+  return read_parallel_text(NamedText{from, source.string()}, NamedText{to, target.string()});
+}
+
+std::vector<std::int32_t> SentenceVocabulary::numbers(const Sentence& sentence) const {
+  std::vector<std::int32_t> result;
+  for (const std::string& word : sentence) {
+    const std::int32_t number = numbers_.number(word);
+    result.push_back(number == unknown ? unknown : number + marks);
+  }
+  return result;
+}
+
+Sentence SentenceVocabulary::words(std::span<const std::int32_t> numbers) const {
+  Sentence result;
+  for (const std::int32_t number : numbers) {
+    if (number == end) break;
+    if (number == begin) continue;
+    result.push_back(number == unknown ? "<unk>" : words_.at(static_cast<std::size_t>(number - marks - 1)));
+  }
+  return result;
+}
+
+Vocabulary source_vocabulary(const std::vector<SentencePair>& pairs, std::int64_t at_least) {
+  return Vocabulary(pairs | std::views::transform(&SentencePair::source) | std::views::join, at_least);
+}
+
+Vocabulary target_vocabulary(const std::vector<SentencePair>& pairs, std::int64_t at_least) {
+  return Vocabulary(pairs | std::views::transform(&SentencePair::target) | std::views::join, at_least);
+}
+
+}  // namespace windrow
