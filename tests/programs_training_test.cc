@@ -105,26 +105,6 @@ TEST_F(TrainingPrograms, ShowTheirProgressOnATerminalOnly) {
   EXPECT_EQ(outcome.out.find("\r\x1b[Kepoch 3"), std::string::npos);
 }
 
-/// The last line of a training, or one of an evaluation: its percentages.
-std::vector<std::string> percentages(const std::string& text) {
-  std::vector<std::string> found;
-  const std::regex number("[0-9.]+ %");
-  for (std::sregex_iterator it(text.begin(), text.end(), number), end; it != end; ++it) found.push_back(it->str());
-  return found;
-}
-
-TEST_F(TrainingPrograms, AreScoredAgainFromTheirCheckpoints) {
-  for (const std::string model : {"tree-lstm", "bilstm-char", "dag", "parser"}) {
-    const std::string run_folder = (folder / model).string();
-    const Outcome trained =
-        run("windrow train " + model + " --hidden 8 --samples 64 --epochs 1 --average 0.5 --save '" + run_folder + "'");
-    ASSERT_EQ(trained.err, "") << model;
-    const Outcome scored = run("windrow eval '" + run_folder + "'");
-    EXPECT_EQ(scored.err, "") << model;
-    EXPECT_EQ(percentages(scored.out), percentages(trained.out)) << trained.out << scored.out;
-  }
-}
-
 TEST_F(TrainingPrograms, LabelTexts) {
   ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
   const std::string predict = "windrow predict '" + (folder / "run").string() + "' ";

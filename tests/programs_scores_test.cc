@@ -1,0 +1,86 @@
+// windrow eval and windrow predict: a saved model has the scores that its training printed.
+#include <regex>
+#include <set>
+
+#include "tests/programs.h"
+#include "windrow/models/sentences.h"
+
+namespace windrow::testing {
+namespace {
+
+using SavedModels = Programs;
+
+/// The values of the last line of a training, without its throughput: percentages, or a perplexity.
+std::vector<std::string> scores_of_training(const Outcome& outcome) {
+  std::istringstream columns(outcome.out.substr(outcome.out.rfind('\n', outcome.out.size() - 2)));
+  std::string epoch, loss;
+  columns >> epoch >> loss;
+  std::vector<std::string> scores;
+  for (std::string word; columns >> word;) {
+    if (word != "%") scores.push_back(word);
+  }
+  scores.pop_back();  // the throughput
+  return scores;
+}
+
+/// The values that an evaluation printed.
+std::vector<std::string> scores_of_evaluation(const Outcome& outcome) {
+  std::vector<std::string> scores;
+  std::smatch value;
+  for (const std::string& line : lines_of(outcome)) {
+    if (std::regex_match(line, value, std::regex("[^,:]* ([0-9.]+)( %)?"))) scores.push_back(value[1]);
+  }
+  return scores;
+}
+
+TEST_F(SavedModels, AreScoredAgainFromTheirCheckpoints) {
+  for (const std::string model :
+       {"tree-lstm --embedding 8", "tree-lstm --classes 2 --cell child-sum --embedding 8", "tree-fc --leaves 8",
+        "fixed-lstm --embedding 8 --vocabulary 50", "var-lstm --embedding 8 --vocabulary 50", "bilstm --embedding 8",
+        "bilstm-char --embedding 8 --character-hidden 8", "listops", "dag --embedding 8", "parser --embedding 8"}) {
+    const std::string run_folder = (folder / model).string();
+    const Outcome trained =
+        run("windrow train " + model + " --hidden 8 --samples 40 --epochs 1 --average 0.5 --save '" + run_folder + "'");
+    ASSERT_EQ(trained.err, "") << model;
+    const std::vector<std::string> scores = scores_of_evaluation(run("windrow eval '" + run_folder + "'"));
+    EXPECT_EQ(scores, scores_of_training(trained)) << model;
+    EXPECT_GE(scores.size(), 1u) << trained.out;
+  }
+}
+
+TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
+  std::filesystem::create_directory(folder / "data");
+  const std::string text = windrow::generate_tagged_sentences(200, 1);
+  std::ofstream(folder / "data/all.txt") << text;
+  const std::string run_folder = "'" + (folder / "run").string() + "'";
+  const std::string sizes = " --hidden 16 --embedding 16 --character-hidden 16";
+  const Outcome trained =
+      run("windrow train bilstm-char" + sizes + " --optimiser adam --rate 0.01 --batch 16 --epochs 4 --data '" +
+          (folder / "data").string() + "' --save " + run_folder);
+  ASSERT_EQ(trained.err, "");
+  std::ofstream words(folder / "words.txt");
+  std::vector<std::string> tags;
+  const std::vector<std::string> sentences = lines_of(Outcome{text, "", 0});
+  for (std::size_t i = 9; i < sentences.size(); i += 10) {  // the validation set
+    std::istringstream in(sentences[i] + "\n");
+    const windrow::TaggedSentence sentence = windrow::read_tagged_sentences(in, "line").front();
+    for (const std::string& word : sentence.words) words << word << ' ';
+    words << '\n';
+    tags.insert(tags.end(), sentence.tags.begin(), sentence.tags.end());
+  }
+  words.close();
+  const Outcome predicted =
+      run_command("'" WINDROW_BIN "'/windrow predict " + run_folder + " <'" + (folder / "words.txt").string() + "'");
+  std::vector<std::string> told;
+  for (const std::string& line : lines_of(predicted)) {
+    if (!line.empty()) told.push_back(line.substr(0, line.find(' ')));
+  }
+  ASSERT_EQ(told.size(), tags.size());
+  EXPECT_GT(std::set(told.begin(), told.end()).size(), 2u) << "the model has learned something";
+  double right = 0;
+  for (std::size_t i = 0; i < tags.size(); ++i) right += told[i] == tags[i];
+  EXPECT_NEAR(100 * right / static_cast<double>(tags.size()), std::stod(scores_of_training(trained).front()), 0.051);
+}
+
+}  // namespace
+}  // namespace windrow::testing
