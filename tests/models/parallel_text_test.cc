@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/models/refusal.h"
+#include "tests/models/training.h"
 
 namespace windrow {
 namespace {
@@ -78,6 +79,22 @@ TEST(ParallelText, IsReadFromTwoFiles) {
   EXPECT_EQ(read_parallel_text(source, source), (std::vector<SentencePair>{{{"ja"}, {"ja"}}}));
   EXPECT_EQ(refusal([&] { read_parallel_text(source, folder / "none.en"); }),
             (folder / "none.en").string() + ": no such file; expected a file of sentences, one per line");
+}
+
+TEST(ParallelText, IsFoundByItsLanguages) {
+  const testing::TextFolder folder({{"train.de", ""}, {"train.en", ""}, {"train", ""}, {"valid.de", ""}, {"code", ""}});
+  const std::string name = folder.path.string();
+  EXPECT_EQ(find_parallel_text(folder.path, "train").source, folder.path / "train.de");
+  EXPECT_EQ(find_parallel_text(folder.path, "train").target, folder.path / "train.en");
+  EXPECT_EQ(find_parallel_text(folder.path, "train", "de").source, folder.path / "train.de");
+  EXPECT_EQ(find_parallel_text(folder.path, "train", "en").source, folder.path / "train.en");
+  EXPECT_EQ(find_parallel_text(folder.path, "train", "en").target, folder.path / "train.de");
+  EXPECT_EQ(refusal([&] { find_parallel_text(folder.path, "train", "fr"); }),
+            name + ": no train.fr; expected one of train.de, train.en");
+  EXPECT_EQ(refusal([&] { find_parallel_text(folder.path, "valid"); }),
+            name + ": 1 file valid.LANGUAGE; expected two, such as valid.de and valid.en");
+  EXPECT_EQ(refusal([&] { find_parallel_text("/nowhere", "test"); }),
+            "/nowhere: 0 files test.LANGUAGE; expected two, such as test.de and test.en");
 }
 
 TEST(SentenceVocabulary, NumbersWordsBehindTheMarks) {

@@ -110,6 +110,25 @@ std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source
   return read_parallel_text(NamedText{from, source.string()}, NamedText{to, target.string()});
 }
 
+ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
+                                 const std::string& source) {
+  std::vector<std::filesystem::path> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.stem() == part && path.has_extension() && entry.is_regular_file(error)) found.push_back(path);
+  }
+  if (found.size() != 2) {
+    throw DataError(folder.string() + ": " + std::to_string(found.size()) + (found.size() == 1 ? " file " : " files ") +
+                    part + ".LANGUAGE; expected two, such as " + part + ".de and " + part + ".en");
+  }
+  std::sort(found.begin(), found.end());
+  if (!source.empty() && found[1].extension() == "." + source) std::swap(found[0], found[1]);
+  if (source.empty() || found[0].extension() == "." + source) return {found[0], found[1]};
+  throw DataError(folder.string() + ": no " + part + "." + source + "; expected one of " +
+                  found[0].filename().string() + ", " + found[1].filename().string());
+}
+
 std::vector<std::int32_t> SentenceVocabulary::numbers(const Sentence& sentence) const {
   std::vector<std::int32_t> result;
   for (const std::string& word : sentence) {

@@ -39,6 +39,16 @@ std::vector<SentencePair> read_parallel_text(NamedText source, NamedText target)
 /// The same from files. Throws DataError also if one is not a regular file or cannot be opened.
 std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target);
 
+struct ParallelFiles {
+  std::filesystem::path source, target;
+};
+
+/// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en. The
+/// source is that of the language `source`; if that is empty, the first one in alphabetical order. Throws DataError if
+/// there are not two such files, or none of that language.
+ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
+                                 const std::string& source = {});
+
 struct ParallelText {
   std::string source, target;
 };
