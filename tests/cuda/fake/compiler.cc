@@ -71,7 +71,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int, const char* const*) {
   std::ofstream(folder.path / "source.cc") << program.source;
   const std::string in = "cd '" + folder.path.string() + "' && ";
   const int status =
-      std::system((in + WINDROW_HOST_COMPILER " -std=gnu++14 -O1 -fPIC -shared source.cc -o code.so 2>log").c_str());
+      std::system((in + WINDROW_HOST_COMPILER " -std=gnu++14 -O0 -fPIC -shared source.cc -o code.so 2>log").c_str());
   program.log = read_file(folder.path / "log");
   program.code = read_file(folder.path / "code.so");
   {
