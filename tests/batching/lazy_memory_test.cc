@@ -1,8 +1,12 @@
 // What lazy graphs hold in memory, and until when.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
+#include "tests/sanitized.h"
+#include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/lazy_task.h"
 #include "windrow/memory/pool.h"
 
@@ -10,6 +14,7 @@ namespace windrow {
 namespace {
 
 using testing::dense;
+using testing::sanitized;
 
 constexpr Index h = 4, wide = 4096;
 constexpr int instances = 16;
@@ -76,6 +81,39 @@ INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::in
                          [](const auto& of) {
                            return of.param == LazyOptions::For::inference ? "Inference" : "Training";
                          });
+
+/// A beam of 32 hypotheses, each of which continues one of the best of the step before.
+TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
+  constexpr std::size_t beam = 32;
+  constexpr int steps = sanitized ? 300 : 1000;
+  Model m;
+  const std::size_t before = m.stats().in_use;
+  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  const LazyCell step = graph.cell("step", [&](CellBody& cell) {
+    const Expr state = tanh(matmul(cell.operand(h), m.u) + cell.operand(h));
+    cell.result(state);
+    cell.result(slice(matmul(state, m.out), 0, 8));
+  });
+  std::vector<LazyExpr> states(beam, graph.input({1, 2, 3, 4}));
+  std::size_t peak = 0;
+  for (int t = 0; t < steps; ++t) {
+    std::vector<std::pair<float, std::size_t>> order;
+    std::vector<LazyExpr> next, scores;
+    for (std::size_t i = 0; i < beam; ++i) {
+      auto [state, score] = step.call<2>({states[i], graph.input({0, 0.1f * static_cast<float>(i), 0, 0})});
+      next.push_back(std::move(state));
+      scores.push_back(std::move(score));
+    }
+    for (std::size_t i = 0; i < beam; ++i) order.emplace_back(scores[i].value()[t % 8], i);
+    std::sort(order.begin(), order.end());
+    for (std::size_t i = 0; i < beam; ++i) states[i] = next[order[i / 2].second];
+    const auto in_use = m.stats().in_use - before;
+    if (t < 10) peak = std::max(peak, in_use);
+    ASSERT_LE(in_use, peak + peak / 2) << "step " << t;
+    ASSERT_LT(graph.stats().remembered, 20000) << "step " << t;
+  }
+  EXPECT_EQ(graph.stats().expressions, 1 + steps * static_cast<std::int64_t>(beam) * 3);
+}
 
 TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
   Model m;

@@ -175,15 +175,15 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
   make_room(indices_, indices.size() * LazyIndex::widest);
   make_room(nodes_, results.size());
-  const auto data = static_cast<std::int32_t>(indices_.size());
+  const std::int32_t data = indices_.end();
   const NodeId first = push_node(keys[0], scratch_operands_, data, from);
   begin_run(first, {}, std::exchange(cut_, false));
   for (std::size_t r = 1; r < results.size(); ++r) {
-    nodes_[at(push_node(keys[r], {}, data, from))].run = nodes_[at(first)].run;
+    nodes_[push_node(keys[r], {}, data, from)].run = nodes_[first].run;
   }
   call_end_ = size();
   for (const LazyIndex& index : indices) {
-    indices_.insert(indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+    indices_.append(index.values_.begin(), index.values_.begin() + index.width_);
   }
   for (std::size_t r = 0; r < results.size(); ++r) results[r] = handle(first + static_cast<NodeId>(r));
 }

@@ -290,7 +290,10 @@ void Epochs::flush(std::source_location from) {
       from);
   if (retains == Epoch::Retains::values) collect(*computed, from);
   const auto end = computed->end;
+  const bool inference = options_.use == LazyOptions::For::inference;
+  if (inference && !epochs_.empty()) epochs_.back().versions = nullptr;  // only the last epoch can be repaired
   add_epoch({first, retains, std::move(computed), versions, end});
+  if (inference) record_.forget_unnamed(first);
 }
 
 /// Notes the versions of the parameters that the current vertices use, to be compared in backward().
@@ -332,6 +335,7 @@ std::size_t Epochs::epoch_of(NodeId node) const {
 LazyStats Epochs::stats() const {
   LazyStats stats = stats_;
   stats.kinds = kinds_.size();
+  stats.remembered = record_.remembered();
   stats.runner = earlier_;
   for (const auto& runner : replaced_) add(stats.runner, runner->stats());
   if (runner_) add(stats.runner, runner_->stats());

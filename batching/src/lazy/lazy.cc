@@ -9,13 +9,13 @@ namespace windrow {
 LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
     : record_(record), node_(node), minibatch_(record->minibatch_) {
   record_->retain();
-  ++record_->nodes_[lazy::at(node_)].handles;
+  ++record_->nodes_[node_].handles;
 }
 
 LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
   if (record_ == nullptr) return;
   record_->retain();
-  if (minibatch_ == record_->minibatch_) ++record_->nodes_[lazy::at(node_)].handles;
+  if (minibatch_ == record_->minibatch_) ++record_->nodes_[node_].handles;
 }
 
 LazyExpr::LazyExpr(LazyExpr&& other) noexcept
@@ -30,7 +30,7 @@ LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
 
 LazyExpr::~LazyExpr() {
   if (record_ == nullptr) return;
-  if (minibatch_ == record_->minibatch_) --record_->nodes_[lazy::at(node_)].handles;
+  if (minibatch_ == record_->minibatch_) --record_->nodes_[node_].handles;
   record_->release();
 }
 

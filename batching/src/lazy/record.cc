@@ -106,7 +106,8 @@ NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int
 /// Without a run.
 NodeId Record::push_node(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
                          std::source_location from) {
-  if (nodes_.size() >= INT32_MAX - 1 || operands_.size() >= INT32_MAX - operands.size()) {
+  const auto full = [](std::int32_t end, std::size_t more) { return at(end) + more >= INT32_MAX; };
+  if (full(nodes_.end(), 1) || full(operands_.end(), operands.size())) {
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
   make_room(nodes_, 1);
@@ -115,13 +116,36 @@ NodeId Record::push_node(std::uint32_t key, std::span<const NodeId> operands, st
   if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
   make_room(outside_, operands.size());
   const NodeId id = size();  // nothing throws from here on, so a node is added completely or not at all
-  nodes_.push_back({key, static_cast<std::int32_t>(operands_.size()), data, 0, 0, from});
-  operands_.insert(operands_.end(), operands.begin(), operands.end());
+  nodes_.push_back({key, operands_.end(), data, 0, 0, from});
+  operands_.append(operands.begin(), operands.end());
   return id;
 }
 
 std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
-  return std::span(run_begins_).subspan(from < size() ? at(node(from).run) : run_begins_.size());
+  const std::int32_t first = from < size() ? node(from).run : run_begins_.end();
+  return {run_begins_.from(first), at(run_begins_.end() - first)};
+}
+
+void Record::forget_unnamed(NodeId last_epoch) {
+  constexpr NodeId few = 4096;
+  NodeId first = last_epoch;
+  for (NodeId id = nodes_.first(); id < first; ++id) {
+    if (node(id).handles > 0) first = id;
+  }
+  for (NodeId id = last_epoch; id < size(); ++id) {
+    for (NodeId operand : operands(id)) first = std::min(first, operand);
+  }
+  if (first - nodes_.first() < few || first - nodes_.first() < size() - first || first == size()) return;
+  std::int32_t inputs = inputs_.end(), indices = indices_.end();
+  for (NodeId id = size(); id-- > first;) {
+    const bool has_values = key(id).op == nullptr || key(id).has_factor();
+    (has_values ? inputs : indices) = node(id).data;
+  }
+  operands_.forget_before(node(first).operands);
+  inputs_.forget_before(inputs);
+  indices_.forget_before(indices);
+  run_begins_.forget_before(node(first).run);
+  nodes_.forget_before(first);
 }
 
 void Record::join_run(NodeId id, std::span<const NodeId> operands) {
@@ -140,7 +164,7 @@ void Record::join_run(NodeId id, std::span<const NodeId> operands) {
 void Record::begin_run(NodeId id, std::span<const NodeId> operands, bool apart) {
   outside_.clear();
   for (NodeId operand : operands) outside_.push_back(node(operand).run);
-  nodes_.back().run = static_cast<std::int32_t>(run_begins_.size());
+  nodes_.back().run = run_begins_.end();
   run_begins_.push_back({id, apart});
 }
 
@@ -214,11 +238,11 @@ void Record::refuse_to_record(std::string_view what) const {
 LazyExpr Record::add_input(std::span<const float> values, std::source_location from) {
   if (state_ != State::open) refuse_to_record("input");
   scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
-  const auto data = static_cast<std::int32_t>(inputs_.size());
-  if (inputs_.size() + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
+  const std::int32_t data = inputs_.end();
+  if (at(data) + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
   make_room(inputs_, values.size());
   const NodeId id = add(number_of_key(), {}, data, from);
-  inputs_.insert(inputs_.end(), values.begin(), values.end());
+  inputs_.append(values.begin(), values.end());
   return handle(id);
 }
 
@@ -257,17 +281,17 @@ LazyExpr Record::apply(const Operator& op, std::span<const T> in, std::span<cons
   const std::uint32_t number = known != nullptr ? *known : record.number_of_key();
   if (record.keys_[number].has_factor()) {
     make_room(record.inputs_, 1);
-    const auto data = static_cast<std::int32_t>(record.inputs_.size());
+    const std::int32_t data = record.inputs_.end();
     const NodeId id = record.add(number, record.scratch_operands_, data, from);
     record.inputs_.push_back(static_cast<float>(attributes.values[0]));
     return record.handle(id);
   }
   if (!record.keys_.ranges(number).empty()) record.check_indices(number, indices);
   make_room(record.indices_, indices.size() * LazyIndex::widest + 2);
-  const auto data = static_cast<std::int32_t>(record.indices_.size());
+  const std::int32_t data = record.indices_.end();
   const NodeId id = record.add(number, record.scratch_operands_, data, from);
   for (const LazyIndex& index : indices) {
-    record.indices_.insert(record.indices_.end(), index.values_.begin(), index.values_.begin() + index.width_);
+    record.indices_.append(index.values_.begin(), index.values_.begin() + index.width_);
   }
   if (record.keys_[number].has_seed()) {
     const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);

@@ -34,6 +34,43 @@ void make_room(std::vector<T>& list, std::size_t more) {
     grow(list, more);
 }
 
+/// A list whose first elements can be forgotten; the others keep their numbers.
+template <class T>
+class Tail {
+ public:
+  std::int32_t end() const { return first_ + static_cast<std::int32_t>(kept_.size()); }
+  bool has(std::int32_t number) const { return number >= first_; }
+  T& operator[](std::int32_t number) { return kept_[at(number - first_)]; }
+  const T& operator[](std::int32_t number) const { return kept_[at(number - first_)]; }
+  T& back() { return kept_.back(); }
+  const T& back() const { return kept_.back(); }
+  /// Elements from `number` on, up to the end.
+  const T* from(std::int32_t number) const { return kept_.data() + (number - first_); }
+  void push_back(const T& element) { kept_.push_back(element); }
+  template <class Iterator>
+  void append(Iterator begin, Iterator end) {
+    kept_.insert(kept_.end(), begin, end);
+  }
+  void reserve_more(std::size_t more) { make_room(kept_, more); }
+  void clear() {
+    kept_.clear();
+    first_ = 0;
+  }
+  void forget_before(std::int32_t number) {
+    kept_.erase(kept_.begin(), kept_.begin() + (number - first_));
+    first_ = number;
+  }
+  std::int32_t first() const { return first_; }
+
+ private:
+  std::vector<T> kept_;
+  std::int32_t first_ = 0;
+};
+template <class T>
+void make_room(Tail<T>& list, std::size_t more) {
+  list.reserve_more(more);
+}
+
 /// The key of an operation. Operations of several instances with the same key can be batched. The factor of a scale and
 /// the seed of a dropout are not part of the key but inputs of the node, so programs may scale by values that they
 /// compute as they run, and use another seed in each step. The seed follows the node's indices, as two more of them.
@@ -179,15 +216,15 @@ class Record {
     std::int32_t handles = 0;        ///< the number of handles
     std::source_location from = {};  ///< the line that recorded it
   };
-  NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
-  const Node& node(NodeId id) const { return nodes_[at(id)]; }
-  std::span<const Node> nodes(NodeId begin, NodeId end) const { return {&nodes_[at(begin)], at(end - begin)}; }
+  NodeId size() const { return nodes_.end(); }
+  const Node& node(NodeId id) const { return nodes_[id]; }
+  std::span<const Node> nodes(NodeId begin, NodeId end) const { return {nodes_.from(begin), at(end - begin)}; }
   const Key& key(NodeId id) const { return keys_[node(id).key]; }
   Index width(NodeId id) const { return keys_.width(node(id).key); }
   /// The operands of a node that are expressions. Of a cell's first result, these are followed by those of the list.
   std::span<const NodeId> operands(NodeId id) const {
-    const auto end = id + 1 < size() ? node(id + 1).operands : static_cast<std::int32_t>(operands_.size());
-    return {operands_.data() + node(id).operands, operands_.data() + end};
+    const std::int32_t begin = node(id).operands, end = id + 1 < size() ? node(id + 1).operands : operands_.end();
+    return {operands_.from(begin), at(end - begin)};
   }
   /// Results of one call are nodes that follow each other.
   NodeId first_result(NodeId id) const {
@@ -195,10 +232,10 @@ class Record {
   }
   /// The cell whose call a run is, which begins with this node; null if it is none.
   const Cell* cell_of(NodeId begin) const { return key(begin).cell; }
-  const std::int32_t* indices(NodeId id) const { return indices_.data() + node(id).data; }
-  const float* values(NodeId id) const { return inputs_.data() + node(id).data; }
+  const std::int32_t* indices(NodeId id) const { return indices_.from(node(id).data); }
+  const float* values(NodeId id) const { return inputs_.from(node(id).data); }
   /// Whether the node has a handle.
-  bool named(NodeId id) const { return node(id).handles > 0; }
+  bool named(NodeId id) const { return nodes_.has(id) && node(id).handles > 0; }
   const Keys& keys() const { return keys_; }
   /// The begins of runs in ascending order, from a node that begins a run, as the first node of a flush does; see Runs.
   struct RunBegin {
@@ -208,6 +245,10 @@ class Record {
   std::span<const RunBegin> run_begins(NodeId from) const;
   NodeId first_pending() const { return first_pending_; }
   void start_next_epoch() { first_pending_ = size(); }
+  /// Forgets what no handle names and the nodes from `last_epoch` on do not use, from time to time: a graph for
+  /// inference that is never cleared takes bounded memory. Precondition: no node is pending.
+  void forget_unnamed(NodeId last_epoch);
+  NodeId remembered() const { return nodes_.end() - nodes_.first(); }
   /// Separates the next node from the last one: another instance records it.
   void cut() { cut_ = true; }
   /// Tasks that wait for the next flush.
@@ -319,14 +360,14 @@ class Record {
   Keys keys_;
   std::uint32_t keys_version_ = 0;
   std::vector<std::shared_ptr<Cell>> cells_;
-  std::vector<Node> nodes_;
-  std::vector<NodeId> operands_;
-  std::vector<std::int32_t> indices_;
-  std::vector<float> inputs_;
+  Tail<Node> nodes_;
+  Tail<NodeId> operands_;
+  Tail<std::int32_t> indices_;
+  Tail<float> inputs_;
   const LazyOptions::For use_;
   std::int32_t dropouts_ = 0;  // since clear()
   NodeId first_pending_ = 0;
-  std::vector<RunBegin> run_begins_;   // by run
+  Tail<RunBegin> run_begins_;          // by run
   std::vector<std::int32_t> outside_;  // runs that contain operands of the last run
   std::vector<NodeId> latest_;         // by key: its latest node, or -1
   bool cut_ = false;                   // the next node begins a run and is apart

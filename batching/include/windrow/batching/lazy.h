@@ -41,8 +41,9 @@
 //            Values of one flush with the same width and the same place in the program share one tensor, which is freed
 //            at the first flush after the last of their handles ends. For training, it is kept until backward() if
 //            later flushes computed with it. A flush of at least recompute_below keeps its whole minibatch until
-//            backward(). Use LazyOptions::For::inference if no gradient is needed: nothing is kept for gradients. Until
-//            clear(), the graph also holds about 40 bytes of host memory for each expression, and its inputs.
+//            backward(). Use LazyOptions::For::inference if no gradient is needed: nothing is kept for gradients. The
+//            graph also holds about 60 bytes of host memory for each expression, and its inputs: for inference until no
+//            handle names it or an earlier one, for training until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
 
@@ -226,6 +227,7 @@ struct LazyOptions {
 /// Counted since the graph was constructed.
 struct LazyStats {
   std::int64_t expressions = 0;  ///< recorded and computed
+  std::int64_t remembered = 0;   ///< expressions that the graph holds now; see Memory
   std::int64_t vertices = 0;     ///< into which expressions were grouped; recomputed ones count again
   std::int64_t kinds = 0;        ///< kinds of vertices currently known; unused ones are forgotten
   std::int64_t flushes = 0;
