@@ -205,6 +205,33 @@ TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
             "a parameter of 4 rows as an expression; expected one of 1 row");
 }
 
+TEST_F(LazyFlushes, HaveGradientsOfInputsThatAreToBeKept) {
+  const Parameter w = parameters.add("w", 2, 1, Initial::constant(2));
+  for (const bool flushed : {false, true}) {
+    const LazyExpr x = graph.input({1, 2}), other = graph.input({5, 6}), unused = graph.input({7});
+    graph.keep_gradient(x);
+    graph.keep_gradient(unused);
+    const LazyExpr y = square(x);
+    if (flushed) graph.flush();
+    graph.backward(std::array{matmul(y, w), row_sum(x * other), 3 * row_sum(x)});
+    EXPECT_EQ(graph.gradient(x), (std::vector<float>{2 * 2 * 1 + 5 + 3, 2 * 2 * 2 + 6 + 3}));
+    EXPECT_EQ(graph.gradient(unused), std::vector<float>{0});
+    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.gradient(other); }),
+              "gradient: an expression that keep_gradient() does not name; expected one");
+    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(other); }),
+              "keep_gradient: called after backward(); expected it before");
+    graph.clear();
+  }
+  const LazyExpr x = graph.input({1}), y = square(x);
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(y); }),
+            "keep_gradient: an expression that is not an input; expected an input");
+  graph.flush();
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(x); }),
+            "keep_gradient: an input that was computed; expected the call before its flush");
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.gradient(x); }),
+            "gradient: called before backward(); expected it after");
+}
+
 /// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
 TEST_F(LazyFlushes, KeepValuesBehindOneThatThrew) {
   const Parameter words = parameters.add("words", 1, 1, Initial::constant(1));

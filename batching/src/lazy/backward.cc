@@ -1,7 +1,7 @@
 // Gradients through epochs, from the last one to the first.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
 #include <set>
 
 #include "lazy/epochs.h"
@@ -44,6 +44,31 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     end = begin;
   } while (end > 0);
   release();
+}
+
+void Epochs::keep_gradient(NodeId input) {
+  const auto refuse = [](const char* why) { throw MisuseError(std::string("keep_gradient: ") + why); };
+  if (options_.use == LazyOptions::For::inference) refuse("a lazy graph for inference; expected one for training");
+  if (differentiated_) refuse("called after backward(); expected it before");
+  if (input < record_.first_pending()) refuse("an input that was computed; expected the call before its flush");
+  if (record_.key(input).op != nullptr) refuse("an expression that is not an input; expected an input");
+  with_gradient_.insert(input);
+}
+
+std::vector<float> Epochs::gradient(NodeId input, std::source_location from) const {
+  const auto refuse = [](const char* why) { throw MisuseError(std::string("gradient: ") + why); };
+  if (!differentiated_) refuse("called before backward(); expected it after");
+  if (with_gradient_.count(input) == 0) refuse("an expression that keep_gradient() does not name; expected one");
+  std::vector<float> sum(at(static_cast<NodeId>(record_.width(input))), 0);
+  for (const GradientPart& part : of_inputs_) {
+    for (std::size_t i = 0; i < part.nodes.size(); ++i) {
+      if (part.nodes[i] != input) continue;
+      const auto row = static_cast<Index>(i);
+      const std::vector<float> values = part.rows.row_range(row, row + 1).get(from);
+      std::transform(values.begin(), values.end(), sum.begin(), sum.begin(), std::plus<>());
+    }
+  }
+  return sum;
 }
 
 /// Backward passes read the current values of parameters, so these must be the values that the epochs used.
@@ -217,7 +242,8 @@ void Epochs::push_gradients(Computed& computed, const std::vector<GradientPart>&
     if (blocks.empty()) continue;
     const Tensor gradient = computed.minibatch.gradient(name, from);
     for (Block& block : blocks) {
-      epochs_[block.epoch].gradient.push_back({std::move(block.nodes), gradient.row_range(block.begin, block.end)});
+      auto& parts_of = block.epoch == Block::of_inputs ? of_inputs_ : epochs_[block.epoch].gradient;
+      parts_of.push_back({std::move(block.nodes), gradient.row_range(block.begin, block.end)});
     }
   }
 }

@@ -47,6 +47,8 @@ void Epochs::clear() {
   failed_.clear();
   losses_.clear();
   losses_checked_ = nullptr;
+  with_gradient_.clear();
+  of_inputs_.clear();
   again_.clear();
   differentiated_ = false;
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
@@ -186,6 +188,10 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
     const Tensor to = given.rows.row_range(block.begin, block.end);
     if (first.from == nullptr) {
       to.set(std::move(values), from);
+      if (with_gradient_.empty()) continue;
+      block.epoch = Block::of_inputs;
+      for (Index i = block.begin; i < block.end; ++i) block.nodes.push_back(wanted[static_cast<std::size_t>(i)].node);
+      computed.given[kinds_.given()[column].name].push_back(std::move(block));
       continue;
     }
     const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");

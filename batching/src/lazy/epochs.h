@@ -26,6 +26,8 @@ class Epochs {
 
   void flush(std::source_location from);
   void backward(std::span<const NodeId> losses, std::source_location from);
+  void keep_gradient(NodeId input);
+  std::vector<float> gradient(NodeId input, std::source_location from) const;
   /// The value of a node; flushes if necessary. Throws OpError.
   std::vector<float> value(NodeId node, std::source_location from);
   void clear();
@@ -52,8 +54,10 @@ class Epochs {
     /// The row of its gradient for vertices without a retained value; it is zero.
     std::int32_t zero() const { return rows(); }
   };
-  /// Rows [begin, end) of a given tensor, copied from one output of an earlier epoch: the values of these nodes.
+  /// Rows [begin, end) of a given tensor: the values of these nodes, copied from one output of an earlier epoch, or
+  /// inputs of which some have a gradient.
   struct Block {
+    static constexpr std::size_t of_inputs = static_cast<std::size_t>(-1);
     std::size_t epoch;
     std::vector<NodeId> nodes;
     Index begin, end;
@@ -164,6 +168,8 @@ class Epochs {
   std::map<NodeId, std::exception_ptr> failed_;       // nodes without a value, and their errors
   Times losses_;                                      // differentiated losses
   std::shared_ptr<const Buffer> losses_checked_;      // its variable is poisoned if a loss is not finite
+  std::set<NodeId> with_gradient_;                    // inputs
+  std::vector<GradientPart> of_inputs_;               // parts of their gradients, among those of others
   std::vector<std::shared_ptr<MinibatchEnd>> again_;  // of recomputed minibatches
   bool differentiated_ = false;
   LazyStats stats_;

@@ -80,6 +80,12 @@ void LazyGraph::backward(std::span<const LazyExpr> losses, std::source_location 
   for (const LazyExpr& loss : losses) nodes.push_back(record_->checked(loss, "backward"));
   record_->epochs().backward(nodes, from);
 }
+void LazyGraph::keep_gradient(const LazyExpr& input) {
+  record_->epochs().keep_gradient(record_->checked(input, "keep_gradient"));
+}
+std::vector<float> LazyGraph::gradient(const LazyExpr& input, std::source_location from) const {
+  return record_->epochs().gradient(record_->checked(input, "gradient"), from);
+}
 void LazyGraph::clear() { record_->clear(); }
 LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }

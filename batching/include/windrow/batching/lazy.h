@@ -276,6 +276,12 @@ class LazyGraph {
   /// inference, and if a parameter changed (see Numbers). Throws OpError if a loss depends on a value that is known to
   /// have failed.
   void backward(std::span<const LazyExpr> losses, std::source_location from = std::source_location::current());
+  /// Makes backward() keep the gradient of an input, for gradient(). Throws MisuseError for another expression, after
+  /// a flush or backward(), and for a graph made for inference.
+  void keep_gradient(const LazyExpr& input);
+  /// The gradient of an input that keep_gradient() named: zeros if no loss depends on it. Waits. Throws MisuseError
+  /// before backward() and for another expression, and OpError if it failed.
+  std::vector<float> gradient(const LazyExpr& input, std::source_location from = std::source_location::current()) const;
   /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
   void clear();
 
