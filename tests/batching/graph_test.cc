@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/support.h"
+#include "windrow/batching/runner.h"
 
 namespace windrow {
 namespace {
@@ -124,6 +125,39 @@ TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
 TEST(TypedGraphs, RefuseMinibatchesOfNoGraphs) {
   EXPECT_EQ(error_of<MisuseError>([] { typed_graphs({}, 0); }),
             "typed_graphs: minibatches of 0 graphs; expected at least 1");
+}
+
+TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
+  Engine engine({.workers = 1});
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add_product("w", 2, 2);
+  const VertexFunction function("pair", {.arity = 2}, [&](Vertex& v) {
+    const State s = v.state("s", 2);
+    const auto x = v.pull("x", 2), own = tanh(x + matmul(v.gather(0, s) + v.gather(1, s), w));
+    v.scatter(s, own);
+    v.loss(squared_distance(own, x));
+  });
+  const auto make = [&](GraphData data) {
+    data.values["x"].assign(2 * (data.child_begin.size() - 1), 0.5f);
+    return InputGraph(function, data);
+  };
+  const InputGraph tree = make(graph_of({{}, {}, {0, 1}})), chain = make(graph_of({{}, {0}}));
+  const std::vector<const InputGraph*> graphs = {&tree, &tree, &chain, &tree};
+  for (const int groups : {1, 2}) {
+    Runner runner(host, function, parameters, {.groups = groups, .group_flops = 1});
+    const GroupedMinibatch grouped = runner.grouped(graphs);
+    EXPECT_EQ(grouped.types, (std::vector<std::string>{"pair, no children", "pair, 1 child (0)", "pair, 2 children"}));
+    ASSERT_EQ(grouped.groups.size(), static_cast<std::size_t>(groups));
+    std::int64_t batches = 0;
+    for (const TypedGraph& group : grouped.groups) {
+      EXPECT_GT(group.costs[2], group.costs[0]) << "products of two children";
+      batches += static_cast<std::int64_t>(make_schedule(group, SchedulePolicy::level).batches.size());
+    }
+    EXPECT_EQ(grouped.groups.front().vertices(), groups == 1 ? 11 : 6);
+    EXPECT_EQ(batches, groups == 1 ? 3 : 5);
+    EXPECT_EQ(runner.stats().minibatches, 0);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,32 @@
 
 namespace windrow {
 
+namespace {
+
+/// A minibatch has more than two groups only if a group has at least this many vertices per level on average, since
+/// products of few rows are slow.
+constexpr Index wide = 48;
+
+/// What the number of groups depends on: shapes only, never the number of workers, so the same minibatch gives the same
+/// bits.
+struct Extent {
+  Index graphs = 0, vertices = 0, levels = 0;
+
+  Index groups(const Plan& plan, const LayoutOptions& options) const {
+    const Index a_level = vertices / std::max<Index>(levels, 1);
+    const Index most = std::min({options.groups, graphs, std::max<Index>(2, a_level / wide)});
+    Index largest_cost = 0;  // of a vertex; counting vertices by type would fetch all graphs here
+    for (const TypePlan& type : plan.types) largest_cost = std::max(largest_cost, type.cost);
+    return std::clamp<Index>(vertices * largest_cost / options.group_flops, 1, std::max<Index>(most, 1));
+  }
+  /// The group of a graph of `size` vertices that follows `before` vertices.
+  Index group_of(Index before, Index size, Index all_groups) const {
+    return std::min(all_groups - 1, (before + size / 2) * all_groups / std::max<Index>(vertices, 1));
+  }
+};
+
+}  // namespace
+
 TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& plan) {
   TypedGraph all = nothing_of(plan);
   std::vector<std::uint32_t> numbers;
@@ -19,6 +45,28 @@ TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& 
     graph->append_to(all, numbers.data());
   }
   return all;
+}
+
+std::vector<TypedGraph> Layout::typed_groups(std::span<const InputGraph* const> graphs, const Plan& plan,
+                                             const LayoutOptions& options) {
+  Extent extent{.graphs = static_cast<Index>(graphs.size())};
+  for (const InputGraph* graph : graphs) {
+    extent.vertices += graph->vertices();
+    extent.levels = std::max<Index>(extent.levels, graph->levels());
+  }
+  std::vector<TypedGraph> groups;
+  const Index count = extent.groups(plan, options);
+  Index before = 0;
+  for (std::size_t g = 0, begin = 0; g < graphs.size(); ++g) {
+    const Index size = graphs[g]->vertices();
+    const Index group = extent.group_of(before, size, count);
+    before += size;
+    const bool last = g + 1 == graphs.size();
+    if (!last && extent.group_of(before, graphs[g + 1]->vertices(), count) == group) continue;
+    groups.push_back(typed(graphs.subspan(begin, g + 1 - begin), plan));
+    begin = g + 1;
+  }
+  return groups;
 }
 
 TypedGraph Layout::nothing_of(const Plan& plan) {
@@ -41,10 +89,6 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.fill_columns();
   return layout;
 }
-
-/// A minibatch has more than two groups only if a group has at least this many vertices per level on average, since
-/// products of few rows are slow.
-constexpr Index wide = 48;
 
 void Layout::Maker::begin() {
   layout_.groups = layout_.vertices = 0;
@@ -75,19 +119,12 @@ void Layout::Maker::divide() {
                         " vertices or more; expected at most 2147483647");
     }
   }
-  // Depends on shapes only, never on the number of workers, so the same minibatch gives the same bits.
-  const Index a_level = layout_.vertices / std::max<Index>(levels_, 1);
-  const Index most =
-      std::min({options_.groups, static_cast<Index>(graphs_.size()), std::max<Index>(2, a_level / wide)});
-  Index largest_cost = 0;  // of a vertex; counting vertices by type would fetch all graphs here
-  for (const TypePlan& type : plan_.types) largest_cost = std::max(largest_cost, type.cost);
-  const Index worth = layout_.vertices * largest_cost / options_.group_flops;
-  layout_.groups = std::clamp<Index>(worth, 1, std::max<Index>(most, 1));
+  const Extent extent{static_cast<Index>(graphs_.size()), layout_.vertices, levels_};
+  layout_.groups = extent.groups(plan_, options_);
   if (layout_.groups == 1) return scratch_.group_of.assign(graphs_.size(), 0);
   Index before = 0;
   for (const InputGraph* graph : graphs_) {
-    scratch_.group_of.push_back(
-        std::min(layout_.groups - 1, (before + graph->vertices() / 2) * layout_.groups / layout_.vertices));
+    scratch_.group_of.push_back(extent.group_of(before, graph->vertices(), layout_.groups));
     before += graph->vertices();
   }
 }

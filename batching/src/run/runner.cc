@@ -225,22 +225,29 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
   return tensors;
 }
 
+void Runner::require_own(Graphs graphs) const {
+  for (const InputGraph* graph : graphs) {
+    if (graph != nullptr && graph->function_ == function_.function_) continue;
+    throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
+  }
+}
+
+LayoutOptions Runner::layout_options() const {
+  return {.groups = backend_->takes_groups() ? options_.groups : 1,
+          .group_flops = options_.group_flops,
+          .schedule = options_.schedule};
+}
+
 std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
                                          RowsOf rows, std::source_location from) {
+  require_own(graphs);
   Index vertices = 0;
-  for (const InputGraph* graph : graphs) {
-    if (graph == nullptr || graph->function_ != function_.function_) {
-      throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
-    }
-    vertices += graph->vertices();
-  }
+  for (const InputGraph* graph : graphs) vertices += graph->vertices();
   const std::vector<const Given*> given = check_given(device_, *function_.function_, given_tensors, vertices);
   hold_back(from);
   const auto [plan, lowered, used] = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
-  LayoutOptions options{.groups = backend_->takes_groups() ? options_.groups : 1,
-                        .group_flops = options_.group_flops,
-                        .schedule = options_.schedule};
+  LayoutOptions options = layout_options();
   if (options.schedule == SchedulePolicy::learned) {
     if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
     options.table = lessons_->table();

@@ -48,6 +48,7 @@ struct MinibatchEnd;
 class Origins;
 class OwnTypes;
 class LayoutMemory;
+struct LayoutOptions;
 class ScheduleLessons;
 class StepClock;
 struct Plan;
@@ -152,6 +153,13 @@ struct RunnerStats {
   StepTimes times = {};             ///< zero unless RunnerOptions::time_steps is set
 };
 
+/// A minibatch as schedules see it: in groups of consecutive samples, whose batches are separate. A value.
+struct GroupedMinibatch {
+  std::vector<std::string> types = {};  ///< what each vertex type is, for people: "list, with children"
+  /// Their costs are floating point operations of a vertex with one edge, forward and backward: an estimate.
+  std::vector<TypedGraph> groups = {};
+};
+
 /// A handle to the results of one call. After the engine is gone, members that need it throw MisuseError.
 class Minibatch {
  public:
@@ -228,6 +236,10 @@ class Runner {
   /// Call it before the first minibatch. Throws MisuseError for numbers that are no history of such a runner.
   void set_history(std::span<const std::int64_t> history);
 
+  /// How this runner would divide a minibatch that it differentiates; computes nothing. It counts as seen for
+  /// history(). Throws MisuseError as differentiate() does.
+  GroupedMinibatch grouped(Graphs graphs);
+
   RunnerStats stats() const;
   /// The current plans, step by step, for the vertex types seen so far. For people.
   std::string describe() const;
@@ -249,6 +261,8 @@ class Runner {
     std::int64_t used;  // number of the last minibatch that used it
   };
   const Planned& plan_for(Graphs graphs, const Purpose& purpose);
+  void require_own(Graphs graphs) const;
+  LayoutOptions layout_options() const;
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced

@@ -104,7 +104,10 @@ struct Layout {
 
   /// The graphs as input for a schedule, with the plan's types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
-  /// The same for no graphs.
+  /// The same for each group of a layout that make() would make of them.
+  static std::vector<TypedGraph> typed_groups(std::span<const InputGraph* const> graphs, const Plan& plan,
+                                              const LayoutOptions& options);
+  /// The same as typed() for no graphs.
   static TypedGraph nothing_of(const Plan& plan);
   /// Takes a spare layout's memory. Throws MisuseError for a vertex with a row that is not in its tensor.
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
