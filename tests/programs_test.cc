@@ -42,7 +42,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "   \
   "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --resume, --workers, --policy, " \
   "--schedule, "                                                                                                      \
-  "--device, --precision, --trace, --compare" TRAIN_HELP
+  "--device, --precision, --trace, --report, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(

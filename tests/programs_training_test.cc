@@ -153,5 +153,35 @@ TEST_F(TrainingPrograms, WriteATimeline) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+TEST_F(TrainingPrograms, WriteAReportForABrowser) {
+  const std::string report = " --report '" + (folder / "deep" / "report").string() + "' ";
+  const Outcome outcome = run(train("--epochs 3 --batch 16 --rate 0.01" + report));
+  EXPECT_EQ(outcome.err, "");
+  const std::filesystem::path file = folder / "deep" / "report" / "report.html";
+  EXPECT_NE(outcome.out.find("report: " + file.string() + "\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(epochs_of(outcome.out), epochs_of(run(train("--epochs 3 --batch 16 --rate 0.01")).out));
+  const std::string page = read_file(file);
+  for (const char* part : {"training on 400 trees, validating on 50. Ended after epoch 3 on 20",
+                           "<td>--rate</td><td>0.01 *</td>", "<td>--batch</td><td>16 *</td>",
+                           "<td>--samples</td><td>400 *</td>", "<td>--cell</td><td>binary</td>", "aria-label=\"Loss\"",
+                           "Validation scores", "Mean width of batches", "products, epoch 3: ", "<td>processor</td>"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  const Outcome refused = run(train("--report '" + file.string() + "'"));
+  EXPECT_EQ(refused.err,
+            "windrow: " + file.string() + ": cannot be created: Not a directory; expected a folder for the report\n");
+  EXPECT_EQ(refused.out, "");
+  EXPECT_EQ(refused.status, 2);
+}
+
+TEST_F(TrainingPrograms, WriteTheirReportWhenASignalEndsThem) {
+  const std::string endless = train("--epochs 1000000 --samples 64 --report '" + folder.string() + "'");
+  const Outcome outcome = run_command("timeout --preserve-status -s INT 0.6 '" WINDROW_BIN "'/" + endless);
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("stopped by SIGINT after minibatch [0-9,]+\nreport: ")))
+      << outcome.out;
+  EXPECT_NE(read_file(folder / "report.html").find("Stopped by a signal after minibatch "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace windrow::testing

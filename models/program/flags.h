@@ -76,7 +76,7 @@ std::vector<int> numbers_of(const std::string& text);
 
 /// The names of all workloads.
 std::vector<std::string> workload_names();
-/// Those whose graphs are known before they run: all but the parser.
+/// Those with WorkloadKind::graphs_known.
 std::vector<std::string> graph_workload_names();
 /// Adds the flag for that size, which at least one kind of workload has. Its default is the kind's.
 void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to);

@@ -1,45 +1,14 @@
 #include "saving.h"
 
-#include <atomic>
 #include <csignal>
-#include <cstdint>
-#include <cstdlib>
-#include <ctime>
 #include <utility>
 
 #include "flags.h"
 #include "program.h"
+#include "signals.h"
 #include "windrow/training/file_error.h"
 
 namespace windrow::program {
-namespace {
-
-volatile std::sig_atomic_t signal_that_came = 0;
-std::atomic<std::int64_t> came_at{0};  // ms; written and read by the handler
-
-/// Some senders, such as timeout, send a signal twice in a row. A person who is impatient needs longer.
-extern "C" void note_signal(int signal) {
-  constexpr std::int64_t twice_in_a_row = 500;
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const std::int64_t ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-  if (signal_that_came == 0) {
-    came_at = ms;
-    signal_that_came = signal;
-  } else if (ms - came_at > twice_in_a_row) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-}
-
-void handle_signals(void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
-}  // namespace
 
 void add_saving_flags(CLI::App& command, SavingFlags& to) {
   flag(command, "--save", to.folder, "Folder for checkpoints, after each epoch", new_folder());
@@ -62,12 +31,6 @@ Saving::Saving(const SavingFlags& flags) : flags_(flags) {
   if (!flags.resume && !CheckpointFolder(flags.folder).steps().empty()) {
     throw FileError(flags.folder + ": has checkpoints of another training; expected --resume, or another folder");
   }
-  signal_that_came = 0;
-  handle_signals(note_signal);
-}
-
-Saving::~Saving() {
-  if (writer_) handle_signals(SIG_DFL);
 }
 
 void Saving::resume(Trainer& trainer, Scores& scores) {
@@ -90,28 +53,21 @@ void Saving::save(Trainer& trainer, const Scores& scores) {
 }
 
 Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
-  const bool stop = signal_that_came != 0;
+  const bool stop = noted_signal() != 0;
   if (writer_ && (stop || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every))) save(trainer, scores);
   return stop ? Trainer::Then::stop : Trainer::Then::go_on;
 }
 
 int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
-  if (!writer_) return 0;
-  save(trainer, scores);
-  return signal_that_came == 0 ? 0 : stopped();
+  if (writer_) save(trainer, scores);
+  return noted_signal() == 0 ? 0 : stopped(trainer);
 }
 
-int Saving::stopped() {
-  const int signal = signal_that_came;
-  print("stopped by %s after minibatch %s; --resume continues from there\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
-        grouped(saved_).c_str());
+int Saving::stopped(const Trainer& trainer) {
+  const int signal = noted_signal();
+  print("stopped by %s after minibatch %s%s\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
+        grouped(trainer.minibatches()).c_str(), writer_ ? "; --resume continues from there" : "");
   return signal;
-}
-
-void end_by(int signal) {
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-  std::abort();  // nobody returns from it
 }
 
 }  // namespace windrow::program

@@ -1,4 +1,4 @@
-// Checkpoints of a training that a program runs, and the signals that end it.
+// Checkpoints of a training that a program runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,15 +23,11 @@ struct SavingFlags {
 
 void add_saving_flags(CLI::App& command, SavingFlags& to);
 
-/// Saves a training. While it exists and saves, SIGINT and SIGTERM end the training after the current step, with a
-/// checkpoint; a second signal ends the program at once. An owner; one at a time.
+/// Saves a training: also when a signal is noted (signals.h), which ends the training after the current step. An owner.
 class Saving {
  public:
   /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
   explicit Saving(const SavingFlags& flags);
-  ~Saving();
-  Saving(const Saving&) = delete;
-  Saving& operator=(const Saving&) = delete;
 
   /// Call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
@@ -43,7 +39,7 @@ class Saving {
   /// Saves. Returns the signal that came, or 0, as stopped() does.
   int after_epoch(Trainer& trainer, const Scores& scores);
   /// Says that a signal has stopped the training. Returns the signal.
-  int stopped();
+  int stopped(const Trainer& trainer);
 
  private:
   void save(Trainer& trainer, const Scores& scores);
@@ -53,8 +49,5 @@ class Saving {
   std::optional<CheckpointWriter> writer_;
   std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
 };
-
-/// Ends the program as the signal does that nobody handles.
-[[noreturn]] void end_by(int signal);
 
 }  // namespace windrow::program

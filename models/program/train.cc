@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "devices.h"
 #include "flags.h"
 #include "progress.h"
+#include "reporting.h"
 #include "saving.h"
+#include "signals.h"
 #include "training_flags.h"
 #include "windrow/models/trainer.h"
 
@@ -20,7 +23,7 @@ struct Arguments {
   TrainerOptions trainer;
   TrainingFlags training;
   SavingFlags saving;
-  std::string trace;
+  std::string trace, report;
   int epochs = 8, patience = 0, workers = default_workers();
   bool compare = false;
 };
@@ -34,9 +37,7 @@ std::string models_with_dropout() {
   return names;
 }
 
-void add_flags(CLI::App& app, Arguments& to) {
-  CLI::App& train = *app.add_subcommand(
-      "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
+void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
   flag(train, "--dropout", to.workload.dropout.element, "Rate of dropout of words and states; " + models_with_dropout(),
@@ -54,6 +55,8 @@ void add_flags(CLI::App& app, Arguments& to) {
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   add_device_flags(train, to.device);
   flag(train, "--trace", to.trace, "Writes a timeline of all ops, for ui.perfetto.dev", new_file())->default_str("");
+  flag(train, "--report", to.report, "Folder for report.html: curves, throughput, batches and times, for a browser",
+       new_folder());
   train
       .add_flag("--compare", to.compare,
                 "Afterwards also train one vertex at a time, and print the speedup by batching")
@@ -125,10 +128,16 @@ ProgressLine progress_line(const Epoch& epoch, const Trainer::Pass& so_far, cons
           .seconds_left = so_far.seconds * samples_left / done};
 }
 
+/// What outlasts the training.
+struct Keeping {
+  Saving& saving;
+  Reporting& reporting;
+  Scores& scores;
+};
+
 /// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
-int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Saving& saving) {
-  Scores scores(arguments.training);
-  saving.resume(trainer, scores);
+int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Keeping& keeping) {
+  auto& [saving, reporting, scores] = keeping;
   print_head(trainer, workload);
   Progress progress;
   const auto epochs = static_cast<std::size_t>(arguments.epochs);
@@ -138,8 +147,10 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
       return saving.after_step(trainer, scores);
     });
     progress.clear();
-    if (trainer.in_epoch()) return saving.stopped();
+    reporting.trained(trainer, pass);
+    if (trainer.in_epoch()) return saving.stopped(trainer);
     const std::vector<Metric> metrics = trainer.evaluate();
+    if (!workload.validation.empty()) reporting.evaluated(trainer, metrics);
     print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
     if (!workload.validation.empty()) scores.report(metrics.front(), trainer.optimiser());
     if (const int signal = saving.after_epoch(trainer, scores)) return signal;
@@ -152,11 +163,19 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
   return 0;
 }
 
+std::string outcome_of(const Trainer& trainer, int signal) {
+  if (signal != 0) return "Stopped by a signal after minibatch " + grouped(trainer.minibatches());
+  return "Ended after epoch " + grouped(trainer.epochs());
+}
+
 /// Returns the signal that stopped it, or 0.
-int train_model(Arguments arguments) {
+int train_model(const CLI::App& command, Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const ToldOnce once(engine);
+  Reporting reporting(arguments.report);
   Saving saving(arguments.saving);
+  std::optional<Signals> signals;
+  if (reporting.on() || !arguments.saving.folder.empty()) signals.emplace();
   const Device device = open_device(engine, arguments.device);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
   saving.set_model(model_record(workload));
@@ -164,17 +183,25 @@ int train_model(Arguments arguments) {
   set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
+  reporting.watch(options);
   Trainer trainer(device, workload, options);
   const std::size_t size = workload.training.size();
-  print("%s, %s: training on %s %s%s, validating on %s\n\n", arguments.model.c_str(),
-        data_text(arguments.workload).c_str(), grouped(size).c_str(), workload.kind->sample.c_str(),
-        size == 1 ? "" : "s", grouped(workload.validation.size()).c_str());
+  const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
+                            workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +
+                            grouped(workload.validation.size());
+  print("%s, %s\n\n", arguments.model.c_str(), about.c_str());
   if (!arguments.trace.empty()) engine.trace().start();
-  const int signal = train_epochs(arguments, trainer, workload, saving);
+  Scores scores(arguments.training);
+  saving.resume(trainer, scores);
+  reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
+  reporting.begin({about + ".", arguments.workers, options.seed}, workload, trainer, options);
+  Keeping keeping{saving, reporting, scores};
+  const int signal = train_epochs(arguments, trainer, workload, keeping);
   if (!arguments.trace.empty()) {
     engine.trace().stop();
     engine.trace().save(arguments.trace);
   }
+  reporting.write(trainer, outcome_of(trainer, signal));
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
 }
@@ -183,9 +210,11 @@ int train_model(Arguments arguments) {
 
 std::function<void()> add_train(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  add_flags(app, *arguments);
-  return [arguments] {
-    if (const int signal = train_model(*arguments)) end_by(signal);
+  CLI::App* train = app.add_subcommand(
+      "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
+  add_flags(*train, *arguments);
+  return [arguments, train] {
+    if (const int signal = train_model(*train, *arguments)) end_by(signal);
   };
 }
 

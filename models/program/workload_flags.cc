@@ -60,8 +60,10 @@ std::vector<std::string> workload_names() {
 }
 
 std::vector<std::string> graph_workload_names() {
-  std::vector<std::string> names = workload_names();
-  std::erase(names, "parser");
+  std::vector<std::string> names;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (kind.graphs_known) names.push_back(kind.name);
+  }
   return names;
 }
 

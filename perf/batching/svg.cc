@@ -176,16 +176,6 @@ class Drawing {
 
 }  // namespace
 
-std::vector<double> linear_ticks(double most) {
-  if (!(most > 0)) return {0, 1};
-  const double power = std::pow(10, std::floor(std::log10(most)));
-  const double times = most / power;  // from 1 to 10
-  const double step = power * (times <= 1 ? 0.2 : times <= 2 ? 0.5 : times <= 5 ? 1 : 2);
-  std::vector<double> ticks = {0};
-  while (ticks.back() < most * (1 - 1e-9)) ticks.push_back(static_cast<double>(ticks.size()) * step);
-  return ticks;
-}
-
 std::vector<double> logarithmic_ticks(double least, double most) {
   const int low = static_cast<int>(std::floor(std::log10(least) + 1e-9));
   const int high = std::max(static_cast<int>(std::ceil(std::log10(most) - 1e-9)), low + 1);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "training/making.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow {
@@ -28,6 +29,10 @@ class GraphNetwork::ValidationScore final : public Score {
     finish(std::exchange(last_, std::nullopt));
     return score_->metrics();
   }
+  std::optional<double> loss() const override {
+    if (labels_ == 0) return {};
+    return loss_ / static_cast<double>(labels_);
+  }
 
  private:
   struct Running {
@@ -35,13 +40,18 @@ class GraphNetwork::ValidationScore final : public Score {
     Minibatch minibatch;
   };
   void finish(const std::optional<Running>& running) {
-    if (running) score_->add(running->minibatch, running->graphs);
+    if (!running) return;
+    score_->add(running->minibatch, running->graphs);
+    loss_ += running->minibatch.loss();
+    for (const LabelledGraph* graph : running->graphs) labels_ += count_labels(graph->labels);
   }
 
   Runner& runner_;
   const std::vector<LabelledGraph>& samples_;
   const std::unique_ptr<GraphScore> score_;
   std::optional<Running> last_;
+  double loss_ = 0;
+  std::int64_t labels_ = 0;
 };
 
 class GraphNetwork::GraphLearner final : public Learner {
@@ -50,19 +60,24 @@ class GraphNetwork::GraphLearner final : public Learner {
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
   Loss differentiate(SampleNumbers numbers) override {
-    std::vector<const InputGraph*> graphs;
-    for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
-    const Minibatch minibatch = runner_.differentiate(graphs);
+    const Minibatch minibatch = runner_.differentiate(graphs_of(numbers));
     return [minibatch] { return minibatch.loss(); };
   }
   std::unique_ptr<Score> score() override {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
   }
   RunnerStats stats() const override { return runner_.stats(); }
+  GroupedMinibatch grouped(SampleNumbers numbers) override { return runner_.grouped(graphs_of(numbers)); }
   std::vector<std::int64_t> history() const override { return runner_.history(); }
   void set_history(std::span<const std::int64_t> history) override { runner_.set_history(history); }
 
  private:
+  std::vector<const InputGraph*> graphs_of(SampleNumbers numbers) const {
+    std::vector<const InputGraph*> graphs;
+    for (const std::size_t number : numbers) graphs.push_back(&network_.training[number].graph);
+    return graphs;
+  }
+
   GraphNetwork& network_;
   Runner runner_;
 };

@@ -11,15 +11,17 @@ namespace {
 
 using Treebank = std::vector<DependencySentence>;
 
+[[noreturn]] void refuse_graphs() {
+  throw MisuseError("parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
+}
+
 class ParserNetwork final : public Network {
  public:
   ParserNetwork(const Device& device, Parameters& parameters, DependencyParser parser, std::uint64_t seed)
       : device_(device), parameters_(parameters), parser_(std::move(parser)), seed_(seed) {}
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
-  std::vector<TypedGraph> typed_graphs(std::size_t) const override {
-    throw MisuseError("parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
-  }
+  std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs(); }
 
   std::vector<DependencyParser::Sentence> training;
   Treebank validation;
@@ -89,6 +91,7 @@ class ParserNetwork::ParserLearner final : public Learner {
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
+  GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
   std::vector<std::int64_t> history() const override { return numbers_of(random_); }
   void set_history(std::span<const std::int64_t> history) override { random_ = random_of(history); }
 
@@ -165,6 +168,7 @@ WorkloadKind parser_kind() {
                     {"tag-embedding", "Tag embedding size", 25},
                     {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
           .cells = {},
+          .graphs_known = false,
           .samples = 2048,
           .learning_rate = 0.04,
           .make = make_parsing};

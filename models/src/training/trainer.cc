@@ -43,7 +43,8 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       learner_(workload.network->learner(options_.runner)),
       random_(options_.seed),
       order_(workload.training.size()),
-      next_(order_.size()) {
+      next_(order_.size()),
+      epoch_loss_(options_.each_loss) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -93,7 +94,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   Learner& learner = batching == Batching::batched ? *learner_ : *unbatched_;
   const auto began = std::chrono::steady_clock::now();
   Pass pass;
-  LossSum loss;
+  LossSum loss(options_.each_loss);
   try {
     while (pass.samples < samples) step(learner, samples - pass.samples, pass, loss);
     loss.finish();
@@ -173,7 +174,9 @@ std::vector<Metric> Trainer::scores() {
     score->add(next);
     left = left.subspan(next.size());
   }
-  return score->metrics();
+  std::vector<Metric> metrics = score->metrics();
+  validation_loss_ = score->loss();
+  return metrics;
 }
 
 std::vector<std::string> Trainer::metric_names() {

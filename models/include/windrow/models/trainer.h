@@ -29,6 +29,8 @@ struct TrainerOptions {
   std::optional<AveragesOptions> averages = {};
   std::uint64_t seed = 1;  ///< of the order of samples
   RunnerOptions runner = {};
+  /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
+  std::function<void(double loss)> each_loss = {};
 };
 
 /// An owner; must end before the workload.
@@ -86,6 +88,8 @@ class Trainer {
 
   /// The score on the validation set.
   std::vector<Metric> evaluate();
+  /// The mean loss per label that the last evaluate() found; none if the network computes no loss then.
+  std::optional<double> validation_loss() const { return validation_loss_; }
   /// The names of the metrics of the score, in order.
   std::vector<std::string> metric_names();
 
@@ -96,6 +100,7 @@ class Trainer {
   /// The losses of an epoch. Waits for one only when the next minibatch was pushed.
   class LossSum {
    public:
+    explicit LossSum(const std::function<void(double)>& each) : each_(each) {}
     void add(Learner::Loss loss, std::int64_t labels) {
       pending_.push_back({std::move(loss), labels});
       if (pending_.size() > 1) take();
@@ -119,11 +124,15 @@ class Trainer {
       std::int64_t labels;
     };
     void take() {
-      sum_ += pending_.front().loss();
-      labels_ += pending_.front().labels;
+      const double loss = pending_.front().loss();
+      const std::int64_t labels = pending_.front().labels;
       pending_.pop_front();
+      sum_ += loss;
+      labels_ += labels;
+      if (each_) each_(loss / static_cast<double>(std::max<std::int64_t>(labels, 1)));
     }
 
+    const std::function<void(double)>& each_;
     std::deque<Pending> pending_;
     double sum_ = 0;
     std::int64_t labels_ = 0;
@@ -147,6 +156,7 @@ class Trainer {
   std::uint64_t epochs_ = 0;
   Pass epoch_ = {};     // of train_epoch()
   LossSum epoch_loss_;  // of train_epoch()
+  std::optional<double> validation_loss_;
 };
 
 }  // namespace windrow

@@ -51,6 +51,9 @@ class Score {
   virtual void add(SampleNumbers samples) = 0;
   /// The metrics over all samples added. Waits; throws OpError if a minibatch failed.
   virtual std::vector<Metric> metrics() = 0;
+  /// The mean loss per label over the samples that metrics() has waited for; none without labels, and if the network
+  /// computes no loss here.
+  virtual std::optional<double> loss() const { return {}; }
 };
 
 /// One way of computing a network. An owner; must end before the network.
@@ -66,6 +69,9 @@ class Learner {
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
+  /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
+  /// built only as the program runs.
+  virtual GroupedMinibatch grouped(SampleNumbers training) = 0;
   /// What results depend on besides parameters and samples; see Runner::history(). A new learner of the same network
   /// that is given it continues as this one does.
   virtual std::vector<std::int64_t> history() const = 0;
@@ -143,6 +149,7 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   bool takes_dropout = false;           ///< WorkloadOptions::dropout
+  bool graphs_known = true;             ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
   std::size_t samples;                  ///< default number of generated training samples
   double learning_rate;                 ///< suitable learning rate of plain descent, for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.

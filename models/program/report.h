@@ -1,0 +1,46 @@
+// The report of a training: what it shows, and how it looks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch_facts.h"
+#include "chart.h"
+#include "windrow/models/workload.h"
+
+namespace windrow::program {
+
+/// A value.
+struct TrainingReport {
+  struct Epoch {
+    std::uint64_t number;  ///< from 1
+    double training_loss;
+    std::optional<double> validation_loss = {};
+    std::vector<Metric> metrics = {};  ///< of the validation set; empty without one
+    double units_per_second;
+    double seconds;             ///< of training
+    double evaluation_seconds;  ///< of the validation set
+    StepTimes times = {};       ///< of training, of all workers
+  };
+  std::string model, about;  ///< a title, and a sentence about the run
+  std::string unit;          ///< of throughput
+  int workers = 1;
+  std::vector<Epoch> epochs = {};
+  std::uint64_t first_minibatch = 0;           ///< trained on before
+  std::vector<double> minibatch_losses = {};   ///< mean per label
+  BatchFacts batches = {};                     ///< empty if graphs are known only as the program runs
+  std::int64_t parameters = 0;                 ///< numbers in all of them
+  std::int64_t minibatch_peak = 0;             ///< bytes
+  std::int64_t process_peak = 0;               ///< bytes
+  std::vector<Fact> machine = {}, flags = {};  ///< flags: those that were given have a value that ends in " *"
+};
+
+/// A page that needs no other file.
+std::string html(const TrainingReport& report);
+
+/// At most `most` points: means of neighbours.
+Chart::Series thinned(const Chart::Series& series, std::size_t most);
+
+}  // namespace windrow::program

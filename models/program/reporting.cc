@@ -1,0 +1,120 @@
+#include "reporting.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <utility>
+
+#include "about.h"
+#include "program.h"
+#include "windrow/training/whole_file.h"
+
+namespace windrow::program {
+namespace {
+
+/// The default of a flag whose help says only where it is described; empty if the workload has none.
+std::string preset_of(const std::string& flag, const WorkloadOptions& options, double rate) {
+  if (flag == "samples") return options.data.empty() ? std::to_string(options.samples) : "";
+  if (flag == "cell") return options.cell;
+  if (flag == "rate") {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.6g", rate);
+    return text.data();
+  }
+  const auto size = options.sizes.find(flag);
+  return size == options.sizes.end() ? "" : std::to_string(size->second);
+}
+
+}  // namespace
+
+Reporting::Reporting(const std::string& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error(folder + ": cannot be created: " + error.message() + "; expected a folder for the report");
+  file_ = std::filesystem::path(folder) / "report.html";
+  const WholeFile can_be_written(file_);
+}
+
+void Reporting::watch(TrainerOptions& options) {
+  if (!on()) return;
+  options.runner.time_steps = true;
+  options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
+}
+
+void Reporting::set_flags(const CLI::App& command, const WorkloadOptions& options, double rate) {
+  if (!on()) return;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_name() == "--help") continue;
+    const bool given = option->count() > 0;
+    std::string value = given ? option->results().back() : option->get_default_str();
+    if (option->get_expected_max() == 0) value = given ? "yes" : "no";
+    const std::string name = option->get_single_name();
+    const bool described = value == "see below" || value == "the first listed below";
+    if (!given && described) value = preset_of(name, options, rate);
+    if (!value.empty()) report_.flags.push_back({option->get_name(), value + (given ? " *" : "")});
+  }
+}
+
+void Reporting::begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options) {
+  if (!on()) return;
+  report_.model = workload.kind->name;
+  report_.about = run.about;
+  if (!run.about.empty()) {
+    report_.about.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(run.about.front())));
+  }
+  report_.unit = workload.kind->unit;
+  report_.workers = run.workers;
+  report_.first_minibatch = trainer.minibatches();
+  constexpr std::size_t minibatches = 8;
+  report_.batches = batch_facts(
+      workload, {.runner = options.runner, .minibatch = options.minibatch, .most = minibatches, .seed = run.seed});
+  const Parameters& parameters = *workload.parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& value = parameters.value(parameters[i]);
+    report_.parameters += value.rows() * value.width();
+  }
+  report_.machine = about_machine();
+  before_ = trainer.stats().times;
+  mark_ = Clock::now();
+}
+
+void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
+  if (!on() || trainer.in_epoch()) return;
+  const StepTimes now = trainer.stats().times;
+  const auto end = Clock::now();
+  report_.epochs.push_back({.number = trainer.epochs(),
+                            .training_loss = pass.loss,
+                            .units_per_second = pass.units_per_second(),
+                            .seconds = std::chrono::duration<double>(end - mark_).count(),
+                            .evaluation_seconds = 0,
+                            .times = {.product_ns = now.product_ns - before_.product_ns,
+                                      .arithmetic_ns = now.arithmetic_ns - before_.arithmetic_ns,
+                                      .move_ns = now.move_ns - before_.move_ns}});
+  mark_ = end;
+}
+
+void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {
+  if (!on()) return;
+  TrainingReport::Epoch& epoch = report_.epochs.back();
+  epoch.validation_loss = trainer.validation_loss();
+  epoch.metrics = metrics;
+  const auto end = Clock::now();
+  epoch.evaluation_seconds = std::chrono::duration<double>(end - mark_).count();
+  mark_ = end;
+  before_ = trainer.stats().times;
+}
+
+void Reporting::write(const Trainer& trainer, const std::string& outcome) {
+  if (!on()) return;
+  report_.about += " " + outcome + " on " + time_now() + ".";
+  report_.minibatch_peak = trainer.stats().peak_bytes;
+  report_.process_peak = peak_process_bytes();
+  WholeFile file(file_);
+  file.write(html(report_));
+  file.commit();
+  print("report: %s\n", file_.string().c_str());
+}
+
+}  // namespace windrow::program
