@@ -30,6 +30,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+#define COMMANDS "train, eval, predict, explain, schedule, devices"
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
@@ -46,11 +47,8 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(
-        Wrong{"windrow",
-              "windrow: no command; expected one of train, eval, predict, schedule, devices; see windrow --help"},
-        Wrong{"windrow learn",
-              "windrow: unknown command 'learn'; expected one of train, eval, predict, schedule, devices; see windrow "
-              "--help"},
+        Wrong{"windrow", "windrow: no command; expected one of " COMMANDS "; see windrow --help"},
+        Wrong{"windrow learn", "windrow: unknown command 'learn'; expected one of " COMMANDS "; see windrow --help"},
         Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' comes before the command; expected it after 'train'" TRAIN_HELP},
