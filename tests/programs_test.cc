@@ -30,7 +30,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-#define COMMANDS "train, eval, predict, explain, schedule, devices"
+#define COMMANDS "train, eval, predict, explain, schedule, devices, completion, man"
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"

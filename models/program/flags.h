@@ -31,6 +31,8 @@ Check number();
 Check fraction();
 /// One of these words.
 Check one_of(std::vector<std::string> words);
+/// How Check::expected of some_of() ends.
+inline constexpr const char* several_separated = ", or several separated by commas";
 /// One or more of these words, separated by commas.
 Check some_of(std::vector<std::string> words);
 /// The names of schedule policies.

@@ -68,11 +68,9 @@ int refuse(const CLI::App& app, const OpError& error) {
 
 // --- Messages about wrong arguments
 
-std::vector<std::string> commands_of(const CLI::App& app) {
+std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(one->get_name());
-  }
+  for (const CLI::App* one : commands_of(app)) names.push_back(one->get_name());
   return names;
 }
 
@@ -85,7 +83,7 @@ std::string unknown(const CLI::App& app, const CLI::App& command) {
   }
   const auto flag = std::find_if(all.begin(), all.end(), [](const std::string& word) { return word[0] == '-'; });
   if (&command == &app && flag == all.end()) {
-    return "unknown command " + in_quotes(all.back()) + "; expected " + list(commands_of(app));
+    return "unknown command " + in_quotes(all.back()) + "; expected " + list(command_names(app));
   }
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
@@ -93,7 +91,7 @@ std::string unknown(const CLI::App& app, const CLI::App& command) {
 }
 
 std::string missing(const CLI::App& app, const CLI::App& command) {
-  if (&command == &app) return "no command; expected " + list(commands_of(app));
+  if (&command == &app) return "no command; expected " + list(command_names(app));
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_required() && option->count() == 0) {
       return "no " + option->get_name() + "; expected " + expected_of(*option);
@@ -199,10 +197,10 @@ Check one_of(std::vector<std::string> words) {
 }
 
 Check some_of(std::vector<std::string> words) {
-  return {"NAME,...", list(words) + ", or several separated by commas", [words](std::string& text) -> std::string {
+  return {"NAME,...", list(words) + several_separated, [words](std::string& text) -> std::string {
             for (const std::string& word : words_of(text)) {
               if (std::find(words.begin(), words.end(), word) != words.end()) continue;
-              return in_quotes(word) + "; expected " + list(words) + ", or several separated by commas";
+              return in_quotes(word) + "; expected " + list(words) + several_separated;
             }
             return {};
           }};

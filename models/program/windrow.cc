@@ -1,7 +1,11 @@
-// The program `windrow`: trains and uses the models in models/, prints how their graphs are batched, and lists devices.
+// The program `windrow`: trains and uses the models in models/, explains how their graphs are batched, and lists
+// devices.
+#include <map>
+
 #include "devices.h"
 #include "explain.h"
 #include "flags.h"
+#include "manual.h"
 #include "program.h"
 #include "schedule.h"
 #include "train.h"
@@ -13,17 +17,14 @@ int main(int argc, char** argv) {
       "Trains and uses dynamic neural networks with the Windrow runtime, and prints how their graphs are batched.",
       "windrow");
   app.require_subcommand(1);
-  const std::function<void()> train = program::add_train(app);
-  const std::function<void()> eval = program::add_eval(app);
-  const std::function<void()> predict = program::add_predict(app);
-  const std::function<void()> explain = program::add_explain(app);
-  const std::function<void()> schedule = program::add_schedule(app);
-  const std::function<void()> devices = program::add_devices(app);
-  return program::run(app, argc, argv, [&] {
-    if (app.got_subcommand("train")) return train();
-    if (app.got_subcommand("eval")) return eval();
-    if (app.got_subcommand("predict")) return predict();
-    if (app.got_subcommand("explain")) return explain();
-    app.got_subcommand("devices") ? devices() : schedule();
-  });
+  std::map<std::string, std::function<void()>> commands;
+  commands["train"] = program::add_train(app);
+  commands["eval"] = program::add_eval(app);
+  commands["predict"] = program::add_predict(app);
+  commands["explain"] = program::add_explain(app);
+  commands["schedule"] = program::add_schedule(app);
+  commands["devices"] = program::add_devices(app);
+  commands["completion"] = program::add_completion(app);
+  commands["man"] = program::add_man(app);
+  return program::run(app, argc, argv, [&] { commands.at(app.get_subcommands().front()->get_name())(); });
 }

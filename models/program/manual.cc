@@ -1,0 +1,83 @@
+#include "manual.h"
+
+#include <sstream>
+
+#include "about.h"
+#include "flags.h"
+#include "help.h"
+#include "program.h"
+
+namespace windrow::program {
+namespace {
+
+/// A text as roff shows it. Dashes are those of flags, not hyphens.
+std::string roff(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '\\':
+        result += "\\e";
+        break;
+      case '-':
+        result += "\\-";
+        break;
+      case '\'':
+        result += "\\(aq";
+        break;
+      case '.':
+        result += result.empty() ? "\\&." : ".";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+std::string bold(const std::string& text) { return "\\fB" + roff(text) + "\\fR"; }
+std::string italic(const std::string& text) { return "\\fI" + roff(text) + "\\fR"; }
+
+std::string entry(const FlagFacts& flag) {
+  std::string text = ".TP\n" + (flag.positional ? italic(flag.name) : bold(flag.name));
+  if (!flag.positional && !flag.value.empty()) text += " " + italic(flag.value);
+  text += "\n" + roff(flag.about);
+  if (!flag.details.empty()) text += " [" + roff(flag.details) + "]";
+  return text + "\n";
+}
+
+/// Lines that keep their breaks.
+std::string lines(const std::string& text) {
+  if (text.empty()) return {};
+  std::string result = ".PP\n.nf\n";
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) result += (line.empty() ? "\\&" : roff(line)) + "\n";
+  return result + ".fi\n";
+}
+
+}  // namespace
+
+std::string manual_page(const CLI::App& app) {
+  std::string text = ".TH WINDROW 1 \"\" \"windrow " + version() +
+                     "\" \"User Commands\"\n.nh\n.ad l\n"
+                     ".SH NAME\nwindrow \\- trains and uses dynamic neural networks\n"
+                     ".SH SYNOPSIS\n.B windrow\n.I command\n.RI [ arguments ]\n"
+                     ".SH DESCRIPTION\n" +
+                     roff(app.get_description()) + "\n.SH COMMANDS\n";
+  for (const CLI::App* command : commands_of(app)) {
+    text += ".SS windrow " + roff(command->get_name()) + "\n" + roff(command->get_description()) + "\n";
+    for (const FlagFacts& flag : flags_of(*command)) text += entry(flag);
+    text += lines(command->get_footer());
+  }
+  return text +
+         ".SH EXIT STATUS\n.TP\n.B 0\nThe command has done its work.\n.TP\n.B 2\n"
+         "An argument or a file is wrong, or the work has failed; a line on standard error says why.\n.PP\n"
+         "A training that SIGINT or SIGTERM stops ends as that signal ends a program, after it has written its "
+         "checkpoint\nand its report.\n";
+}
+
+std::function<void()> add_man(CLI::App& app) {
+  app.add_subcommand("man", "Prints the manual page, for man -l -.");
+  return [&app] { print("%s", manual_page(app).c_str()); };
+}
+
+}  // namespace windrow::program

@@ -1,0 +1,91 @@
+// Completions and the manual page, which are made from the flags.
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+class Completion : public Programs {
+ protected:
+  /// What bash offers for the last word of a line.
+  std::set<std::string> offered(const std::vector<std::string>& words) const {
+    std::string array;
+    for (const std::string& word : words) array += " '" + word + "'";
+    const std::filesystem::path script = folder / "script";
+    std::ofstream(script) << "cd '" << folder.string() << "'\nsource <('" WINDROW_BIN "/windrow' completion bash)\n"
+                          << "COMP_WORDS=(" << array << ")\nCOMP_CWORD=" << words.size() - 1
+                          << "\n_windrow\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n";
+    const auto lines = lines_of(run_command("bash '" + script.string() + "'"));
+    return {lines.begin(), lines.end()};
+  }
+};
+using Manual = Programs;
+
+TEST_F(Completion, OfBashKnowsCommandsFlagsAndValues) {
+  using Words = std::set<std::string>;
+  EXPECT_EQ(offered({"windrow", "e"}), (Words{"eval", "explain"}));
+  EXPECT_EQ(offered({"windrow", "train", "bil"}), (Words{"bilstm", "bilstm-char"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--rep"}), (Words{"--report"}));
+  EXPECT_TRUE(offered({"windrow", "train", "dag", "--"}).contains("--optimiser"));
+  EXPECT_FALSE(offered({"windrow", "train", "dag", "--"}).contains("model"));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "ad"}), (Words{"adagrad", "adam"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "=", "ad"}), (Words{"adagrad", "adam"}));
+  EXPECT_EQ(offered({"windrow", "train", "tree-lstm", "--cell", "="}), (Words{"binary", "child-sum"}));
+  EXPECT_EQ(offered({"windrow", "schedule", "dag", "--schedule", "level,a"}), (Words{"level,agenda"}));
+  EXPECT_EQ(offered({"windrow", "completion", ""}), (Words{"bash", "fish", "zsh"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--hidden", ""}), Words{""}) << "any number";
+  std::filesystem::create_directory(folder / "my data");
+  std::ofstream(folder / "my file") << "x";
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--data", "my"}), (Words{"my data"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--trace", "my"}), (Words{"my data", "my file"}));
+  EXPECT_EQ(offered({"windrow", "predict", "my"}), (Words{"my data"}));
+}
+
+/// Not by the shells themselves, which few machines have.
+TEST_F(Completion, OfOtherShellsNamesEveryFlag) {
+  const std::string help = run("windrow train --help").out;
+  const std::string zsh = run("windrow completion zsh").out, fish = run("windrow completion fish").out;
+  const std::regex flag("\n  --([a-z-]+)");
+  int seen = 0;
+  for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it, ++seen) {
+    EXPECT_TRUE(std::regex_search(zsh, std::regex("'--" + (*it)[1].str() + "=?\\["))) << (*it)[1];
+    EXPECT_NE(fish.find("from train' -l " + (*it)[1].str() + " "), std::string::npos) << (*it)[1];
+  }
+  EXPECT_GT(seen, 20);
+  EXPECT_TRUE(zsh.starts_with("#compdef windrow\n"));
+  EXPECT_NE(zsh.find(":NAME:(binary child-sum)'"), std::string::npos) << zsh;
+  EXPECT_NE(fish.find("-l cell -x -a 'binary child-sum' -d "), std::string::npos) << fish;
+  for (const std::string shell : {"zsh", "fish"}) {
+    if (run_command("command -v " + shell).status != 0) continue;
+    EXPECT_EQ(run_command("'" WINDROW_BIN "/windrow' completion " + shell + " | " + shell + " -n").status, 0) << shell;
+  }
+}
+
+TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
+  const Outcome manual = run("windrow man");
+  EXPECT_EQ(manual.err, "");
+  const std::string page = std::regex_replace(manual.out, std::regex("\\\\-"), "-");
+  for (const std::string command : {"train", "eval", "predict", "explain", "schedule", "completion"}) {
+    const std::string help = run("windrow " + command + " --help").out;
+    const std::regex flag("\n  (--[a-z-]+)");
+    for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it) {
+      EXPECT_NE(page.find("\\fB" + (*it)[1].str() + "\\fR"), std::string::npos) << command << (*it)[1];
+    }
+  }
+  std::ofstream(folder / "windrow.1") << manual.out;
+  const std::string file = " '" + (folder / "windrow.1").string() + "'";
+  int checks = 0;
+  for (const std::string check : {"groff -man -ww -Tutf8 -z", "mandoc -Tlint -Wwarning"}) {
+    if (run_command("command -v " + check.substr(0, check.find(' '))).status != 0) continue;
+    const Outcome outcome = run_command(check + file);
+    EXPECT_EQ(outcome.out + outcome.err, "") << check;
+    ++checks;
+  }
+  if (checks == 0) GTEST_SKIP() << "neither groff nor mandoc is installed";
+}
+
+}  // namespace
+}  // namespace windrow::testing
