@@ -137,9 +137,28 @@ TEST_F(TrainingPrograms, LabelWords) {
   const std::string other = "'" + (folder / "other").string() + "'";
   ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
   EXPECT_EQ(run("windrow predict " + other + " --text x").err,
-            "windrow: this model labels no texts; expected tree-lstm, bilstm or bilstm-char\n");
+            "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
+            "parser\n");
   EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
             "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
+}
+
+TEST_F(TrainingPrograms, ParseSentencesAndFindTheValuesOfLists) {
+  const std::string parser = "'" + (folder / "parser").string() + "'", lists = "'" + (folder / "lists").string() + "'";
+  ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
+  const Outcome tree = run("windrow predict " + parser + " --text 'one two|NOUN'");
+  EXPECT_EQ(tree.err, "");
+  EXPECT_TRUE(std::regex_match(tree.out, std::regex("# text = one two\\|NOUN\n1\tone\t_\t_\t_\t_\t[02]\t[a-z:]+\t_\t_\n"
+                                                    "2\ttwo\t_\tNOUN\t_\t_\t[01]\t[a-z:]+\t_\t_\n\n")))
+      << tree.out;
+  const Outcome json = run("windrow predict " + parser + " --json --text 'one two|NOUN'");
+  EXPECT_NE(json.out.find(R"({"form": "two","head": )"), std::string::npos) << json.out;
+  ASSERT_EQ(run("windrow train listops --hidden 8 --samples 64 --epochs 1 --save " + lists).err, "");
+  const Outcome values = run("windrow predict " + lists + " --parts --text '[MAX 2 [MIN 4 7 ] ]'");
+  EXPECT_TRUE(std::regex_match(values.out, std::regex("[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n"
+                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MIN 4 7 \\]\n"
+                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n")))
+      << values.out;
 }
 
 TEST_F(TrainingPrograms, WriteATimeline) {

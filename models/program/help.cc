@@ -1,5 +1,6 @@
 #include "help.h"
 
+#include <algorithm>
 #include <memory>
 #include <sstream>
 
@@ -21,24 +22,6 @@ std::string details_of(const CLI::Option& option) {
   const std::string preset = option.get_default_str();
   if (!preset.empty()) text += (text.empty() ? "default: " : "; default: ") + preset;
   return text;
-}
-
-/// Breaks a text into lines of at most `width` characters, where its words allow that.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string lines;
-  std::size_t used = 0;
-  for (std::string word; words >> word; used += word.size()) {
-    if (used > 0 && used + 1 + word.size() > width) {
-      lines += '\n';
-      used = 0;
-    } else if (used > 0) {
-      lines += ' ';
-      ++used;
-    }
-    lines += word;
-  }
-  return lines;
 }
 
 class Help final : public CLI::Formatter {
@@ -67,6 +50,24 @@ std::vector<std::string> choices_of(std::string expected) {
 }
 
 }  // namespace
+
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
+  std::istringstream words(text);
+  std::string lines(std::min(text.find_first_not_of(' '), text.size()), ' ');
+  std::size_t used = lines.size();
+  bool first = true;
+  for (std::string word; words >> word; used += word.size(), first = false) {
+    if (!first && used + 1 + word.size() > width) {
+      lines += '\n' + std::string(indent, ' ');
+      used = indent;
+    } else if (!first) {
+      lines += ' ';
+      ++used;
+    }
+    lines += word;
+  }
+  return lines;
+}
 
 std::string expected_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();

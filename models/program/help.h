@@ -15,6 +15,9 @@ namespace windrow::program {
 /// accepted values and its default.
 void lay_out_help(CLI::App& app);
 
+/// A text in lines of at most `width` characters, where its words allow that. All but the first begin with blanks.
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent = 0);
+
 /// A flag or a positional argument. A value.
 struct FlagFacts {
   std::string name;  ///< with dashes, unless it is positional

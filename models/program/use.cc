@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "flags.h"
+#include "help.h"
 #include "saved_model.h"
 #include "windrow/models/trainer.h"
 
@@ -67,14 +68,32 @@ Record record_of(const Prediction::Label& label, const std::vector<std::string>&
   return record.set("label", names[label.number]).set("probabilities", probabilities);
 }
 
+/// Empty fields are underscores, as in CoNLL-U.
+std::string field(const std::string& text) { return text.empty() ? "_" : text; }
+
+void print_tree(const std::string& text, const std::vector<Prediction::Word>& words) {
+  print("# text = %s\n", text.c_str());
+  std::size_t number = 0;
+  for (const Prediction::Word& word : words) {
+    print("%zu\t%s\t_\t%s\t_\t_\t%d\t%s\t_\t_\n", ++number, word.form.c_str(), field(word.tag).c_str(),
+          static_cast<int>(word.head), field(word.relation).c_str());
+  }
+  print("\n");
+}
+
 void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
   record.set("text", text);
-  RecordValue::List parts;
+  RecordValue::List parts, words;
+  for (const Prediction::Word& word : prediction.words) {
+    words.push_back(
+        Record().set("form", word.form).set("tag", word.tag).set("head", word.head).set("relation", word.relation));
+  }
+  if (!words.empty()) record.set("words", words);
   for (const Prediction::Part& part : prediction.parts) {
     parts.push_back(record_of(part.label, names).set("text", part.text));
   }
-  record.set("parts", parts);
+  if (words.empty()) record.set("parts", parts);
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 
@@ -107,6 +126,10 @@ void predict(const Arguments& arguments) {
       print_json(lines[i], prediction, names);
       continue;
     }
+    if (!prediction.words.empty()) {
+      print_tree(lines[i], prediction.words);
+      continue;
+    }
     if (prediction.label) print_line("", lines[i], *prediction.label, names);
     if (prediction.label && !arguments.parts) continue;
     for (const Prediction::Part& part : prediction.parts) {
@@ -129,18 +152,21 @@ std::function<void()> add_eval(CLI::App& app) {
 
 std::function<void()> add_predict(CLI::App& app) {
   CLI::App& predict_command =
-      *app.add_subcommand("predict", "Labels texts with a trained model: a line of input each.");
+      *app.add_subcommand("predict", "Predicts for texts with a trained model: a line of input each.");
   const auto to = std::make_shared<Arguments>();
   add_model_flags(predict_command, *to);
   predict_command.add_option("--text", to->texts, "A text to label, in place of the lines of standard input")
+      ->allow_extra_args(false)  // else a text in square brackets would be taken for a list of texts
       ->type_name("TEXT:a text; several if repeated");
-  predict_command.add_flag("--parts", to->parts, "Also labels the parts of a text: each phrase of a tree")
+  predict_command.add_flag("--parts", to->parts, "Also labels the parts of a text: phrases of a tree, inner lists")
       ->disable_flag_override();
   predict_command.add_flag("--json", to->json, "Prints a JSON object for each text, with all probabilities")
       ->disable_flag_override();
-  predict_command.footer(
-      "tree-lstm reads a tree in brackets, such as (3 (2 It) (4 works)), whose labels are ignored, or words alone; it\n"
-      "labels the text and its phrases. bilstm and bilstm-char read words, and label each of them.");
+  std::string inputs = "A line of input, by model:";
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (!kind.input.empty()) inputs += "\n" + wrapped("  " + kind.name + ": " + kind.input, 110, 4);
+  }
+  predict_command.footer(inputs);
   return [to] { predict(*to); };
 }
 

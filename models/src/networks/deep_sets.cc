@@ -2,6 +2,7 @@
 #include "windrow/models/deep_sets.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "training/making.h"
 #include "training/scores.h"
@@ -43,18 +44,54 @@ GraphData with_kinds(GraphData graph) {
   return graph;
 }
 
+/// Texts of the vertices, as they are read.
+std::vector<std::string> texts_of(const ListOpsTree& tree) {
+  std::vector<std::string> texts;
+  const std::vector<std::int32_t>& symbols = tree.graph.indices.at("symbol");
+  for (std::size_t v = 0; v < symbols.size(); ++v) {
+    constexpr std::int32_t digits = 10;
+    if (symbols[v] < digits) {
+      texts.push_back(std::to_string(symbols[v]));
+      continue;
+    }
+    std::string text = "[" + std::string(listops_operators[static_cast<std::size_t>(symbols[v] - digits)]);
+    for (auto e = tree.graph.child_begin[v]; e < tree.graph.child_begin[v + 1]; ++e) {
+      text += " " + texts[static_cast<std::size_t>(tree.graph.children[static_cast<std::size_t>(e)])];
+    }
+    texts.push_back(text + " ]");
+  }
+  return texts;
+}
+
+GraphNetwork::Texts::Input input_of(const std::string& line, const std::string& name) {
+  std::istringstream in(line);
+  const ListOpsTree tree = std::move(read_listops(in, name).front());
+  GraphNetwork::Texts::Input input{.graph = with_kinds(tree.graph)};
+  const std::vector<std::string> texts = texts_of(tree);
+  if (input.graph.kinds.back() != DeepSets::list) {
+    throw DataError(name + ": " + texts.back() + " is a digit; expected a list, such as [MAX 2 9 ]");
+  }
+  for (std::size_t v = 0; v < texts.size(); ++v) {
+    if (input.graph.kinds[v] == DeepSets::list) input.parts.emplace_back(static_cast<std::int32_t>(v), texts[v]);
+  }
+  input.whole = input.parts.back().first;
+  return input;
+}
+
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_listops(from...); };
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
   Split<ListOpsTree> trees = make_split(kind, device, options, read, generate);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = make_root_accuracy};
+  GraphWorkload workload{
+      .kind = kind,
+      .device = device,
+      .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
+      .parameters = std::move(parameters),
+      .function = model.function(),
+      .score = make_root_accuracy,
+      .texts = GraphNetwork::Texts{.labels = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, .read = input_of}};
   return with_samples(std::move(workload), std::move(trees), [&](const ListOpsTree& tree) {
     const GraphData graph = with_kinds(tree.graph);
     const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
@@ -73,6 +110,7 @@ WorkloadKind listops_kind() {
           .sizes = {hidden(128)},
           .cells = {},
           .samples = 4096,
+          .input = "a nested list, such as [MAX 2 9 [MIN 4 7 ] ]; finds its value",
           .learning_rate = 0.03,
           .make = make_listops};
 }

@@ -155,6 +155,9 @@ WorkloadKind tree_lstm_kind() {
           .cells = {"binary", "child-sum"},
           .takes_dropout = true,
           .samples = 4096,
+          .input =
+              "a tree in brackets, such as (3 (2 It) (4 works)), whose labels are ignored, or words alone; labels "
+              "the text and its phrases",
           .learning_rate = 0.1,
           .make = make_tree_lstm};
 }

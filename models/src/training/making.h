@@ -75,7 +75,14 @@ class VocabularySource {
     all_[name] = made.words();
     return made;
   }
-  /// All that get() has returned.
+  /// A list that goes with a vocabulary; empty if the options have vocabularies, but no such list.
+  template <class Make>
+  std::vector<std::string> list(const std::string& name, Make make) {
+    const auto found = given_.find(name);
+    if (given_.empty()) return all_[name] = make();
+    return found == given_.end() ? std::vector<std::string>() : all_[name] = found->second;
+  }
+  /// All that get() and list() have returned.
   const Vocabularies& all() const { return all_; }
 
  private:

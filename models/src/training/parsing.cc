@@ -1,5 +1,7 @@
 // Dependency treebanks as a workload of the transition parser, which builds the graph of a sentence step by step.
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "training/making.h"
 #include "training/random_numbers.h"
@@ -21,12 +23,16 @@ class ParserNetwork final : public Network {
       : device_(device), parameters_(parameters), parser_(std::move(parser)), seed_(seed) {}
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
+  std::vector<Prediction> predict(std::span<const std::string> lines) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs(); }
 
   std::vector<DependencyParser::Sentence> training;
   Treebank validation;
+  std::map<std::string, std::string> usual_tags;  ///< by word
 
  private:
+  DependencySentence typed_sentence(const std::string& line, const std::string& name) const;
+
   class ParserLearner;
   class Attachment;
 
@@ -106,6 +112,59 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
   return std::make_unique<ParserLearner>(*this, options);
 }
 
+/// A sentence of words, some or all as word|TAG. A word without a tag gets the one that it mostly has in training.
+DependencySentence ParserNetwork::typed_sentence(const std::string& line, const std::string& name) const {
+  DependencySentence sentence;
+  std::istringstream in(line);
+  for (std::string word; in >> word;) {
+    const std::size_t bar = word.rfind('|');
+    const bool tagged = bar != std::string::npos && bar > 0;
+    std::string tag = tagged ? word.substr(bar + 1) : "";
+    if (tagged && tag.empty()) throw DataError(name + ": '" + word + "' has no tag; expected word|TAG");
+    if (tagged) word.resize(bar);
+    const auto usual = usual_tags.find(word);
+    if (!tagged && usual != usual_tags.end()) tag = usual->second;
+    sentence.forms.push_back(word);
+    sentence.tags.push_back(tag);
+  }
+  if (sentence.forms.empty()) throw DataError(name + ": no word; expected a sentence");
+  sentence.heads.resize(sentence.forms.size());
+  sentence.relations.resize(sentence.forms.size());
+  return sentence;
+}
+
+std::vector<Prediction> ParserNetwork::predict(std::span<const std::string> lines) {
+  Treebank sentences;
+  for (const std::string& line : lines) {
+    sentences.push_back(typed_sentence(line, "input " + std::to_string(sentences.size() + 1)));
+  }
+  LazyGraph graph(device_, parameters_, {.use = LazyOptions::For::inference});
+  const std::vector<DependencyTree> trees = parser_.parse(graph, sentences);
+  std::vector<Prediction> predictions(lines.size());
+  for (std::size_t s = 0; s < sentences.size(); ++s) {
+    for (std::size_t i = 0; i < sentences[s].forms.size(); ++i) {
+      predictions[s].words.push_back(
+          {sentences[s].forms[i], sentences[s].tags[i], trees[s].heads[i], trees[s].relations[i]});
+    }
+  }
+  return predictions;
+}
+
+/// For each word of the vocabulary, the tag that it has most often; of several, the first in the alphabet.
+std::vector<std::string> usual_tags_of(const Treebank& treebank, const Vocabulary& words) {
+  std::map<std::string, std::map<std::string, int>> counts;
+  for (const DependencySentence& sentence : treebank) {
+    for (std::size_t i = 0; i < sentence.heads.size(); ++i) ++counts[sentence.forms[i]][sentence.tags[i]];
+  }
+  const auto rarer = [](const auto& one, const auto& other) { return one.second < other.second; };
+  std::vector<std::string> tags;
+  for (const std::string& word : words.words()) {
+    const auto& of_word = counts[word];
+    tags.push_back(of_word.empty() ? "" : std::max_element(of_word.begin(), of_word.end(), rarer)->first);
+  }
+  return tags;
+}
+
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
   Split<DependencySentence> split = make_split(kind, device, options, read, generate_conllu);
@@ -125,6 +184,9 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   take("words", vocabularies.words);
   take("tags", vocabularies.tags);
   take("relations", vocabularies.relations);
+  const std::vector<std::string> known = vocabularies.words.words();
+  const std::vector<std::string> usual =
+      source.list("usual tags", [&] { return usual_tags_of(split.training, vocabularies.words); });
   vocabularies.seen.resize(static_cast<std::size_t>(vocabularies.words.size()));  // of others only to be evaluated
   const DependencyParser parser(*parameters, std::move(vocabularies),
                                 {.word = options.size("embedding"),
@@ -133,6 +195,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
                                  .scorer = options.size("scorer"),
                                  .layers = options.size("layers")});
   auto network = std::make_unique<ParserNetwork>(device, *parameters, parser, options.seed);
+  for (std::size_t i = 0; i < std::min(known.size(), usual.size()); ++i) network->usual_tags[known[i]] = usual[i];
   const auto counted = [&](const DependencySentence& sentence) -> Sample {
     const auto words = static_cast<std::int64_t>(sentence.heads.size());
     return {.units = 1, .vertices = parser.steps(words), .labels = words, .flops = parser.flops(words)};
@@ -170,6 +233,7 @@ WorkloadKind parser_kind() {
           .cells = {},
           .graphs_known = false,
           .samples = 2048,
+          .input = "words, each with its tag as word|TAG or alone; finds their heads and relations, as CoNLL-U",
           .learning_rate = 0.04,
           .make = make_parsing};
 }

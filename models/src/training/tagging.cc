@@ -117,6 +117,8 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
 
 }  // namespace
 
+constexpr const char* words_input = "words; labels each of them";
+
 WorkloadKind bilstm_kind() {
   return {.name = "bilstm",
           .about = "bidirectional LSTM tagger, recognises named entities (Neubig et al. 2017)",
@@ -127,6 +129,7 @@ WorkloadKind bilstm_kind() {
           .cells = {},
           .takes_dropout = true,
           .samples = 2048,
+          .input = words_input,
           .learning_rate = 0.1,
           .make = make_tagging};
 }
@@ -145,6 +148,7 @@ WorkloadKind bilstm_char_kind() {
           .cells = {},
           .takes_dropout = true,
           .samples = 2048,
+          .input = words_input,
           .learning_rate = 0.1,
           .make = make_tagging};
 }

@@ -65,7 +65,11 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
 }  // namespace
 
 std::vector<Prediction> Network::predict(std::span<const std::string>) {
-  throw MisuseError("this model labels no texts; expected tree-lstm, bilstm or bilstm-char");
+  std::string able;
+  for (const WorkloadKind& kind : all_kinds()) {
+    if (!kind.input.empty()) able += (able.empty() ? "" : ", ") + kind.name;
+  }
+  throw MisuseError("this model predicts nothing from texts; expected one of " + able);
 }
 
 std::span<const WorkloadKind> workload_kinds() { return all_kinds(); }

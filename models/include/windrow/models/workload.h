@@ -92,6 +92,13 @@ struct Prediction {
     Label label;
   };
   std::vector<Part> parts = {};
+  /// A word of a sentence whose dependencies the model finds; words are numbered from 1, and head 0 is the root.
+  struct Word {
+    std::string form, tag;  ///< the tag that was given, or assumed
+    std::int32_t head;
+    std::string relation;
+  };
+  std::vector<Word> words = {};
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -107,7 +114,7 @@ class Network {
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
   /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
-  /// whose message names its number, counted from 1, and MisuseError if the model labels no texts.
+  /// whose message names its number, counted from 1, and MisuseError if WorkloadKind::input is empty.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines);
 };
 
@@ -151,7 +158,9 @@ struct WorkloadKind {
   bool takes_dropout = false;           ///< WorkloadOptions::dropout
   bool graphs_known = true;             ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
   std::size_t samples;                  ///< default number of generated training samples
-  double learning_rate;                 ///< suitable learning rate of plain descent, for minibatches of 64
+  /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
+  std::string input = {};
+  double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.
   Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
 };
