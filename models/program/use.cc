@@ -27,11 +27,8 @@ void add_model_flags(CLI::App& command, Arguments& to) {
 
 /// A model that is ready for use.
 struct Loaded {
-  Loaded(const Arguments& arguments, SavedModel model, const SavedCheckpoint& checkpoint)
-      : engine({.workers = arguments.workers}),
-        workload(make_workload(model.name, host_device(engine), model.options)) {
-    restore_for_use(checkpoint, *workload.parameters);
-  }
+  Loaded(const Arguments& arguments, const SavedModel& model, const SavedCheckpoint& checkpoint)
+      : engine({.workers = arguments.workers}), workload(load_model(host_device(engine), checkpoint, model)) {}
 
   Engine engine;
   const ToldOnce once{engine};

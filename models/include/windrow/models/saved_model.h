@@ -1,0 +1,39 @@
+// Models in checkpoints: what `windrow train --save` writes beside the parameters, and how a model is made from it.
+//
+//   windrow::Engine engine;
+//   const windrow::Workload model = windrow::load_model(windrow::host_device(engine), "run");
+//   const std::vector<std::string> lines = {"It works"};
+//   for (const windrow::Prediction& prediction : model.network->predict(lines)) ...
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "windrow/models/workload.h"
+#include "windrow/training/checkpoint_folder.h"
+
+namespace windrow {
+
+/// The document of such checkpoints. It has a record "model".
+inline const RecordFormat training_format{.name = "windrow training", .newest_version = 1};
+
+/// The record "model" of a workload that is trained.
+Record model_record(const Workload& workload);
+
+/// What a checkpoint knows of its model. A value.
+struct SavedModel {
+  std::string name;         ///< of the workload
+  WorkloadOptions options;  ///< with the vocabularies, without a folder of data
+  bool generated;           ///< its data were generated
+};
+/// Throws FileError for a checkpoint of something else.
+SavedModel saved_model(const SavedCheckpoint& checkpoint);
+
+/// Makes the workload with the parameters of the checkpoint, for use and not for more training. Throws as
+/// make_workload() and restore_for_use() do.
+Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, const SavedModel& model);
+/// The model of the newest checkpoint in a folder that is not damaged, for predictions: its samples are one that is
+/// generated, and no data are read. Throws FileError if there is none.
+Workload load_model(const Device& device, const std::filesystem::path& folder);
+
+}  // namespace windrow

@@ -1,0 +1,65 @@
+#include "windrow/models/saved_model.h"
+
+#include <utility>
+
+#include "windrow/training/checkpoint.h"
+#include "windrow/training/file_error.h"
+
+namespace windrow {
+namespace {
+
+// Where data came from.
+const char *const from_generator = "generated", *const from_files = "read from files";
+
+}  // namespace
+
+Record model_record(const Workload& workload) {
+  const WorkloadOptions& options = workload.options;
+  Record sizes, vocabularies;
+  for (const auto& [name, size] : options.sizes) sizes.set(name, size);
+  for (const auto& [name, words] : workload.vocabularies) {
+    vocabularies.set(name, RecordValue::List(words.begin(), words.end()));
+  }
+  Record record;
+  record.set("name", workload.kind->name).set("sizes", sizes).set("seed", options.seed);
+  record.set("samples", options.samples);
+  record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
+  record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
+  if (!options.cell.empty()) record.set("cell", options.cell);
+  return record;
+}
+
+SavedModel saved_model(const SavedCheckpoint& checkpoint) {
+  checkpoint.document.require_format(training_format);
+  const Record& record = checkpoint.document.at("model").record();
+  SavedModel model{
+      .name = record.at("name").text(), .options = {}, .generated = record.at("data").text() == from_generator};
+  WorkloadOptions& options = model.options;
+  options.seed = record.at("seed").count();
+  options.samples = record.at("samples").count();
+  for (const auto& [name, size] : record.at("sizes").record().values()) options.sizes[name] = size.integer();
+  if (record.contains("cell")) options.cell = record.at("cell").text();
+  for (const auto& [name, words] : record.at("vocabularies").record().values()) {
+    std::vector<std::string>& to = options.vocabularies[name];
+    for (const RecordValue& word : words.list()) to.push_back(word.text());
+  }
+  return model;
+}
+
+Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, const SavedModel& model) {
+  Workload workload = make_workload(model.name, device, model.options);
+  restore_for_use(checkpoint, *workload.parameters);
+  return workload;
+}
+
+Workload load_model(const Device& device, const std::filesystem::path& folder) {
+  const NewestCheckpoint newest = CheckpointFolder(folder).newest();
+  if (!newest.checkpoint) {
+    throw FileError(folder.string() + ": no checkpoint; expected one that windrow train --save has written");
+  }
+  SavedModel model = saved_model(*newest.checkpoint);
+  model.options.samples = 1;
+  return load_model(device, *newest.checkpoint, model);
+}
+
+}  // namespace windrow
