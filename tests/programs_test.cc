@@ -38,8 +38,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define FLAGS                                                                                                         \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "              \
   "--character-embedding, --character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, "      \
-  "--word-dropout, "                                                                                                  \
-  "--batch, --epochs, --patience, "                                                                                   \
+  "--word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, "                                    \
   "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "   \
   "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --resume, --workers, --policy, " \
   "--schedule, "                                                                                                      \

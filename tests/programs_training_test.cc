@@ -161,6 +161,30 @@ TEST_F(TrainingPrograms, ParseSentencesAndFindTheValuesOfLists) {
       << values.out;
 }
 
+TEST_F(TrainingPrograms, BeginWithWordVectorsAndMayKeepThem) {
+  const std::filesystem::path file = folder / "vectors.txt";
+  std::ofstream(file) << "2 8\ngood2 1 2 3 4 5 6 7 8\nno-such-word 1 1 1 1 1 1 1 1\n";
+  const std::string vectors = " --vectors '" + file.string() + "'";
+  const Outcome with = run(train("--epochs 1" + vectors));
+  EXPECT_EQ(with.err, "");
+  EXPECT_TRUE(std::regex_search(with.out, std::regex(": vectors of 1 of the [0-9]+ words; 2 in the file\n")))
+      << with.out;
+  const Outcome frozen = run(train("--epochs 1 --freeze-embedding" + vectors));
+  EXPECT_NE(epochs_of(frozen.out), epochs_of(with.out));
+  EXPECT_NE(epochs_of(run(train("--epochs 1")).out), epochs_of(with.out));
+  const auto refused = [&](const std::string& text, const std::string& why) {
+    std::ofstream(file) << text;
+    const Outcome outcome = run(train(vectors));
+    EXPECT_EQ(outcome.err, "windrow: " + file.string() + why + "\n");
+    EXPECT_EQ(outcome.status, 2);
+  };
+  refused("w1 1 2 3\n", ":1:1: 3 numbers; expected 8, the width of the table");
+  refused("w1 1 2 3 4 5 6 7 8\nw2 1 2 3 4 5 6 7 ?\n", ":2:18: '?'; expected a decimal number");
+  refused("", ":1:1: no vector; expected a word and its numbers on each line");
+  EXPECT_EQ(run("windrow train listops" + vectors).err,
+            "windrow: listops: --vectors or --freeze-embedding; expected neither, because the model embeds no words\n");
+}
+
 TEST_F(TrainingPrograms, WriteATimeline) {
   const std::string file = (folder / "run.json").string();
   EXPECT_EQ(run(train("--epochs 1 --samples 16 --trace '" + file + "'")).err, "");

@@ -42,6 +42,8 @@ std::string running_policies_text();
 std::string schedule_policies_text();
 /// An existing folder.
 Check folder();
+/// A regular file.
+Check existing_file();
 /// A file that need not exist, in a folder that does.
 Check new_file();
 /// A folder that need not exist.

@@ -216,6 +216,14 @@ Check folder() {
           }};
 }
 
+Check existing_file() {
+  return {"FILE", "an existing file", [](std::string& text) -> std::string {
+            std::error_code ignored;
+            if (std::filesystem::is_regular_file(text, ignored)) return {};
+            return in_quotes(text) + " is not a file; expected an existing file";
+          }};
+}
+
 Check new_folder() {
   return {"DIR", "the name of a folder", [](std::string& text) -> std::string {
             return text.empty() ? in_quotes(text) + " is not a folder; expected the name of a folder" : std::string();

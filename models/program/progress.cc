@@ -45,7 +45,7 @@ std::string to_string(const ProgressLine& line) {
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
 void Progress::write(const std::string& line) {
-  print("\r\033[K%s", line.c_str());
+  print("\r\033[K%s", line.substr(0, 79).c_str());
   shown_ = true;
 }
 

@@ -28,13 +28,13 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `make` makes the line, when it is to be shown.
+  /// `make` makes the line, when it is to be shown; it should have at most 79 characters.
   template <class Make>
   void show(Make make) {
     const auto now = std::chrono::steady_clock::now();
     if (!terminal_ || now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
-    write(to_string(make()));
+    write(make());
   }
   /// Removes the line.
   void clear();

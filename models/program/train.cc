@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "signals.h"
 #include "training_flags.h"
 #include "windrow/models/trainer.h"
+#include "windrow/models/word_vectors.h"
 
 namespace windrow::program {
 namespace {
@@ -23,16 +25,16 @@ struct Arguments {
   TrainerOptions trainer;
   TrainingFlags training;
   SavingFlags saving;
-  std::string trace, report;
+  std::string trace, report, vectors;
   int epochs = 8, patience = 0, workers = default_workers();
-  bool compare = false;
+  bool compare = false, freeze_embedding = false;
 };
 
 /// "for tree-lstm, bilstm".
-std::string models_with_dropout() {
+std::string models_that(bool WorkloadKind::*holds) {
   std::string names;
   for (const WorkloadKind& kind : workload_kinds()) {
-    if (kind.takes_dropout) names += (names.empty() ? "for " : ", ") + kind.name;
+    if (kind.*holds) names += (names.empty() ? "for " : ", ") + kind.name;
   }
   return names;
 }
@@ -40,10 +42,17 @@ std::string models_with_dropout() {
 void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
-  flag(train, "--dropout", to.workload.dropout.element, "Rate of dropout of words and states; " + models_with_dropout(),
-       fraction());
+  flag(train, "--dropout", to.workload.dropout.element,
+       "Rate of dropout of words and states; " + models_that(&WorkloadKind::takes_dropout), fraction());
   flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
        fraction());
+  flag(train, "--vectors", to.vectors,
+       "Word vectors to begin with, in the text format of GloVe or word2vec; " +
+           models_that(&WorkloadKind::embeds_words),
+       existing_file())
+      ->default_str("");
+  train.add_flag("--freeze-embedding", to.freeze_embedding, "Leaves the word embedding as it is; for the same models")
+      ->disable_flag_override();
   flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
   flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
@@ -143,7 +152,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
   const auto epochs = static_cast<std::size_t>(arguments.epochs);
   while (trainer.epochs() < epochs) {
     const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass& so_far) {
-      progress.show([&] { return progress_line({trainer.epochs() + 1, epochs}, so_far, workload); });
+      progress.show([&] { return to_string(progress_line({trainer.epochs() + 1, epochs}, so_far, workload)); });
       return saving.after_step(trainer, scores);
     });
     progress.clear();
@@ -161,6 +170,27 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     }
   }
   return 0;
+}
+
+/// Sets the word embedding to the vectors of --vectors. Reads no vectors if a checkpoint follows, which has the
+/// embedding.
+void set_embedding(const Arguments& arguments, Workload& workload) {
+  if (arguments.vectors.empty() && !arguments.freeze_embedding) return;
+  if (!workload.embedding) {
+    throw MisuseError(arguments.model +
+                      ": --vectors or --freeze-embedding; expected neither, because the model embeds "
+                      "no words");
+  }
+  if (arguments.vectors.empty() || arguments.saving.resume) return;
+  Progress progress;
+  const std::uint64_t size = std::max<std::uint64_t>(std::filesystem::file_size(arguments.vectors), 1);
+  const WordVectors found = set_word_vectors(workload, arguments.vectors, [&](std::uint64_t bytes) {
+    progress.show([&] { return "reading " + arguments.vectors + ": " + std::to_string(100 * bytes / size) + " %"; });
+  });
+  progress.clear();
+  print("%s: vectors of %s of the %s words; %s in the file\n", arguments.vectors.c_str(),
+        grouped(static_cast<std::size_t>(found.rows)).c_str(), grouped(static_cast<std::size_t>(found.of)).c_str(),
+        grouped(static_cast<std::size_t>(found.words)).c_str());
 }
 
 std::string outcome_of(const Trainer& trainer, int signal) {
@@ -184,7 +214,9 @@ int train_model(const CLI::App& command, Arguments arguments) {
   options.seed = arguments.workload.seed;
   options.runner.schedule = parse_schedule_policy(arguments.schedule);
   reporting.watch(options);
+  set_embedding(arguments, workload);
   Trainer trainer(device, workload, options);
+  if (arguments.freeze_embedding) trainer.optimiser().set(workload.embedding->table, {.frozen = true});
   const std::size_t size = workload.training.size();
   const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
                             workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +

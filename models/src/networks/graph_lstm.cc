@@ -91,6 +91,7 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
       .function = model.function(),
       .score = [] { return make_accuracy("accuracy"); },
       .vocabularies = vocabularies.all()};
+  workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   return with_samples(std::move(workload), std::move(sentences),
                       [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }
@@ -105,6 +106,7 @@ WorkloadKind dag_kind() {
           .files = {"train.conllu", "dev.conllu", "test.conllu"},
           .sizes = {hidden(256), embedding(256)},
           .cells = {},
+          .embeds_words = true,
           .samples = 4096,
           .learning_rate = 0.2,
           .make = make_dag};

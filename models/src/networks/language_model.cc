@@ -128,8 +128,8 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   }
   const Split<Sentence> text = text_of(kind, device, options, steps);
   VocabularySource vocabularies(options);
-  const Numbering numbering(vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); }),
-                            vocabulary);
+  const Vocabulary words = vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); });
+  const Numbering numbering(words, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
@@ -146,9 +146,10 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .function = model.function(),
                          .score = make_perplexity,
                          .vocabularies = vocabularies.all()};
-  return with_samples(std::move(workload), std::move(split), [&](const Numbers& words) {
-    const auto length = static_cast<std::int64_t>(words.size()) - 1;
-    return Draft{LanguageModel::graph(words), length, model.flops(length)};
+  workload.embedding = embedding_of(*workload.parameters, "words", words, Numbering::end + 1);
+  return with_samples(std::move(workload), std::move(split), [&](const Numbers& sequence) {
+    const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
+    return Draft{LanguageModel::graph(sequence), length, model.flops(length)};
   });
 }
 
@@ -165,6 +166,7 @@ WorkloadKind fixed_lstm_kind() {
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
           .cells = {},
           .takes_dropout = true,
+          .embeds_words = true,
           .samples = 512,
           .learning_rate = 0.05,
           .make = make_language_model};
@@ -179,6 +181,7 @@ WorkloadKind var_lstm_kind() {
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
           .takes_dropout = true,
+          .embeds_words = true,
           .samples = 2048,
           .learning_rate = 0.1,
           .make = make_language_model};

@@ -135,6 +135,7 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
                          .score = make_root_accuracy,
                          .vocabularies = vocabularies.all(),
                          .texts = texts_of(words, label_names(options.size("classes")))};
+  workload.embedding = embedding_of(*workload.parameters, "words", words);
   return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });
@@ -154,6 +155,7 @@ WorkloadKind tree_lstm_kind() {
                      tree_labels}},
           .cells = {"binary", "child-sum"},
           .takes_dropout = true,
+          .embeds_words = true,
           .samples = 4096,
           .input =
               "a tree in brackets, such as (3 (2 It) (4 works)), whose labels are ignored, or words alone; labels "

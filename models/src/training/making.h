@@ -90,6 +90,10 @@ class VocabularySource {
   Vocabularies all_;
 };
 
+/// The embedding in parameter `name`, whose rows have the numbers of the vocabulary, from row `first` for number 1 on.
+std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,
+                                          const Vocabulary& words, std::size_t first = 1);
+
 /// The number of labels that are not -1.
 std::int64_t count_labels(const std::vector<std::int32_t>& labels);
 
@@ -103,6 +107,7 @@ struct GraphWorkload {
   GraphNetwork::MakeScore score;
   Vocabularies vocabularies = {};
   std::optional<GraphNetwork::Texts> texts = {};
+  std::optional<WordEmbedding> embedding = {};
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -121,6 +126,7 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   Workload workload{.kind = &made.kind,
                     .formula = std::move(made.formula),
                     .parameters = std::move(made.parameters),
+                    .embedding = std::move(made.embedding),
                     .vocabularies = std::move(made.vocabularies)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     struct Made {

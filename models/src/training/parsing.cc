@@ -188,6 +188,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   const std::vector<std::string> usual =
       source.list("usual tags", [&] { return usual_tags_of(split.training, vocabularies.words); });
   vocabularies.seen.resize(static_cast<std::size_t>(vocabularies.words.size()));  // of others only to be evaluated
+  const Vocabulary vocabulary_of_words = vocabularies.words;
   const DependencyParser parser(*parameters, std::move(vocabularies),
                                 {.word = options.size("embedding"),
                                  .tag = options.size("tag-embedding"),
@@ -207,6 +208,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
           "root, 2 s actions per step",
       .parameters = std::move(parameters),
       .vocabularies = source.all()};
+  workload.embedding = embedding_of(*workload.parameters, "words", vocabulary_of_words);
   for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));
@@ -231,6 +233,7 @@ WorkloadKind parser_kind() {
                     {"tag-embedding", "Tag embedding size", 25},
                     {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
           .cells = {},
+          .embeds_words = true,
           .graphs_known = false,
           .samples = 2048,
           .input = "words, each with its tag as word|TAG or alone; finds their heads and relations, as CoNLL-U",

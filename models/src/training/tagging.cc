@@ -93,6 +93,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                          .function = model.function(),
                          .score = [names] { return make_tagging_score(names); },
                          .vocabularies = vocabularies.all()};
+  workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
   workload.texts = GraphNetwork::Texts{
       .labels = names, .read = [numbering, model, rare](const std::string& line, const std::string& name) {
@@ -128,6 +129,7 @@ WorkloadKind bilstm_kind() {
           .sizes = {hidden(256), embedding(256), layers(1)},
           .cells = {},
           .takes_dropout = true,
+          .embeds_words = true,
           .samples = 2048,
           .input = words_input,
           .learning_rate = 0.1,
@@ -147,6 +149,7 @@ WorkloadKind bilstm_char_kind() {
                     {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
           .takes_dropout = true,
+          .embeds_words = true,
           .samples = 2048,
           .input = words_input,
           .learning_rate = 0.1,

@@ -103,6 +103,18 @@ std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std:
   return {file(0), file(1)};  // missing files: reading them throws
 }
 
+std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,
+                                          const Vocabulary& words, std::size_t first) {
+  const Parameter table = parameters.find(name);
+  WordEmbedding embedding{.table = table};
+  embedding.words.assign(static_cast<std::size_t>(parameters.value(table).rows()), "");
+  for (std::string& word : words.words()) {
+    if (first == embedding.words.size()) break;  // the table may have fewer rows
+    embedding.words[first++] = std::move(word);
+  }
+  return embedding;
+}
+
 std::int64_t count_labels(const std::vector<std::int32_t>& labels) {
   return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
 }

@@ -144,6 +144,12 @@ struct WorkloadSize {
   Index most = 1 << 24;  ///< the largest value allowed
 };
 
+/// A table with a row for each word of a vocabulary. A value.
+struct WordEmbedding {
+  Parameter table;
+  std::vector<std::string> words = {};  ///< of each row; empty if a row stands for no single word
+};
+
 /// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
 struct WorkloadKind {
   std::string name = {};
@@ -156,6 +162,7 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   bool takes_dropout = false;           ///< WorkloadOptions::dropout
+  bool embeds_words = false;            ///< Workload::embedding
   bool graphs_known = true;             ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
   std::size_t samples;                  ///< default number of generated training samples
   /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
@@ -176,6 +183,7 @@ struct Workload {
   std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
+  std::optional<WordEmbedding> embedding = {};         ///< if the kind embeds words
   Vocabularies vocabularies = {};                      ///< from which its numbers come
   WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
   std::vector<Sample> training = {}, validation = {};  ///< training set and validation set

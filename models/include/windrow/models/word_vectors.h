@@ -1,0 +1,54 @@
+// Pre-trained word vectors, read from text: the formats of GloVe (Pennington et al. 2014) and of word2vec (Mikolov et
+// al. 2013).
+//
+//   the 0.418 0.24968 -0.41242 ...      a word and its numbers, separated by spaces, on each line
+//   400000 300                          word2vec: a first line with the number of words, and of numbers per word
+//
+//   windrow::WordVectors found = windrow::set_word_vectors(workload, "glove.6B.300d.txt");
+//   std::cout << found.rows << " of " << found.of << " words\n";
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "windrow/models/data_error.h"
+#include "windrow/models/workload.h"
+
+namespace windrow {
+
+/// Which vectors are read, and into what.
+struct WordVectorTable {
+  std::size_t width;         ///< numbers per word, at least 1
+  std::span<float> numbers;  ///< row after row
+  /// The row of a word, or -1 if its vector is not wanted.
+  std::function<std::int64_t(std::string_view word)> row_of;
+  /// Called now and then with the bytes that were read; may be empty.
+  std::function<void(std::uint64_t bytes)> progress = {};
+};
+
+/// What was read. A value.
+struct WordVectors {
+  std::int64_t words = 0;  ///< in the file
+  std::int64_t rows = 0;   ///< of the table that were set
+  std::int64_t of = 0;     ///< rows that stand for a word; set_word_vectors() only
+};
+
+/// Reads a file line by line, in memory for one line. Rows whose word the file lacks keep their numbers. If a word
+/// occurs twice, its first vector counts. A word may contain spaces: the last `width` fields of a line are its numbers.
+/// Throws DataError, which names the line, for a line without a word, for fields that are no finite decimal numbers,
+/// for another width, and for another number of words than the first line says; also without any vector.
+WordVectors read_word_vectors(std::istream& in, const std::string& name, const WordVectorTable& table);
+/// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
+WordVectors read_word_vectors(const std::filesystem::path& file, const WordVectorTable& table);
+
+/// Sets the rows of the workload's word embedding whose words occur in the file. Call it before training. Throws
+/// MisuseError if the workload has none, and DataError as read_word_vectors() does; the embedding is unchanged then.
+WordVectors set_word_vectors(Workload& workload, const std::filesystem::path& file,
+                             const std::function<void(std::uint64_t bytes)>& progress = {});
+
+}  // namespace windrow

@@ -1,0 +1,216 @@
+#include "windrow/models/word_vectors.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "data/lines.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+namespace {
+
+// --- Fields of a line
+
+/// What a field looks like so far. A decimal number is such as -0.25, .5, 3 or 1.5e-05.
+enum State : std::uint8_t { none, sign, whole, dot, fraction, exponent, exponent_sign, power, bad };
+constexpr bool is_number(State state) { return state == whole || state == fraction || state == power; }
+
+enum Class : std::uint8_t { digit, minus, plus, point, e, other };
+
+constexpr std::array<Class, 256> classes = [] {
+  std::array<Class, 256> all{};
+  all.fill(other);
+  for (int c = '0'; c <= '9'; ++c) all[static_cast<std::size_t>(c)] = digit;
+  all['-'] = minus;
+  all['+'] = plus;
+  all['.'] = point;
+  all['e'] = all['E'] = e;
+  return all;
+}();
+
+constexpr State next[9][6] = {
+    // digit, minus, plus, point, e, other
+    {whole, sign, bad, dot, bad, bad},                     // none
+    {whole, bad, bad, dot, bad, bad},                      // sign
+    {whole, bad, bad, fraction, exponent, bad},            // whole
+    {fraction, bad, bad, bad, bad, bad},                   // dot
+    {fraction, bad, bad, bad, exponent, bad},              // fraction
+    {power, exponent_sign, exponent_sign, bad, bad, bad},  // exponent
+    {power, bad, bad, bad, bad, bad},                      // exponent_sign
+    {power, bad, bad, bad, bad, bad},                      // power
+    {bad, bad, bad, bad, bad, bad},                        // bad
+};
+
+/// A line, divided at its spaces. Reuses its memory.
+class Fields {
+ public:
+  struct Field {
+    std::uint32_t begin, end;
+    State state;
+  };
+
+  void divide(std::string_view line) {
+    fields_.clear();
+    const char* const text = line.data();
+    const auto size = static_cast<std::uint32_t>(line.size());
+    for (std::uint32_t at = 0; at < size;) {
+      State state = none;
+      const std::uint32_t begin = at;
+      for (; at < size && text[at] != ' '; ++at) state = next[state][classes[static_cast<unsigned char>(text[at])]];
+      if (at > begin) fields_.push_back({begin, at, state});
+      ++at;
+    }
+  }
+  std::size_t size() const { return fields_.size(); }
+  const Field& operator[](std::size_t i) const { return fields_[i]; }
+
+ private:
+  std::vector<Field> fields_;
+};
+
+// --- The file
+
+class VectorReader {
+ public:
+  VectorReader(std::istream& in, const std::string& name, const WordVectorTable& table)
+      : in_(in), lines_(in, name), table_(table), set_(table.numbers.size() / table.width, 0) {}
+
+  WordVectors read() {
+    constexpr std::int64_t between_progress = 1024;
+    if (!lines_.next()) lines_.refuse(TextPlace{}, "no vector; expected a word and its numbers on each line");
+    fields_.divide(lines_.line());
+    if (!take_head()) take_line();
+    while (lines_.next()) {
+      fields_.divide(lines_.line());
+      if (fields_.size() == 0 && at_end()) break;
+      take_line();
+      if (table_.progress && found_.words % between_progress == 0) report();
+    }
+    if (found_.words == 0) refuse_line("no vector; expected a word and its numbers on each line");
+    if (announced_ && *announced_ != found_.words) {
+      lines_.refuse(TextPlace{}, std::to_string(*announced_) + " words, as this line says; expected " +
+                                     std::to_string(found_.words) + ", as the file has");
+    }
+    return found_;
+  }
+
+ private:
+  [[noreturn]] void refuse_line(const std::string& why) const { lines_.refuse(0, why); }
+  std::string expected() const { return "expected " + std::to_string(table_.width) + ", the width of the table"; }
+  bool at_end() { return in_.peek() == std::istream::traits_type::eof(); }
+  void report() {
+    const auto at = in_.tellg();
+    if (at >= 0) table_.progress(static_cast<std::uint64_t>(at));
+  }
+
+  /// A first line of word2vec. A vector of one number looks alike if its word is a number.
+  bool take_head() {
+    if (fields_.size() != 2 || fields_[0].state != whole || fields_[1].state != whole) return false;
+    std::int64_t width = 0;
+    announced_ = count(fields_[0]);
+    width = count(fields_[1]);
+    if (width != static_cast<std::int64_t>(table_.width)) {
+      lines_.refuse(fields_[1].begin, std::to_string(width) + " numbers per word; " + expected());
+    }
+    return true;
+  }
+  std::int64_t count(const Fields::Field& field) const {
+    std::int64_t value = -1;
+    const char* const text = lines_.line().data();
+    std::from_chars(text + field.begin, text + field.end, value);
+    return value;
+  }
+
+  void take_line() {
+    const std::size_t width = table_.width, size = fields_.size();
+    if (size == 0 || lines_.line().front() == ' ') refuse_line("no word; expected a word and its numbers");
+    if (size < width + 1) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
+    const std::size_t first = size - width;
+    for (std::size_t i = first; i < size; ++i) {
+      if (is_number(fields_[i].state)) continue;
+      lines_.refuse(fields_[i].begin, shown(text_of(i)) + "; expected a decimal number");
+    }
+    // A word with spaces ends in a part that is no number; otherwise there are too many numbers.
+    if (first > 1 && is_number(fields_[first - 1].state)) refuse_line(too_many(first));
+    ++found_.words;
+    const std::int64_t row = table_.row_of(lines_.line().substr(0, fields_[first - 1].end));
+    if (row < 0 || set_[static_cast<std::size_t>(row)] != 0) return;
+    set_[static_cast<std::size_t>(row)] = 1;
+    ++found_.rows;
+    for (std::size_t i = 0; i < width; ++i) {
+      table_.numbers[static_cast<std::size_t>(row) * width + i] = number(first + i);
+    }
+  }
+  std::string too_many(std::size_t first) const {
+    std::size_t numbers = table_.width;
+    while (first > 1 && is_number(fields_[--first].state)) ++numbers;
+    return std::to_string(numbers) + " numbers; " + expected();
+  }
+  std::string_view text_of(std::size_t i) const {
+    return lines_.line().substr(fields_[i].begin, fields_[i].end - fields_[i].begin);
+  }
+  float number(std::size_t i) const {
+    const std::string_view text = text_of(i);
+    float value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size()) return value;
+    double wide = 0;  // too small or too large for a float
+    std::from_chars(text.data(), text.data() + text.size(), wide);
+    if (error == std::errc::result_out_of_range && std::abs(wide) < 1) return 0;
+    lines_.refuse(fields_[i].begin, shown(text) + "; expected a number within the range of float");
+  }
+
+  std::istream& in_;
+  Lines lines_;
+  const WordVectorTable& table_;
+  Fields fields_;
+  std::vector<char> set_;  // by row
+  std::optional<std::int64_t> announced_;
+  WordVectors found_;
+};
+
+}  // namespace
+
+WordVectors read_word_vectors(std::istream& in, const std::string& name, const WordVectorTable& table) {
+  if (table.width < 1 || table.numbers.size() % table.width != 0) {
+    throw MisuseError("word vectors: a table of " + std::to_string(table.numbers.size()) + " numbers and width " +
+                      std::to_string(table.width) + "; expected whole rows");
+  }
+  return VectorReader(in, name, table).read();
+}
+
+WordVectors read_word_vectors(const std::filesystem::path& file, const WordVectorTable& table) {
+  std::ifstream in = open_text(file, "word vectors, one per line");
+  return read_word_vectors(in, file.string(), table);
+}
+
+WordVectors set_word_vectors(Workload& workload, const std::filesystem::path& file,
+                             const std::function<void(std::uint64_t bytes)>& progress) {
+  if (!workload.embedding) {
+    throw MisuseError(workload.kind->name + ": word vectors; expected none, because the model embeds no words");
+  }
+  Tensor value = workload.parameters->value(workload.embedding->table);
+  std::unordered_map<std::string_view, std::int64_t> rows;
+  const std::vector<std::string>& words = workload.embedding->words;
+  for (std::size_t row = 0; row < words.size(); ++row) {
+    if (!words[row].empty()) rows.emplace(words[row], static_cast<std::int64_t>(row));
+  }
+  std::vector<float> numbers = value.get();
+  std::string key;
+  WordVectors found = read_word_vectors(file, {.width = static_cast<std::size_t>(value.width()),
+                                               .numbers = numbers,
+                                               .row_of = [&](std::string_view word) -> std::int64_t {
+                                                 const auto known = rows.find(word);
+                                                 return known == rows.end() ? -1 : known->second;
+                                               },
+                                               .progress = progress});
+  found.of = static_cast<std::int64_t>(rows.size());
+  value.set(numbers);
+  return found;
+}
+
+}  // namespace windrow

@@ -1,0 +1,126 @@
+// Word vectors in text: what is read, what is refused, and what random damage does.
+#include "windrow/models/word_vectors.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "tests/models/refusal.h"
+#include "tests/seed.h"
+#include "windrow/models/vocabulary.h"
+
+namespace windrow {
+namespace {
+
+/// Rows for "cat", "dog" and ". . .", 0.5 before anything is read.
+struct Table {
+  std::vector<float> numbers = std::vector<float>(6, 0.5f);
+  WordVectors found;
+
+  explicit Table(const std::string& text) {
+    static const std::map<std::string_view, std::int64_t> rows = {{"cat", 0}, {"dog", 1}, {". . .", 2}};
+    std::istringstream in(text);
+    found = read_word_vectors(in, "v.txt", {.width = 2, .numbers = numbers, .row_of = [](std::string_view word) {
+                                              const auto row = rows.find(word);
+                                              return row == rows.end() ? std::int64_t{-1} : row->second;
+                                            }});
+  }
+};
+
+TEST(WordVectors, AreReadInTheFormatsOfGloveAndWord2vec) {
+  const std::string lines = "the 1 2\ncat 0.25 -1.5e-1\n. . . 3 -.5\ncat 9 9\n";
+  for (const std::string& text : {lines, "4 2\n" + lines, "\xef\xbb\xbf" + lines, lines.substr(0, lines.size() - 1)}) {
+    const Table table(text);
+    EXPECT_EQ(table.numbers, (std::vector<float>{0.25f, -0.15f, 0.5f, 0.5f, 3, -0.5f})) << text;
+    EXPECT_EQ(table.found.words, 4);
+    EXPECT_EQ(table.found.rows, 2);
+  }
+  EXPECT_EQ(Table("cat 1 2 \r\n1 3 4\r\n\r\n").numbers[1], 2) << "spaces and ends of other systems; a number is a word";
+  EXPECT_EQ(Table("cat 1e-60 123456789.123456789\n").numbers[1], 123456789.123456789f);
+}
+
+TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
+  const auto refusal = [](const std::string& text) { return windrow::refusal([&] { const Table table(text); }); };
+  EXPECT_EQ(refusal(""), "v.txt:1:1: no vector; expected a word and its numbers on each line");
+  EXPECT_EQ(refusal("2 2\n"), "v.txt:1:1: no vector; expected a word and its numbers on each line");
+  EXPECT_EQ(refusal("a 1 2\ncat 1\n"), "v.txt:2:1: 1 numbers; expected 2, the width of the table");
+  EXPECT_EQ(refusal("a 1 2\ncat 1 2 3\n"), "v.txt:2:1: 3 numbers; expected 2, the width of the table");
+  EXPECT_EQ(refusal("400 3\ncat 1 2 3\n"), "v.txt:1:5: 3 numbers per word; expected 2, the width of the table");
+  EXPECT_EQ(refusal("3 2\ncat 1 2\n"), "v.txt:1:1: 3 words, as this line says; expected 1, as the file has");
+  EXPECT_EQ(refusal("cat 1 2x\n"), "v.txt:1:7: '2x'; expected a decimal number");
+  EXPECT_EQ(refusal("rat nan 2\n"), "v.txt:1:5: 'nan'; expected a decimal number");
+  EXPECT_EQ(refusal("cat 1 1e99\n"), "v.txt:1:7: '1e99'; expected a number within the range of float");
+  EXPECT_EQ(refusal("a 1 2\n\nb 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
+  EXPECT_EQ(refusal("a 1 2\n 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
+}
+
+/// Damage gives a refusal in one line, or finite numbers.
+TEST(WordVectors, ThatAreDamagedAtRandomDoNoHarm) {
+  const unsigned seed = testing::first_seed();
+  std::mt19937 random(seed);
+  const std::string good = "3 2\nthe 1 2\ncat 0.25 -1.5e-1\n. . . 3 4\n";
+  const std::string bytes("09.-+eE \n\r\t\0x\xff", 14);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (unsigned changes = 1 + random() % 3; changes > 0; --changes) {
+      const std::size_t at = random() % text.size();
+      const char byte = bytes[random() % bytes.size()];
+      switch (random() % 3) {
+        case 0:
+          text[at] = byte;
+          break;
+        case 1:
+          text.insert(at, 1, byte);
+          break;
+        default:
+          text.erase(at, 1 + random() % 4);
+      }
+      if (text.empty()) text = " ";
+    }
+    try {
+      for (const float number : Table(text).numbers) ASSERT_TRUE(std::isfinite(number)) << text << " seed " << seed;
+    } catch (const DataError& error) {
+      ++refused;
+      ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      ASSERT_TRUE(std::string(error.what()).starts_with("v.txt:")) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "windrow_vectors.txt";
+  Engine engine({.workers = 1});
+  for (const WorkloadKind& kind : workload_kinds()) {
+    WorkloadOptions options{.samples = 16, .sizes = {{"hidden", 4}}};
+    for (const WorkloadSize& size : kind.sizes) {
+      if (size.name == "embedding") options.sizes["embedding"] = 3;
+      if (size.name == "vocabulary") options.sizes["vocabulary"] = 40;
+      if (size.name == "leaves") options.sizes["leaves"] = 4;
+    }
+    Workload workload = make_workload(kind.name, host_device(engine), options);
+    EXPECT_EQ(workload.embedding.has_value(), kind.embeds_words) << kind.name;
+    if (!workload.embedding) continue;
+    const WordEmbedding& embedding = *workload.embedding;
+    const Tensor value = workload.parameters->value(embedding.table);
+    ASSERT_EQ(embedding.words.size(), static_cast<std::size_t>(value.rows())) << kind.name;
+    EXPECT_EQ(embedding.words[Vocabulary::unknown], "");
+    std::size_t row = 0;
+    while (embedding.words[row].empty()) ++row;
+    std::ofstream(file) << "no-such-word 9 9 9\n" << embedding.words[row] << " 1 2 3\n";
+    std::vector<float> expected = value.get();
+    for (std::size_t i = 0; i < 3; ++i) expected[3 * row + i] = static_cast<float>(i + 1);
+    const WordVectors found = set_word_vectors(workload, file);
+    EXPECT_EQ(found.rows, 1);
+    EXPECT_EQ(value.get(), expected) << kind.name;
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace windrow
