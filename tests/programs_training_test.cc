@@ -217,6 +217,13 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   EXPECT_EQ(refused.status, 2);
 }
 
+TEST_F(TrainingPrograms, WriteTheirReportWhenTheyFail) {
+  const Outcome outcome = run(train("--optimiser sgd --rate 3e38 --report '" + folder.string() + "'"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(read_file(folder / "report.html").find("Failed after minibatch "), std::string::npos);
+}
+
 TEST_F(TrainingPrograms, WriteTheirReportWhenASignalEndsThem) {
   const std::string endless = train("--epochs 1000000 --samples 64 --report '" + folder.string() + "'");
   const Outcome outcome = run_command("timeout --preserve-status -s INT 0.6 '" WINDROW_BIN "'/" + endless);

@@ -198,6 +198,14 @@ std::string outcome_of(const Trainer& trainer, int signal) {
   return "Ended after epoch " + grouped(trainer.epochs());
 }
 
+/// The curves of a training that failed say most about why. Its own failure is the one that counts.
+void report_failure(Reporting& reporting, const Trainer& trainer) {
+  try {
+    reporting.write(trainer, "Failed after minibatch " + grouped(trainer.minibatches()));
+  } catch (const std::exception&) {
+  }
+}
+
 /// Returns the signal that stopped it, or 0.
 int train_model(const CLI::App& command, Arguments arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
@@ -228,7 +236,13 @@ int train_model(const CLI::App& command, Arguments arguments) {
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
   reporting.begin({about + ".", arguments.workers, options.seed}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
-  const int signal = train_epochs(arguments, trainer, workload, keeping);
+  int signal = 0;
+  try {
+    signal = train_epochs(arguments, trainer, workload, keeping);
+  } catch (...) {
+    report_failure(reporting, trainer);
+    throw;
+  }
   if (!arguments.trace.empty()) {
     engine.trace().stop();
     engine.trace().save(arguments.trace);
