@@ -17,13 +17,11 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   }
   if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
   if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
-  Times times;
   for (NodeId loss : losses) {
-    if (record_.width(loss) != 1) {
-      throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
-    }
-    times[loss] += 1;
+    if (record_.width(loss) == 1) continue;
+    throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
   }
+  const Times times(losses);
   require_computed(times);
   require_unchanged(times, from);
   losses_checked_ = std::make_shared<Buffer>(tag(device_.engine, "losses"));
@@ -44,6 +42,24 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     end = begin;
   } while (end > 0);
   release();
+}
+
+Epochs::Times::Times(std::span<const NodeId> losses) {
+  for (NodeId loss : losses) all_.emplace_back(loss, 1.0f);
+  std::sort(all_.begin(), all_.end());
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (kept > 0 && all_[kept - 1].first == all_[i].first) {
+      all_[kept - 1].second += 1;
+    } else {
+      all_[kept++] = all_[i];
+    }
+  }
+  all_.resize(kept);
+}
+
+std::vector<Epochs::Times::Entry>::const_iterator Epochs::Times::lower_bound(NodeId node) const {
+  return std::ranges::lower_bound(all_, node, {}, &Entry::first);
 }
 
 void Epochs::keep_gradient(NodeId input) {

@@ -174,12 +174,12 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   if (!list.empty()) take_list(cell, list, from);
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
   make_room(indices_, indices.size() * LazyIndex::widest);
-  make_room(nodes_, results.size());
+  reserve(results.size(), scratch_operands_.size());
   const std::int32_t data = indices_.end();
-  const NodeId first = push_node(keys[0], scratch_operands_, data, from);
+  const NodeId first = append(keys[0], scratch_operands_, data, from);
   begin_run(first, {}, std::exchange(cut_, false));
   for (std::size_t r = 1; r < results.size(); ++r) {
-    nodes_[push_node(keys[r], {}, data, from)].run = nodes_[first].run;
+    nodes_[append(keys[r], {}, data, from)].run = nodes_[first].run;
   }
   call_end_ = size();
   for (const LazyIndex& index : indices) {

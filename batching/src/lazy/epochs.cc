@@ -45,7 +45,7 @@ void Epochs::clear() {
   epochs_.clear();
   holding_.clear();
   failed_.clear();
-  losses_.clear();
+  losses_ = {};
   losses_checked_ = nullptr;
   with_gradient_.clear();
   of_inputs_.clear();
@@ -208,9 +208,13 @@ void Epochs::assign_output_rows(Computed& computed, const ToRetain& retain) {
   for (NodeId node : retain.values) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
-    const Columns::Column& named = kinds_.outputs()[column];
-    Output& output = computed.outputs.try_emplace(column, Output{named.name, named.width}).first->second;
-    output.row_of.resize(kind_of_.size(), -1);
+    auto found = computed.outputs.find(column);
+    if (found == computed.outputs.end()) {
+      const Columns::Column& named = kinds_.outputs()[column];
+      Output output{.name = named.name, .width = named.width, .row_of = std::vector(kind_of_.size(), -1)};
+      found = computed.outputs.emplace(column, std::move(output)).first;
+    }
+    Output& output = found->second;
     output.row_of[at(vertex)] = output.rows();
     computed.output_rows.push_back({node, {column, output.rows()}});
     output.nodes.push_back(node);

@@ -94,7 +94,23 @@ class Epochs {
     const OutputRow* from;  // null for an input
     std::size_t epoch;
   };
-  using Times = std::map<NodeId, float>;  // losses, and how often each occurs in the sum
+  /// Losses in ascending order, and how often each occurs in the sum.
+  class Times {
+   public:
+    using Entry = std::pair<NodeId, float>;
+    Times() = default;
+    explicit Times(std::span<const NodeId> losses);
+    auto begin() const { return all_.begin(); }
+    auto end() const { return all_.end(); }
+    std::vector<Entry>::const_iterator lower_bound(NodeId node) const;
+    bool contains(NodeId node) const {
+      const auto found = lower_bound(node);
+      return found != end() && found->first == node;
+    }
+
+   private:
+    std::vector<Entry> all_;
+  };
 
   // For the current vertices, which are the current runs:
   void find_kinds();

@@ -98,24 +98,29 @@ std::uint32_t Record::number_of_key() {
 }
 
 NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
-  const NodeId id = push_node(key, operands, data, from);
+  reserve(1, operands.size());
+  const NodeId id = append(key, operands, data, from);
   join_run(id, operands);
   return id;
 }
 
-/// Without a run.
-NodeId Record::push_node(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
-                         std::source_location from) {
+/// Makes room, so that append() cannot throw: a node is added completely or not at all.
+void Record::reserve(std::size_t nodes, std::size_t operands) {
   const auto full = [](std::int32_t end, std::size_t more) { return at(end) + more >= INT32_MAX; };
-  if (full(nodes_.end(), 1) || full(operands_.end(), operands.size())) {
+  if (full(nodes_.end(), nodes) || full(operands_.end(), operands)) {
     throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
   }
-  make_room(nodes_, 1);
-  make_room(operands_, operands.size());
+  make_room(nodes_, nodes);
+  make_room(operands_, operands);
   make_room(run_begins_, 1);
   if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
-  make_room(outside_, operands.size());
-  const NodeId id = size();  // nothing throws from here on, so a node is added completely or not at all
+  make_room(outside_, operands);
+}
+
+/// Adds a node that has no run yet.
+NodeId Record::append(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
+                      std::source_location from) {
+  const NodeId id = size();
   nodes_.push_back({key, operands_.end(), data, 0, 0, from});
   operands_.append(operands.begin(), operands.end());
   return id;

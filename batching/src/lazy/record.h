@@ -306,7 +306,8 @@ class Record {
  private:
   friend class windrow::LazyExpr;
   NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
-  NodeId push_node(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
+  void reserve(std::size_t nodes, std::size_t operands);
+  NodeId append(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
   void join_run(NodeId id, std::span<const NodeId> operands);
   bool joins(NodeId id, std::span<const NodeId> operands) const;
   NodeId repeated_by(NodeId id) const;

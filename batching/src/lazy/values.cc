@@ -72,7 +72,7 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
   if (node >= record_.first_pending()) flush(from);
   try {
     std::vector<float> row = read_row(node, from);
-    const bool refused = losses_.count(node) > 0 && !std::isfinite(row[0]);
+    const bool refused = losses_.contains(node) && !std::isfinite(row[0]);
     if (refused) device_.engine->wait(losses_checked_->var(), from);
     return row;
   } catch (const OpError& error) {  // of this epoch, or of an earlier one that it read rows of

@@ -116,6 +116,7 @@ void InputGraph::Loading::check_child(std::int32_t v, std::int32_t e) const {
 
 void InputGraph::Loading::find_types() {
   std::vector<ir::VertexType> types;
+  types.reserve(static_cast<std::size_t>(vertices()));
   for (std::size_t v = 0; v + 1 < data_.child_begin.size(); ++v) {
     ir::VertexType type = 0;
     const auto first = static_cast<std::size_t>(data_.child_begin[v]);
@@ -140,9 +141,11 @@ void InputGraph::Loading::find_types() {
       ++bit;
     }
   }
-  distinct_ = types;
-  std::sort(distinct_.begin(), distinct_.end());
-  distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+  for (const ir::VertexType type : types) {  // there are few distinct ones
+    const auto found = std::lower_bound(distinct_.begin(), distinct_.end(), type);
+    if (found == distinct_.end() || *found != type) distinct_.insert(found, type);
+  }
+  types_.reserve(types.size());
   for (const ir::VertexType type : types) {
     types_.push_back(
         static_cast<std::int32_t>(std::lower_bound(distinct_.begin(), distinct_.end(), type) - distinct_.begin()));

@@ -6,18 +6,34 @@
 #include "schedule/loading.h"
 
 namespace windrow {
+namespace {
+
+/// The vertices in the order of their keys, which are less than `keys`; of equal keys, in the order given.
+std::vector<std::int32_t> sorted_by(const std::vector<std::int32_t>& key, std::size_t keys,
+                                    const std::vector<std::int32_t>& vertices) {
+  std::vector<std::int32_t> next(keys + 1, 0), sorted(vertices.size());
+  for (const std::int32_t k : key) ++next[static_cast<std::size_t>(k) + 1];
+  for (std::size_t k = 1; k < next.size(); ++k) next[k] += next[k - 1];
+  for (const std::int32_t v : vertices) {
+    sorted[static_cast<std::size_t>(next[static_cast<std::size_t>(key[static_cast<std::size_t>(v)])]++)] = v;
+  }
+  return sorted;
+}
+
+}  // namespace
 
 void InputGraph::Loading::sort() {
-  const auto key = [&](std::int32_t v) {
-    return std::pair(types_[static_cast<std::size_t>(v)], graph_.level_[static_cast<std::size_t>(v)]);
-  };
-  vertex_.resize(graph_.level_.size());
-  std::iota(vertex_.begin(), vertex_.end(), 0);
-  std::stable_sort(vertex_.begin(), vertex_.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
+  std::vector<std::int32_t> numbered(graph_.level_.size());
+  std::iota(numbered.begin(), numbered.end(), 0);
+  vertex_ =
+      sorted_by(types_, distinct_.size(), sorted_by(graph_.level_, static_cast<std::size_t>(graph_.levels_), numbered));
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    const auto v = static_cast<std::size_t>(vertex_[i]);
     const auto here = static_cast<std::int32_t>(i);
-    const auto [type, level] = key(vertex_[i]);
-    if (i == 0 || key(vertex_[i]) != key(vertex_[i - 1])) type_runs_.push_back({type, level, here, here});
+    const std::int32_t type = types_[v], level = graph_.level_[v];
+    if (i == 0 || type_runs_.back().type != type || type_runs_.back().level != level) {
+      type_runs_.push_back({type, level, here, here});
+    }
     ++type_runs_.back().end;
   }
 }
