@@ -26,14 +26,18 @@ using Workspace = std::size_t(const KernelCall<float>& call);
 Run matmul, matmul_nt, matmul_tn, transpose, add_bias, column_sum, spread_rows, spread_columns;
 Run mul_row, column_dot, mul_columns, matmul_each, matmul_each_nt, matmul_each_tn;
 Workspace column_sum_workspace;
+// semiring.cu
+Run log_matmul, log_matmul_gradient, log_matmul_weight_gradient, max_matmul, argmax_matmul;
+// choices.cu
+Run top_k, top_k_gradient, arg_top_k, sample;
 // rowwise.cu
 Run row_sum, row_dot, squared_distance, squared_distance_gradient, row_max, row_max_gradient;
 Run layer_norm, layer_norm_gradient, rms_norm, rms_norm_gradient;
 Run softmax, softmax_gradient, log_softmax, log_softmax_gradient, log_sum_exp, log_sum_exp_gradient;
 // rows.cu
-Run gather_rows, gather_where, concat, slice, place, pick, pick_gradient;
+Run gather_rows, gather_where, embedding_bag, concat, slice, place, pick, pick_gradient;
 // scatter.cu
-Run scatter_rows, segment_spread, segment_spread_mean, segment_max_gradient;
+Run scatter_rows, scatter_bags, segment_spread, segment_spread_mean, segment_max_gradient;
 // segments.cu
 Run segment_sum, segment_mean, segment_max, segment_argmax, gather_sum;
 // sgd_rows.cu

@@ -19,6 +19,25 @@ struct GatherRows {
   }
 };
 
+struct EmbeddingBag {
+  static constexpr const char* name = "embedding_bag";
+  In x;
+  Indices from;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    float sum = 0;
+    for (Index i = 0; i < from.width; ++i) {
+      const Index row = at(from, r, i);
+      if (row != -1) sum += within(row, x.rows) ? at(x, row, c) : not_a_number;
+    }
+    return sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(from);
+  }
+};
+
 struct GatherWhere {
   static constexpr const char* name = "gather_where";
   In x, y;
@@ -116,6 +135,9 @@ namespace kernel {
 
 int gather_rows(const Call& call, const Queue& queue) {
   return run_each(call, queue, GatherRows{call.in[0], call.indices[0]});
+}
+int embedding_bag(const Call& call, const Queue& queue) {
+  return run_each(call, queue, EmbeddingBag{call.in[0], call.indices[0]});
 }
 int gather_where(const Call& call, const Queue& queue) {
   return run_each(call, queue, GatherWhere{call.in[0], call.in[1], call.indices[0]});

@@ -76,6 +76,25 @@ struct ScatterRows {
   }
 };
 
+/// An item is an index of a row. That of a row without one, -1, has a bad segment.
+struct ScatterBags {
+  static constexpr const char* name = "scatter_bags";
+  In x;
+  Indices rows;
+  WINDROW_ON_DEVICE Segment segment(Index i) const {
+    const Index row = at(rows, i / rows.width, i % rows.width);
+    return {row, row + 1};
+  }
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Out& out) const {
+    at(out, segment.first, c) += at(x, i / rows.width, c);
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(rows);
+  }
+};
+
 template <bool mean>
 struct SegmentSpread {
   static constexpr const char* name = mean ? "segment_spread_mean" : "segment_spread";
@@ -133,6 +152,10 @@ namespace kernel {
 
 int scatter_rows(const Call& call, const Queue& queue) {
   return scatter(call, queue, ScatterRows{call.in[0], call.indices[0]}, call.in[0].rows);
+}
+int scatter_bags(const Call& call, const Queue& queue) {
+  const Indices& rows = call.indices[0];
+  return scatter(call, queue, ScatterBags{call.in[0], rows}, rows.rows * rows.width);
 }
 int segment_spread(const Call& call, const Queue& queue) {
   return scatter(call, queue, SegmentSpread<false>{call.in[0], call.indices[0]}, call.in[0].rows);

@@ -29,6 +29,13 @@ inline Index checked_label(Indices indices, Index row, Index width) {
   return label;
 }
 
+/// The row of a table in a column of the indices, or -1 for none.
+inline Index checked_row_or_none(Indices indices, Index row, Index column, Index rows) {
+  const Index index = indices.row(row)[column];
+  if (index < -1 || index >= rows) throw_bad_index(index, row, {-1, rows - 1});
+  return index;
+}
+
 /// A probability; NaN is accepted.
 template <class Real>
 Real checked_target(Matrix<const Real> targets, Index row, Index column) {

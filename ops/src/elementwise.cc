@@ -24,6 +24,10 @@ Terms of_minimum(const Signature&) {
   return {GradientTerm{&maximum_gradient, {y(), x(), gradient()}},
           GradientTerm{&maximum_gradient_strict, {x(), y(), gradient()}}};
 }
+Terms of_log_add_exp(const Signature&) {
+  return {GradientTerm{&log_add_exp_gradient, {x(), y(), gradient()}},
+          GradientTerm{&log_add_exp_gradient, {y(), x(), gradient()}}};
+}
 Terms of_neg(const Signature&) { return {GradientTerm{&neg, {gradient()}}}; }
 Terms of_scale(const Signature& s) { return {GradientTerm{&scale, {gradient()}, {}, s.attributes}}; }
 Terms of_scale_shift(const Signature& s) {
@@ -80,6 +84,9 @@ constinit const Operator mul = elementwise("mul", 2, 0b11, "x * y", of_mul);
 constinit const Operator div = elementwise("div", 2, 0, "x / y", of_div);
 constinit const Operator maximum = elementwise("maximum", 2, 0, "x < y || y != y ? y : x", of_maximum);
 constinit const Operator minimum = elementwise("minimum", 2, 0, "y < x || y != y ? y : x", of_minimum);
+constinit const Operator log_add_exp =
+    elementwise("log_add_exp", 2, 0, "(x < y || y != y ? y : x) + log1p(exp(x == y ? decltype(x)(0) : -fabs(x - y)))",
+                of_log_add_exp);
 constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", of_neg);
 constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", of_scale, "scaled_by");
 constinit const Operator scale_shift =
@@ -146,6 +153,8 @@ constinit const Operator binary_cross_entropy_gradient =
     elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * (1 / (1 + exp(-x)) - y)");
 constinit const Operator binary_cross_entropy_target_gradient =
     elementwise("binary_cross_entropy_target_gradient", 2, 0b11, "-x * y");
+constinit const Operator log_add_exp_gradient =
+    elementwise("log_add_exp_gradient", 3, 0b100, "z / (1 + exp(x == y ? decltype(x)(0) : y - x))");
 constinit const Operator div_gradient = elementwise("div_gradient", 3, 0, "-z * x / y");
 constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100, "x < y ? 0 : z");
 constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100, "x > y ? z : 0");

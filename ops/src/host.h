@@ -10,12 +10,14 @@ namespace windrow {
 
 using HostCall = KernelCall<float>;
 
+void add_host_choices(KernelTable<float>& table);
 void add_host_elementwise(KernelTable<float>& table);
 void add_host_images(KernelTable<float>& table);
 void add_host_linear(KernelTable<float>& table);
 void add_host_norm(KernelTable<float>& table);
 void add_host_rows(KernelTable<float>& table);
 void add_host_rowwise(KernelTable<float>& table);
+void add_host_semirings(KernelTable<float>& table);
 void add_host_softmax(KernelTable<float>& table);
 void add_host_training_steps(KernelTable<float>& table);
 

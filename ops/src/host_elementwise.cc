@@ -77,6 +77,13 @@ HWY_INLINE V softplus_of(V x) {
 void softplus(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return softplus_of(x); });
 }
+void log_add_exp(const HostCall& k) {
+  map<2>(k, [](V x, V y) HWY_ATTR {
+    const V top = hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y);
+    const V apart = hn::IfThenElse(hn::Eq(x, y), constant(0), hn::Abs(hn::Sub(x, y)));  // equal infinities
+    return hn::Add(top, softplus_below_zero(hn::Neg(apart)));
+  });
+}
 void log_sigmoid(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Neg(softplus_of(hn::Neg(x))); });
 }
@@ -205,6 +212,10 @@ void softplus_gradient(const HostCall& k) {
 void log_sigmoid_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(hn::Neg(x))); });
 }
+void log_add_exp_gradient(const HostCall& k) {
+  map<3>(k, [](V x, V y, V g)
+                HWY_ATTR { return hn::Mul(g, logistic(hn::IfThenElse(hn::Eq(x, y), constant(0), hn::Sub(x, y)))); });
+}
 void binary_cross_entropy_gradient(const HostCall& k) {
   map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::Mul(g, hn::Sub(sigmoid_of(x), y)); });
 }
@@ -257,7 +268,7 @@ namespace windrow {
   X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)                                     \
   X(scale_shift) X(reciprocal) X(gelu) X(silu) X(elu) X(leaky_relu) X(clamp) X(pow) X(gelu_gradient)                  \
   X(silu_gradient) X(elu_gradient) X(leaky_relu_gradient) X(clamp_gradient) X(pow_gradient)            \
-  X(stop_gradient) X(reverse_gradient)
+  X(stop_gradient) X(reverse_gradient) X(log_add_exp) X(log_add_exp_gradient)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

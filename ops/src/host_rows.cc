@@ -30,6 +30,26 @@ void scatter(const HostCall& k) {
   }
 }
 
+void embedding_bag(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.out.rows; ++r) {
+    for (Index i = 0; i < k.indices[0].width; ++i) {
+      const Index from = checked_row_or_none(k.indices[0], r, i, k.in[0].rows);
+      if (from >= 0) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, 1);
+    }
+  }
+}
+
+void scatter_bags(const HostCall& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    for (Index i = 0; i < k.indices[0].width; ++i) {
+      const Index to = checked_row_or_none(k.indices[0], r, i, k.out.rows);
+      if (to >= 0) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, 1);
+    }
+  }
+}
+
 /// Several matrices of the same width, with their rows counted through.
 class Stack {
  public:
@@ -211,6 +231,8 @@ void add_host_rows(KernelTable<float>& table) {
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
   table.add(op::scatter_rows, scatter);
+  table.add(op::embedding_bag, embedding_bag);
+  table.add(op::scatter_bags, scatter_bags);
   table.add(op::sgd_rows, sgd_rows);
   table.add(op::sum_parts, sum_parts);
   table.add(op::concat, concat);

@@ -80,6 +80,9 @@ void add_elementwise(KernelTable<double>& table) {
             [](const Call& k) { binary(k, [](double x, double y) { return x < y || std::isnan(y) ? y : x; }); });
   table.add(op::minimum,
             [](const Call& k) { binary(k, [](double x, double y) { return y < x || std::isnan(y) ? y : x; }); });
+  table.add(op::log_add_exp, [](const Call& k) {
+    binary(k, [](double x, double y) { return std::max(x, y) + softplus(x == y ? 0 : -std::abs(x - y)); });
+  });
   table.add(op::neg, [](const Call& k) { unary(k, [](double x) { return -x; }); });
   table.add(op::scale, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] * x; }); });
   table.add(op::scale_shift, [](const Call& k) {
@@ -112,6 +115,9 @@ void add_elementwise(KernelTable<double>& table) {
             [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(-x)); }); });
   table.add(op::log_sigmoid_gradient,
             [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(x)); }); });
+  table.add(op::log_add_exp_gradient, [](const Call& k) {
+    ternary(k, [](double x, double y, double g) { return g / (1 + std::exp(x == y ? 0 : y - x)); });
+  });
   table.add(op::div_gradient,
             [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
   table.add(op::maximum_gradient,
@@ -211,6 +217,8 @@ KernelTable<double> make_reference() {
   add_images(table);
   add_losses(table);
   add_norms(table);
+  add_semirings(table);
+  add_top_choices(table);
   add_training_steps(table);
   return table;
 }

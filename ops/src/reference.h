@@ -44,6 +44,8 @@ void add_rows(KernelTable<double>& table);
 void add_images(KernelTable<double>& table);
 void add_losses(KernelTable<double>& table);
 void add_norms(KernelTable<double>& table);
+void add_semirings(KernelTable<double>& table);
+void add_top_choices(KernelTable<double>& table);
 void add_training_steps(KernelTable<double>& table);
 
 }  // namespace windrow::reference

@@ -22,6 +22,27 @@ void scatter(const Call& k) {
   }
 }
 
+void embedding_bag(const Call& k) {
+  each(k, [&](Index r, Index c) {
+    double sum = 0;
+    for (Index i = 0; i < k.indices[0].width; ++i) {
+      const Index from = checked_row_or_none(k.indices[0], r, i, k.in[0].rows);
+      if (from >= 0) sum += k.in[0].row(from)[c];
+    }
+    return sum;
+  });
+}
+
+void scatter_bags(const Call& k) {
+  zero_unless_adding(k);
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    for (Index i = 0; i < k.indices[0].width; ++i) {
+      const Index to = checked_row_or_none(k.indices[0], r, i, k.out.rows);
+      for (Index c = 0; to >= 0 && c < k.out.width; ++c) k.out.row(to)[c] += k.in[0].row(r)[c];
+    }
+  }
+}
+
 /// The rows of all operands.
 std::vector<const double*> rows_of(const Call& k) {
   std::vector<const double*> rows;
@@ -180,6 +201,8 @@ void add_rows(KernelTable<double>& table) {
     });
   });
   table.add(op::scatter_rows, scatter);
+  table.add(op::embedding_bag, embedding_bag);
+  table.add(op::scatter_bags, scatter_bags);
   table.add(op::sgd_rows, sgd_rows);
   table.add(op::sum_parts, sum_parts);
   table.add(op::concat, [](const Call& k) {

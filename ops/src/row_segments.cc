@@ -38,7 +38,7 @@ void sort_by_table_row(std::vector<Pair>& pairs, int bits) {
 
 }  // namespace
 
-RowSegments row_segments(std::span<const std::int32_t> row_of) {
+RowSegments row_segments(std::span<const std::int32_t> row_of, std::size_t each) {
   std::vector<Pair> pairs;
   pairs.reserve(row_of.size());
   std::uint32_t seen = 0;  // the bits that are set in any row
@@ -46,7 +46,7 @@ RowSegments row_segments(std::span<const std::int32_t> row_of) {
     if (row_of[r] < 0) continue;
     const auto row = static_cast<std::uint32_t>(row_of[r]);
     seen |= row;
-    pairs.push_back(Pair{row} << 32 | r);
+    pairs.push_back(Pair{row} << 32 | (each == 1 ? r : r / each));
   }
   sort_by_table_row(pairs, static_cast<int>(std::bit_width(seen)));
   RowSegments result;

@@ -13,6 +13,14 @@ Type infer_embedding(const Operator& op, const Signature& s) {
   require(s.in[0].rows.counted(), op, s, "a parameter as the table");
   return infer_gather(op, s);
 }
+Type infer_embedding_bag(const Operator& op, const Signature& s) {
+  require(s.in[0].rows.counted(), op, s, "a parameter as the table");
+  return {s.indices[0].rows, s.in[0].width};
+}
+Type infer_scatter_bags(const Operator& op, const Signature& s) {
+  require(s.indices[0].rows == s.in[0].rows, op, s, "a row of indices for each row");
+  return {s.attributes.rows, s.in[0].width};
+}
 Type infer_gather_where(const Operator& op, const Signature& s) {
   require(s.in[0] == s.in[1], op, s, "operands of one shape");
   require(s.indices[0].width == 2, op, s, "indices of width 2: a row, and what the first operand has there");
@@ -91,6 +99,9 @@ Type infer_segment_max_gradient(const Operator& op, const Signature& s) {
 }
 Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, to_rows(s.in[0].rows)}}; }
 Terms of_scatter(const Signature&) { return {GradientTerm{&gather_rows, {gradient()}, {0}}}; }
+Terms of_embedding_bag(const Signature& s) {
+  return {GradientTerm{&scatter_bags, {gradient()}, {0}, to_rows(s.in[0].rows)}};
+}
 Terms of_concat(const Signature& s) {
   Terms terms;
   Index begin = 0;
@@ -120,6 +131,7 @@ Terms of_segment_spread(const Signature&) { return {GradientTerm{&segment_sum, {
 Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_mean, {gradient()}, {0}}}; }
 
 IndexRange rows_of_table(const Signature& s, std::size_t) { return {0, s.in[0].rows.number() - 1}; }
+IndexRange rows_of_table_or_none(const Signature& s, std::size_t) { return {-1, s.in[0].rows.number() - 1}; }
 IndexRange columns_of_operand(const Signature& s, std::size_t) { return {0, s.in[0].width - 1}; }
 
 }  // namespace
@@ -139,6 +151,21 @@ constinit const Operator embedding{.name = "embedding",
                                    .whole = 0b1,
                                    .zero = 0b1,
                                    .index_range = rows_of_table};
+constinit const Operator embedding_bag{.name = "embedding_bag",
+                                       .index_inputs = 1,
+                                       .infer = infer_embedding_bag,
+                                       .gradients = of_embedding_bag,
+                                       .locality = Locality::rowwise,
+                                       .whole = 0b1,
+                                       .zero = 0b1,
+                                       .index_range = rows_of_table_or_none};
+constinit const Operator scatter_bags{.name = "scatter_bags",
+                                      .index_inputs = 1,
+                                      .infer = infer_scatter_bags,
+                                      .locality = Locality::sums_rows,
+                                      .zero = 0b1,
+                                      .columnwise = true,
+                                      .attributes = "to_rows"};
 constinit const Operator gather_where{.name = "gather_where",
                                       .inputs = 2,
                                       .index_inputs = 1,

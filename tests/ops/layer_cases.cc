@@ -26,6 +26,39 @@ Make power(int others) {
   };
 }
 
+/// The operands of a product in another semiring, and of its gradients, some terms of which are forbidden.
+Make log_product(bool gradient) {
+  return [gradient](Maker& m) {
+    const Index inner = m.number(1, 12);
+    m.operand(counted(m.rows, inner));
+    m.operand(counted(inner, m.width));
+    for (double& weight : m.made.in.back()) weight = m.number(0, 9) == 0 ? -1e30f : weight;
+    for (Index c = 0; c < m.width; ++c) m.made.in.back()[static_cast<std::size_t>(c)] = 0.5;
+    for (int k = 0; gradient && k < 2; ++k) m.operand(counted(m.rows, m.width));
+  };
+}
+
+/// Rows that contain matrices, of whose columns some elements are chosen.
+Make choice(bool gradient) {
+  return [gradient](Maker& m) {
+    const Index columns = m.number(1, 3), rows = m.number(1, 40), count = m.number(1, rows);
+    m.operand(counted(m.rows, rows * columns));
+    if (gradient) m.operand(counted(m.rows, count * columns));
+    m.made.signature.attributes =
+        op::largest(count, columns, m.number(0, 1) == 1 ? op::Order::by_place : op::Order::descending);
+  };
+}
+
+/// A table, or rows to be added to one, and up to four rows of the table for each row.
+Make bag(bool from_table) {
+  return [from_table](Maker& m) {
+    const Index rows = m.number(1, 9);
+    m.operand(counted(from_table ? rows : m.rows, m.width));
+    m.index(counted(m.rows, m.number(1, 4)), [&m, rows] { return m.number(-1, rows - 1); });
+    if (!from_table) m.made.signature.attributes = op::to_rows(Rows::count(rows));
+  };
+}
+
 /// Scores of two or more classes, `scalars` operands of width 1, and labels. Of one class only rounding errors remain.
 Make labelled(int scalars, const Attributes& attributes) {
   return [scalars, attributes](Maker& m) {
@@ -74,6 +107,24 @@ const Makes& makes_of_layers() {
          with_scalars(1)(m);
          m.operand(counted(m.rows, 1));
        }},
+      {"log_add_exp", elementwise(2)},
+      {"log_add_exp_gradient", elementwise(3)},
+      {"log_matmul", log_product(false)},
+      {"log_matmul_gradient", log_product(true)},
+      {"log_matmul_weight_gradient", log_product(true)},
+      {"max_matmul", log_product(false)},
+      {"argmax_matmul", log_product(false)},
+      {"top_k", choice(false)},
+      {"top_k_gradient", choice(true)},
+      {"arg_top_k", choice(false)},
+      {"sample",
+       [](Maker& m) {
+         elementwise(1)(m);
+         m.index(counted(m.rows, 3), [&m] { return m.number(-1'000'000, 1'000'000); });
+         m.made.signature.attributes = op::drawn_by(5'000'000'000, 7);
+       }},
+      {"embedding_bag", bag(true)},
+      {"scatter_bags", bag(false)},
       {"gelu_gradient", elementwise(2)},
       {"silu_gradient", elementwise(2)},
       {"elu_gradient", elementwise_with(2, op::with_alpha(2))},

@@ -46,6 +46,12 @@ TEST(RowSegments, AreThoseThatAMapFindsWhateverTheTableAndTheRows) {
   }
 }
 
+TEST(RowSegments, MayHaveARowOfTheMatrixSeveralTimes) {
+  const RowSegments segments = row_segments(Numbers{4, 1, -1, 4, 4, -1}, 2);
+  EXPECT_EQ(segments.bounds, (Numbers{1, 0, 1, 4, 1, 4}));
+  EXPECT_EQ(segments.order, (Numbers{0, 0, 1, 2}));
+}
+
 TEST(RowSegments, AreNoneWhereNoRowBelongsToTheTable) {
   EXPECT_EQ(row_segments(Numbers{-1, -7}).bounds, Numbers{});
   EXPECT_EQ(row_segments({}).order, Numbers{});

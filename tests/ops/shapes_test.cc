@@ -66,6 +66,18 @@ TEST(Shapes, ThatDoNotFitAreNamedWithTheOperator) {
       text(op::add_channel_bias, {.in = {counted(5, 7), counted(1, 2)}}),
       "add_channel_bias: operands 5 x 7, 1 x 2; expected a second of one row, with an element for each channel of "
       "the first");
+  EXPECT_EQ(text(op::log_matmul, {.in = {counted(2, 3), counted(4, 5)}}),
+            "log_matmul: operands 2 x 3, 4 x 5; expected as many rows of the second as the first is wide, one or more");
+  EXPECT_EQ(
+      text(op::log_matmul_gradient, {.in = {counted(2, 3), counted(3, 5), counted(2, 5), counted(2, 4)}}),
+      "log_matmul_gradient: operands 2 x 3, 3 x 5, 2 x 5, 2 x 4; expected two operands, then a result and a gradient "
+      "of its shape");
+  EXPECT_EQ(text(op::top_k, {.in = {counted(2, 7)}, .attributes = op::largest(2, 3)}),
+            "top_k: operands 2 x 7; expected a width that is a multiple of 3, and 6 or more");
+  EXPECT_EQ(text(op::sample, {.in = {counted(2, 3)}, .indices = {counted(2, 1)}, .attributes = op::drawn_by(1, 0)}),
+            "sample: operands 2 x 3, indices 2 x 1; expected indices 2 x 3");
+  EXPECT_EQ(text(op::embedding_bag, {.in = {{Rows::vertices(), 3}}, .indices = {{Rows::vertices(), 4}}}),
+            "embedding_bag: operands vertices x 3, indices vertices x 4; expected a parameter as the table");
   constexpr Operator blank{.name = "blank"};
   EXPECT_EQ(text(blank, {.in = {counted(1, 1)}}), "blank: operands 1 x 1; expected an operator with a rule for types");
   EXPECT_EQ(text(op::concat, {}), "concat: operands ; expected one operand or more");

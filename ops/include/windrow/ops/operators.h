@@ -5,8 +5,9 @@
 // fixed number of rows. The comments of operators that need attributes end with the function that makes them, such as
 // `to_rows`.
 //
-// Operators named *_gradient, segment_argmax, gather_where, gather_sum, sum_parts and those for training have no
-// gradient.
+// Operators named *_gradient, segment_argmax, gather_where, scatter_bags, gather_sum, sum_parts and those for training
+// have no gradient. The operands of arg_top_k, argmax_matmul, max_matmul and sample get none: the result counts as a
+// constant. Operators that result in numbers of columns make them floats, which are exact up to 2^24.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,11 @@ extern const Operator mul;      ///< x * y
 extern const Operator div;      ///< x / y
 extern const Operator maximum;  ///< the larger element, or NaN if one is NaN; the gradient of equal elements goes to x
 extern const Operator minimum;  ///< the smaller element, or NaN if one is NaN; the gradient of equal elements goes to x
-extern const Operator neg;      ///< -x
-extern const Operator scale;    ///< factor * x; scaled_by
+/// log(exp(x) + exp(y)), natural logarithm: the larger element plus softplus of minus the difference; finite for all
+/// finite elements.
+extern const Operator log_add_exp;
+extern const Operator neg;    ///< -x
+extern const Operator scale;  ///< factor * x; scaled_by
 /// factor * x + shift; scaled_and_shifted.
 extern const Operator scale_shift;
 /// factor / x; scaled_by.
@@ -74,6 +78,7 @@ extern const Operator leaky_relu_gradient;      ///< x, g: g where x > 0, otherw
 extern const Operator clamp_gradient;           ///< x, g: g where low <= x <= high, otherwise 0
 extern const Operator pow_gradient;             ///< x, g: g * power * x^(power - 1)
 extern const Operator div_gradient;             ///< result, y, g: -g * result / y
+extern const Operator log_add_exp_gradient;     ///< x, y, g: g * sigmoid(x - y)
 extern const Operator maximum_gradient;         ///< x, y, g: 0 where x < y, otherwise g
 extern const Operator maximum_gradient_strict;  ///< y, x, g: g where y > x, otherwise 0
 
@@ -90,6 +95,16 @@ extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
 extern const Operator mul_row;         ///< n x w, 1 x w -> n x w: each row times y, element by element
 extern const Operator column_dot;      ///< n x w, n x w -> 1 x w: the dot product of each pair of columns
 
+// Products in other semirings, of n x k and k x m -> n x m; y is a parameter. Steps of dynamic programs, such as the
+// forward algorithm and the one of Viterbi, over sequences of m labels.
+/// log(sum over i of exp(x[i] + y[i][j])), natural logarithm; finite for all finite operands, such as -1e30 for a
+/// forbidden transition.
+extern const Operator log_matmul;
+extern const Operator log_matmul_gradient;         ///< x, y, result, g -> n x k: of x
+extern const Operator log_matmul_weight_gradient;  ///< x, y, result, g -> k x m: of y, a sum over all rows
+extern const Operator max_matmul;                  ///< the maximum over i of x[i] + y[i][j], NaN if one is NaN
+extern const Operator argmax_matmul;               ///< the first i that has it
+
 // Products of corresponding rows.
 extern const Operator row_dot;      ///< n x w, n x w -> n x 1: the dot product of each pair of rows
 extern const Operator mul_columns;  ///< n x w, n x 1 -> n x w: each row times its element of y
@@ -101,6 +116,11 @@ extern const Operator matmul_each, matmul_each_nt, matmul_each_tn;
 // Moving rows and columns.
 extern const Operator gather_rows;  ///< m x w; n x 1 -> n x w: row r of the result is row i[r] of x
 extern const Operator embedding;    ///< the same, where x is a parameter, a table
+/// m x w; n x b -> n x w: row r of the result is the sum of the rows i[r][0], ..., i[r][b - 1] of x, a table; -1 for
+/// none.
+extern const Operator embedding_bag;
+/// n x w; n x b -> m x w: adds row r of x to the rows i[r][0], ..., i[r][b - 1] of a zero matrix; -1 for none; to_rows.
+extern const Operator scatter_bags;
 /// m x w, m x w; n x 2 -> n x w: row r of the result is row i[r][0] of y, with zeros where that row of x is not
 /// i[r][1]. With segment_argmax as x, this passes the gradient of segment_max to a row.
 extern const Operator gather_where;
@@ -115,6 +135,17 @@ extern const Operator pick;
 extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: g at column i[r], zeros elsewhere; to_width
 extern const Operator row_max;           ///< n x w -> n x 1: NaN if the row contains NaN; 0 if the width is 0
 extern const Operator row_max_gradient;  ///< x, g of n x 1 -> n x w: g at the first maximum of the row
+
+/// n x (q * c) -> n x (k * c): each row of x contains q rows of c columns, and that of the result the k largest
+/// elements of each column, k at most q. NaN counts as the largest; of equal elements the first one is taken first;
+/// largest.
+extern const Operator top_k;
+extern const Operator top_k_gradient;  ///< x, g of the result's shape -> n x (q * c); largest
+extern const Operator arg_top_k;       ///< as top_k, but the numbers of their rows, 0 to q - 1; largest
+/// n x w; n x 3 -> n x 1: a column drawn from the distribution softmax(x) of each row, by the largest sum of x and
+/// Gumbel noise; drawn_by. The draw is a function of the seed, the site and the row's three keys (see philox.h). Width
+/// at most 262144.
+extern const Operator sample;
 
 // Normalisation of each row, n x w -> n x w, without factors and offsets of its own; with_epsilon.
 /// (x - mean) / sqrt(variance + epsilon), for the mean and the variance (divided by w) of the row (Ba et al. 2016).
@@ -276,6 +307,12 @@ Attributes product_by_widths(Index rows, Index x, Index y);
 Attributes smoothed_by(double epsilon);
 /// For hinge. Throws MisuseError unless the margin is finite and not negative.
 Attributes with_margin(double margin);
+/// The order of what top_k chooses: from the largest on, or as they follow each other in the column.
+enum class Order : std::uint8_t { descending, by_place };
+/// For top_k: the k largest of each of `columns` columns. Throws MisuseError for numbers below 1.
+Attributes largest(Index k, Index columns = 1, Order order = Order::descending);
+/// For sample. `site` distinguishes several draws with one seed. Throws MisuseError unless site < 65536.
+Attributes drawn_by(std::uint64_t seed, std::uint32_t site);
 /// For layer_norm and rms_norm. Throws MisuseError unless epsilon is finite and above 0.
 Attributes with_epsilon(double epsilon);
 /// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <

@@ -29,4 +29,7 @@ constexpr PhiloxKey philox_key(std::uint64_t seed) {
 /// Converts a word to a uniform number in [0, 1), by its upper 24 bits.
 constexpr float unit_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
+/// Converts a word to a uniform number in (0, 1), by its upper 23 bits.
+constexpr float open_uniform(std::uint32_t word) { return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f; }
+
 }  // namespace windrow

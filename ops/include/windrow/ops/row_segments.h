@@ -22,9 +22,9 @@ struct RowSegments {
   std::vector<std::int32_t> order;
 };
 
-/// `row_of` contains, for each row of the matrix, the table's row that it belongs to; a negative number if it belongs
-/// to none. Takes time proportional to the number of rows, independent of the size of the table (radix sort). Throws
-/// std::bad_alloc.
-RowSegments row_segments(std::span<const std::int32_t> row_of);
+/// `row_of` contains, for each row of the matrix, `each` rows of the table that it belongs to; a negative number for
+/// none. A row of the matrix may occur several times in a segment, then. Takes time proportional to the number of rows,
+/// independent of the size of the table (radix sort). Throws std::bad_alloc.
+RowSegments row_segments(std::span<const std::int32_t> row_of, std::size_t each = 1);
 
 }  // namespace windrow

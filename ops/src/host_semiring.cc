@@ -1,0 +1,165 @@
+// Host kernels of products in the log and max-plus semirings, by Highway.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "host_semiring.cc"
+#include "hwy/foreach_target.h"
+// foreach_target.h comes first.
+#include <cmath>
+#include <vector>
+
+#include "host_simd.h"
+#include "windrow/ops/operators.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace windrow {
+namespace HWY_NAMESPACE {
+
+/// A copy of a matrix with rows of whole vectors, since each row of it is read once for each row of a batch. The
+/// columns beyond the width hold `pad`.
+class Padded {
+ public:
+  Padded(Index rows, Index width, float pad)
+      : stride_((width + static_cast<Index>(hn::Lanes(d)) - 1) / static_cast<Index>(hn::Lanes(d)) *
+                static_cast<Index>(hn::Lanes(d))),
+        elements_(static_cast<std::size_t>(rows * stride_), pad) {}
+  explicit Padded(const Matrix<const float>& from, float pad = 0) : Padded(from.rows, from.width, pad) {
+    for (Index r = 0; r < from.rows; ++r) take(r, from.row(r), from.width);
+  }
+  void take(Index r, const float* from, Index width) { std::copy_n(from, width, row(r)); }
+  Index stride() const { return stride_; }
+  float* row(Index r) { return elements_.data() + r * stride_; }
+  const float* row(Index r) const { return elements_.data() + r * stride_; }
+
+ private:
+  const Index stride_;
+  std::vector<float> elements_;
+};
+
+/// Writes f(x, load) to each vector of each row of the result: x is the row of the first operand, and load(i) are the
+/// columns of row i of the second one.
+template <class F>
+HWY_INLINE void each_product(const HostCall& k, F f) {
+  const Padded weights(k.in[1]);
+  Padded row(1, k.out.width, 0);
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const float* const x = k.in[0].row(r);
+    for (Index c = 0; c < row.stride(); c += lanes) {
+      const auto load = [&](Index i) HWY_ATTR { return hn::LoadU(d, weights.row(i) + c); };
+      hn::StoreU(f(x, load), d, row.row(0) + c);
+    }
+    write_row<1>(k.write, k.out.row(r), {row.row(0)}, k.out.width, [](V v) HWY_ATTR { return v; });
+  }
+}
+
+// The largest term is subtracted for each element of the result, so the others may be smaller by any factor.
+void log_matmul(const HostCall& k) {
+  const Index inner = k.in[0].width;
+  each_product(k, [&](const float* x, auto load) HWY_ATTR {
+    V top = hn::Set(d, -infinity), sum = hn::Zero(d);
+    for (Index i = 0; i < inner; ++i) top = hn::Max(top, hn::Add(hn::Set(d, x[i]), load(i)));
+    for (Index i = 0; i < inner; ++i) {
+      sum = hn::Add(sum, exp_of(hn::Sub(hn::Add(hn::Set(d, x[i]), load(i)), top)));
+    }
+    return hn::IfThenElse(hn::IsInf(top), top, hn::Add(top, log_of(sum)));
+  });
+}
+
+/// The rows of results and gradients, padded so that exp(x + weight - result) * gradient is 0 beyond the width.
+struct ResultRow {
+  Padded result, gradient;
+  explicit ResultRow(Index width) : result(1, width, infinity), gradient(1, width, 0) {}
+  void take(const HostCall& k, Index r) {
+    result.take(0, k.in[2].row(r), k.in[2].width);
+    gradient.take(0, k.in[3].row(r), k.in[3].width);
+  }
+  /// What the element x and the weights of its row contribute, at columns [c, c + lanes).
+  HWY_INLINE V share(float x, const float* weights, Index c) const {
+    const V above = hn::Sub(hn::Add(hn::Set(d, x), hn::LoadU(d, weights + c)), hn::LoadU(d, result.row(0) + c));
+    return hn::Mul(exp_of(above), hn::LoadU(d, gradient.row(0) + c));
+  }
+};
+
+void log_matmul_gradient(const HostCall& k) {
+  const Padded weights(k.in[1]);
+  ResultRow row(k.in[1].width);
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    row.take(k, r);
+    for (Index i = 0; i < k.out.width; ++i) {
+      V sum = hn::Zero(d);
+      for (Index c = 0; c < weights.stride(); c += lanes) {
+        sum = hn::Add(sum, row.share(k.in[0].row(r)[i], weights.row(i), c));
+      }
+      float& to = k.out.row(r)[i];
+      to = k.write == Write::add ? to + sum_of(sum) : sum_of(sum);
+    }
+  }
+}
+
+void log_matmul_weight_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  const Padded weights(k.in[1]);
+  Padded sums(k.out);
+  ResultRow row(k.in[1].width);
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    row.take(k, r);
+    for (Index i = 0; i < k.out.rows; ++i) {
+      float* const sum = sums.row(i);
+      for (Index c = 0; c < weights.stride(); c += lanes) {
+        hn::StoreU(hn::Add(hn::LoadU(d, sum + c), row.share(k.in[0].row(r)[i], weights.row(i), c)), d, sum + c);
+      }
+    }
+  }
+  for (Index i = 0; i < k.out.rows; ++i) std::copy_n(sums.row(i), k.out.width, k.out.row(i));
+}
+
+/// The first NaN or otherwise the first maximum, and its number.
+struct Best {
+  V value, place;
+};
+template <class Load>
+HWY_INLINE Best best_of(const float* x, Index inner, Load load) {
+  Best best{hn::Add(hn::Set(d, x[0]), load(0)), hn::Zero(d)};
+  for (Index i = 1; i < inner; ++i) {
+    const V next = hn::Add(hn::Set(d, x[i]), load(i));
+    const auto better = hn::Or(hn::Gt(next, best.value), hn::AndNot(hn::IsNaN(best.value), hn::IsNaN(next)));
+    best.value = hn::IfThenElse(better, next, best.value);
+    best.place = hn::IfThenElse(better, hn::Set(d, static_cast<float>(i)), best.place);
+  }
+  return best;
+}
+
+void max_matmul(const HostCall& k) {
+  each_product(k,
+               [inner = k.in[0].width](const float* x, auto load) HWY_ATTR { return best_of(x, inner, load).value; });
+}
+
+void argmax_matmul(const HostCall& k) {
+  each_product(k,
+               [inner = k.in[0].width](const float* x, auto load) HWY_ATTR { return best_of(x, inner, load).place; });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace windrow
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace windrow {
+
+// The kernels, each named like its operator.
+// clang-format off
+#define WINDROW_KERNELS(X) \
+  X(log_matmul) X(log_matmul_gradient) X(log_matmul_weight_gradient) X(max_matmul) X(argmax_matmul)
+// clang-format on
+
+#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
+WINDROW_KERNELS(WINDROW_EXPORT)
+
+void add_host_semirings(KernelTable<float>& table) {
+#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
+  WINDROW_KERNELS(WINDROW_ADD)
+}
+
+}  // namespace windrow
+#endif  // HWY_ONCE
