@@ -33,16 +33,31 @@ inline Row hinge(const Row& scores, const OracleIndex& label, double margin) {
 inline Row layer_norm(const Row& x) { return apply(op::layer_norm, {x}, {}, op::with_epsilon(1e-5)); }
 inline Row rms_norm(const Row& x, double epsilon) { return apply(op::rms_norm, {x}, {}, op::with_epsilon(epsilon)); }
 
+inline Row log_add_exp(const Row& x, const Row& y) { return apply(op::log_add_exp, {x, y}); }
+inline Row log_matmul(const Row& x, const RowOperand& w) { return apply(op::log_matmul, {x, w}); }
+inline Row max_matmul(const Row& x, const RowOperand& w) { return apply(op::max_matmul, {x, w}); }
+inline Row argmax_matmul(const Row& x, const RowOperand& w) { return apply(op::argmax_matmul, {x, w}); }
+inline Row top_k(const Row& x, Index k, Index columns, op::Order order) {
+  return apply(op::top_k, {x}, {}, op::largest(k, columns, order));
+}
+inline Row top_k(const Row& x, Index k) { return top_k(x, k, 1, op::Order::descending); }
+inline Row arg_top_k(const Row& x, Index k) { return apply(op::arg_top_k, {x}, {}, op::largest(k)); }
+inline Row argmax(const Row& x) { return arg_top_k(x, 1); }
+/// For values that have no gradient anyway.
+inline Row stop_gradient(const Row& x) { return x; }
+
 struct LayersCell {
   static constexpr std::size_t arity = 0;
   static constexpr Index in = 2, h = 6;
-  Parameter w, gain, bias, temperature;
+  Parameter w, gain, bias, temperature, weights, table;
 
   explicit LayersCell(Parameters& p)
       : w(p.add("w", in, h, Initial::uniform(-1, 1))),
         gain(p.add("gain", 1, h, Initial::uniform(0.5, 2))),
         bias(p.add("bias", 1, h, Initial::uniform(-1, 1))),
-        temperature(p.add("temperature", 1, 1, Initial::uniform(1, 2))) {}
+        temperature(p.add("temperature", 1, 1, Initial::uniform(1, 2))),
+        weights(p.add("weights", h, h, Initial::uniform(-1, 1))),
+        table(p.add("table", 5, h, Initial::uniform(-1, 1))) {}
 
   /// Calls take(name, value) for each value. `rows` makes constants: a vertex or a lazy graph.
   template <class MakesRows, class X, class Label, class Take>
@@ -59,6 +74,13 @@ struct LayersCell {
     const auto column = row_sum(square(x)) + 1;
     take("columns", (x + column) * column + (column - x) / column - column / (square(x) + 1));
     take("columns and rows", column * gain + (bias - column) / gain + gain / column);
+    take("maxima", maximum(x, gain) - minimum(bias, x) * maximum(minimum(x, bias), -0.5 * x));
+    take("maxima of columns", maximum(x, temperature) + minimum(column, x) + maximum(gain, column));
+    take("log sums", log_add_exp(x, 0.5 * x) + log_add_exp(x, x));
+    take("log products", log_matmul(x, weights));
+    take("largest", top_k(x, 3) + top_k(x, 1, 3, op::Order::by_place));
+    take("places", stop_gradient(argmax(x) + row_sum(arg_top_k(x, 2)) + row_sum(argmax_matmul(x, weights))));
+    take("transposed", matmul_nt(x, table));
     take("constant", (rows.zeros(h) + x) * rows.constant(h, 0.75));
   }
 

@@ -95,6 +95,8 @@ Row operator+(const RowOperand& x, const RowOperand& y) { return elementwise(op:
 Row operator-(const RowOperand& x, const RowOperand& y) { return elementwise(op::sub, x, y); }
 Row operator*(const RowOperand& x, const RowOperand& y) { return elementwise(op::mul, x, y); }
 Row operator/(const RowOperand& x, const RowOperand& y) { return elementwise(op::div, x, y); }
+Row maximum(const RowOperand& x, const RowOperand& y) { return elementwise(op::maximum, x, y); }
+Row minimum(const RowOperand& x, const RowOperand& y) { return elementwise(op::minimum, x, y); }
 Row operator*(double factor, const Row& x) { return apply(op::scale, {x}, {}, op::scaled_by(factor)); }
 
 Row OracleVertex::gather(std::size_t k, const OracleState& state) {

@@ -115,6 +115,8 @@ Row operator+(const RowOperand& x, const RowOperand& y);
 Row operator-(const RowOperand& x, const RowOperand& y);
 Row operator*(const RowOperand& x, const RowOperand& y);
 Row operator/(const RowOperand& x, const RowOperand& y);
+Row maximum(const RowOperand& x, const RowOperand& y);
+Row minimum(const RowOperand& x, const RowOperand& y);
 Row operator*(double factor, const Row& x);
 Row to_children(const Row& x, Index children);
 Row sum_children(const Row& x);
@@ -124,10 +126,10 @@ inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
 inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
 inline Row relu(const Row& x) { return apply(op::relu, {x}); }
 inline Row square(const Row& x) { return apply(op::square, {x}); }
-inline Row maximum(const Row& x, const Row& y) { return apply(op::maximum, {x, y}); }
 inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
 inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
 inline Row matmul(const Row& x, const RowOperand& w) { return apply(op::matmul, {x, w}); }
+inline Row matmul_nt(const Row& x, const RowOperand& w) { return apply(op::matmul_nt, {x, w}); }
 template <std::same_as<Row>... Parts>
 Row concat(const Parts&... parts) {
   return apply(op::concat, {parts...});

@@ -8,7 +8,6 @@ namespace windrow::testing {
 
 // The oracle's versions of the functions that only this cell uses.
 inline Row operator-(const Row& x) { return apply(op::neg, {x}); }
-inline Row minimum(const Row& x, const Row& y) { return apply(op::minimum, {x, y}); }
 inline Row exp(const Row& x) { return apply(op::exp, {x}); }
 inline Row sqrt(const Row& x) { return apply(op::sqrt, {x}); }
 inline Row abs(const Row& x) { return apply(op::abs, {x}); }

@@ -94,7 +94,8 @@ class Differentiation {
     std::vector<Builder::Term> dense;
     for (const Builder::Term& term : terms) {
       const Node& node = builder_.at(term.value);
-      const bool lookup = node.is(op::scatter_rows) && builder_.at(node.in[0]).of_vertices();
+      const bool scatters = node.is(op::scatter_rows) || node.is(op::scatter_bags);
+      const bool lookup = scatters && builder_.at(node.in[0]).of_vertices();
       if (lookup && node.type == of.type) {
         const auto what = of.code == Code::given ? Program::Rows::Of::tensor : Program::Rows::Of::parameter;
         program_.rows.push_back({what, of.number, node.indices[0], with_storage(node.in[0])});

@@ -88,8 +88,11 @@ Expr operator/(const Operand& x, const Operand& y) {
   if (is_row_of_width(x, y)) return apply(op::mul_row, {reciprocal(y), x});
   return elementwise(op::div, x, y);
 }
+Expr maximum(const Operand& x, const Operand& y) { return elementwise(op::maximum, x, y); }
+Expr minimum(const Operand& x, const Operand& y) { return elementwise(op::minimum, x, y); }
 Expr concat(std::span<const Operand> parts) { return apply(op::concat, parts); }
 Expr embedding(const Operand& table, const IndexExpr& row) { return apply(op::embedding, {table}, {row}); }
+Expr embedding_bag(const Operand& table, const IndexExpr& rows) { return apply(op::embedding_bag, {table}, {rows}); }
 Expr mean(const Expr& x) {
   if (x.width() == 0) throw MisuseError("mean: operand " + to_string(x.type()) + "; expected a column or more");
   return 1 / static_cast<double>(x.width()) * row_sum(x);
@@ -104,6 +107,30 @@ Expr mean_children(const Expr& x) {
   return sum * apply(op::spread_columns, {tracing->share_of_child()}, {}, op::to_width(x.width()));
 }
 Expr max_children(const Expr& x) { return tracing_of("max_children", x)->over_children(op::segment_max, x); }
+Expr k_max_children(const Expr& x, Index k) {
+  if (k < 1) throw MisuseError("k_max_children: k " + std::to_string(k) + "; expected 1 or more");
+  constexpr double chosen = 1e30;  // is subtracted from elements that were chosen
+  const auto tracing = tracing_of("k_max_children", x);
+  std::vector<Operand> tops = {max_children(x)};
+  Expr left = x, unchosen = tracing->constant_of_edges(x.width(), 1);
+  while (static_cast<Index>(tops.size()) < k) {
+    const Expr first = stop_gradient(tracing->is_first_maximum(left));
+    left = left - chosen * first;
+    unchosen = unchosen - first;
+    tops.push_back(max_children(left) * stop_gradient(relu(max_children(unchosen))));
+  }
+  return concat(tops);
+}
+Expr log_sum_exp_children(const Expr& x) {
+  const Expr top = stop_gradient(max_children(x));
+  // A vertex without children has no terms; the sum of its exponentials counts as 1.
+  const Expr sum = sum_children(exp(x - to_children(top)));
+  return log(maximum(sum, tracing_of("log_sum_exp_children", x)->constant(x.width(), 1))) + top;
+}
+Expr softmax_children(const Expr& x) {
+  const Expr shares = exp(x - to_children(stop_gradient(max_children(x))));
+  return shares / to_children(sum_children(shares));
+}
 Expr to_children(const Expr& x) { return tracing_of("to_children", x)->to_children(x); }
 
 }  // namespace windrow

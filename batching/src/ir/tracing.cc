@@ -44,6 +44,10 @@ Expr Tracing::constant(Index width, double value) {
   return expr({.code = Code::fill, .type = {Rows::vertices(), width}, .constant = value});
 }
 
+Expr Tracing::constant_of_edges(Index width, double value) {
+  return expr({.code = Code::fill, .type = {Rows::edges(), width}, .constant = value});
+}
+
 IndexExpr Tracing::index_expr(std::size_t pull) {
   const IndexField& field = function.index_pulls[pull];
   return IndexExpr(weak_from_this(), pull, {field.rows, field.width});
@@ -187,6 +191,12 @@ Expr Tracing::over_children(const Operator& op, const Expr& x) {
   }
   const IndexExpr edges = index_expr(structure(IndexField::Holds::edges));
   return add(op, {x}, {&edges, 1}, {});
+}
+
+Expr Tracing::is_first_maximum(const Expr& x) {
+  const Expr place = over_children(op::segment_argmax, x);
+  const IndexExpr sibling = index_expr(structure(IndexField::Holds::sibling));
+  return add(op::gather_where, {place, constant(x.width(), 1)}, {&sibling, 1}, {});
 }
 
 Expr Tracing::share_of_child() {

@@ -38,12 +38,16 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
              const Attributes& attributes);
   /// A row of equal numbers for each vertex.
   Expr constant(Index width, double value);
+  /// The same, for each edge.
+  Expr constant_of_edges(Index width, double value);
   /// Adds the index of each vertex's row in the gradient of the last output.
   void find_gradient();
   /// A row for each edge: the row of its consumer.
   Expr to_children(const Expr& x);
   /// Reduces the rows of a vertex's edges by an operator on segments.
   Expr over_children(const Operator& op, const Expr& x);
+  /// 1 for each element of an edge that is the first to reach the maximum over the edges of its consumer, otherwise 0.
+  Expr is_first_maximum(const Expr& x);
   /// The weight of each child in a mean over children.
   Expr share_of_child();
   /// Keeps x in inference; see specialise().

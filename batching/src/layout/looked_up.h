@@ -11,11 +11,15 @@
 namespace windrow {
 
 struct LookedUp {
-  std::vector<std::int32_t> row_of;  ///< by row of `rows`: the row of the table, or -1 if nothing was looked up
+  /// By row of `rows`: the rows of the table that were looked up and added, as many for each; -1 for none.
+  std::vector<std::int32_t> row_of;
   Tensor rows;
   std::source_location from;
   /// The index operands of op::sgd_rows for these rows, if the minibatch has them in the device's memory.
   std::vector<IntTensor> segments = {};
+
+  /// How many numbers row_of has for each row.
+  std::size_t each() const { return rows.rows() == 0 ? 1 : row_of.size() / static_cast<std::size_t>(rows.rows()); }
 };
 
 /// The rows without those that looked nothing up. Pushes the ops that make them.

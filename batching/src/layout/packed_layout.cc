@@ -21,7 +21,8 @@ PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, bool gathers)
 void PackedLayout::pack_segments(const Plan& plan, const Layout& layout) {
   for (const Plan::Rows& rows : plan.rows) {
     const TypeRows& type = layout.types[static_cast<std::size_t>(rows.vertex_type)];
-    const RowSegments made = row_segments(type.indices[rows.index_pull].elements);
+    const auto& looked_up = type.indices[rows.index_pull];
+    const RowSegments made = row_segments(looked_up.elements, static_cast<std::size_t>(looked_up.width));
     segments.push_back({.bounds = words.size(),
                         .order = words.size() + made.bounds.size(),
                         .count = static_cast<Index>(made.bounds.size() / 3),

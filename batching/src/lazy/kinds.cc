@@ -18,11 +18,11 @@ std::int32_t Columns::id(Index width, std::int32_t number, bool optional) {
 namespace {
 
 /// The work of products with parameters: a row times a matrix, or filters that slide over the row.
-std::int64_t flops_of(const Key& key, Index width, const ParameterStore& parameters) {
+std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const ParameterStore& parameters) {
   std::int64_t flops = 0;
   for (std::int32_t operand : key.operands) {
     if (operand == Key::expression || !key.index_widths.empty()) continue;
-    const Type type = parameters[at(operand)].type();
+    const Type type = weights.type_of(operand, parameters);
     const Index rows = std::max<Index>(type.rows.number(), 1), columns = std::max<Index>(type.width, 1);
     flops += 2 * rows * columns * std::max<Index>(1, width / std::max(rows, columns));
   }
@@ -117,11 +117,11 @@ Kinds::Kind Kinds::make(const Run& run) {
   }
   for (NodeId id = run.begin; id < run.end; ++id) {
     const std::int32_t node = id - run.begin;
-    kind.flops += kind.cell == nullptr ? flops_of(record_.key(id), record_.width(id), parameters_)
+    kind.flops += kind.cell == nullptr ? flops_of(record_.key(id), record_.width(id), record_.weights(), parameters_)
                   : node == 0          ? kind.cell->flops
                                        : 0;
     for (std::int32_t operand : record_.key(id).operands) {
-      if (operand >= 0) kind.parameters.push_back(operand);
+      if (operand >= 0) record_.weights().add_parameters(operand, kind.parameters);
     }
     if (record_.key(id).op == nullptr) {
       const Index width = record_.width(id);
@@ -228,8 +228,15 @@ namespace {
 /// The body of a kind's function.
 class Body final : public CellInputs {
  public:
-  Body(const Kinds& kinds, const Kinds::Kind& kind, const Keys& keys, const ParameterStore& parameters, Vertex& vertex)
-      : CellInputs(vertex), kinds_(kinds), kind_(kind), keys_(keys), parameters_(parameters), vertex_(vertex) {}
+  Body(const Kinds& kinds, const Kinds::Kind& kind, const Record& record, const ParameterStore& parameters,
+       Vertex& vertex)
+      : CellInputs(vertex),
+        kinds_(kinds),
+        kind_(kind),
+        keys_(record.keys()),
+        weights_(record.weights()),
+        parameters_(parameters),
+        vertex_(vertex) {}
 
   void compute(std::span<const std::uint32_t> pattern) {
     for (std::size_t i = 0; i < kind_.list; ++i) outside_.push_back(value_of(kind_.outside[i]));
@@ -301,7 +308,7 @@ class Body final : public CellInputs {
     std::vector<windrow::Operand> in;
     for (std::int32_t operand : key.operands) {
       if (operand != Key::expression) {
-        in.push_back(parameters_[at(operand)]);
+        in.push_back(weights_.operand(operand, parameters_, vertex_));
         continue;
       }
       const OperandSource from = Patterns::decode(codes.front());
@@ -329,6 +336,7 @@ class Body final : public CellInputs {
   const Kinds& kinds_;
   const Kinds::Kind& kind_;
   const Keys& keys_;
+  const Weights& weights_;
   const ParameterStore& parameters_;
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
@@ -353,7 +361,7 @@ VertexFunction Kinds::function_of(KindId number) const {
   });
   return VertexFunction("kind " + std::to_string(number), shape, [&](Vertex& v) {
     if (!finished) return;  // an exception left it incomplete; no vertex has this kind
-    Body(*this, kind, record_.keys(), parameters_, v).compute(runs_.patterns()[kind.pattern]);
+    Body(*this, kind, record_, parameters_, v).compute(runs_.patterns()[kind.pattern]);
   });
 }
 

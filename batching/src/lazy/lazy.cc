@@ -168,6 +168,13 @@ LazyExpr row_beside(const LazyExpr& x, const LazyParameterHere& row) {
   return embedding(row.operand(), lazy::Record::first_index_of(x), row.from());
 }
 
+/// An elementwise operator whose second operand is the row of a parameter.
+LazyExpr beside(const Operator& op, const LazyExpr& x, const LazyParameterHere& row) {
+  // apply() refuses other parameters.
+  if (row.operand().type().rows != Rows::count(1)) return apply(op, {x, row.operand()}, {}, {}, row.from());
+  return elementwise(op, x, row_beside(x, row), row.from());
+}
+
 LazyExpr negative(const LazyExpr& x, std::source_location from) { return -LazyHere(x, from); }
 
 }  // namespace
@@ -187,15 +194,23 @@ LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y) {
   if (spreads(x, y.operand())) return product(x, row_beside(x, y), y.from());
   return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
 }
-LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y) {
-  // apply() refuses other parameters.
-  if (y.operand().type().rows != Rows::count(1)) return apply(op::div, {x, y.operand()}, {}, {}, y.from());
-  return elementwise(op::div, x, row_beside(x, y), y.from());
+LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::div, x, y); }
+LazyExpr operator+(const LazyExpr& x, const lazy::Located<LazyWeight>& y) {
+  return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
+}
+LazyExpr operator*(const LazyExpr& x, const lazy::Located<LazyWeight>& y) {
+  return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
 }
 LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y) { return y + x; }
 LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y) { return negative(y, x.from()) + x; }
 LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y) { return y * x; }
 LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y) { return 1 / LazyHere(y, x.from()) * x; }
+LazyExpr maximum(const LazyExpr& x, const LazyHere& y) { return elementwise(op::maximum, x, y.operand(), y.from()); }
+LazyExpr minimum(const LazyExpr& x, const LazyHere& y) { return elementwise(op::minimum, x, y.operand(), y.from()); }
+LazyExpr maximum(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::maximum, x, y); }
+LazyExpr minimum(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::minimum, x, y); }
+LazyExpr maximum(const LazyParameterHere& x, const LazyExpr& y) { return beside(op::maximum, y, x); }
+LazyExpr minimum(const LazyParameterHere& x, const LazyExpr& y) { return beside(op::minimum, y, x); }
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
   return matmul(x, w) + lazy::Located(b, x.from());
 }

@@ -222,7 +222,7 @@ Inferred Record::infer(const Key& key) const {
   auto width = key.widths.begin();
   for (std::int32_t operand : key.operands) {
     shapes.in.push_back(operand == Key::expression ? Type{Rows::vertices(), *width++}
-                                                   : (*parameters_)[at(operand)].type());
+                                                   : weights_.type_of(operand, *parameters_));
   }
   for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
   const Type type = windrow::infer(*key.op, shapes);
@@ -340,7 +340,7 @@ void Record::take_operands(const Written<T>& written) {
 
 /// Whether set_key() would make this key, with the operands in scratch_operands_.
 template <class T>
-bool Record::is(const Key& key, const Written<T>& written) const {
+bool Record::is(const Key& key, const Written<T>& written) {
   if (key.op != &written.op || key.operands.size() != written.in.size() ||
       key.index_widths.size() != written.indices.size() || written.has_seed()) {
     return false;
@@ -348,7 +348,7 @@ bool Record::is(const Key& key, const Written<T>& written) const {
   std::size_t expression = 0;
   for (std::size_t i = 0; i < written.in.size(); ++i) {
     if (expr_of(written.in[i]) == nullptr) {
-      if (key.operands[i] != parameters_->number_of(*parameter_of(written.in[i]))) return false;
+      if (key.operands[i] != number_of(written.in[i])) return false;
       continue;
     }
     if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
@@ -373,7 +373,7 @@ void Record::set_key(const Written<T>& written) {
   key.index_widths.clear();
   for (const T& operand : written.in) {
     const bool expression = expr_of(operand) != nullptr;
-    key.operands.push_back(expression ? Key::expression : parameters_->number_of(*parameter_of(operand)));
+    key.operands.push_back(expression ? Key::expression : number_of(operand));
   }
   for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
   if (key.widths.size() >= ir::type_bits) {  // each may come from another child of the vertex

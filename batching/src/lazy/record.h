@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lazy/cells.h"
+#include "lazy/weights.h"
 #include "parameters/parameter_store.h"
 #include "windrow/batching/lazy.h"
 
@@ -77,7 +78,8 @@ void make_room(Tail<T>& list, std::size_t more) {
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
-  /// By operand: the number of a parameter, or `expression`, or `missing` for a cell. Parameters of a cell follow.
+  /// By operand: the number of a parameter or of a function of parameters (Weights), or `expression`, or `missing` for
+  /// a cell. Parameters of a cell follow.
   std::vector<std::int32_t> operands = {};
   static constexpr std::int32_t expression = -1, missing = -2;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
@@ -237,6 +239,7 @@ class Record {
   /// Whether the node has a handle.
   bool named(NodeId id) const { return nodes_.has(id) && node(id).handles > 0; }
   const Keys& keys() const { return keys_; }
+  const Weights& weights() const { return weights_; }
   /// The begins of runs in ascending order, from a node that begins a run, as the first node of a flush does; see Runs.
   struct RunBegin {
     NodeId node;
@@ -299,6 +302,7 @@ class Record {
   void forget_keys() {
     keys_ = {};
     ++keys_version_;
+    weights_ = {};
   }
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const;
@@ -317,15 +321,19 @@ class Record {
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
   /// Throws MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
-  // The expression or the parameter that an operand is; null if it is the other.
+  // The expression that an operand is; null if it is none.
   static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
   static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
   static const LazyExpr* expr_of(const LazyOperand& operand) {
     return operand.is_parameter() ? nullptr : &operand.expr_;
   }
-  static const Parameter* parameter_of(const LazyExpr&) { return nullptr; }
-  static const Parameter* parameter_of(const OperandRef& operand) { return operand.parameter_; }
-  static const Parameter* parameter_of(const LazyOperand& operand) { return &*operand.parameter_; }
+  // The number of an operand that is no expression; see Key.
+  std::int32_t number_of(const LazyExpr&) { return Key::expression; }
+  std::int32_t number_of(const LazyOperand& operand) { return parameters_->number_of(*operand.parameter_); }
+  std::int32_t number_of(const OperandRef& operand) {
+    if (operand.weight_ != nullptr) return weights_.number_of(*operand.weight_, *parameters_);
+    return parameters_->number_of(*operand.parameter_);
+  }
   /// An application of an operator, as the program calls it.
   template <class T>
   struct Written {
@@ -340,7 +348,7 @@ class Record {
   template <class T>
   void take_operands(const Written<T>& written);
   template <class T>
-  bool is(const Key& key, const Written<T>& written) const;
+  bool is(const Key& key, const Written<T>& written);
   template <class T>
   void set_key(const Written<T>& written);
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
@@ -360,6 +368,7 @@ class Record {
   std::shared_ptr<ParameterStore> parameters_;  // null when closed
   Keys keys_;
   std::uint32_t keys_version_ = 0;
+  Weights weights_;
   std::vector<std::shared_ptr<Cell>> cells_;
   Tail<Node> nodes_;
   Tail<NodeId> operands_;

@@ -96,7 +96,7 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
   std::vector<Buffer> copied;  // they end behind the op that decides
   for (const Entry& entry : entries_) {
     Index rows = entry.gradient.all ? 1 : 0;
-    for (const LookedUp& lookup : entry.lookups) rows += lookup.rows.rows();
+    for (const LookedUp& lookup : entry.lookups) rows += static_cast<Index>(lookup.row_of.size());
     const auto add = [&](const Tensor& gradient) {
       accesses.push_back(read(gradient.var()));
       Checked& added = gradients.emplace_back(

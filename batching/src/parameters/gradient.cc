@@ -10,10 +10,19 @@ namespace {
 
 /// The segments of all lookups, whose rows op::sgd_rows counts through.
 RowSegments segments_of(const std::vector<LookedUp>& lookups) {
-  if (lookups.size() == 1) return row_segments(lookups.front().row_of);
-  std::vector<std::int32_t> row_of;
-  for (const LookedUp& lookup : lookups) row_of.insert(row_of.end(), lookup.row_of.begin(), lookup.row_of.end());
-  return row_segments(row_of);
+  if (lookups.size() == 1) return row_segments(lookups.front().row_of, lookups.front().each());
+  std::vector<std::int32_t> row_of, place;  // of each number in row_of, the row that it belongs to
+  std::int32_t row = 0;
+  for (const LookedUp& lookup : lookups) {
+    row_of.insert(row_of.end(), lookup.row_of.begin(), lookup.row_of.end());
+    for (std::size_t i = 0; i < lookup.row_of.size(); ++i) {
+      place.push_back(row + static_cast<std::int32_t>(i / lookup.each()));
+    }
+    row += static_cast<std::int32_t>(lookup.rows.rows());
+  }
+  RowSegments segments = row_segments(row_of);
+  for (std::int32_t& number : segments.order) number = place[static_cast<std::size_t>(number)];
+  return segments;
 }
 
 /// Puts both lists into one buffer, which one op writes.

@@ -132,6 +132,7 @@ Gradient ParameterStore::summed_gradient(const Parameter& parameter, std::source
 
 Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
   const auto& [row_of, rows, from, segments] = looked_up;
+  const std::size_t each = looked_up.each();
   const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
     const IntTensor tensor(device, static_cast<Index>(elements.size()), 1, "rows");
     tensor.set(std::move(elements), from);
@@ -140,10 +141,10 @@ Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
   std::vector<std::int32_t> present, rows_of_present;
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     if (row_of[r] == -1) continue;
-    present.push_back(static_cast<std::int32_t>(r));
+    present.push_back(static_cast<std::int32_t>(r / each));
     rows_of_present.push_back(row_of[r]);
   }
-  if (present.size() == row_of.size()) return {indices(row_of), rows};
+  if (present.size() == row_of.size() && each == 1) return {indices(row_of), rows};
   const Tensor of_present(device, static_cast<Index>(present.size()), rows.width(), "rows");
   apply(device, op::gather_rows, {.in = {rows}, .indices = {indices(std::move(present))}}, of_present, from);
   return {indices(std::move(rows_of_present)), of_present};

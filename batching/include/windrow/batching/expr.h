@@ -99,13 +99,15 @@ Expr apply(const Operator& op, std::span<const Operand> in, std::span<const Inde
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
-// Operators beside those of expression_operators.h. All throw as apply() does. One operand of `+`, `-`, `*` and `/` may
-// be a parameter of one row, which is used for all vertices, and the width of one may be 1, which is then used for all
-// columns. Add such operands to Vertex::zeros to use them with other elementwise operators.
+// Operators beside those of expression_operators.h. All throw as apply() does. One operand of `+`, `-`, `*`, `/`,
+// maximum and minimum may be a parameter of one row, which is used for all vertices, and the width of one may be 1,
+// which is then used for all columns. Add such operands to Vertex::zeros to use them with other elementwise operators.
 Expr operator+(const Operand& x, const Operand& y);
 Expr operator-(const Operand& x, const Operand& y);
 Expr operator*(const Operand& x, const Operand& y);
 Expr operator/(const Operand& x, const Operand& y);
+Expr maximum(const Operand& x, const Operand& y);
+Expr minimum(const Operand& x, const Operand& y);
 Expr concat(std::span<const Operand> parts);
 template <std::convertible_to<Operand>... Parts>
 requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {
@@ -113,6 +115,8 @@ requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {
   return concat(std::span<const Operand>(operands));
 }
 Expr embedding(const Operand& table, const IndexExpr& row);
+/// The sum of the rows of the table that the columns of `rows` name; -1 for none.
+Expr embedding_bag(const Operand& table, const IndexExpr& rows);
 /// The mean over the columns. Throws MisuseError for width 0.
 Expr mean(const Expr& x);
 
@@ -123,6 +127,15 @@ Expr mean_children(const Expr& x);
 /// The maximum of each column over all children, NaN if one is NaN; zero for a vertex without children. Its gradient
 /// goes to the first child that has the maximum.
 Expr max_children(const Expr& x);
+/// The k largest elements of each column over all children: first the maximum of each column, then the second largest
+/// of each column, and so on; zeros where there are fewer than k children. Elements must be above -1e29. Throws
+/// MisuseError for k below 1.
+Expr k_max_children(const Expr& x, Index k);
+/// log(sum of exp(x)) of each column over all children; zero for a vertex without children.
+Expr log_sum_exp_children(const Expr& x);
+/// The softmax over all children, for each column. A child with -1e30 in a column gets 0 there, unless all children
+/// have it, who then share alike.
+Expr softmax_children(const Expr& x);
 /// Hands the vertex's value to each of its edges; apply() does so implicitly.
 Expr to_children(const Expr& x);
 

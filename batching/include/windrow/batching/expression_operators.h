@@ -4,7 +4,7 @@
 // argument-dependent lookup finds: call them without a namespace, as in `tanh(matmul(x, w))`. For vertex functions all
 // throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
 //
-// Not here: operators that differ between the two kinds, such as +, concat and embedding.
+// Not here: operators that differ between the two kinds, such as +, maximum, concat and embedding.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ class ExpressionOperators {
   friend Result scale_shift(const First& x, double factor, double shift) {
     return Types::apply(op::scale_shift, x, {x}, {}, op::scaled_and_shifted(factor, shift));
   }
-  friend Result maximum(const Left& x, const Right& y) { return Types::apply(op::maximum, x, {x, y}); }
-  friend Result minimum(const Left& x, const Right& y) { return Types::apply(op::minimum, x, {x, y}); }
+  /// log(exp(x) + exp(y)).
+  friend Result log_add_exp(const First& x, const Second& y) { return Types::apply(op::log_add_exp, x, {x, y}); }
   friend Result tanh(const First& x) { return Types::apply(op::tanh, x, {x}); }
   friend Result sigmoid(const First& x) { return Types::apply(op::sigmoid, x, {x}); }
   friend Result relu(const First& x) { return Types::apply(op::relu, x, {x}); }
@@ -99,6 +99,14 @@ class ExpressionOperators {
 
   // Products.
   friend Result matmul(const Left& x, const Weight& w) { return Types::apply(op::matmul, x, {x, w}); }
+  /// x times w transposed: logits whose classifier is an embedding table, for example.
+  friend Result matmul_nt(const Left& x, const Weight& w) { return Types::apply(op::matmul_nt, x, {x, w}); }
+  /// log(sum over i of exp(x[i] + w[i][j])).
+  friend Result log_matmul(const Left& x, const Weight& w) { return Types::apply(op::log_matmul, x, {x, w}); }
+  /// The maximum over i of x[i] + w[i][j], as a constant: for decoding.
+  friend Result max_matmul(const Left& x, const Weight& w) { return Types::apply(op::max_matmul, x, {x, w}); }
+  /// The first i that has the maximum, as a constant.
+  friend Result argmax_matmul(const Left& x, const Weight& w) { return Types::apply(op::argmax_matmul, x, {x, w}); }
   friend Result row_dot(const First& x, const Second& y) { return Types::apply(op::row_dot, x, {x, y}); }
   friend Result mul_columns(const First& x, const Second& factor) {
     return Types::apply(op::mul_columns, x, {x, factor});
@@ -120,7 +128,25 @@ class ExpressionOperators {
   }
   friend Result pick(const First& x, const Indices& column) { return Types::apply(op::pick, x, {x}, {column}); }
   friend Result row_sum(const First& x) { return Types::apply(op::row_sum, x, {x}); }
+  /// The sum over the rows, for values of parameters alone: vertices are not added up.
+  friend Result column_sum(const First& x) { return Types::apply(op::column_sum, x, {x}); }
   friend Result row_max(const First& x) { return Types::apply(op::row_max, x, {x}); }
+  /// The k largest columns, from the largest on; of equal columns the first one comes first.
+  friend Result top_k(const First& x, Index k) { return Types::apply(op::top_k, x, {x}, {}, op::largest(k)); }
+  /// x contains rows of `columns` columns: the k largest elements of each column; see op::top_k.
+  friend Result top_k(const First& x, Index k, Index columns, op::Order order) {
+    return Types::apply(op::top_k, x, {x}, {}, op::largest(k, columns, order));
+  }
+  /// The numbers of the k largest columns, as floats and constants.
+  friend Result arg_top_k(const First& x, Index k) { return Types::apply(op::arg_top_k, x, {x}, {}, op::largest(k)); }
+  /// The number of the first column that has the maximum, as a float and a constant.
+  friend Result argmax(const First& x) { return arg_top_k(x, 1); }
+  /// A column drawn from softmax(x), as a float and a constant. The draw depends on the seed, the site, and the
+  /// three keys of the vertex or sample only, so it can be repeated; see op::sample. Divide x by a temperature to
+  /// sharpen or to flatten the distribution.
+  friend Result sample(const First& x, const Indices& keys, std::uint64_t seed, std::uint32_t site = 0) {
+    return Types::apply(op::sample, x, {x}, {keys}, op::drawn_by(seed, site));
+  }
   /// log(sum of exp(x)) over the columns.
   friend Result log_sum_exp(const First& x) { return Types::apply(op::log_sum_exp, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }

@@ -64,6 +64,7 @@
 
 #include "windrow/batching/expr.h"
 #include "windrow/batching/expression_operators.h"
+#include "windrow/batching/lazy_weight.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
@@ -108,6 +109,7 @@ class Located {
   const std::source_location from_;
 };
 class OperandRef;
+class WeightRef;
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
 std::coroutine_handle<>& next_of(LazyGraph& graph);
@@ -123,7 +125,7 @@ struct LazyExprTypes {
   using Second = LazyExpr;
   using Left = LazyHere;
   using Right = LazyExpr;
-  using Weight = Parameter;
+  using Weight = lazy::WeightRef;
   using Indices = LazyIndex;
   static LazyExpr apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
@@ -194,11 +196,27 @@ class LazyOperand {
   std::optional<Parameter> parameter_;
 };
 
-/// The same for the duration of a call: refers to the expression or parameter, so it must not be stored.
+/// A parameter, or a function of parameters, for the duration of a call: refers to it, so it must not be stored.
+class lazy::WeightRef {
+ public:
+  WeightRef(const Parameter& parameter) : parameter_(&parameter) {}
+  WeightRef(const LazyWeight& weight) : weight_(&weight) {}
+  WeightRef(const WeightRef&) = delete;
+  WeightRef& operator=(const WeightRef&) = delete;
+
+ private:
+  friend class OperandRef;
+  const Parameter* parameter_ = nullptr;
+  const LazyWeight* weight_ = nullptr;
+};
+
+/// Any of these, for the duration of a call: refers to it, so it must not be stored.
 class lazy::OperandRef {
  public:
   OperandRef(const LazyExpr& expr) : expr_(&expr) {}
   OperandRef(const Parameter& parameter) : parameter_(&parameter) {}
+  OperandRef(const LazyWeight& weight) : weight_(&weight) {}
+  OperandRef(const WeightRef& weight) : parameter_(weight.parameter_), weight_(weight.weight_) {}
   OperandRef(const LazyHere& here) : expr_(&here.operand()) {}
   OperandRef(const LazyOperand& operand)
       : expr_(operand.is_parameter() ? nullptr : &operand.expr_),
@@ -210,6 +228,7 @@ class lazy::OperandRef {
   friend class lazy::Record;
   const LazyExpr* expr_ = nullptr;
   const Parameter* parameter_ = nullptr;
+  const LazyWeight* weight_ = nullptr;
 };
 
 struct LazyOptions {
@@ -318,10 +337,19 @@ LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y);
 LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y);
 LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y);
 LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y);
+/// With functions of parameters, of one row.
+LazyExpr operator+(const LazyExpr& x, const lazy::Located<LazyWeight>& y);
+LazyExpr operator*(const LazyExpr& x, const lazy::Located<LazyWeight>& y);
 LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y);
 LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y);
 LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y);
 LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y);
+LazyExpr maximum(const LazyExpr& x, const LazyHere& y);
+LazyExpr minimum(const LazyExpr& x, const LazyHere& y);
+LazyExpr maximum(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr minimum(const LazyExpr& x, const LazyParameterHere& y);
+LazyExpr maximum(const LazyParameterHere& x, const LazyExpr& y);
+LazyExpr minimum(const LazyParameterHere& x, const LazyExpr& y);
 /// matmul(x, w) + b.
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());
@@ -336,7 +364,8 @@ LazyExpr embedding(const Parameter& table, const LazyIndex& row,
 /// The mean over the columns. Throws MisuseError for width 0.
 LazyExpr mean(const LazyHere& x);
 
-/// Sum and mean of expressions of one width. Throw MisuseError if there are none.
+/// Sum and mean of expressions of one width. Throw MisuseError if there are none. lazy_lists.h has more functions of
+/// lists.
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 

@@ -1,0 +1,74 @@
+// Functions of parameters alone, for lazy expressions.
+//
+//   x = matmul(x, exp(windrow::LazyWeight(w)));
+//   loss = loss + 0.01 * (graph.zeros(1) + column_sum(row_sum(square(windrow::LazyWeight(w)))));
+//
+// They are not recorded: a flush computes them where it uses them, once for all samples. For vertex functions see
+// Vertex::parameter.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+
+#include "windrow/batching/expression_operators.h"
+#include "windrow/batching/parameters.h"
+
+namespace windrow {
+
+class LazyWeight;
+namespace lazy {
+class Weights;
+}
+
+/// For the operators of expression_operators.h.
+struct LazyWeightTypes {
+  struct NoIndices;
+  using Result = LazyWeight;
+  using First = LazyWeight;
+  using Second = LazyWeight;
+  using Left = LazyWeight;
+  using Right = LazyWeight;
+  using Weight = LazyWeight;
+  using Indices = NoIndices;
+  static LazyWeight apply(const Operator& op, const LazyWeight& x, std::initializer_list<LazyWeight> in,
+                          std::initializer_list<NoIndices> indices = {}, const Attributes& attributes = {});
+  static LazyWeight dropout(const LazyWeight& x, const Dropout& how);
+  static Index width(const LazyWeight& x);
+};
+
+/// A parameter, or what operators make of parameters. A handle. Operators throw MisuseError for operands that do not
+/// fit and for dropout; see also lazy.h for those that take one beside an expression.
+class LazyWeight : ExpressionOperators<LazyWeightTypes> {
+ public:
+  LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}
+  const Type& type() const { return type_; }
+
+  // Of one shape.
+  friend LazyWeight operator+(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::add, x, {x, y});
+  }
+  friend LazyWeight operator-(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::sub, x, {x, y});
+  }
+  friend LazyWeight operator*(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::mul, x, {x, y});
+  }
+  friend LazyWeight operator/(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::div, x, {x, y});
+  }
+
+ private:
+  friend LazyWeightTypes;
+  friend class lazy::Weights;
+  struct Made;
+  LazyWeight(std::shared_ptr<const Made> made, Type type) : made_(std::move(made)), type_(type) {}
+
+  std::optional<Parameter> parameter_ = {};  // none if it is made of others
+  std::shared_ptr<const Made> made_ = nullptr;
+  Type type_;
+};
+
+struct LazyWeightTypes::NoIndices {};
+
+}  // namespace windrow

@@ -1,0 +1,119 @@
+// Functions of lists of lazy expressions.
+#include <string>
+
+#include "lazy/record.h"
+#include "windrow/batching/lazy_lists.h"
+
+namespace windrow {
+namespace {
+
+/// Throws MisuseError unless the list has terms of one width. Returns the width.
+Index width_of(const char* what, std::span<const LazyExpr> terms) {
+  if (terms.empty()) throw MisuseError(std::string(what) + " of no expressions; expected one or more");
+  const Index width = terms[0].width();
+  for (const LazyExpr& term : terms) {
+    if (term.width() == width) continue;
+    throw MisuseError(std::string(what) + " of expressions of widths " + std::to_string(width) + " and " +
+                      std::to_string(term.width()) + "; expected one width");
+  }
+  return width;
+}
+
+/// Joins neighbours until one expression is left.
+template <class Join>
+LazyExpr in_a_tree(std::vector<LazyExpr> terms, Join join) {
+  while (terms.size() > 1) {
+    std::vector<LazyExpr> joined;
+    for (std::size_t i = 0; i + 1 < terms.size(); i += 2) joined.push_back(join(terms[i], terms[i + 1]));
+    if (terms.size() % 2 == 1) joined.push_back(terms.back());
+    terms = std::move(joined);
+  }
+  return terms[0];
+}
+
+LazyExpr joined(const Operator& op, std::span<const LazyExpr> terms, std::source_location from) {
+  return in_a_tree({terms.begin(), terms.end()}, [&](const LazyExpr& x, const LazyExpr& y) {
+    return apply(op, {x, y}, {}, {}, from);
+  });
+}
+
+}  // namespace
+
+LazyExpr max(std::span<const LazyExpr> terms, std::source_location from) {
+  width_of("max", terms);
+  return joined(op::maximum, terms, from);
+}
+
+LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from) {
+  width_of("log_sum_exp", terms);
+  return joined(op::log_add_exp, terms, from);
+}
+
+std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms, std::source_location from) {
+  width_of("softmax", terms);
+  const LazyExpr top = apply(op::stop_gradient, {joined(op::maximum, terms, from)}, {}, {}, from);
+  std::vector<LazyExpr> shares;
+  for (const LazyExpr& term : terms) {
+    shares.push_back(apply(op::exp, {apply(op::sub, {term, top}, {}, {}, from)}, {}, {}, from));
+  }
+  const LazyExpr all = sum(shares, from);
+  for (LazyExpr& share : shares) share = apply(op::div, {share, all}, {}, {}, from);
+  return shares;
+}
+
+LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExpr> values, std::source_location from) {
+  if (weights.size() != values.size()) {
+    throw MisuseError("weighted_sum of " + std::to_string(values.size()) + " expressions by " +
+                      std::to_string(weights.size()) + " weights; expected as many");
+  }
+  width_of("weighted_sum", values);
+  std::vector<LazyExpr> terms;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    terms.push_back(apply(op::mul_columns, {values[i], weights[i]}, {}, {}, from));
+  }
+  return sum(terms, from);
+}
+
+LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from) {
+  const Index width = width_of("k_max", terms);
+  if (k < 1 || static_cast<Index>(terms.size()) < k) {
+    throw MisuseError("k_max of " + std::to_string(terms.size()) + " expressions: k " + std::to_string(k) +
+                      "; expected 1 to " + std::to_string(terms.size()));
+  }
+  return in_a_tree({terms.begin(), terms.end()}, [&](const LazyExpr& x, const LazyExpr& y) {
+    const LazyExpr both = apply(op::concat, {x, y}, {}, {}, from);
+    if (both.width() <= k * width) return both;
+    return apply(op::top_k, {both}, {}, op::largest(k, width, op::Order::by_place), from);
+  });
+}
+
+std::vector<LazyExpr> conv1d(std::span<const LazyExpr> values, const Parameter& filters, Index window,
+                             std::source_location from) {
+  const Index width = width_of("conv1d", values);
+  if (window < 1 || filters.type().rows != Rows::count(window * width)) {
+    throw MisuseError("conv1d: values of width " + std::to_string(width) + ", a window of " + std::to_string(window) +
+                      ", filters " + to_string(filters.type()) +
+                      "; expected a window of 1 or more, and window * width rows of filters");
+  }
+  const auto count = static_cast<Index>(values.size());
+  const std::vector<float> zeros(static_cast<std::size_t>(width), 0);
+  const LazyExpr outside = lazy::Record::of(values[0], "conv1d").add_input(zeros, from);
+  std::vector<LazyExpr> results;
+  for (Index i = 0; i < count; ++i) {
+    std::vector<LazyOperand> seen;
+    for (Index at = i - (window - 1) / 2; static_cast<Index>(seen.size()) < window; ++at) {
+      seen.emplace_back(0 <= at && at < count ? values[static_cast<std::size_t>(at)] : outside);
+    }
+    results.push_back(apply(op::matmul, {concat(seen, from), filters}, {}, {}, from));
+  }
+  return results;
+}
+
+LazyExpr embedding_bag(const Parameter& table, std::span<const LazyIndex> rows, std::source_location from) {
+  if (rows.empty()) throw MisuseError("embedding_bag of no rows; expected one or more");
+  std::vector<LazyExpr> found;
+  for (const LazyIndex& row : rows) found.push_back(embedding(table, row, from));
+  return sum(found, from);
+}
+
+}  // namespace windrow

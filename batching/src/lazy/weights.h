@@ -1,0 +1,36 @@
+// The functions of parameters alone that keys of lazy operations name: each has a number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parameters/parameter_store.h"
+#include "windrow/batching/lazy_weight.h"
+#include "windrow/batching/vertex_function.h"
+
+namespace windrow::lazy {
+
+/// Numbers equal functions alike. Parameters have the numbers of their set.
+class Weights {
+ public:
+  std::int32_t number_of(const LazyWeight& weight, const ParameterStore& parameters);
+  Type type_of(std::int32_t number, const ParameterStore& parameters) const;
+  /// Appends the numbers of the parameters that it is a function of.
+  void add_parameters(std::int32_t number, std::vector<std::int32_t>& to) const;
+  Operand operand(std::int32_t number, const ParameterStore& parameters, Vertex& vertex) const;
+
+ private:
+  static constexpr std::int32_t first_made = 1 << 30;  // there are fewer parameters
+  struct Made {
+    const Operator* op;
+    Attributes attributes;
+    std::vector<std::int32_t> in;
+    Type type;
+    friend bool operator==(const Made&, const Made&) = default;
+  };
+  const Made& made(std::int32_t number) const { return made_[static_cast<std::size_t>(number - first_made)]; }
+
+  std::vector<Made> made_;
+};
+
+}  // namespace windrow::lazy

@@ -1,0 +1,260 @@
+// Functions of lists of lazy expressions: values and gradients, against the same functions in double precision.
+#include "windrow/batching/lazy_lists.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/random_row.h"
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+#include "tests/seed.h"
+
+namespace windrow {
+namespace {
+
+using testing::dense;
+using testing::error_of;
+using testing::expect_close;
+using testing::first_seed;
+using testing::Graphs;
+using testing::Values;
+/// A list of rows of one width.
+using List = std::vector<Values>;
+
+constexpr std::size_t width = 3, longest = 40;
+
+/// fold(column) for each column.
+template <class Fold>
+Values by_column(const List& rows, Fold fold) {
+  Values result;
+  for (std::size_t c = 0; c < width; ++c) {
+    Values column;
+    for (const Values& row : rows) column.push_back(row[c]);
+    result.push_back(fold(column));
+  }
+  return result;
+}
+
+double log_sum_exp_of(const Values& x) {
+  const double top = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (double value : x) sum += std::exp(value - top);
+  return top + std::log(sum);
+}
+
+/// A function of a list, for lazy expressions and in double precision.
+struct Function {
+  std::function<LazyExpr(const std::vector<LazyExpr>&)> lazy;
+  std::function<Values(const List&)> exact;
+};
+
+class LazyLists : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  LazyLists() {
+    std::mt19937 random(first_seed());
+    for (std::size_t i = 0; i < longest; ++i) {
+      rows.push_back(testing::random_row(width, random));
+      for (double value : rows.back()) values.push_back(static_cast<float>(value));
+    }
+    parameters.value(table).set(values);
+  }
+
+  /// Compares f of the first `count` rows, and the gradient of the sum of its elements times their numbers from 1 on.
+  void check(const Function& f, std::size_t count) {
+    graph.clear();
+    std::vector<LazyExpr> list;
+    for (std::size_t i = 0; i < count; ++i) list.push_back(embedding(table, graph.index(static_cast<std::int32_t>(i))));
+    const LazyExpr result = f.lazy(list);
+    std::vector<float> numbers;
+    for (Index c = 0; c < result.width(); ++c) numbers.push_back(static_cast<float>(c + 1));
+    const LazyExpr loss = row_dot(result, graph.input(numbers));
+    graph.backward(std::array{loss});
+    const std::vector<float> found = result.value();
+    List some(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count));
+    expect_close({found.begin(), found.end()}, f.exact(some), 1e-5);
+    const auto loss_of = [&] {
+      double sum = 0, number = 0;
+      for (double value : f.exact(some)) sum += ++number * value;
+      return sum;
+    };
+    Values expected(longest * width), gradient = dense(parameters, table);
+    for (std::size_t i = 0; i < count * width; ++i) {
+      double& value = some[i / width][i % width];
+      const double before = value;
+      value = before + 1e-6;
+      const double above = loss_of();
+      value = before - 1e-6;
+      expected[i] = (above - loss_of()) / 2e-6;
+      value = before;
+    }
+    expect_close(gradient, expected, 1e-4);
+  }
+
+  Engine engine{{.workers = 2}};
+  Device host = host_device(engine);
+  Parameters parameters{host, first_seed()};
+  Parameter table = parameters.add("table", longest, width, Initial::zeros());
+  Parameter filters = parameters.add("filters", 3 * width, 2, Initial::uniform(-1, 1));
+  LazyGraph graph{host, parameters};
+  List rows;
+  std::vector<float> values;
+};
+
+INSTANTIATE_TEST_SUITE_P(OfLength, LazyLists, ::testing::Values(1, 2, 5, 17, 40));
+
+TEST_P(LazyLists, AreReducedByColumn) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  check({[](const auto& list) { return max(list); },
+         [](const List& x) {
+           return by_column(x, [](const Values& column) { return *std::max_element(column.begin(), column.end()); });
+         }},
+        GetParam());
+  check(
+      {[](const auto& list) { return log_sum_exp(list); }, [](const List& x) { return by_column(x, log_sum_exp_of); }},
+      GetParam());
+}
+
+/// Weighted by themselves.
+TEST_P(LazyLists, HaveASoftmaxAndAWeightedSum) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  check({[](const auto& list) {
+           std::vector<LazyExpr> scores;
+           for (const LazyExpr& one : list) scores.push_back(slice(one, 0, 1));
+           return weighted_sum(softmax(scores), list);
+         },
+         [](const List& x) {
+           Values scores;
+           for (const Values& row : x) scores.push_back(row[0]);
+           const double all = log_sum_exp_of(scores);
+           return by_column(x, [&](const Values& column) {
+             double sum = 0;
+             for (std::size_t i = 0; i < column.size(); ++i) sum += std::exp(scores[i] - all) * column[i];
+             return sum;
+           });
+         }},
+        GetParam());
+}
+
+TEST_P(LazyLists, ArePooledByTheLargestInTheirOrder) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  const std::size_t k = std::min<std::size_t>(GetParam(), 3);
+  check({[&](const auto& list) { return k_max(list, static_cast<Index>(k)); },
+         [&](const List& x) {
+           Values result(k * width);
+           for (std::size_t c = 0; c < width; ++c) {
+             Values column;
+             for (const Values& row : x) column.push_back(row[c]);
+             Values sorted = column;
+             std::sort(sorted.rbegin(), sorted.rend());
+             std::size_t next = 0;
+             for (double value : column) {
+               if (value >= sorted[k - 1]) result[next++ * width + c] = value;
+             }
+           }
+           return result;
+         }},
+        GetParam());
+}
+
+TEST_P(LazyLists, AreConvolvedWithZerosAround) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  const std::vector<float> weights = parameters.value(filters).get();
+  check({[&](const auto& list) { return sum(conv1d(list, filters, 3)); },
+         [&](const List& x) {
+           Values result(2);
+           for (std::size_t i = 0; i < x.size(); ++i) {
+             for (std::size_t offset = 0; offset < 3; ++offset) {
+               if (i + offset < 1 || i + offset - 1 >= x.size()) continue;
+               for (std::size_t c = 0; c < 2 * width; ++c) {
+                 const double weight = weights[(offset * width + c / 2) * 2 + c % 2];
+                 result[c % 2] += x[i + offset - 1][c / 2] * weight;
+               }
+             }
+           }
+           return result;
+         }},
+        GetParam());
+}
+
+/// The pattern for vertex functions: a vertex for each window, whose children are the values in it; none beyond the
+/// ends.
+TEST_F(LazyLists, AreConvolvedAsVerticesWithNeighboursAre) {
+  const VertexFunction value("value", {}, [](Vertex& v) { v.scatter(v.state("x", width), v.pull("x", width)); });
+  const VertexFunction window("window", {.arity = 3}, [&](Vertex& v) {
+    const State x = v.state("x", width);
+    v.loss(row_sum(tanh(matmul(concat(v.gather(0, x), v.gather(1, x), v.gather(2, x)), filters))));
+  });
+  const VertexFunction function("convolution", {value, window});
+  constexpr std::int32_t count = 6;
+  GraphData data;
+  data.child_begin.assign(count + 1, 0);
+  data.kinds.assign(2 * count, 1);
+  std::fill_n(data.kinds.begin(), count, 0);
+  for (std::int32_t i = 0; i < count; ++i) {
+    for (std::int32_t at = i - 1; at <= i + 1; ++at) data.children.push_back(0 <= at && at < count ? at : no_child);
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+  }
+  data.values["x"] = {values.begin(), values.begin() + count * width};
+  data.values["x"].resize(2 * count * width);  // windows pull nothing
+  Runner runner(host, function, parameters);
+  const Graphs graphs(function, {data});
+  const double loss = runner.differentiate(graphs.pointers).loss();
+  const Values expected = dense(parameters, filters);
+  std::vector<LazyExpr> list, losses;
+  for (std::size_t i = 0; i < count; ++i) list.push_back(graph.input(std::span(values).subspan(i * width, width)));
+  for (const LazyExpr& one : conv1d(list, filters, 3)) losses.push_back(row_sum(tanh(one)));
+  const LazyExpr all = sum(losses);
+  graph.backward(losses);
+  EXPECT_NEAR(all.scalar(), loss, 1e-4);
+  expect_close(dense(parameters, filters), expected, 1e-5);
+}
+
+TEST_F(LazyLists, OfIndicesAreBags) {
+  const std::vector<LazyIndex> bag = {graph.index(4), graph.index(1), graph.index(4)};
+  const LazyExpr found = embedding_bag(table, bag);
+  std::vector<float> expected;
+  for (std::size_t c = 0; c < width; ++c) expected.push_back(2 * values[4 * width + c] + values[width + c]);
+  graph.backward(std::array{row_sum(found)});
+  const std::vector<float> sums = found.value();
+  for (std::size_t c = 0; c < width; ++c) EXPECT_NEAR(sums[c], expected[c], 1e-6);
+  const Values gradient = dense(parameters, table);
+  EXPECT_EQ(gradient[4 * width], 2);
+  EXPECT_EQ(gradient[width], 1);
+  EXPECT_EQ(gradient[0], 0);
+}
+
+TEST_F(LazyLists, KeepLogSumsFiniteWhereTermsAreForbidden) {
+  const std::vector<LazyExpr> list = {graph.input({-1e30f}), graph.input({-1e30f}), graph.input({2})};
+  EXPECT_EQ(log_sum_exp(list).value()[0], 2);
+  EXPECT_EQ(log_sum_exp(std::span(list).first(2)).value()[0], -1e30f);
+  EXPECT_EQ(softmax(list)[0].value()[0], 0);
+  EXPECT_EQ(softmax(std::span(list).first(2))[0].value()[0], 0.5f);
+}
+
+TEST_F(LazyLists, RefuseWhatDoesNotFit) {
+  const std::vector<LazyExpr> none, one = {graph.input({1})}, two = {graph.input({1}), graph.input({1, 2})};
+  const auto said = [](auto call) { return error_of<MisuseError>(call); };
+  EXPECT_EQ(said([&] { max(none); }), "max of no expressions; expected one or more");
+  EXPECT_EQ(said([&] { log_sum_exp(two); }), "log_sum_exp of expressions of widths 1 and 2; expected one width");
+  EXPECT_EQ(said([&] { softmax(none); }), "softmax of no expressions; expected one or more");
+  EXPECT_EQ(said([&] { weighted_sum(one, two); }), "weighted_sum of 2 expressions by 1 weights; expected as many");
+  EXPECT_EQ(said([&] { k_max(one, 2); }), "k_max of 1 expressions: k 2; expected 1 to 1");
+  EXPECT_EQ(
+      said([&] { conv1d(one, filters, 3); }),
+      "conv1d: values of width 1, a window of 3, filters 9 x 2; expected a window of 1 or more, and window * width "
+      "rows of filters");
+  EXPECT_EQ(said([&] { embedding_bag(table, {}); }), "embedding_bag of no rows; expected one or more");
+  EXPECT_EQ(
+      said([&] { argmax_matmul(one[0], filters); }),
+      "argmax_matmul: operands vertices x 1, 9 x 2; expected as many rows of the second as the first is wide, one "
+      "or more");
+  EXPECT_EQ(said([&] { top_k(one[0], 2); }),
+            "top_k: operands vertices x 1; expected a width that is a multiple of 1, and 2 or more");
+  EXPECT_EQ(said([&] { maximum(filters, one[0]); }),
+            "maximum: operands vertices x 1, 9 x 2; expected operands of one shape");
+}
+
+}  // namespace
+}  // namespace windrow

@@ -1,0 +1,231 @@
+// Tables that are used in several ways at once: bags of indices, lookups and products; and whole parameters.
+#include <gtest/gtest.h>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/check_minibatch.h"
+#include "tests/batching/layers_cell.h"
+#include "tests/batching/seeing_cell.h"
+#include "tests/engine/support.h"
+#include "tests/seed.h"
+#include "windrow/batching/lazy.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+
+namespace testing {
+
+inline Row embedding_bag(const RowOperand& table, const OracleIndex& rows) {
+  return apply(op::embedding_bag, {table}, {rows});
+}
+inline Row column_sum(const Row& x) { return apply(op::column_sum, {x}); }
+
+}  // namespace testing
+
+namespace {
+
+using testing::dense;
+using testing::first_seed;
+using testing::Oracle;
+using testing::OracleVertex;
+using testing::Values;
+
+/// A vertex without children: words, some of them in bags, and a classifier that is the table.
+struct TiedCell {
+  static constexpr Index words = 6, width = 4, bag = 3;
+  Parameter table;
+  bool tied;
+
+  TiedCell(Parameters& p, bool is_tied) : table(p.add("table", words, width, Initial::uniform(-1, 1))), tied(is_tied) {}
+
+  void operator()(auto& v) const {
+    const auto word = embedding(table, v.pull_index("word"));
+    const auto some = embedding_bag(table, v.pull_index("bag", Presence::always, bag));
+    const auto x = tanh(word * some) + word;
+    v.push("bag", some);
+    v.loss(row_sum(square(x)));
+    if (tied) v.loss(softmax_cross_entropy(matmul_nt(x, table), v.pull_index("label")));
+  }
+};
+
+GraphData some_words(std::int32_t vertices) {
+  std::mt19937 random(first_seed());
+  GraphData data;
+  data.child_begin.assign(static_cast<std::size_t>(vertices) + 1, 0);
+  for (std::int32_t v = 0; v < vertices; ++v) {
+    data.indices["word"].push_back(static_cast<std::int32_t>(random() % 5));  // the last one is in no sample
+    data.indices["label"].push_back(static_cast<std::int32_t>(random() % 6));
+    for (Index i = 0; i < TiedCell::bag; ++i) {
+      data.indices["bag"].push_back(static_cast<std::int32_t>(random() % 6) - 1);
+    }
+  }
+  return data;
+}
+
+TEST(Tables, AreLookedUpInBagsAndMultipliedAtOnce) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  for (const bool tied : {false, true}) {
+    Engine engine{{.workers = 2}};
+    const Device host = host_device(engine);
+    Parameters parameters(host, first_seed());
+    const TiedCell cell(parameters, tied);
+    const VertexFunction function("tied", {}, [&](Vertex& v) { cell(v); });
+    Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+    Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
+    testing::check_minibatch(runner, parameters, oracle, function, {some_words(9), some_words(1), some_words(4)});
+    // The rows of lookups stay rows; the others are one tensor.
+    const Gradient parts = parameters.gradient(cell.table);
+    EXPECT_EQ(parts.all.has_value(), tied);
+    EXPECT_FALSE(parts.rows.empty());
+    for (const auto& [of, rows] : parts.rows) EXPECT_EQ(of.rows(), rows.rows());
+    const Gradient sum = parameters.summed_gradient(cell.table);
+    Values summed = dense(parameters, cell.table);
+    if (!tied) {
+      const std::vector<std::int32_t> of = sum.rows.at(0).of.get();
+      const std::vector<float> rows = sum.rows.at(0).rows.get();
+      Values all(summed.size(), 0);
+      for (std::size_t r = 0; r < of.size(); ++r) {
+        for (std::size_t c = 0; c < TiedCell::width; ++c) {
+          all[static_cast<std::size_t>(of[r]) * TiedCell::width + c] = rows[r * TiedCell::width + c];
+        }
+      }
+      testing::expect_close(all, summed, 1e-6);
+    }
+    // One step of descent along both parts.
+    const std::vector<float> before = parameters.value(cell.table).get();
+    parameters.sgd(0.5);
+    const std::vector<float> after = parameters.value(cell.table).get();
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i] - 0.5 * summed[i], 1e-5);
+  }
+}
+
+/// A factor and a penalty that are functions of whole parameters, each for every vertex.
+struct WholeCell {
+  static constexpr Index in = 3, h = 4;
+  Parameter w, u;
+
+  explicit WholeCell(Parameters& p)
+      : w(p.add("w", in, h, Initial::uniform(-1, 1))), u(p.add("u", h, h, Initial::uniform(-1, 1))) {}
+  void operator()(auto& v) const {
+    const auto positive = exp(v.parameter(w));
+    const auto x = log_matmul(matmul(v.pull("x", in), positive), log_softmax(v.parameter(u)));
+    v.push("x", x);
+    v.loss(row_sum(x) + 0.25 * (v.zeros(1) + column_sum(row_sum(square(v.parameter(w))))));
+  }
+};
+
+TEST(WholeParameters, AreFunctionsThatAreComputedOnce) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, first_seed());
+  const WholeCell cell(parameters);
+  const VertexFunction function("whole", {}, [&](Vertex& v) { cell(v); });
+  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  GraphData data;
+  data.child_begin.assign(6, 0);
+  for (int i = 0; i < 15; ++i) data.values["x"].push_back(static_cast<float>(i % 7) / 4 - 1);
+  Runner runner(host, function, parameters);
+  testing::check_minibatch(runner, parameters, oracle, function, {data, data});
+}
+
+/// The same in lazy expressions.
+TEST(WholeParameters, AreFunctionsInLazyExpressionsToo) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, first_seed());
+  const WholeCell cell(parameters);
+  const LazyWeight w(cell.w), u(cell.u);
+  const VertexFunction function("whole", {}, [&](Vertex& v) { cell(v); });
+  GraphData data;
+  data.child_begin.assign(6, 0);
+  for (int i = 0; i < 15; ++i) data.values["x"].push_back(static_cast<float>(i % 7) / 4 - 1);
+  Runner runner(host, function, parameters);
+  const testing::Graphs graphs(function, {data});
+  const float loss = static_cast<float>(runner.differentiate(graphs.pointers).loss());
+  const Values of_w = dense(parameters, cell.w), of_u = dense(parameters, cell.u);
+  for (const std::int64_t recompute_below : {0, 1'000'000}) {
+    LazyGraph graph(host, parameters, {.recompute_below = recompute_below});
+    std::vector<LazyExpr> losses;
+    for (std::size_t v = 0; v < 5; ++v) {
+      const LazyExpr x = matmul(graph.input(std::span(data.values["x"]).subspan(3 * v, 3)), exp(w));
+      losses.push_back(row_sum(log_matmul(x, log_softmax(u))));
+      losses.push_back(0.25 * (graph.zeros(1) + column_sum(row_sum(square(w)))));
+      if (v == 2) graph.flush();
+    }
+    graph.backward(losses);
+    float sum = 0;
+    for (const LazyExpr& one : losses) sum += one.scalar();
+    EXPECT_NEAR(sum, loss, 1e-4);
+    testing::expect_close(dense(parameters, cell.w), of_w, 1e-5);
+    testing::expect_close(dense(parameters, cell.u), of_u, 1e-5);
+    const auto said = [](auto call) { return testing::error_of<MisuseError>(call); };
+    EXPECT_EQ(said([&] { matmul(w, w); }),
+              "matmul: operands 3 x 4, 3 x 4; expected as many rows of the second as the first is wide");
+    graph.clear();
+    EXPECT_EQ(said([&] {
+                matmul(graph.input({1, 2}), exp(w));
+              }),
+              "matmul: operands vertices x 2, 3 x 4; expected as many rows of the second as the first is wide");
+    EXPECT_EQ(said([&] { graph.zeros(4) * w; }),
+              "mul_row: operands vertices x 4, 3 x 4; expected a second of one row, as wide as the first");
+  }
+}
+
+/// A penalty once per minibatch is the loss of a vertex of its own, in a graph of its own.
+TEST(WholeParameters, MayBePenalisedOncePerMinibatch) {
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 2, 3, Initial::constant(3));
+  const VertexFunction word("word", {}, [&](Vertex& v) { v.loss(row_sum(matmul(v.pull("x", 2), w))); });
+  const VertexFunction penalty("penalty", {},
+                               [&](Vertex& v) { v.loss(v.zeros(1) + column_sum(row_sum(square(v.parameter(w))))); });
+  const VertexFunction function("both", {word, penalty});
+  GraphData words{.child_begin = {0, 0, 0}, .kinds = {0, 0}}, once{.child_begin = {0, 0}, .kinds = {1}};
+  words.values["x"] = {1, 0, 1, 0};
+  once.values["x"] = {0, 0};
+  const testing::Graphs graphs(function, {words, once, words});
+  Runner runner(host, function, parameters);
+  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 4 * 9 + 6 * 9);
+  EXPECT_EQ(dense(parameters, w), (Values{4 + 6, 4 + 6, 4 + 6, 6, 6, 6}));
+}
+
+/// With the probabilities of the softmax, and again with the same keys.
+TEST(Samples, AreDrawnFromTheSoftmaxByKeys) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  constexpr std::int32_t draws = 4000;
+  const std::vector<float> logits = {0, 1, -1, 2, -1e30f};
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("samples", {}, [&](Vertex& v) {
+    v.push("drawn", sample(v.pull("x", 5), v.pull_index("keys", Presence::always, 3), first_seed()));
+  });
+  GraphData data;
+  data.child_begin.assign(draws + 1, 0);
+  for (std::int32_t i = 0; i < draws; ++i) {
+    data.indices["keys"].insert(data.indices["keys"].end(), {7, i, 0});
+    data.values["x"].insert(data.values["x"].end(), logits.begin(), logits.end());
+  }
+  Runner runner(host, function, parameters);
+  const testing::Graphs graphs(function, {data});
+  const std::vector<float> drawn = runner.run(graphs.pointers).output("drawn").get();
+  std::vector<double> counts(5);
+  for (float one : drawn) ++counts.at(static_cast<std::size_t>(one));
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(static_cast<double>(logit));
+  for (std::size_t c = 0; c < 5; ++c) {
+    const double p = std::exp(static_cast<double>(logits[c])) / sum;
+    EXPECT_NEAR(counts[c] / draws, p, 5 * std::sqrt(p * (1 - p) / draws)) << "column " << c;
+  }
+  LazyGraph graph(host, parameters);
+  for (std::int32_t i : {0, 1, draws - 1}) {
+    const std::array<std::int32_t, 3> keys = {7, i, 0};
+    const LazyExpr again = sample(graph.input(logits), graph.index(keys), first_seed());
+    EXPECT_EQ(again.scalar(), drawn[static_cast<std::size_t>(i)]);
+  }
+}
+
+}  // namespace
+}  // namespace windrow
