@@ -37,8 +37,8 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define MODELS MODELS_WITH_GRAPHS ", parser"
 #define FLAGS                                                                                                         \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "              \
-  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --cell, --samples, --seed, --dropout, "      \
-  "--word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, "                                    \
+  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --tied, --crf, --cell, --samples, --seed, "  \
+  "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, "                         \
   "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "   \
   "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --resume, --workers, --policy, " \
   "--schedule, "                                                                                                      \
@@ -86,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: bilstm: size 'leaves' is unknown; expected hidden, embedding, layers"},
         Wrong{"windrow train dag --cell binary",
               "windrow: dag: cell 'binary'; expected none, because it has a single cell"},
+        Wrong{"windrow train dag --crf",
+              "windrow: dag: switch 'crf'; expected none, because it has nothing to switch on"},
+        Wrong{"windrow train bilstm --crf=1", "windrow: --crf: has a value; expected none" TRAIN_HELP},
         Wrong{"windrow train tree-fc --data /dev",
               "windrow: tree-fc: data folder '/dev'; expected none, because its data are always generated"},
         Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected at least 2"},
@@ -325,8 +328,8 @@ TEST_F(Train, PrintsTheLossAndTheValidationScoresOfEachEpoch) {
 TEST_F(Train, TrainsEveryModel) {
   for (const std::string model :
        {"tree-lstm --cell child-sum", "tree-fc --leaves 5", "fixed-lstm --vocabulary 50 --steps 9",
-        "var-lstm --vocabulary 50", "bilstm --layers 2", "bilstm-char --character-hidden 5", "listops", "dag",
-        "parser --scorer 8"}) {
+        "var-lstm --vocabulary 50", "var-lstm --vocabulary 50 --tied --embedding 8", "bilstm --layers 2",
+        "bilstm --crf", "bilstm-char --character-hidden 5", "listops", "dag", "parser --scorer 8"}) {
     const Outcome outcome = run("windrow train " + model + " --samples 16 --hidden 8 --epochs 2 --compare");
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(outcome.status, 0);

@@ -128,12 +128,20 @@ TEST_F(TrainingPrograms, LabelTexts) {
 }
 
 TEST_F(TrainingPrograms, LabelWords) {
-  const std::string to = "'" + (folder / "run").string() + "'";
-  ASSERT_EQ(run("windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 --save " + to).err, "");
-  const Outcome labelled = run("windrow predict " + to + " --text 'one two'");
-  EXPECT_EQ(labelled.err, "");
-  EXPECT_TRUE(std::regex_match(labelled.out, std::regex("[^ ]+ [01]\\.[0-9]{2}  one\n[^ ]+ [01]\\.[0-9]{2}  two\n")))
-      << labelled.out;
+  const std::string train = "windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 ";
+  const auto to = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
+  ASSERT_EQ(run(train + "--save " + to("run")).err, "");
+  ASSERT_EQ(run(train + "--crf --save " + to("crf")).err, "");
+  for (const char* name : {"run", "crf"}) {
+    const Outcome labelled = run("windrow predict " + to(name) + " --text 'one two'");
+    EXPECT_EQ(labelled.err, "");
+    EXPECT_TRUE(std::regex_match(labelled.out, std::regex("[^ ]+ [01]\\.[0-9]{2}  one\n[^ ]+ [01]\\.[0-9]{2}  two\n")))
+        << labelled.out;
+  }
+  EXPECT_TRUE(run(train + "--resume --save " + to("crf"))
+                  .err.ends_with(": a model with switches [\"crf\"]; expected none, as the flags say\n"));
+  EXPECT_TRUE(run(train + "--crf --resume --save " + to("run"))
+                  .err.ends_with(": a model without switches; expected [\"crf\"], as the flags say\n"));
   const std::string other = "'" + (folder / "other").string() + "'";
   ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
   EXPECT_EQ(run("windrow predict " + other + " --text x").err,

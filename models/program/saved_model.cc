@@ -19,6 +19,12 @@ std::string text_of(const RecordValue& value) {
 }  // namespace
 
 void require_same_model(const Record& saved, const Record& made, const std::string& place) {
+  if (saved.contains("switches") != made.contains("switches")) {
+    const bool too_many = made.contains("switches");
+    throw FileError(place + ": a model " +
+                    (too_many ? "without switches" : "with switches " + text_of(saved.at("switches"))) + "; expected " +
+                    (too_many ? text_of(made.at("switches")) : "none") + ", as the flags say");
+  }
   for (const auto& [name, value] : made.values()) {
     const RecordValue& other = saved.at(name);
     if (other == value) continue;

@@ -32,6 +32,21 @@ void add_sizes(CLI::App& command, WorkloadOptions& to) {
   }
 }
 
+void add_switches(CLI::App& command, WorkloadOptions& to) {
+  std::vector<std::string> seen;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    for (const WorkloadSwitch& one : kind.switches) {
+      const std::size_t before = seen.size();
+      add_once(seen, one.name);
+      if (seen.size() == before) continue;
+      command
+          .add_flag_callback(
+              "--" + one.name, [&to, name = one.name] { to.switches.insert(name); }, one.about)
+          ->disable_flag_override();
+    }
+  }
+}
+
 /// Two lines for each kind.
 std::string all_about() {
   std::ostringstream text;
@@ -42,6 +57,7 @@ std::string all_about() {
     text << (kind.files.empty() ? " no files, only generated data;" : ";");
     for (const WorkloadSize& size : kind.sizes) text << " --" << size.name << " " << size.preset;
     for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
+    for (const WorkloadSwitch& one : kind.switches) text << " [--" << one.name << "]";
     text << " --samples " << kind.samples << "; learning rate " << kind.learning_rate << "\n";
   }
   text << "The training set is the first listed file that exists. The file listed after it is the validation set, and\n"
@@ -84,6 +100,7 @@ void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& 
 void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
   flag(command, "--data", to.data, "Folder with the model's data files", folder())->default_str("generated data");
   add_sizes(command, to);
+  add_switches(command, to);
   flag<std::string>(
       command, "--cell", [&to](const std::string& cell) { to.cell = cell; }, "Cell, for models that offer several",
       one_of(all_cells()))

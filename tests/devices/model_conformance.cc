@@ -25,8 +25,9 @@ Trained train(const Device& device, const std::string& name, const WorkloadOptio
   return result;
 }
 
-void compare(const Device& device, const std::string& name, const std::string& cell = {}) {
-  SCOPED_TRACE(name + " " + cell);
+void compare(const Device& device, const std::string& name, const std::string& cell = {},
+             const std::string& switched_on = {}) {
+  SCOPED_TRACE(name + " " + cell + " " + switched_on);
   const std::map<std::string, Index> small = {{"hidden", 8},           {"embedding", 6},     {"vocabulary", 40},
                                               {"leaves", 6},           {"steps", 5},         {"character-embedding", 4},
                                               {"character-hidden", 4}, {"tag-embedding", 4}, {"scorer", 8}};
@@ -37,6 +38,8 @@ void compare(const Device& device, const std::string& name, const std::string& c
       if (small.count(size.name) > 0) options.sizes[size.name] = small.at(size.name);
     }
   }
+  if (!switched_on.empty()) options.switches.insert(switched_on);
+  if (switched_on == "tied") options.sizes["embedding"] = options.sizes["hidden"];
   Engine other({.policy = Policy::serial});
   const Trained expected = train(host_device(other), name, options), actual = train(device, name, options);
   for (std::size_t i = 0; i < expected.losses.size(); ++i) {
@@ -61,6 +64,8 @@ void compare(const Device& device, const std::string& name, const std::string& c
 TEST_P(OnDeviceInFull, TrainsEveryModelAsTheHostDoes) {
   for (const WorkloadKind& kind : workload_kinds()) compare(device, kind.name);
   compare(device, "tree-lstm", "child-sum");
+  compare(device, "bilstm", {}, "crf");
+  compare(device, "var-lstm", {}, "tied");
 }
 
 }  // namespace

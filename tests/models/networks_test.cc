@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/layers_cell.h"
+#include "tests/batching/seeing_cell.h"
 #include "windrow/models/child_sum_tree_lstm.h"
 #include "windrow/models/deep_sets.h"
 #include "windrow/models/graph_lstm.h"
@@ -87,11 +89,17 @@ TEST(LanguageModel, ComputesWhatTheOracleDoes) {
                  LanguageModel::graph({})});
 }
 
+TEST(LanguageModel, WithTiedWordsComputesWhatTheOracleDoes) {
+  Checked<LanguageModel> network(LanguageModelSizes{.vocabulary = 5, .embedding = 3, .hidden = 3, .tied = true});
+  network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3})});
+}
+
 TEST(Tagger, ComputesWhatTheOracleDoes) {
   const std::vector<TaggerInput> sentences = {
       {{1, 2, 3, 1}, {{}, {}, {}, {}}, {0, 1, 2, 0}}, {{2}, {{}}, {1}}, {}, {{4, 0}, {{}, {}}, {2, 2}}};
   for (const Index layers : {1, 2}) {
-    Checked<Tagger> network(TaggerSizes{.vocabulary = 5, .tags = 3, .embedding = 2, .hidden = 3, .layers = layers});
+    Checked<Tagger> network(
+        TaggerSizes{.vocabulary = 5, .tags = 3, .embedding = 2, .hidden = 3, .layers = layers, .crf = layers == 2});
     std::vector<GraphData> data;
     for (const TaggerInput& sentence : sentences) data.push_back(network.network.graph(sentence));
     network.check(data);
@@ -105,7 +113,8 @@ TEST(Tagger, ReadsWordsByTheirCharactersAsTheOracleDoes) {
                                       .hidden = 3,
                                       .characters = 4,
                                       .character_embedding = 2,
-                                      .character_hidden = 2});
+                                      .character_hidden = 2,
+                                      .crf = true});
   std::vector<GraphData> data;
   for (const TaggerInput& sentence : std::vector<TaggerInput>{{{1, -1, 3, -1}, {{}, {0, 1, 2}, {}, {3}}, {0, 1, 2, 0}},
                                                               {{2, 2}, {{}, {}}, {1, 0}},

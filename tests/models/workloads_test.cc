@@ -237,6 +237,11 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"classes", 3}}}), "tree-lstm: classes 3; expected 5, or 2");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
   EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");
+  EXPECT_EQ(refusal_of("dag", {.switches = {"crf"}}),
+            "dag: switch 'crf'; expected none, because it has nothing to switch on");
+  EXPECT_EQ(refusal_of("bilstm", {.switches = {"tied"}}), "bilstm: switch 'tied'; expected crf");
+  EXPECT_EQ(refusal_of("var-lstm", {.samples = 1, .sizes = {{"hidden", 8}}, .switches = {"tied"}}),
+            "tied words of width 256 with hidden states of width 8; expected one width");
   EXPECT_EQ(refusal_of("tree-fc", {.data = "trees"}),
             "tree-fc: data folder 'trees'; expected none, because its data are always generated");
   EXPECT_EQ(refusal_of("tree-fc", {.sizes = {{"leaves", 1}}}), "tree-fc: leaves 1; expected at least 2");

@@ -113,19 +113,26 @@ std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines
   std::vector<const InputGraph*> pointers;
   for (const InputGraph& graph : graphs) pointers.push_back(&graph);
   if (!for_texts_) for_texts_ = std::make_unique<Runner>(device_, function_, parameters_);
-  const Tensor logits = for_texts_->run(pointers).output("logits");
+  const Minibatch minibatch = for_texts_->run(pointers);
+  const Tensor logits = minibatch.output("logits");
   const std::vector<float> probabilities = apply(device_, op::softmax, {.in = {logits}}).get();
+  const std::vector<std::int32_t> numbers = texts->numbers ? texts->numbers(minibatch) : std::vector<std::int32_t>();
   const auto classes = static_cast<std::size_t>(logits.width());
+  std::size_t first_vertex = 0;  // of the graph
   std::vector<Prediction> predictions;
   const float* first = probabilities.data();  // of the graph
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Prediction& prediction = predictions.emplace_back();
     const auto of = [&](std::int32_t vertex) {
-      return label_of(first + static_cast<std::size_t>(vertex) * classes, classes);
+      const auto v = static_cast<std::size_t>(vertex);
+      Prediction::Label label = label_of(first + v * classes, classes);
+      if (!numbers.empty()) label.number = static_cast<std::size_t>(numbers[first_vertex + v]);
+      return label;
     };
     for (auto& [vertex, text] : inputs[i].parts) prediction.parts.push_back({std::move(text), of(vertex)});
     if (inputs[i].whole) prediction.label = of(*inputs[i].whole);
     first += static_cast<std::size_t>(graphs[i].vertices()) * classes;
+    first_vertex += static_cast<std::size_t>(graphs[i].vertices());
   }
   return predictions;
 }

@@ -11,12 +11,22 @@
 #include "windrow/models/vocabulary.h"
 
 namespace windrow {
+namespace {
+
+std::optional<Parameter> head_of(Parameters& parameters, const LanguageModelSizes& sizes) {
+  if (!sizes.tied) return parameters.add_product("head", sizes.hidden, sizes.vocabulary);
+  if (sizes.embedding == sizes.hidden) return std::nullopt;
+  throw MisuseError("tied words of width " + std::to_string(sizes.embedding) + " with hidden states of width " +
+                    std::to_string(sizes.hidden) + "; expected one width");
+}
+
+}  // namespace
 
 LanguageModel::LanguageModel(Parameters& parameters, LanguageModelSizes sizes)
     : sizes_(sizes),
       words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
       lstm_(parameters, "lstm", {sizes.embedding, sizes.hidden}),
-      head_(parameters.add_product("head", sizes.hidden, sizes.vocabulary)),
+      head_(head_of(parameters, sizes)),
       head_bias_(parameters.add("head_bias", 1, sizes.vocabulary, Initial::zeros())) {}
 
 GraphData LanguageModel::graph(const std::vector<std::int32_t>& words) {
@@ -137,8 +147,11 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   if (split.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const LanguageModel model(*parameters,
-                            {vocabulary, options.size("embedding"), options.size("hidden"), options.dropout});
+  const LanguageModel model(*parameters, {.vocabulary = vocabulary,
+                                          .embedding = options.size("embedding"),
+                                          .hidden = options.size("hidden"),
+                                          .dropout = options.dropout,
+                                          .tied = options.switches.contains("tied")});
   GraphWorkload workload{.kind = kind,
                          .device = device,
                          .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
@@ -153,6 +166,8 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   });
 }
 
+WorkloadSwitch tied() { return {"tied", "Classify words by the table of their embeddings"}; }
+
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
 
 }  // namespace
@@ -165,6 +180,7 @@ WorkloadKind fixed_lstm_kind() {
           .files = {"train.txt", "valid.txt", "test.txt"},
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
           .cells = {},
+          .switches = {tied()},
           .takes_dropout = true,
           .embeds_words = true,
           .samples = 512,
@@ -180,6 +196,7 @@ WorkloadKind var_lstm_kind() {
           .files = {"train.txt", "valid.txt", "test.txt"},
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
+          .switches = {tied()},
           .takes_dropout = true,
           .embeds_words = true,
           .samples = 2048,

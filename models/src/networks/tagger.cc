@@ -1,6 +1,8 @@
 #include "windrow/models/tagger.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <span>
 
 namespace windrow {
 namespace {
@@ -18,12 +20,18 @@ std::vector<Lstm> words_of(Parameters& parameters, const TaggerSizes& sizes) {
 
 bool forward(std::size_t kind) { return kind % 2 == 0; }
 
-/// The graph of a sentence. Vertices are ordered by kind, then by word; the characters of each word follow, forward and
-/// backward.
+/// The graph of a sentence. Vertices are ordered by kind, then by word, the tags of all words and the end among them;
+/// the characters of each word follow, forward and backward.
 class SentenceGraph {
  public:
-  SentenceGraph(const TaggerInput& input, std::size_t tag) : input_(input), tag_(tag), words_(count(input.words)) {
-    std::int32_t next = place(tag_ + 1, 0);
+  /// Kinds of vertices.
+  struct Kinds {
+    std::size_t tag, first_character;
+    bool has_path() const { return first_character == tag + 3; }
+  };
+  SentenceGraph(const TaggerInput& input, const Kinds& kinds)
+      : input_(input), kinds_(kinds), tag_(kinds.tag), words_(count(input.words)) {
+    std::int32_t next = place(tag_ + 1, 0) + (kinds.has_path() ? 1 : 0);
     for (const auto& characters : input.characters) {
       characters_of_.push_back(next);
       next += 2 * count(characters);
@@ -32,9 +40,8 @@ class SentenceGraph {
 
   GraphData make() {
     for (std::size_t kind = 0; kind < tag_; ++kind) add_words(kind);
-    for (std::int32_t word = 0; word < words_; ++word) {
-      add(tag_, {place(tag_ - 2, word), place(tag_ - 1, word)}, {.label = input_.tags[static_cast<std::size_t>(word)]});
-    }
+    for (std::int32_t word = 0; word < words_; ++word) add_tag(word);
+    if (kinds_.has_path() && words_ > 0) add(tag_ + 2, {place(tag_, words_ - 1)}, {.last_label = input_.tags.back()});
     for (const auto& characters : input_.characters) add_characters(characters);
     return std::move(data_);
   }
@@ -42,7 +49,7 @@ class SentenceGraph {
  private:
   /// The inputs of a vertex; -1 for none.
   struct Inputs {
-    std::int32_t word = -1, character = -1, label = -1;
+    std::int32_t word = -1, character = -1, label = -1, label_before = -1, last_label = -1;
   };
 
   static std::int32_t count(const std::vector<std::int32_t>& list) { return static_cast<std::int32_t>(list.size()); }
@@ -58,6 +65,17 @@ class SentenceGraph {
     data_.indices["word"].push_back(inputs.word);
     data_.indices["character"].push_back(inputs.character);
     data_.indices["label"].push_back(inputs.label);
+    if (!kinds_.has_path()) return;
+    data_.indices["label before"].push_back(inputs.label_before);
+    data_.indices["last label"].push_back(inputs.last_label);
+  }
+
+  void add_tag(std::int32_t word) {
+    const std::int32_t forward = place(tag_ - 2, word), backward = place(tag_ - 1, word);
+    const auto at = static_cast<std::size_t>(word);
+    if (word == 0 || !kinds_.has_path()) return add(tag_, {forward, backward}, {.label = input_.tags[at]});
+    add(tag_ + 1, {forward, backward, place(tag_, word - 1)},
+        {.label = input_.tags[at], .label_before = input_.tags[at - 1]});
   }
 
   void add_words(std::size_t kind) {
@@ -83,15 +101,16 @@ class SentenceGraph {
   void add_characters(const std::vector<std::int32_t>& characters) {
     std::int32_t here = count(data_.kinds);
     for (std::size_t i = 0; i < characters.size(); ++i, ++here) {
-      add(tag_ + 1, {i == 0 ? no_child : here - 1}, {.character = characters[i]});
+      add(kinds_.first_character, {i == 0 ? no_child : here - 1}, {.character = characters[i]});
     }
     for (std::size_t i = 0; i < characters.size(); ++i, ++here) {
-      add(tag_ + 2, {i + 1 == characters.size() ? no_child : here + 1}, {.character = characters[i]});
+      add(kinds_.first_character + 1, {i + 1 == characters.size() ? no_child : here + 1}, {.character = characters[i]});
     }
   }
 
   const TaggerInput& input_;
-  const std::size_t tag_;  // the kind of vertices with tags
+  const Kinds kinds_;
+  const std::size_t tag_;
   const std::int32_t words_;
   std::vector<std::int32_t> characters_of_;  // of each word, the first vertex
   GraphData data_;
@@ -105,6 +124,7 @@ Tagger::Tagger(Parameters& parameters, TaggerSizes sizes)
       words_(words_of(parameters, sizes)),
       head_(parameters.add_product("head", 2 * sizes.hidden, sizes.tags)),
       head_bias_(parameters.add("head_bias", 1, sizes.tags, Initial::zeros())) {
+  if (sizes.crf) crf_.emplace(parameters, "crf", sizes.tags);
   if (sizes.characters == 0) return;
   const Index e = sizes.character_embedding, h = sizes.character_hidden;
   character_table_ = parameters.add("characters", sizes.characters, e, Initial::uniform(-0.1f, 0.1f));
@@ -126,6 +146,10 @@ VertexFunction Tagger::function() const {
     add((forward(kind) ? "forward " : "backward ") + std::to_string(kind / 2 + 1), looks_below ? 3 : 1);
   }
   add("tag", 2);
+  if (crf_) {
+    add("next tag", 3);
+    add("end", 1);
+  }
   if (!characters_.empty()) {
     add("character forward", 1);
     add("character backward", 1);
@@ -133,7 +157,31 @@ VertexFunction Tagger::function() const {
   return VertexFunction("tagger", kinds);
 }
 
-GraphData Tagger::graph(const TaggerInput& input) const { return SentenceGraph(input, tag()).make(); }
+GraphData Tagger::graph(const TaggerInput& input) const {
+  return SentenceGraph(input, {tag(), first_character()}).make();
+}
+
+std::vector<std::int32_t> Tagger::tags(const Minibatch& minibatch) const {
+  const auto width = static_cast<std::size_t>(sizes_.tags);
+  std::vector<std::int32_t> result;
+  if (!crf_) {
+    const std::vector<float> logits = minibatch.output("logits").get();
+    for (auto row = logits.begin(); row != logits.end(); row += sizes_.tags) {
+      result.push_back(static_cast<std::int32_t>(std::max_element(row, row + sizes_.tags) - row));
+    }
+    return result;
+  }
+  const std::vector<float> last = minibatch.output("last").get(), came_from = minibatch.output("came from").get();
+  result.assign(last.size(), no_tag);
+  for (std::size_t end = 0; end < last.size(); ++end) {
+    std::int32_t tag = static_cast<std::int32_t>(last[end]) - 1;  // no_tag for vertices that end nothing
+    for (std::size_t v = end; tag != no_tag;) {
+      result[--v] = tag;
+      tag = Crf::before(std::span(came_from).subspan(v * width, width), tag);
+    }
+  }
+  return result;
+}
 
 double Tagger::flops(const TaggerInput& input) const {
   const auto words = static_cast<std::int64_t>(input.words.size());

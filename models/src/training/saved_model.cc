@@ -26,6 +26,8 @@ Record model_record(const Workload& workload) {
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
   if (!options.cell.empty()) record.set("cell", options.cell);
+  RecordValue::List switches(options.switches.begin(), options.switches.end());
+  if (!switches.empty()) record.set("switches", std::move(switches));
   return record;
 }
 
@@ -38,6 +40,9 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   options.seed = record.at("seed").count();
   options.samples = record.at("samples").count();
   for (const auto& [name, size] : record.at("sizes").record().values()) options.sizes[name] = size.integer();
+  if (record.contains("switches")) {
+    for (const RecordValue& one : record.at("switches").list()) options.switches.insert(one.text());
+  }
   if (record.contains("cell")) options.cell = record.at("cell").text();
   for (const auto& [name, words] : record.at("vocabularies").record().values()) {
     std::vector<std::string>& to = options.vocabularies[name];

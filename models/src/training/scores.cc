@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "training/making.h"
 
@@ -39,30 +40,40 @@ class Perplexity final : public GraphScore {
   std::int64_t labels_ = 0;
 };
 
+/// The columns with the highest scores.
+std::vector<std::int32_t> highest(const Minibatch& minibatch) {
+  const Tensor logits = minibatch.output("logits");
+  const std::vector<float> scores = logits.get();
+  std::vector<std::int32_t> answers;
+  for (auto row = scores.begin(); row != scores.end(); row += logits.width()) {
+    answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + logits.width()) - row));
+  }
+  return answers;
+}
+
 /// Scores that compare predicted labels, the answers, with the labels of vertices.
 class ByAnswers : public GraphScore {
  public:
+  explicit ByAnswers(Answers answers) : answers_(std::move(answers)) {}
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) final {
-    const Tensor logits = minibatch.output("logits");
-    const std::vector<float> scores = logits.get();
-    const auto classes = logits.width();
-    const float* row = scores.data();
+    const std::vector<std::int32_t> answers = answers_(minibatch);
+    auto first = answers.begin();
     for (const LabelledGraph* graph : graphs) {
-      std::vector<std::int32_t> answers;
-      for (std::size_t v = 0; v < graph->labels.size(); ++v, row += classes) {
-        answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + classes) - row));
-      }
-      add(graph->labels, answers);
+      const auto behind = first + static_cast<std::ptrdiff_t>(graph->labels.size());
+      add(graph->labels, {first, behind});
+      first = behind;
     }
   }
 
  private:
+  const Answers answers_;
+
   virtual void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) = 0;
 };
 
 class Accuracy : public ByAnswers {
  public:
-  explicit Accuracy(const char* name) : name_(name) {}
+  explicit Accuracy(const char* name, Answers answers = highest) : ByAnswers(std::move(answers)), name_(name) {}
   std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
 
  protected:
@@ -93,7 +104,8 @@ class RootAccuracy final : public Accuracy {
 
 class TaggingScore final : public Accuracy {
  public:
-  explicit TaggingScore(const std::vector<std::string>& tags) : Accuracy("accuracy"), tags_(tags) {}
+  TaggingScore(const std::vector<std::string>& tags, Answers answers)
+      : Accuracy("accuracy", std::move(answers)), tags_(tags) {}
   std::vector<Metric> metrics() const override {
     const std::int64_t either = there_ + told_;
     const double f1 = either == 0 ? 0 : 2 * static_cast<double>(found_) / static_cast<double>(either);
@@ -146,8 +158,8 @@ class TaggingScore final : public Accuracy {
 
 std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
 std::unique_ptr<GraphScore> make_accuracy(const char* name) { return std::make_unique<Accuracy>(name); }
-std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags) {
-  return std::make_unique<TaggingScore>(tags);
+std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags, Answers answers) {
+  return std::make_unique<TaggingScore>(tags, std::move(answers));
 }
 std::unique_ptr<GraphScore> make_root_accuracy() { return std::make_unique<RootAccuracy>(); }
 

@@ -1,6 +1,8 @@
-// The scores. All except the perplexity need an output "logits", a row of scores for each vertex.
+// The scores. Accuracies need an output "logits", a row of scores for each vertex.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,12 +14,15 @@ namespace windrow {
 /// e to the power of the mean loss per label.
 std::unique_ptr<GraphScore> make_perplexity();
 
+/// The answer for each vertex of a minibatch; any number for vertices without a label.
+using Answers = std::function<std::vector<std::int32_t>(const Minibatch&)>;
+
 /// The share, among the vertices that have a label, of those whose label has the highest score.
 std::unique_ptr<GraphScore> make_accuracy(const char* name);
 /// The accuracy for the last vertices of graphs, then the accuracy for all vertices.
 std::unique_ptr<GraphScore> make_root_accuracy();
 /// The accuracy, and the F1 score of entities. An entity is a run of tags "I-X" with the same X, or begins with "B-X"
 /// (Tjong Kim Sang 2002). It is found if an entity of the same words and the same X was predicted.
-std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags);
+std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags, Answers answers);
 
 }  // namespace windrow

@@ -77,7 +77,8 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                     .embedding = options.size("embedding"),
                     .hidden = options.size("hidden"),
                     .layers = options.size("layers"),
-                    .dropout = options.dropout};
+                    .dropout = options.dropout,
+                    .crf = options.switches.contains("crf")};
   if (options.sizes.contains("character-hidden")) {
     sizes.characters = numbering.characters.size();
     sizes.character_embedding = options.size("character-embedding");
@@ -91,30 +92,40 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                          .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
                          .parameters = std::move(parameters),
                          .function = model.function(),
-                         .score = [names] { return make_tagging_score(names); },
+                         .score =
+                             [names, model] {
+                               return make_tagging_score(
+                                   names, [model](const Minibatch& minibatch) { return model.tags(minibatch); });
+                             },
                          .vocabularies = vocabularies.all()};
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
   workload.texts = GraphNetwork::Texts{
-      .labels = names, .read = [numbering, model, rare](const std::string& line, const std::string& name) {
-        std::istringstream in(line);
-        TaggedSentence sentence;
-        for (std::string word; in >> word;) sentence.words.push_back(word);
-        if (sentence.words.empty()) throw DataError(name + ": no word; expected a sentence");
-        sentence.tags.resize(sentence.words.size());
-        GraphNetwork::Texts::Input input{.graph = model.graph(numbering.input(sentence, rare))};
-        const auto& kinds = input.graph.kinds;
-        const auto first = std::ranges::find(kinds, static_cast<std::int32_t>(model.tag_kind())) - kinds.begin();
-        for (std::size_t i = 0; i < sentence.words.size(); ++i) {
-          input.parts.emplace_back(static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i), sentence.words[i]);
-        }
-        return input;
-      }};
+      .labels = names,
+      .read =
+          [numbering, model, rare](const std::string& line, const std::string& name) {
+            std::istringstream in(line);
+            TaggedSentence sentence;
+            for (std::string word; in >> word;) sentence.words.push_back(word);
+            if (sentence.words.empty()) throw DataError(name + ": no word; expected a sentence");
+            sentence.tags.resize(sentence.words.size());
+            GraphNetwork::Texts::Input input{.graph = model.graph(numbering.input(sentence, rare))};
+            const auto& kinds = input.graph.kinds;
+            const auto first = std::ranges::find(kinds, static_cast<std::int32_t>(model.tag_kind())) - kinds.begin();
+            for (std::size_t i = 0; i < sentence.words.size(); ++i) {
+              input.parts.emplace_back(static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i),
+                                       sentence.words[i]);
+            }
+            return input;
+          },
+      .numbers = [model](const Minibatch& minibatch) { return model.tags(minibatch); }};
   return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
     const TaggerInput input = numbering.input(sentence, rare);
     return Draft{model.graph(input), 1, model.flops(input)};
   });
 }
+
+WorkloadSwitch crf() { return {"crf", "Tag sentences as a whole, by a conditional random field"}; }
 
 }  // namespace
 
@@ -128,6 +139,7 @@ WorkloadKind bilstm_kind() {
           .files = {"all.txt"},
           .sizes = {hidden(256), embedding(256), layers(1)},
           .cells = {},
+          .switches = {crf()},
           .takes_dropout = true,
           .embeds_words = true,
           .samples = 2048,
@@ -148,6 +160,7 @@ WorkloadKind bilstm_char_kind() {
                     {"character-embedding", "Character embedding size", 64},
                     {"character-hidden", "Hidden size of the character LSTM", 128}},
           .cells = {},
+          .switches = {crf()},
           .takes_dropout = true,
           .embeds_words = true,
           .samples = 2048,

@@ -44,10 +44,19 @@ void check_cell(const WorkloadKind& kind, const std::string& cell) {
                     list(kind.cells, [](const std::string& one) { return one; }));
 }
 
+void check_switch(const WorkloadKind& kind, const std::string& name) {
+  const auto& all = kind.switches;
+  if (std::ranges::find(all, name, &WorkloadSwitch::name) != all.end()) return;
+  const std::string there = list(all, [](const WorkloadSwitch& one) { return one.name; });
+  throw MisuseError(kind.name + ": switch '" + name + "'; expected " +
+                    (all.empty() ? "none, because it has nothing to switch on" : there));
+}
+
 /// The options with the kind's defaults for everything left open.
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
+  for (const std::string& name : options.switches) check_switch(kind, name);
   const DropoutRates& dropout = options.dropout;
   if (!kind.takes_dropout && (dropout.element != 0 || dropout.word != 0)) {
     throw MisuseError(kind.name + ": a rate of dropout; expected none, because the model has no dropout");

@@ -43,6 +43,8 @@ class GraphNetwork final : public Network {
     std::vector<std::string> labels;
     /// Throws DataError. `name` says which input the line is.
     std::function<Input(const std::string& line, const std::string& name)> read;
+    /// The number of the label of each vertex of a minibatch. Null: the one with the highest logit.
+    std::function<std::vector<std::int32_t>(const Minibatch&)> numbers = {};
   };
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "windrow/batching/graph.h"
@@ -13,6 +14,8 @@ namespace windrow {
 struct LanguageModelSizes {
   Index vocabulary, embedding, hidden;
   DropoutRates dropout = {};  ///< of words, and of the states that predict words
+  /// Whether the table of embeddings is the matrix of the classifier, too (Press and Wolf 2017).
+  bool tied = false;
 };
 
 /// A handle to its parameters. The loss is the sum of the cross entropies (natural logarithm) of all predicted words.
@@ -20,7 +23,8 @@ class LanguageModel {
  public:
   static constexpr std::size_t arity = 1;
 
-  /// Adds its parameters to the set. Throws MisuseError if their names are taken.
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken, and for tied sizes whose embedding
+  /// and hidden states have two widths.
   LanguageModel(Parameters& parameters, LanguageModelSizes sizes);
 
   VertexFunction function() const { return VertexFunction("language_model", {.arity = arity}, *this); }
@@ -30,8 +34,9 @@ class LanguageModel {
   void operator()(auto& v) const {
     const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word")));
     const auto own = lstm_.step(v, lstm_.states(v, "h"), lstm_.project(word));
-    v.loss(softmax_cross_entropy(matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_,
-                                 v.pull_index("label")));
+    const auto read = dropout(own, {.rate = sizes_.dropout.element});
+    const auto logits = head_ ? matmul(read, *head_) : matmul_nt(read, words_);
+    v.loss(softmax_cross_entropy(logits + head_bias_, v.pull_index("label")));
   }
 
   /// Floating point operations of the forward products of a sequence: 8 h e per step, 8 h^2 per step but the first, 2 h
@@ -42,7 +47,8 @@ class LanguageModel {
   LanguageModelSizes sizes_;
   Parameter words_;
   Lstm lstm_;
-  Parameter head_, head_bias_;
+  std::optional<Parameter> head_;  // none if tied
+  Parameter head_bias_;
 };
 
 }  // namespace windrow

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,8 +83,9 @@ class Learner {
 struct Prediction {
   /// The labels that a model chooses from are Network::labels().
   struct Label {
-    std::size_t number = 0;                  ///< of the most probable one
-    std::vector<double> probabilities = {};  ///< of each label
+    std::size_t number = 0;  ///< of the most probable one, alone or in the most probable sequence of labels
+    /// Of each label alone, whatever the labels of other parts are.
+    std::vector<double> probabilities = {};
   };
   std::optional<Label> label = {};  ///< of the input as a whole; none if the model labels parts only
   /// A part of the input: a phrase, or a word.
@@ -129,6 +131,7 @@ struct WorkloadOptions {
   std::size_t samples = 0;
   std::string cell = {};                    ///< one of the kind's cells; empty for the first
   std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
+  std::set<std::string> switches = {};      ///< those of the kind's switches that are on
   DropoutRates dropout = {};                ///< for kinds that take them
   /// Of a model that was trained before; if empty, they are made from the training set.
   Vocabularies vocabularies = {};
@@ -150,6 +153,11 @@ struct WordEmbedding {
   std::vector<std::string> words = {};  ///< of each row; empty if a row stands for no single word
 };
 
+/// A part of a network that can be switched on. A value.
+struct WorkloadSwitch {
+  std::string name = {}, about = {};
+};
+
 /// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
 struct WorkloadKind {
   std::string name = {};
@@ -161,10 +169,11 @@ struct WorkloadKind {
   std::vector<std::string> files = {};
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
-  bool takes_dropout = false;           ///< WorkloadOptions::dropout
-  bool embeds_words = false;            ///< Workload::embedding
-  bool graphs_known = true;             ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
-  std::size_t samples;                  ///< default number of generated training samples
+  std::vector<WorkloadSwitch> switches = {};
+  bool takes_dropout = false;  ///< WorkloadOptions::dropout
+  bool embeds_words = false;   ///< Workload::embedding
+  bool graphs_known = true;    ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
+  std::size_t samples;         ///< default number of generated training samples
   /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
   std::string input = {};
   double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64
@@ -195,8 +204,8 @@ struct Workload {
 void check_workload(std::string_view name, const WorkloadOptions& options);
 
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
-/// malformed or missing data; MisuseError for an unknown name, for a size or cell that the kind does not have, for a
-/// size out of range, and for a data folder if the kind only generates data; OutOfMemory if parameters exceed any
+/// malformed or missing data; MisuseError for an unknown name, for a size, cell or switch that the kind does not have,
+/// for a size out of range, and for a data folder if the kind only generates data; OutOfMemory if parameters exceed any
 /// memory.
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
 
