@@ -1,5 +1,5 @@
-// One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000), for vertex
-// functions whose first child is the previous step.
+// One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000): for lazy
+// expressions, and for vertex functions whose first child is the previous step.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "windrow/batching/parameters.h"
-#include "windrow/batching/vertex_function.h"
 
 namespace windrow {
 
@@ -26,8 +25,19 @@ class Lstm {
   Lstm(Parameters& parameters, const std::string& name, Sizes sizes);
 
   Index hidden() const { return sizes_.hidden; }
-  /// The product of an input with the input weights, for step().
+  /// The product of an input with the input weights, for cell() and step().
   auto project(const auto& x) const { return matmul(x, in_); }
+  /// The new hidden and cell states, from the previous ones and a projected input. For expressions of any kind.
+  template <class Expression>
+  std::pair<Expression, Expression> cell(const Expression& projected, const Expression& hidden,
+                                         const Expression& cell) const {
+    const Index h = sizes_.hidden;
+    const Expression gates = projected + matmul(hidden, recurrent_) + bias_;
+    const Expression in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
+    const Expression keep = sigmoid(slice(gates, 2 * h, 3 * h));
+    const Expression c = in * tanh(slice(gates, 3 * h, 4 * h)) + keep * cell;
+    return {out * tanh(c), c};
+  }
   /// Declares its states: `name` (hidden) and `name` + " cell".
   auto states(auto& v, const std::string& name) const {
     return std::pair(v.state(name, sizes_.hidden), v.state(name + " cell", sizes_.hidden));
@@ -35,13 +45,8 @@ class Lstm {
   /// Computes a step from the states of child 0 (zero without child 0) and a projected input. Scatters the new states,
   /// and returns the hidden one.
   auto step(auto& v, const auto& states, const auto& projected) const {
-    const Index h = sizes_.hidden;
     const auto& [h_of, c_of] = states;
-    const auto gates = projected + matmul(v.gather(0, h_of), recurrent_) + bias_;
-    const auto in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
-    const auto keep = sigmoid(slice(gates, 2 * h, 3 * h));
-    const auto c = in * tanh(slice(gates, 3 * h, 4 * h)) + keep * v.gather(0, c_of);
-    const auto own = out * tanh(c);
+    const auto [own, c] = cell(projected, v.gather(0, h_of), v.gather(0, c_of));
     v.scatter(h_of, own);
     v.scatter(c_of, c);
     return own;

@@ -1,4 +1,4 @@
-// The binary Tree-LSTM as a vertex function. Read it to see how a model is written.
+// The binary Tree-LSTM, for vertex functions and lazy expressions. Read it to see how a model is written.
 //
 // The gates of a leaf depend on its word, the gates of an inner vertex on both children, and each forget gate on its
 // own child. Every vertex has a classifier. After Tai, Socher and Manning 2015, whose forget gates depend on both
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
@@ -40,22 +41,36 @@ class TreeLstm {
 
   VertexFunction function() const { return VertexFunction("tree_lstm", {.arity = arity}, *this); }
 
+  /// The hidden and cell states of a vertex.
+  template <class Expression>
+  using States = std::pair<Expression, Expression>;
+  // For expressions of any kind: the embedding of a word; the states of a vertex, from its word and the states of both
+  // children, zeros where it has none; the logits of a hidden state.
+  auto read(const auto& word) const { return sizes_.dropout.of_word(embedding(words_, word)); }
+  template <class Expression>
+  States<Expression> cell(const Expression& word, const States<Expression>& left,
+                          const States<Expression>& right) const {
+    const Index h = sizes_.hidden;
+    const Expression gates = matmul(word, leaf_) + matmul(concat(left.first, right.first), inner_) + bias_;
+    const Expression keep_left = sigmoid(matmul(left.first, forget_) + forget_bias_);
+    const Expression keep_right = sigmoid(matmul(right.first, forget_) + forget_bias_);
+    const Expression in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
+    const Expression c = in * tanh(slice(gates, 2 * h, 3 * h)) + keep_left * left.second + keep_right * right.second;
+    return {out * tanh(c), c};
+  }
+  auto classify(const auto& hidden) const {
+    return matmul(dropout(hidden, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+  }
+
   /// The computation of one vertex. A template, so that other evaluators can run it, such as the oracle of the tests.
   void operator()(auto& v) const {
-    const Index h = sizes_.hidden;
-    const auto h_of = v.state("h", h), c_of = v.state("c", h);
-    const auto left = v.gather(0, h_of), right = v.gather(1, h_of);
-    const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word", Presence::sometimes)));
-    const auto gates = matmul(word, leaf_) + matmul(concat(left, right), inner_) + bias_;
-    const auto keep_left = sigmoid(matmul(left, forget_) + forget_bias_);
-    const auto keep_right = sigmoid(matmul(right, forget_) + forget_bias_);
-    const auto in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
-    const auto c =
-        in * tanh(slice(gates, 2 * h, 3 * h)) + keep_left * v.gather(0, c_of) + keep_right * v.gather(1, c_of);
-    const auto own = out * tanh(c);
+    const auto h_of = v.state("h", sizes_.hidden), c_of = v.state("c", sizes_.hidden);
+    const auto word = read(v.pull_index("word", Presence::sometimes));
+    const auto of_child = [&](std::size_t k) { return std::pair(v.gather(k, h_of), v.gather(k, c_of)); };
+    const auto [own, c] = cell(word, of_child(0), of_child(1));
     v.scatter(h_of, own);
     v.scatter(c_of, c);
-    const auto logits = matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+    const auto logits = classify(own);
     v.push("logits", logits);
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }
