@@ -33,7 +33,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define COMMANDS "train, eval, predict, explain, schedule, devices, completion, man"
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag"
+#define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, seq2seq"
 #define MODELS MODELS_WITH_GRAPHS ", parser"
 #define FLAGS                                                                                                         \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "              \
@@ -143,8 +143,8 @@ INSTANTIATE_TEST_SUITE_P(
               "sharing, fusion, streaming, splitting, ahead, or several separated by commas; see windrow-perf train "
               "--help"},
         Wrong{"windrow-perf memory --model parser",
-              "windrow-perf: --model: 'parser'; expected one of tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, "
-              "bilstm-char, listops, dag, all, or several separated by commas; see windrow-perf memory --help"},
+              "windrow-perf: --model: 'parser'; expected one of " MODELS_WITH_GRAPHS
+              ", all, or several separated by commas; see windrow-perf memory --help"},
         Wrong{"windrow-perf serial --batch 0",
               "windrow-perf: --batch: '0'; expected whole numbers, 1 to 1048576, separated by commas; see windrow-perf "
               "serial --help"},

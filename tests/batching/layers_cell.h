@@ -44,7 +44,6 @@ inline Row top_k(const Row& x, Index k) { return top_k(x, k, 1, op::Order::desce
 inline Row arg_top_k(const Row& x, Index k) { return apply(op::arg_top_k, {x}, {}, op::largest(k)); }
 inline Row argmax(const Row& x) { return arg_top_k(x, 1); }
 /// For values that have no gradient anyway.
-inline Row stop_gradient(const Row& x) { return x; }
 
 struct LayersCell {
   static constexpr std::size_t arity = 0;

@@ -125,9 +125,13 @@ Row max_children(const Row& x);
 inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
 inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
 inline Row relu(const Row& x) { return apply(op::relu, {x}); }
+inline Row exp(const Row& x) { return apply(op::exp, {x}); }
 inline Row square(const Row& x) { return apply(op::square, {x}); }
 inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
 inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
+inline Row row_dot(const Row& x, const Row& y) { return apply(op::row_dot, {x, y}); }
+/// Central differences see through it, so gradients agree only where what it stops cancels.
+inline Row stop_gradient(const Row& x) { return x; }
 inline Row matmul(const Row& x, const RowOperand& w) { return apply(op::matmul, {x, w}); }
 inline Row matmul_nt(const Row& x, const RowOperand& w) { return apply(op::matmul_nt, {x, w}); }
 template <std::same_as<Row>... Parts>

@@ -8,7 +8,6 @@ namespace windrow::testing {
 
 // The oracle's versions of the functions that only this cell uses.
 inline Row operator-(const Row& x) { return apply(op::neg, {x}); }
-inline Row exp(const Row& x) { return apply(op::exp, {x}); }
 inline Row sqrt(const Row& x) { return apply(op::sqrt, {x}); }
 inline Row abs(const Row& x) { return apply(op::abs, {x}); }
 inline Row softplus(const Row& x) { return apply(op::softplus, {x}); }
@@ -20,7 +19,6 @@ inline Row log_softmax(const Row& x) { return apply(op::log_softmax, {x}); }
 inline Row pick(const Row& x, const OracleIndex& column) { return apply(op::pick, {x}, {column}); }
 inline Row mean(const Row& x) { return 1 / static_cast<double>(x.type.width) * row_sum(x); }
 inline Row row_max(const Row& x) { return apply(op::row_max, {x}); }
-inline Row row_dot(const Row& x, const Row& y) { return apply(op::row_dot, {x, y}); }
 inline Row squared_distance(const Row& x, const Row& y) { return apply(op::squared_distance, {x, y}); }
 inline Row mul_columns(const Row& x, const Row& factor) { return apply(op::mul_columns, {x, factor}); }
 inline Row matmul_each(const Row& x, const Row& y, Index rows) {

@@ -9,6 +9,7 @@
 #include "windrow/models/deep_sets.h"
 #include "windrow/models/graph_lstm.h"
 #include "windrow/models/language_model.h"
+#include "windrow/models/seq2seq.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/tree_fc.h"
 
@@ -29,16 +30,17 @@ struct Checked {
     for (std::size_t i = 0; i < parameters.size(); ++i) draw(parameters.value(parameters[i]));
   }
 
-  void check(const std::vector<GraphData>& data) {
+  void check(const std::vector<GraphData>& data, const VertexFunction::Shape& shape = {}) {
     const VertexFunction function = network.function();
     Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
-    Oracle oracle(parameters, [&](OracleVertex& v) {
+    const auto body = [&](OracleVertex& v) {
       if constexpr (requires { network(v); }) {
         network(v);
       } else {
         network(v, v.kind());
       }
-    });
+    };
+    Oracle oracle(parameters, body, shape);
     check_minibatch(runner, parameters, oracle, function, data);
   }
 
@@ -122,6 +124,14 @@ TEST(Tagger, ReadsWordsByTheirCharactersAsTheOracleDoes) {
     data.push_back(network.network.graph(sentence));
   }
   network.check(data);
+}
+
+TEST(Seq2Seq, ComputesWhatTheOracleDoes) {
+  Checked<Seq2Seq> network(Seq2SeqSizes{.source = 6, .target = 5, .embedding = 2, .hidden = 3});
+  const std::vector<std::int32_t> sentences[] = {{3, 4, 5, 3}, {0}}, translations[] = {{1, 3, 4, 0, 2}, {1, 4, 2}};
+  network.check({Seq2Seq::graph(sentences[0], translations[0]), Seq2Seq::graph(sentences[1], translations[0]),
+                 Seq2Seq::graph(sentences[0], translations[1])},
+                Seq2Seq::shapes[Seq2Seq::step]);
 }
 
 TEST(DeepSets, ComputeWhatTheOracleDoes) {

@@ -89,28 +89,29 @@ WorkloadOptions small(std::map<std::string, Index> sizes, DropoutRates dropout =
 
 INSTANTIATE_TEST_SUITE_P(
     All, Resuming,
-    ::testing::Values(Case{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
-                      Case{"tree-lstm",
-                           small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
-                           {.minibatch = 8,
-                            .method = Method::adam(),
-                            .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
-                            .averages = AveragesOptions{.decay = 0.9},
-                            .runner = {.schedule = SchedulePolicy::learned}}},
-                      Case{"var-lstm",
-                           small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
-                           {.minibatch = 8, .method = Method::momentum()}},
-                      Case{
-                          "bilstm-char",
-                          small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
-                          {.minibatch = 8, .method = Method::adagrad()}},
-                      Case{"listops",
-                           small({{"hidden", 8}}),
-                           {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
-                      Case{"dag",
-                           small({{"hidden", 8}, {"embedding", 8}}),
-                           {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
-                      Case{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
+    ::testing::Values(
+        Case{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
+        Case{"tree-lstm",
+             small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
+             {.minibatch = 8,
+              .method = Method::adam(),
+              .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+              .averages = AveragesOptions{.decay = 0.9},
+              .runner = {.schedule = SchedulePolicy::learned}}},
+        Case{"var-lstm",
+             small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
+             {.minibatch = 8, .method = Method::momentum()}},
+        Case{"bilstm-char",
+             small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
+             {.minibatch = 8, .method = Method::adagrad()}},
+        Case{"listops",
+             small({{"hidden", 8}}),
+             {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
+        Case{"dag",
+             small({{"hidden", 8}, {"embedding", 8}}),
+             {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
+        Case{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
+        Case{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
 
 TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
   const Case of{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})};

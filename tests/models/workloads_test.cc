@@ -180,6 +180,13 @@ const Case cases[] = {
      .at_least = 0.6,
      .passes = 12,
      .training = {.minibatch = 16, .optimiser = {.rate = 0.3}}},
+    {.name = "seq2seq",
+     .options = {.samples = 150, .sizes = {{"hidden", 16}, {"embedding", 16}}},
+     .metric = "perplexity",
+     .at_least = 60,
+     .passes = 8,
+     .training = {.minibatch = 8, .method = Method::adam(), .optimiser = {.rate = 0.01}},
+     .done = 0.98},
     {.name = "parser",
      .options = {.samples = 400, .sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}, {"scorer", 16}}},
      .metric = "LAS",
@@ -279,6 +286,22 @@ TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
   EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
   const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
   EXPECT_NE(why.find("train.txt: no such file"), std::string::npos) << why;
+}
+
+TEST(Workloads, TranslateFilesOfTwoLanguages) {
+  std::map<std::string, std::string> texts = {{"train.de", "wir sind hier\nwir gehen\n"},
+                                              {"train.en", "we are here\nwe go\n"},
+                                              {"valid.de", "wir hier\n"},
+                                              {"valid.en", "we here\n"}};
+  EXPECT_EQ(sizes_of("seq2seq", texts), std::pair(std::size_t{2}, std::size_t{1}));
+  for (int i = 0; i < 150; ++i) texts["train.de"].insert(0, "so ");
+  EXPECT_EQ(sizes_of("seq2seq", texts), std::pair(std::size_t{1}, std::size_t{1})) << "a long pair is left out";
+  texts["train.de"] = texts["train.de"].substr(0, texts["train.de"].find('\n') + 1);
+  texts["train.en"] = "we are here\n";
+  const std::string why = error_of<DataError>([&] { sizes_of("seq2seq", texts); });
+  EXPECT_NE(why.find(": all 1 training sentences have more than 150 words; expected at least one that has not"),
+            std::string::npos)
+      << why;
 }
 
 TEST(Workloads, OfTwoClassesLeaveNeutralPhrasesAndSentencesOut) {

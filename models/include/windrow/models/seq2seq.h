@@ -1,0 +1,105 @@
+// A network that reads a sentence, and writes its translation word by word while it attends to the words read (Luong,
+// Pham and Manning 2015, after Bahdanau, Cho and Bengio 2015). Words of both sentences are vertices of one graph.
+//
+//   forward    o -> o -> o          over the source words
+//   backward   o <- o <- o
+//   annotation o    o    o          joins both directions at its word
+//                \  |  /
+//   step       o -> o -> o -> o     reads the target word before it, attends to all annotations, predicts its word
+//
+// Each step scores the annotations by the dot product of its state with their keys, and reads their mean, weighed by
+// the softmax of the scores. What it computes from that and its state is passed on to the next step ("input feeding"),
+// so that a step knows what the steps before it have attended to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "windrow/batching/graph.h"
+#include "windrow/models/dropout_rates.h"
+#include "windrow/models/lstm.h"
+
+namespace windrow {
+
+struct Seq2SeqSizes {
+  Index source, target;  ///< numbers of words, marks included
+  Index embedding, hidden;
+  DropoutRates dropout = {};  ///< of words, and of what predicts words
+};
+
+/// A handle to its parameters.
+///
+/// Step vertices have an output "logits" of width `target`; the loss is the sum of the cross entropies of all target
+/// words and of the end mark, each predicted from the true words before it.
+class Seq2Seq {
+ public:
+  /// The kinds of vertices.
+  enum Kind : std::size_t { forward, backward, annotation, step };
+  static constexpr VertexFunction::Shape shapes[] = {{1}, {1}, {2}, {.arity = any_arity, .fixed = 1}};
+
+  /// Adds its parameters to the set. Throws MisuseError if their names are taken.
+  Seq2Seq(Parameters& parameters, Seq2SeqSizes sizes);
+
+  const Seq2SeqSizes& sizes() const { return sizes_; }
+  VertexFunction function() const;
+  /// The graph of a sentence and its translation, for function(). `target` begins with the mark of the begin and ends
+  /// with that of the end; there is a step for each word but the last. Precondition: `source` has a word.
+  static GraphData graph(std::span<const std::int32_t> source, std::span<const std::int32_t> target);
+
+  void operator()(auto& v, std::size_t kind) const {
+    if (kind == annotation) return annotate(v);
+    if (kind != step) return read(v, kind);
+    const auto scores = logits(v);
+    v.push("logits", scores);
+    v.loss(softmax_cross_entropy(scores, v.pull_index("label")));
+  }
+
+  // Parts of the body, for cells that compute the same: a step of the encoder, an annotation, and a step of the
+  // decoder, which returns the logits of its word. States are "forward", "backward" and "decoder", each
+  // with another one of the same name and " cell"; "annotation" and "key"; and "found".
+  void read(auto& v, std::size_t direction) const {
+    const Lstm& lstm = direction == forward ? forward_ : backward_;
+    const auto word = sizes_.dropout.of_word(embedding(source_words_, v.pull_index("source")));
+    lstm.step(v, lstm.states(v, direction == forward ? "forward" : "backward"), lstm.project(word));
+  }
+  void annotate(auto& v) const {
+    const Index h = sizes_.hidden;
+    const auto both = concat(v.gather(0, v.state("forward", h)), v.gather(1, v.state("backward", h)));
+    v.scatter(v.state("annotation", 2 * h), both);
+    v.scatter(v.state("key", h), matmul(both, key_));
+  }
+  auto logits(auto& v) const {
+    const Index h = sizes_.hidden;
+    const auto found_of = v.state("found", h);
+    const auto word = sizes_.dropout.of_word(embedding(target_words_, v.pull_index("previous")));
+    const auto own = decoder_.step(v, decoder_.states(v, "decoder"),
+                                   decoder_.project(word) + matmul(v.gather(0, found_of), feed_));
+    // Without the maximum, exp could overflow; it cancels, so it needs no gradient.
+    const auto scores = row_dot(v.each(v.state("key", h)), own);
+    const auto weights = exp(scores - stop_gradient(max_children(scores)));
+    const auto context = sum_children(v.each(v.state("annotation", 2 * h)) * weights) / sum_children(weights);
+    const auto found = tanh(matmul(concat(own, context), find_));
+    v.scatter(found_of, found);
+    return matmul(dropout(found, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+  }
+
+  /// The same network, without dropout: for cells, which cannot drop.
+  Seq2Seq without_dropout() const {
+    Seq2Seq same = *this;
+    same.sizes_.dropout = {};
+    return same;
+  }
+
+  /// Floating point operations of the forward products: 16 h e + 4 h^2 per source word, 16 h^2 per source word but the
+  /// first, 8 h e + 6 h^2 + 2 h target per step, 16 h^2 per step but the first (h: hidden size, e: embedding size).
+  double flops(std::int64_t source_words, std::int64_t steps) const;
+
+ private:
+  Seq2SeqSizes sizes_;
+  Parameter source_words_, target_words_;
+  Lstm forward_, backward_, decoder_;
+  Parameter key_, feed_, find_, head_, head_bias_;
+};
+
+}  // namespace windrow
