@@ -49,6 +49,19 @@ TEST_F(SavedModels, AreScoredAgainFromTheirCheckpoints) {
   }
 }
 
+TEST_F(SavedModels, TranslateTexts) {
+  const std::string run_folder = "'" + (folder / "run").string() + "'";
+  ASSERT_EQ(run("windrow train seq2seq --hidden 8 --embedding 8 --samples 40 --epochs 1 --save " + run_folder).err, "");
+  const Outcome translated = run("windrow predict " + run_folder + " --text 'la bolok' --text na --beam 3 --json");
+  EXPECT_EQ(translated.err, "");
+  const std::vector<std::string> lines = lines_of(translated);
+  ASSERT_EQ(lines.size(), 2u);
+  const std::regex record(R"(\{"log_probability": -[0-9.e-]+,"text": "la bolok","translation": "[^"]*"\})");
+  EXPECT_TRUE(std::regex_match(lines[0], record)) << lines[0];
+  EXPECT_EQ(run("windrow predict " + run_folder + " --text ' '").err,
+            "windrow: input 1: no word; expected a sentence\n");
+}
+
 TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
   std::filesystem::create_directory(folder / "data");
   const std::string text = windrow::generate_tagged_sentences(200, 1);

@@ -146,7 +146,7 @@ TEST_F(TrainingPrograms, LabelWords) {
   ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
   EXPECT_EQ(run("windrow predict " + other + " --text x").err,
             "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
-            "parser\n");
+            "seq2seq, parser\n");
   EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
             "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
 }

@@ -15,6 +15,7 @@ struct Arguments {
   std::string folder, data;
   std::vector<std::string> texts;
   std::size_t minibatch = 64;
+  PredictOptions predict;
   int workers = default_workers();
   bool parts = false, json = false;
 };
@@ -81,6 +82,11 @@ void print_tree(const std::string& text, const std::vector<Prediction::Word>& wo
 void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
   record.set("text", text);
+  if (prediction.text) {
+    record.set("translation", prediction.text->text).set("log_probability", prediction.text->log_probability);
+    print("%s\n", record.json(JsonStyle::compact).c_str());
+    return;
+  }
   RecordValue::List parts, words;
   for (const Prediction::Word& word : prediction.words) {
     words.push_back(
@@ -116,7 +122,7 @@ void predict(const Arguments& arguments) {
   Loaded loaded(arguments, model, checkpoint);
   Network& network = *loaded.workload.network;
   const std::vector<std::string> names = network.labels(), lines = lines_of(arguments);
-  const std::vector<Prediction> predictions = network.predict(lines);
+  const std::vector<Prediction> predictions = network.predict(lines, arguments.predict);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const Prediction& prediction = predictions[i];
     if (arguments.json) {
@@ -125,6 +131,10 @@ void predict(const Arguments& arguments) {
     }
     if (!prediction.words.empty()) {
       print_tree(lines[i], prediction.words);
+      continue;
+    }
+    if (prediction.text) {
+      print("%s\n", prediction.text->text.c_str());
       continue;
     }
     if (prediction.label) print_line("", lines[i], *prediction.label, names);
@@ -152,11 +162,13 @@ std::function<void()> add_predict(CLI::App& app) {
       *app.add_subcommand("predict", "Predicts for texts with a trained model: a line of input each.");
   const auto to = std::make_shared<Arguments>();
   add_model_flags(predict_command, *to);
-  predict_command.add_option("--text", to->texts, "A text to label, in place of the lines of standard input")
+  predict_command.add_option("--text", to->texts, "A text, in place of the lines of standard input")
       ->allow_extra_args(false)  // else a text in square brackets would be taken for a list of texts
       ->type_name("TEXT:a text; several if repeated");
   predict_command.add_flag("--parts", to->parts, "Also labels the parts of a text: phrases of a tree, inner lists")
       ->disable_flag_override();
+  flag(predict_command, "--beam", to->predict.beam,
+       "Width of the beam search for translations; 1 takes the best word at each step", whole_number(1, 1024));
   predict_command.add_flag("--json", to->json, "Prints a JSON object for each text, with all probabilities")
       ->disable_flag_override();
   std::string inputs = "A line of input, by model:";

@@ -101,8 +101,10 @@ Prediction::Label label_of(const float* probabilities, std::size_t count) {
 
 }  // namespace
 
-std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines) {
-  if (!texts) return Network::predict(lines);
+std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines, const PredictOptions& options) {
+  if (write) return write(lines, options);
+  if (!texts) return Network::predict(lines, options);
+  refuse_beam(options);
   std::vector<Texts::Input> inputs;
   std::vector<InputGraph> graphs;
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -108,6 +108,7 @@ struct GraphWorkload {
   Vocabularies vocabularies = {};
   std::optional<GraphNetwork::Texts> texts = {};
   std::optional<WordEmbedding> embedding = {};
+  GraphNetwork::Write write = {};
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -123,6 +124,7 @@ template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   network->texts = std::move(made.texts);
+  network->write = std::move(made.write);
   Workload workload{.kind = &made.kind,
                     .formula = std::move(made.formula),
                     .parameters = std::move(made.parameters),
@@ -137,6 +139,7 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
       const T one = std::move(part[i]);
       const Draft draft = draft_of(one);
       LabelledGraph graph = network->labelled(draft.graph, made.kind.sample + " " + std::to_string(i + 1));
+      graph.number = i;
       const Sample sample = counted(graph, draft);
       return Made{std::move(graph), sample};
     };

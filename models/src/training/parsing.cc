@@ -23,7 +23,7 @@ class ParserNetwork final : public Network {
       : device_(device), parameters_(parameters), parser_(std::move(parser)), seed_(seed) {}
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
-  std::vector<Prediction> predict(std::span<const std::string> lines) override;
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs(); }
 
   std::vector<DependencyParser::Sentence> training;
@@ -133,7 +133,8 @@ DependencySentence ParserNetwork::typed_sentence(const std::string& line, const 
   return sentence;
 }
 
-std::vector<Prediction> ParserNetwork::predict(std::span<const std::string> lines) {
+std::vector<Prediction> ParserNetwork::predict(std::span<const std::string> lines, const PredictOptions& options) {
+  refuse_beam(options);
   Treebank sentences;
   for (const std::string& line : lines) {
     sentences.push_back(typed_sentence(line, "input " + std::to_string(sentences.size() + 1)));

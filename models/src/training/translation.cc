@@ -1,11 +1,14 @@
 // Parallel text as a workload: translation.
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <sstream>
 
 #include "training/making.h"
 #include "training/scores.h"
+#include "windrow/models/bleu.h"
 #include "windrow/models/parallel_text.h"
-#include "windrow/models/seq2seq.h"
+#include "windrow/models/translator.h"
 
 namespace windrow {
 namespace {
@@ -62,31 +65,91 @@ struct Languages {
   }
 };
 
-/// The perplexity, and the share of the target words, end marks included, that are predicted from those before them.
+/// What translates, and what its translations are compared with.
+struct Translation {
+  Device device;
+  Parameters& parameters;
+  Seq2Seq model;
+  Languages languages;
+  Pairs references;  // the validation set
+};
+
+/// The perplexity; the share of the target words, end marks included, that are predicted from the true words before
+/// them; and the BLEU of greedy translations.
 class TranslationScore final : public GraphScore {
  public:
+  explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
+
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
     perplexity_->add(minibatch, graphs);
     accuracy_->add(minibatch, graphs);
+    std::vector<std::vector<std::int32_t>> sentences;
+    for (const LabelledGraph* graph : graphs) {
+      sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
+    }
+    if (!translator_) translator_.emplace(of_->device, of_->parameters, of_->model);
+    const auto found = translator_->translate(sentences);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      bleu_.add(of_->languages.target.words(found[i].front().words), of_->references[graphs[i]->number].target);
+    }
   }
   std::vector<Metric> metrics() const override {
-    return {perplexity_->metrics().front(), accuracy_->metrics().front()};
+    return {perplexity_->metrics().front(), accuracy_->metrics().front(), {"BLEU", bleu_.score(), Metric::Unit::count}};
   }
 
  private:
+  const std::shared_ptr<const Translation> of_;
   const std::unique_ptr<GraphScore> perplexity_ = make_perplexity(), accuracy_ = make_accuracy("token accuracy");
+  std::optional<Translator> translator_;
+  Bleu bleu_;
 };
+
+std::string joined(const Sentence& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+constexpr std::size_t minibatch = 64;  // of typed sentences
+
+std::vector<Prediction> translate(const Translation& with, std::span<const std::string> lines, std::size_t beam) {
+  std::vector<std::vector<std::int32_t>> sentences;
+  for (const std::string& line : lines) {
+    std::istringstream in(line);
+    Sentence words;
+    for (std::string word; in >> word;) words.push_back(word);
+    if (words.empty()) {
+      throw DataError("input " + std::to_string(sentences.size() + 1) + ": no word; expected a sentence");
+    }
+    sentences.push_back(with.languages.source.numbers(words));
+  }
+  Translator translator(with.device, with.parameters, with.model);
+  std::vector<Prediction> predictions;
+  for (std::span<const std::vector<std::int32_t>> left = sentences; !left.empty();) {
+    const auto next = left.first(std::min(minibatch, left.size()));
+    for (const auto& found : translator.translate(next, {.width = beam})) {
+      const Hypothesis& best = found.front();
+      predictions.push_back(
+          {.text = Prediction::Text{joined(with.languages.target.words(best.words)), best.log_probability}});
+    }
+    left = left.subspan(next.size());
+  }
+  return predictions;
+}
 
 Workload make_translation(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   Split<SentencePair> pairs = pairs_of(device, options);
   VocabularySource vocabularies(options);
   const Languages languages(pairs.training, vocabularies);
+  Pairs references = pairs.validation;
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Seq2Seq model(*parameters, {.source = languages.source.size(),
                                     .target = languages.target.size(),
                                     .embedding = options.size("embedding"),
                                     .hidden = options.size("hidden"),
                                     .dropout = options.dropout});
+  const auto of =
+      std::make_shared<const Translation>(Translation{device, *parameters, model, languages, std::move(references)});
   GraphWorkload workload{.kind = kind,
                          .device = device,
                          .formula =
@@ -94,8 +157,10 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
                              "8 h e + 6 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another",
                          .parameters = std::move(parameters),
                          .function = model.function(),
-                         .score = [] { return std::make_unique<TranslationScore>(); },
-                         .vocabularies = vocabularies.all()};
+                         .score = [of] { return std::make_unique<TranslationScore>(of); },
+                         .vocabularies = vocabularies.all(),
+                         .write = [of](std::span<const std::string> lines,
+                                       const PredictOptions& how) { return translate(*of, lines, how.beam); }};
   return with_samples(std::move(workload), std::move(pairs), [&](const SentencePair& pair) {
     const auto [source, target] = languages.numbered(pair);
     const auto steps = static_cast<std::int64_t>(target.size()) - 1;
@@ -106,17 +171,19 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
 }  // namespace
 
 WorkloadKind seq2seq_kind() {
-  return {.name = "seq2seq",
-          .about = "encoder and decoder with attention; the source language is the first by alphabet (Luong et al. 2015)",
-          .sample = "sentence",
-          .unit = "words",
-          .files = {"train.LANGUAGE", "valid.LANGUAGE"},
-          .sizes = {hidden(64), embedding(64)},
-          .cells = {},
-          .takes_dropout = true,
-          .samples = 4096,
-          .learning_rate = 0.05,
-          .make = make_translation};
+  return {
+      .name = "seq2seq",
+      .about = "encoder and decoder with attention; the source language is the first by alphabet (Luong et al. 2015)",
+      .sample = "sentence",
+      .unit = "words",
+      .files = {"train.LANGUAGE", "valid.LANGUAGE"},
+      .sizes = {hidden(64), embedding(64)},
+      .cells = {},
+      .takes_dropout = true,
+      .samples = 4096,
+      .input = "words, which are separated as in the training set; writes their translation",
+      .learning_rate = 0.05,
+      .make = make_translation};
 }
 
 }  // namespace windrow

@@ -73,12 +73,17 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
 
 }  // namespace
 
-std::vector<Prediction> Network::predict(std::span<const std::string>) {
+std::vector<Prediction> Network::predict(std::span<const std::string>, const PredictOptions&) {
   std::string able;
   for (const WorkloadKind& kind : all_kinds()) {
     if (!kind.input.empty()) able += (able.empty() ? "" : ", ") + kind.name;
   }
   throw MisuseError("this model predicts nothing from texts; expected one of " + able);
+}
+
+void Network::refuse_beam(const PredictOptions& options) {
+  if (options.beam == 1) return;
+  throw MisuseError("a beam of " + std::to_string(options.beam) + "; expected 1, because the model labels texts");
 }
 
 std::span<const WorkloadKind> workload_kinds() { return all_kinds(); }

@@ -14,6 +14,7 @@ namespace windrow {
 struct LabelledGraph {
   InputGraph graph;
   std::vector<std::int32_t> labels = {};  ///< of its vertices; -1 for none
+  std::size_t number = 0;                 ///< the sample's, in its set
 };
 
 /// Accumulates a score over minibatches.
@@ -49,7 +50,7 @@ class GraphNetwork final : public Network {
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<std::string> labels() const override { return texts ? texts->labels : std::vector<std::string>(); }
-  std::vector<Prediction> predict(std::span<const std::string> lines) override;
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
 
   const VertexFunction& function() const { return function_; }
@@ -61,6 +62,9 @@ class GraphNetwork final : public Network {
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
   std::optional<Texts> texts = {};                  ///< none if the model labels no texts
+  /// predict() of models that write.
+  using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
+  Write write = {};
 
  private:
   class GraphLearner;

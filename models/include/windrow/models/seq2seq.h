@@ -73,8 +73,8 @@ class Seq2Seq {
     const Index h = sizes_.hidden;
     const auto found_of = v.state("found", h);
     const auto word = sizes_.dropout.of_word(embedding(target_words_, v.pull_index("previous")));
-    const auto own = decoder_.step(v, decoder_.states(v, "decoder"),
-                                   decoder_.project(word) + matmul(v.gather(0, found_of), feed_));
+    const auto own =
+        decoder_.step(v, decoder_.states(v, "decoder"), decoder_.project(word) + matmul(v.gather(0, found_of), feed_));
     // Without the maximum, exp could overflow; it cancels, so it needs no gradient.
     const auto scores = row_dot(v.each(v.state("key", h)), own);
     const auto weights = exp(scores - stop_gradient(max_children(scores)));

@@ -101,6 +101,16 @@ struct Prediction {
     std::string relation;
   };
   std::vector<Word> words = {};
+  /// What the model writes, such as a translation; none if it labels inputs.
+  struct Text {
+    std::string text;
+    double log_probability;  ///< natural logarithm
+  };
+  std::optional<Text> text = {};
+};
+
+struct PredictOptions {
+  std::size_t beam = 1;  ///< for models that write: the width of the beam search; 1 is greedy search
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -116,8 +126,13 @@ class Network {
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
   /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
-  /// whose message names its number, counted from 1, and MisuseError if WorkloadKind::input is empty.
-  virtual std::vector<Prediction> predict(std::span<const std::string> lines);
+  /// whose message names its number, counted from 1, and MisuseError if WorkloadKind::input is empty, or if the model
+  /// labels texts and has another beam than 1.
+  virtual std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
+
+ protected:
+  /// Throws MisuseError for a beam, which only models that write can use.
+  static void refuse_beam(const PredictOptions& options);
 };
 
 /// The words of vocabularies, by the name of the vocabulary; see Vocabulary::words().
