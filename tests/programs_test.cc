@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --data /dev",
               "windrow: /dev/train.txt: no such file; expected a file of trees, one per line"},
         Wrong{"windrow train tree-lstm --cell round",
-              "windrow: --cell: 'round'; expected one of binary, child-sum" TRAIN_HELP},
+              "windrow: --cell: 'round'; expected one of binary, child-sum, attention" TRAIN_HELP},
         Wrong{"windrow train bilstm --leaves 3",
               "windrow: bilstm: size 'leaves' is unknown; expected hidden, embedding, layers"},
         Wrong{"windrow train dag --cell binary",

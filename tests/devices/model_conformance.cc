@@ -64,6 +64,7 @@ void compare(const Device& device, const std::string& name, const std::string& c
 TEST_P(OnDeviceInFull, TrainsEveryModelAsTheHostDoes) {
   for (const WorkloadKind& kind : workload_kinds()) compare(device, kind.name);
   compare(device, "tree-lstm", "child-sum");
+  compare(device, "tree-lstm", "attention");
   compare(device, "bilstm", {}, "crf");
   compare(device, "var-lstm", {}, "tied");
 }

@@ -63,13 +63,15 @@ struct Checked {
 
 TEST(ChildSumTreeLstm, ComputesWhatTheOracleDoes) {
   std::mt19937 random(1);
-  Checked<ChildSumTreeLstm> network(TreeLstmSizes{7, 3, 4, 5});
   std::vector<GraphData> data;
   for (const std::int32_t vertices : {1, 9, 0, 23, 2}) {
     data.push_back(random_graph(vertices, any_arity, Form::trees, random));
     data.push_back(random_graph(vertices, any_arity, Form::dag, random));
   }
-  network.check(data);
+  for (const auto children : {ChildSumTreeLstm::Children::sum, ChildSumTreeLstm::Children::attention}) {
+    Checked<ChildSumTreeLstm> network(TreeLstmSizes{7, 3, 4, 5}, children);
+    network.check(data);
+  }
 }
 
 TEST(TreeFc, ComputesWhatTheOracleDoes) {

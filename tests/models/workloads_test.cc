@@ -133,6 +133,12 @@ const Case cases[] = {
      .at_least = 0.65,
      .passes = 12,
      .training = {.minibatch = 16, .optimiser = {.rate = 0.2}}},
+    {.name = "tree-lstm",
+     .options = {.seed = 5, .samples = 600, .cell = "attention", .sizes = {{"hidden", 24}, {"embedding", 24}}},
+     .metric = "all-node accuracy",
+     .at_least = 0.65,
+     .passes = 12,
+     .training = {.minibatch = 16, .optimiser = {.rate = 0.2}}},
     {.name = "tree-fc",
      .options = {.samples = 400, .sizes = {{"hidden", 24}, {"leaves", 20}}},
      .metric = "accuracy",
@@ -242,7 +248,8 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"classes", 3}}}), "tree-lstm: classes 3; expected 5, or 2");
-  EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}), "tree-lstm: cell 'round'; expected binary, child-sum");
+  EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}),
+            "tree-lstm: cell 'round'; expected binary, child-sum, attention");
   EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");
   EXPECT_EQ(refusal_of("dag", {.switches = {"crf"}}),
             "dag: switch 'crf'; expected none, because it has nothing to switch on");

@@ -2,7 +2,7 @@
 
 namespace windrow {
 
-ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes)
+ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children)
     : sizes_(sizes),
       words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
       in_(parameters.add_product("in", sizes.embedding, 3 * sizes.hidden)),
@@ -12,12 +12,17 @@ ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes)
       forget_in_(parameters.add_product("forget_in", sizes.embedding, sizes.hidden)),
       forget_bias_(parameters.add("forget_bias", 1, sizes.hidden, Initial::constant(1))),
       head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
-      head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
+      head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {
+  if (children == Children::sum) return;
+  attention_ = {parameters.add_product("attention", sizes.hidden, sizes.hidden),
+                parameters.add_product("attention score", sizes.hidden, 1)};
+}
 
 double ChildSumTreeLstm::flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const {
   const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
   const auto a = static_cast<double>(leaves), b = static_cast<double>(inner);
-  return 6 * h * e * a + 6 * h * h * b + 2 * h * h * static_cast<double>(edges) +
+  const double per_edge = 2 * h * h + (attention_ ? 2 * h * h + 2 * h : 0);
+  return 6 * h * e * a + 6 * h * h * b + per_edge * static_cast<double>(edges) +
          2 * h * static_cast<double>(sizes_.classes) * (a + b);
 }
 

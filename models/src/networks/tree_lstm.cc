@@ -1,4 +1,4 @@
-// The Tree-LSTM, and labelled trees as the workload of both its cells.
+// The Tree-LSTM, and labelled trees as the workload of all its cells.
 #include "windrow/models/tree_lstm.h"
 
 #include <algorithm>
@@ -38,10 +38,13 @@ struct Cell {
 Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocabulary) {
   const TreeLstmSizes sizes{vocabulary, options.size("embedding"), options.size("hidden"), options.size("classes"),
                             options.dropout};
-  if (options.cell == "child-sum") {
-    const ChildSumTreeLstm model(parameters, sizes);
+  if (options.cell != "binary") {
+    const bool attends = options.cell == "attention";
+    using Children = ChildSumTreeLstm::Children;
+    const ChildSumTreeLstm model(parameters, sizes, attends ? Children::attention : Children::sum);
     return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
-            "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 2 h classes per vertex"};
+            attends ? "6 h e per leaf, 6 h^2 per inner vertex, 4 h^2 + 2 h per edge, 2 h classes per vertex"
+                    : "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 2 h classes per vertex"};
   }
   const TreeLstm model(parameters, sizes);
   return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner); },
@@ -153,7 +156,7 @@ WorkloadKind tree_lstm_kind() {
                     embedding(256),
                     {"classes", "Sentiment classes: 5, or 2 without neutral phrases and sentences", tree_labels,
                      tree_labels}},
-          .cells = {"binary", "child-sum"},
+          .cells = {"binary", "child-sum", "attention"},
           .takes_dropout = true,
           .embeds_words = true,
           .samples = 4096,
