@@ -129,6 +129,8 @@ inline Row exp(const Row& x) { return apply(op::exp, {x}); }
 inline Row square(const Row& x) { return apply(op::square, {x}); }
 inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
 inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
+inline Row row_max(const Row& x) { return apply(op::row_max, {x}); }
+inline Row pick(const Row& x, const OracleIndex& column) { return apply(op::pick, {x}, {column}); }
 inline Row row_dot(const Row& x, const Row& y) { return apply(op::row_dot, {x, y}); }
 /// Central differences see through it, so gradients agree only where what it stops cancels.
 inline Row stop_gradient(const Row& x) { return x; }

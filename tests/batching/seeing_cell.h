@@ -16,9 +16,7 @@ inline Row binary_cross_entropy(const Row& logits, const Row& targets) {
   return apply(op::binary_cross_entropy, {logits, targets});
 }
 inline Row log_softmax(const Row& x) { return apply(op::log_softmax, {x}); }
-inline Row pick(const Row& x, const OracleIndex& column) { return apply(op::pick, {x}, {column}); }
 inline Row mean(const Row& x) { return 1 / static_cast<double>(x.type.width) * row_sum(x); }
-inline Row row_max(const Row& x) { return apply(op::row_max, {x}); }
 inline Row squared_distance(const Row& x, const Row& y) { return apply(op::squared_distance, {x, y}); }
 inline Row mul_columns(const Row& x, const Row& factor) { return apply(op::mul_columns, {x, factor}); }
 inline Row matmul_each(const Row& x, const Row& y, Index rows) {

@@ -82,7 +82,15 @@ class TranslationScore final : public GraphScore {
 
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
     perplexity_->add(minibatch, graphs);
-    accuracy_->add(minibatch, graphs);
+    const std::vector<float> margins = minibatch.output("margin").get();
+    auto margin = margins.begin();
+    for (const LabelledGraph* graph : graphs) {
+      for (const std::int32_t label : graph->labels) {
+        words_ += label >= 0;
+        right_ += label >= 0 && *margin == 0;
+        ++margin;
+      }
+    }
     std::vector<std::vector<std::int32_t>> sentences;
     for (const LabelledGraph* graph : graphs) {
       sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
@@ -94,12 +102,15 @@ class TranslationScore final : public GraphScore {
     }
   }
   std::vector<Metric> metrics() const override {
-    return {perplexity_->metrics().front(), accuracy_->metrics().front(), {"BLEU", bleu_.score(), Metric::Unit::count}};
+    return {perplexity_->metrics().front(),
+            {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))},
+            {"BLEU", bleu_.score(), Metric::Unit::count}};
   }
 
  private:
   const std::shared_ptr<const Translation> of_;
-  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity(), accuracy_ = make_accuracy("token accuracy");
+  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
+  std::int64_t words_ = 0, right_ = 0;
   std::optional<Translator> translator_;
   Bleu bleu_;
 };

@@ -30,8 +30,9 @@ struct Seq2SeqSizes {
 
 /// A handle to its parameters.
 ///
-/// Step vertices have an output "logits" of width `target`; the loss is the sum of the cross entropies of all target
-/// words and of the end mark, each predicted from the true words before it.
+/// The loss is the sum of the cross entropies of all target words and of the end mark, each predicted from the true
+/// words before it. Step vertices have an output "margin" of width 1: by how much the logit of their word is less than
+/// the largest one; 0 if they predict it. (An output of all logits would be as wide as the vocabulary.)
 class Seq2Seq {
  public:
   /// The kinds of vertices.
@@ -51,8 +52,9 @@ class Seq2Seq {
     if (kind == annotation) return annotate(v);
     if (kind != step) return read(v, kind);
     const auto scores = logits(v);
-    v.push("logits", scores);
-    v.loss(softmax_cross_entropy(scores, v.pull_index("label")));
+    const auto label = v.pull_index("label");
+    v.push("margin", row_max(scores) - pick(scores, label));
+    v.loss(softmax_cross_entropy(scores, label));
   }
 
   // Parts of the body, for cells that compute the same: a step of the encoder, an annotation, and a step of the
