@@ -43,9 +43,8 @@ int main() {
   });
   const windrow::VertexFunction of_question("question", {.arity = windrow::any_arity}, [&](windrow::Vertex& v) {
     const auto query = embedding(questions, v.pull_index("key"));
-    const auto scores = row_dot(v.each(v.state("key", h)), query);
-    const auto weights = exp(scores - stop_gradient(max_children(scores)));
-    const auto read = sum_children(v.each(v.state("value", h)) * weights) / sum_children(weights);
+    const auto weights = softmax_children(row_dot(v.each(v.state("key", h)), query));
+    const auto read = sum_children(v.each(v.state("value", h)) * weights);
     v.loss(softmax_cross_entropy(matmul(read, out), v.pull_index("value")));
   });
   const windrow::VertexFunction function("lookup", {of_fact, of_question});

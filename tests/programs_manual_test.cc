@@ -33,7 +33,7 @@ TEST_F(Completion, OfBashKnowsCommandsFlagsAndValues) {
   EXPECT_FALSE(offered({"windrow", "train", "dag", "--"}).contains("model"));
   EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "ad"}), (Words{"adagrad", "adam"}));
   EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "=", "ad"}), (Words{"adagrad", "adam"}));
-  EXPECT_EQ(offered({"windrow", "train", "tree-lstm", "--cell", "="}), (Words{"binary", "child-sum"}));
+  EXPECT_EQ(offered({"windrow", "train", "tree-lstm", "--cell", "="}), (Words{"attention", "binary", "child-sum"}));
   EXPECT_EQ(offered({"windrow", "schedule", "dag", "--schedule", "level,a"}), (Words{"level,agenda"}));
   EXPECT_EQ(offered({"windrow", "completion", ""}), (Words{"bash", "fish", "zsh"}));
   EXPECT_EQ(offered({"windrow", "train", "dag", "--hidden", ""}), Words{""}) << "any number";
@@ -56,8 +56,8 @@ TEST_F(Completion, OfOtherShellsNamesEveryFlag) {
   }
   EXPECT_GT(seen, 20);
   EXPECT_TRUE(zsh.starts_with("#compdef windrow\n"));
-  EXPECT_NE(zsh.find(":NAME:(binary child-sum)'"), std::string::npos) << zsh;
-  EXPECT_NE(fish.find("-l cell -x -a 'binary child-sum' -d "), std::string::npos) << fish;
+  EXPECT_NE(zsh.find(":NAME:(binary child-sum attention)'"), std::string::npos) << zsh;
+  EXPECT_NE(fish.find("-l cell -x -a 'binary child-sum attention' -d "), std::string::npos) << fish;
   for (const std::string shell : {"zsh", "fish"}) {
     if (run_command("command -v " + shell).status != 0) continue;
     EXPECT_EQ(run_command("'" WINDROW_BIN "/windrow' completion " + shell + " | " + shell + " -n").status, 0) << shell;

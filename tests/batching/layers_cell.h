@@ -43,7 +43,6 @@ inline Row top_k(const Row& x, Index k, Index columns, op::Order order) {
 inline Row top_k(const Row& x, Index k) { return top_k(x, k, 1, op::Order::descending); }
 inline Row arg_top_k(const Row& x, Index k) { return apply(op::arg_top_k, {x}, {}, op::largest(k)); }
 inline Row argmax(const Row& x) { return arg_top_k(x, 1); }
-/// For values that have no gradient anyway.
 
 struct LayersCell {
   static constexpr std::size_t arity = 0;
