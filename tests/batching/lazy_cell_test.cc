@@ -164,6 +164,39 @@ TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
   EXPECT_EQ(stats.expressions, 1 + 2 * 6 + 6);
 }
 
+/// Lists of operations, of either result of a cell, of inputs and of earlier values, by one cell.
+TEST(LazyCells, ReadListsOfAnything) {
+  Trees s;
+  const LazyCell both = s.graph.cell("both", [](CellBody& c) {
+    const Expr x = c.operand(1);
+    c.result(2.0 * x);
+    c.result(3.0 * x);
+  });
+  const LazyCell total = s.graph.cell("total", [](CellBody& c) { c.result(sum_children(square(c.each(1)))); });
+  std::vector<LazyExpr> inputs, operations, first, second, mixed;
+  const LazyExpr earlier = s.graph.input({0.5f}), computed = square(earlier), twice = computed + computed;
+  s.graph.flush();
+  for (int i = 1; i <= 4; ++i) {
+    inputs.push_back(s.graph.input({static_cast<float>(i)}));
+    auto [two, three] = both.call<2>({inputs.back()});
+    first.push_back(two);
+    second.push_back(three);
+  }
+  for (int i = 0; i < 4; ++i) operations.push_back(computed * twice);  // one run
+  mixed = {inputs[0], first[1], operations[2], earlier, computed, twice};
+  const std::vector<LazyExpr> totals = {total({}, {}, inputs), total({}, {}, first), total({}, {}, second),
+                                        total({}, {}, operations), total({}, {}, mixed)};
+  const float expected[] = {30, 120, 270, 4 * 0.125f * 0.125f, 1 + 16 + 0.125f * 0.125f + 0.25f + 0.0625f + 0.25f};
+  for (std::size_t i = 0; i < totals.size(); ++i) EXPECT_FLOAT_EQ(totals[i].scalar(), expected[i]) << i;
+  const auto [two, three] = both.call<2>({s.graph.input({1})});
+  const LazyExpr together = total({}, {}, std::array{two, three});
+  EXPECT_EQ(error_of<MisuseError>([&] { together.scalar(); }),
+            "total: a list with two results of one cell in one place; expected one of them, or a copy such as `1 * x` "
+            "of the other");
+  s.graph.clear();
+  EXPECT_EQ(total({}, {}, std::array{s.graph.input({3})}).scalar(), 9);
+}
+
 TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   Trees s;
   const auto made = [&](const std::function<void(CellBody&)>& body) {

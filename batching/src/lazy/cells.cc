@@ -188,19 +188,40 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   for (std::size_t r = 0; r < results.size(); ++r) results[r] = handle(first + static_cast<NodeId>(r));
 }
 
-/// Appends the elements of a list to scratch_operands_.
+/// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so an element of an
+/// earlier flush is copied. So is one that operations outside of cells computed: two such elements could be two nodes
+/// of one kind.
 void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
+  const std::size_t each = cell.each.size();
   scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const NodeId node = checked_operand(cell, list[i], cell.each[i % cell.each.size()]);
-    scratch_list_.push_back(node < first_pending_ ? copied(list[i], from) : node);
+    scratch_list_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
+  }
+  const auto is_copied = [&](NodeId id) {
+    return id < first_pending_ || (key(id).cell == nullptr && key(id).op != nullptr);
+  };
+  for (std::size_t i = scratch_operands_.size(); i < scratch_list_.size(); i += each) {
+    const std::span element(scratch_list_.data() + i, each);
+    if (std::ranges::any_of(element, is_copied)) copy(element, from);
   }
   scratch_operands_.swap(scratch_list_);
 }
 
-/// A node that copies a value of an earlier flush. Edges of a vertex lead to vertices of its own flush.
-NodeId Record::copied(const LazyExpr& value, std::source_location from) {
-  return apply(op::concat, std::span<const LazyExpr>(&value, 1), {}, {}, from).node_;
+/// Replaces the values of an element by copies, which are a run of their own.
+void Record::copy(std::span<NodeId> element, std::source_location from) {
+  std::vector<std::uint32_t> numbers;
+  for (const NodeId id : element) {
+    scratch_ = {.op = &op::concat, .operands = {Key::expression}, .widths = {width(id)}};
+    numbers.push_back(number_of_key());
+  }
+  reserve(element.size(), element.size());
+  const NodeId first = size();
+  for (std::size_t k = 0; k < element.size(); ++k) {
+    element[k] = append(numbers[k], {&element[k], 1}, 0, from);
+    if (k == 0) begin_run(first, {}, true);
+    nodes_[element[k]].run = nodes_[first].run;
+  }
+  call_end_ = size();
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {

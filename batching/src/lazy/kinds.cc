@@ -59,7 +59,22 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     kind = find_or_add(run);
     if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
   }
-  if (run.list < run.outside_end) meet_list(kind, run, kinds, children);
+  const auto list = runs_.outside(run).subspan(at(run.list - run.outside));
+  if (!meet_list(kind, list, kinds)) {
+    const std::size_t operands = std::min(kinds_[at(kind)].cell->each.size(), list.size());
+    for (NodeId node : list.first(operands)) {
+      const KindNode producer = place_of(node, kinds);
+      scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
+      scratch_.push_back(static_cast<std::uint32_t>(producer.node));
+    }
+    kind = find_or_add(run);
+    if (!all_meet() || !meet_list(kind, list, kinds)) {
+      throw MisuseError(kinds_[at(kind)].cell->name +
+                        ": a list with two results of one cell in one place; expected one of them, or a copy such as "
+                        "`1 * x` of the other");
+    }
+  }
+  for (NodeId node : list) children.push_back(runs_.run_of(node));
   return kind;
 }
 
@@ -68,18 +83,14 @@ KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
   return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
 }
 
-/// The elements of a list are gathered along edges; each operand of the elements has one state.
-void Kinds::meet_list(KindId kind, const Run& run, const std::vector<KindId>& kinds,
-                      std::vector<std::int32_t>& children) {
-  const auto list = runs_.outside(run).subspan(at(run.list - run.outside));
-  const std::size_t first = kinds_[at(kind)].list, operands = kinds_[at(kind)].cell->each.size();
+/// The elements of a list are gathered along edges; each operand of the elements has one state. Returns false if that
+/// is impossible.
+bool Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds) {
   for (std::size_t i = 0; i < list.size(); ++i) {
-    children.push_back(runs_.run_of(list[i]));
-    if (meets(kind, first + i % operands, place_of(list[i], kinds))) continue;
-    throw MisuseError(kinds_[at(kind)].cell->name +
-                      ": a list of two results of one cell, or of one sequence of operations; expected one of them, or "
-                      "a copy such as `1 * x`, in the place of the other");
+    const Kind& of = kinds_[at(kind)];
+    if (!meets(kind, of.list + i % of.cell->each.size(), place_of(list[i], kinds))) return false;
   }
+  return true;
 }
 
 /// Finds or adds the kind of the key in scratch_.

@@ -102,7 +102,7 @@ class Kinds {
   KindId find_or_add(const Run& run);
   Kind make(const Run& run);
   KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
-  void meet_list(KindId kind, const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
+  bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);
   bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
   VertexFunction function_of(KindId kind) const;

@@ -358,7 +358,7 @@ class Record {
   NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
   void check_index(const Cell& cell, std::size_t k, const LazyIndex& index) const;
   void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
-  NodeId copied(const LazyExpr& value, std::source_location from);
+  void copy(std::span<NodeId> element, std::source_location from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
 
