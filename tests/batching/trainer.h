@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -11,8 +12,9 @@
 
 namespace windrow::testing {
 
-/// A word for which the Trainer's kernel of `embedding` throws; -1 for none.
-inline std::int32_t refused_word = -1;
+/// A word for which the Trainer's kernel of `embedding` throws; -1 for none. Ops of one Trainer may read it while
+/// another one ends.
+inline std::atomic<std::int32_t> refused_word = -1;
 inline void embedding_unless_refused(const KernelCall<float>& call) {
   for (Index r = 0; r < call.indices[0].rows; ++r) {
     if (*call.indices[0].row(r) == refused_word)
