@@ -280,7 +280,8 @@ class LazyGraph {
   /// rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
   /// Makes a cell, which lasts as long as the graph; see lazy_cell.h. `body` runs once now, and again when the runner
-  /// plans. Throws MisuseError for misuse of its argument, or if it takes or makes too much.
+  /// plans, so what it refers to must last as long as the graph. Throws MisuseError for misuse of its argument, or if
+  /// it takes or makes too much.
   LazyCell cell(std::string name, std::function<void(CellBody&)> body);
   /// Makes an index operand.
   LazyIndex index(std::int32_t value);
