@@ -5,8 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "chart.h"
+
 namespace windrow::perf {
 namespace {
+
+using program::escaped;
 
 // The size and the margins of a plot, in pixels.
 constexpr double width = 860, height = 420;
@@ -26,26 +30,6 @@ std::string label(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
 }
 
 struct Point {

@@ -40,7 +40,7 @@ struct Cell {
     IndexRange range;
     bool optional() const { return presence == Presence::sometimes; }
   };
-  /// The number of the key of the first result; those of the others follow. It depends on which operands are missing.
+  /// The numbers of the keys of the results, which depend on the operands that are missing.
   struct Keys {
     std::uint32_t missing;  ///< a bit for each operand
     std::vector<std::uint32_t> of_results;
