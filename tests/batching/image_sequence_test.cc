@@ -19,7 +19,7 @@ using testing::Lstm;
 using testing::Oracle;
 using testing::OracleVertex;
 
-struct Model {
+struct Watcher {
   static constexpr op::Window2d around{
       .channels = 1, .height = 6, .width = 6, .window_height = 3, .window_width = 3, .padding = 1};
   static constexpr op::Window2d halves{
@@ -29,7 +29,7 @@ struct Model {
   Parameter filters, bias, out;
   Lstm lstm;
 
-  explicit Model(Parameters& p)
+  explicit Watcher(Parameters& p)
       : filters(p.add("filters", halves.channels, around.window(), Initial::uniform(-1, 1))),
         bias(p.add("bias", 1, halves.channels, Initial::uniform(-0.5f, 0.5f))),
         out(p.add("out", h, classes, Initial::uniform(-1, 1))),
@@ -59,7 +59,7 @@ class ImageSequence : public ::testing::Test {
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
   Parameters parameters{host, 1};
-  Model model{parameters};
+  Watcher model{parameters};
   std::vector<Film> films;
   VertexFunction function{"film",
                           {VertexFunction("image", {}, [&](Vertex& v) { model.of_image(v); }),
@@ -72,8 +72,8 @@ class ImageSequence : public ::testing::Test {
       Film& film = films.emplace_back();
       for (std::size_t length = 1 + random() % 7; length > 0; --length) {
         auto& pixels = film.images.emplace_back();
-        for (Index p = 0; p < Model::pixels; ++p) pixels.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
-        film.labels.push_back(static_cast<std::int32_t>(random() % Model::classes));
+        for (Index p = 0; p < Watcher::pixels; ++p) pixels.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+        film.labels.push_back(static_cast<std::int32_t>(random() % Watcher::classes));
       }
       graphs.push_back(graph_of(film));
     }
@@ -84,8 +84,8 @@ class ImageSequence : public ::testing::Test {
     const auto length = static_cast<std::int32_t>(film.images.size());
     GraphData graph;
     graph.child_begin.assign(film.images.size() + 1, 0);
-    graph.kinds.assign(film.images.size(), Model::image);
-    graph.kinds.resize(2 * film.images.size(), Model::moment);
+    graph.kinds.assign(film.images.size(), Watcher::image);
+    graph.kinds.resize(2 * film.images.size(), Watcher::moment);
     for (std::int32_t t = 0; t < length; ++t) {
       graph.children.insert(graph.children.end(), {t, t == 0 ? no_child : length + t - 1});
       graph.child_begin.push_back(static_cast<std::int32_t>(graph.children.size()));
@@ -124,7 +124,7 @@ TEST_F(ImageSequence, IsAGraphOfTwoKinds) {
 TEST_F(ImageSequence, IsOperatorsInFrontOfAMinibatch) {
   const Result expected = in_one_graph();
   const VertexFunction watch("watch", {.arity = 1}, [&](Vertex& v) {
-    model.judge(v, model.lstm.step(v, v.pull_row("seen", Model::seen), 0));
+    model.judge(v, model.lstm.step(v, v.pull_row("seen", Watcher::seen), 0));
   });
   std::vector<float> pixels;
   std::vector<GraphData> chains;
@@ -138,8 +138,8 @@ TEST_F(ImageSequence, IsOperatorsInFrontOfAMinibatch) {
     chain.indices["label"] = film.labels;
   }
   const Tensor filters = parameters.value(model.filters), bias = parameters.value(model.bias);
-  const Attributes around = op::sliding(Model::around), halves = op::sliding(Model::halves);
-  const Tensor images(host, static_cast<Index>(pixels.size()) / Model::pixels, Model::pixels);
+  const Attributes around = op::sliding(Watcher::around), halves = op::sliding(Watcher::halves);
+  const Tensor images(host, static_cast<Index>(pixels.size()) / Watcher::pixels, Watcher::pixels);
   images.set(pixels);
   const Tensor filtered = apply(host, op::conv2d, {.in = {images, filters}, .attributes = around});
   const Tensor moved = apply(host, op::add_channel_bias, {.in = {filtered, bias}});
@@ -154,7 +154,7 @@ TEST_F(ImageSequence, IsOperatorsInFrontOfAMinibatch) {
       apply(host, op::max_pool2d_gradient, {.in = {positive, minibatch.gradient("seen")}, .attributes = halves});
   const Tensor of_moved = apply(host, op::relu_gradient, {.in = {positive, of_positive}});
   const Tensor of_bias = apply(host, op::add_channel_bias_gradient,
-                               {.in = {of_moved}, .attributes = op::to_width(Model::halves.channels)});
+                               {.in = {of_moved}, .attributes = op::to_width(Watcher::halves.channels)});
   const Tensor of_filters = apply(host, op::conv2d_filter_gradient, {.in = {images, of_moved}, .attributes = around});
   EXPECT_NEAR(minibatch.loss(), expected.loss, 1e-5 * expected.loss);
   const auto expect_gradient = [&](std::vector<double> found, std::size_t p) {

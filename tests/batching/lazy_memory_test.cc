@@ -21,8 +21,8 @@ constexpr int instances = 16;
 /// Of the scores of all instances at one step.
 constexpr std::size_t step_bytes = instances * wide * sizeof(float);
 
-struct Model {
-  explicit Model(Policy policy = Policy::pool) : engine({.policy = policy, .workers = 2}) {}
+struct Speaker {
+  explicit Speaker(Policy policy = Policy::pool) : engine({.policy = policy, .workers = 2}) {}
 
   Engine engine;
   Device host = host_device(engine);
@@ -37,7 +37,7 @@ struct Model {
 };
 
 /// Looks at wide scores, step after step; keeps its last state only.
-LazyTask<float> generate(LazyGraph& graph, const Model& m, int steps) {
+LazyTask<float> generate(LazyGraph& graph, const Speaker& m, int steps) {
   LazyExpr state = graph.input({1, 2, 3, 4});
   float last = 0;
   for (int step = 0; step < steps; ++step) {
@@ -48,7 +48,7 @@ LazyTask<float> generate(LazyGraph& graph, const Model& m, int steps) {
   co_return last;
 }
 
-std::vector<float> generate(LazyGraph& graph, const Model& m, int steps, int tasks) {
+std::vector<float> generate(LazyGraph& graph, const Speaker& m, int steps, int tasks) {
   std::vector<LazyTask<float>> all;
   for (int i = 0; i < tasks; ++i) all.push_back(generate(graph, m, steps));
   return run(graph, std::move(all));
@@ -63,7 +63,7 @@ TEST_P(LazyMemory, OfAGenerationDoesNotGrowWithItsSteps) {
   for (const Policy policy : {Policy::serial, Policy::pool}) {
     std::size_t peak[2];
     for (const int steps : {8, 80}) {
-      Model m(policy);
+      Speaker m(policy);
       const std::size_t before = m.stats().in_use;
       LazyGraph graph(m.host, m.parameters, {.use = GetParam()});
       generate(graph, m, steps, instances);
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::in
 TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
   constexpr std::size_t beam = 32;
   constexpr int steps = sanitized ? 300 : 1000;
-  Model m;
+  Speaker m;
   const std::size_t before = m.stats().in_use;
   LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
   const LazyCell step = graph.cell("step", [&](CellBody& cell) {
@@ -116,7 +116,7 @@ TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
 }
 
 TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
-  Model m;
+  Speaker m;
   LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
   const std::size_t before = m.stats().in_use;
   std::vector<LazyExpr> scores;
@@ -138,7 +138,7 @@ TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
 /// What a later flush computed with is computed with once more at backward().
 TEST(LazyValues, AreHeldAsLongAsAGradientMayNeedThem) {
   for (const std::int64_t below : {std::int64_t{0}, std::int64_t{100}, INT64_MAX}) {
-    Model m;
+    Speaker m;
     LazyGraph graph(m.host, m.parameters, {.recompute_below = below});
     const auto loss_of = [&](bool look) {
       LazyExpr state = graph.input({1, 2, 3, 4});
@@ -159,7 +159,7 @@ TEST(LazyValues, AreHeldAsLongAsAGradientMayNeedThem) {
 
 /// Behind gradients only what handles name is left, beside gradients.
 TEST(LazyValues, GoWithTheirMinibatchBehindGradients) {
-  Model m;
+  Speaker m;
   LazyGraph graph(m.host, m.parameters, {.recompute_below = 0});
   const auto differentiate = [&] {
     std::vector<LazyExpr> losses;

@@ -16,7 +16,7 @@ namespace {
 using testing::dense;
 using testing::expect_close;
 
-struct Model {
+struct WordGraph {
   static constexpr Index h = 3;
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
@@ -34,7 +34,7 @@ struct Model {
 
 enum class Flush { between, never };
 /// Losses of sequences of 1 to 12 words, which may be computed before.
-std::vector<LazyExpr> sequences(Model& m, Flush flush) {
+std::vector<LazyExpr> sequences(WordGraph& m, Flush flush) {
   std::vector<std::vector<LazyExpr>> inputs;
   for (int length = 1; length <= 12; ++length) {
     auto& x = inputs.emplace_back();
@@ -52,7 +52,7 @@ std::vector<LazyExpr> sequences(Model& m, Flush flush) {
 
 /// Each length would be a way of computing of its own if a chain were a run.
 TEST(LazyRuns, AreOfOneStepWhetherItsInputsAreComputedOrNot) {
-  Model at_once, apart;
+  WordGraph at_once, apart;
   at_once.graph.backward(sequences(at_once, Flush::never));
   apart.graph.backward(sequences(apart, Flush::between));
   EXPECT_LE(at_once.graph.stats().kinds, 6);
@@ -65,7 +65,7 @@ TEST(LazyRuns, AreOfOneStepWhetherItsInputsAreComputedOrNot) {
 
 /// The same of a cell without inputs, which nothing else would cut.
 TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
-  Model m;
+  WordGraph m;
   std::vector<LazyExpr> losses;
   for (int length = 1; length <= 30; ++length) {
     LazyExpr state = m.word(length);
@@ -79,7 +79,7 @@ TEST(LazyRuns, AreOfOneStepWhereStepsHaveNoInputs) {
 
 /// Factors are inputs of their operations.
 TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
-  Model m;
+  WordGraph m;
   const auto losses = [&](int first) {
     std::vector<LazyExpr> all;
     for (int i = first; i < first + 20; ++i)
@@ -104,7 +104,7 @@ TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
 }
 
 /// The mask that the operator has for this seed and these keys.
-std::vector<float> dropped(Model& m, const std::vector<float>& x, const std::vector<std::int32_t>& keys,
+std::vector<float> dropped(WordGraph& m, const std::vector<float>& x, const std::vector<std::int32_t>& keys,
                            std::uint64_t seed) {
   const Tensor in(m.host, 1, static_cast<Index>(x.size()));
   const IntTensor rows(m.host, 1, 3);
@@ -114,7 +114,7 @@ std::vector<float> dropped(Model& m, const std::vector<float>& x, const std::vec
 }
 
 TEST(LazyRuns, AreOneKindWhateverSeedsTheyDropBy) {
-  Model m;
+  WordGraph m;
   const std::vector<float> ones(40, 1);
   std::int64_t kinds = 0;
   for (std::uint64_t step = 1; step <= 4; ++step) {
@@ -137,7 +137,7 @@ TEST(LazyRuns, AreOneKindWhateverSeedsTheyDropBy) {
 
 /// A gradient has its value's mask.
 TEST(LazyRuns, HaveGradientsThroughWhatIsDropped) {
-  Model m;
+  WordGraph m;
   const Parameter row = m.parameters.add("row", 1, 40, Initial::constant(1));
   std::vector<LazyExpr> losses;
   std::vector<double> expected(40, 0);
@@ -154,7 +154,7 @@ TEST(LazyRuns, HaveGradientsThroughWhatIsDropped) {
 }
 
 TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
-  Model m;
+  WordGraph m;
   std::vector<LazyExpr> losses;
   double expected = 0;
   const Parameter one = m.parameters.add("one", 1, 1, Initial::constant(1));
@@ -169,7 +169,7 @@ TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
 
 /// A program whose structure changes for ever, beside a part that stays.
 TEST(LazyRuns, ForgetWhatIsNotUsedForLong) {
-  Model m;
+  WordGraph m;
   std::int64_t most = 0, flushes = 0;
   for (int width = 1; width <= 400; ++width) {
     const std::vector<float> ones(static_cast<std::size_t>(width), 1);
@@ -187,7 +187,7 @@ TEST(LazyRuns, ForgetWhatIsNotUsedForLong) {
 
 /// A sum is one operation, of as many terms as it has.
 TEST(LazyRuns, AddUpListsAtOnce) {
-  Model m;
+  WordGraph m;
   std::vector<LazyExpr> words, losses;
   for (int i = 0; i < 13; ++i) words.push_back(m.word(i));
   m.graph.flush();
@@ -198,7 +198,7 @@ TEST(LazyRuns, AddUpListsAtOnce) {
   EXPECT_EQ(m.graph.stats().vertices - vertices, 6);
   m.graph.backward(losses);
   double expected = 0;
-  for (std::size_t c = 0; c < Model::h; ++c) {
+  for (std::size_t c = 0; c < WordGraph::h; ++c) {
     double column = 0;
     for (std::size_t i = 0; i < 7; ++i) column += words[i].value()[c];
     expected += column * column;
@@ -208,11 +208,11 @@ TEST(LazyRuns, AddUpListsAtOnce) {
 
 /// A row, and not one for each vertex.
 TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
-  Model m;
+  WordGraph m;
   const auto pool = std::dynamic_pointer_cast<Pool>(m.host.memory);
   ASSERT_NE(pool, nullptr);
   constexpr Index width = 64;
-  const Parameter wide = m.parameters.add("wide", Model::h, width, Initial::constant(1));
+  const Parameter wide = m.parameters.add("wide", WordGraph::h, width, Initial::constant(1));
   LazyExpr last = m.word(0);
   for (int i = 1; i < 10'000; ++i) last = tanh(matmul(last, m.u) + m.word(i));
   const LazyExpr kept = matmul(last, wide);
@@ -225,7 +225,7 @@ TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
 }
 
 TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {
-  Model m;
+  WordGraph m;
   std::vector<LazyExpr> seen, losses;
   for (int i = 0; i < 3; ++i) seen.push_back(m.word(i));
   m.graph.flush();

@@ -11,6 +11,9 @@
 
 namespace windrow {
 
+/// The number of a vertex, type or level as an index.
+inline std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
+
 /// Properties of a graph that all its schedules share. The graph must outlive it, and it must outlive its frontiers.
 struct ScheduleFacts {
   /// Throws MisuseError as make_schedule does.

@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::array<std::string_view, 5> names = {"level", "depth", "agenda", "learned", "serial"};
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 void check(const TypedGraph& graph) {
   const auto text = [](std::int64_t value) { return std::to_string(value); };
   const std::vector<std::int32_t>& begin = graph.child_begin;

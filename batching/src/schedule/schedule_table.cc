@@ -12,8 +12,6 @@
 namespace windrow {
 namespace {
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 /// Exploration: one of this many choices is random.
 constexpr std::uint32_t one_drawn_of = 10;
 /// Episodes between two evaluations of the table on all examples.

@@ -9,7 +9,8 @@ namespace windrow {
 namespace {
 
 /// The numbers of sentences with 1 to 5, 6 to 10, ... words.
-constexpr std::array sentences_of_words = {37, 178, 310, 333, 290, 182, 129, 78, 57, 36, 21, 17, 10, 5, 3, 2, 1, 1, 1};
+constexpr std::array tagged_sentences_of_words = {37, 178, 310, 333, 290, 182, 129, 78, 57, 36,
+                                                  21, 17,  10,  5,   3,   2,   1,   1,  1};
 
 /// After this word, a name that ends in -en is a place.
 constexpr int where = 4;
@@ -26,7 +27,7 @@ class TaggedGenerator {
   std::string sentence() {
     text_.clear();
     before_ = Bigrams::start;
-    left_ = words_of_sentence(sentences_of_words, draws_) - 1;
+    left_ = words_of_sentence(tagged_sentences_of_words, draws_) - 1;
     while (left_ > 0) {
       if (left_ >= most_words_of_name && draws_.chance(0.18)) name();
       common();  // after each name, so that no two names are neighbours
