@@ -136,11 +136,7 @@ TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
             "add: expressions of two vertex functions; expected one");
 }
 
-TEST_F(Tracing, RefusesParametersOfTwoSetsAndParametersAlone) {
-  Parameters other(host_device(engine_), 2);
-  const Parameter b = other.add("b", 1, 4, Initial::zeros());
-  EXPECT_EQ(said_of([&](Vertex& v) { matmul(v.pull("x", 3), w_) + b; }),
-            "cell: uses parameters of two sets; expected one");
+TEST_F(Tracing, RefusesParametersAlone) {
   EXPECT_EQ(testing::error_of<MisuseError>([&] { w_* w_; }),
             "mul: only parameters; expected a value of a vertex among them");
 }

@@ -1,5 +1,6 @@
 #include "windrow/training/checkpoint.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,15 @@ const std::string of_optimiser = "optimiser/", of_average = "average/";
 
 TensorShape shape_of(Index rows, Index width) {
   return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(width)};
+}
+
+/// What all names of a set begin with. Throws MisuseError for a name that would make others ambiguous.
+std::string prefix_of(const std::string& set) {
+  if (set.find('/') != std::string::npos || set + "/" == of_optimiser || set + "/" == of_average) {
+    throw MisuseError("a set of parameters named '" + set + "' in a checkpoint; expected a name without a slash, and " +
+                      "not optimiser or average");
+  }
+  return set.empty() ? set : set + "/";
 }
 
 /// What is to be set once everything has been read.
@@ -35,28 +45,35 @@ class Restoration {
 
 }  // namespace
 
-Snapshot::Snapshot(const TrainingParts& parts) {
-  const auto copy = [&](std::string name, const Tensor& from) {
-    copies_.push_back({std::move(name), from.rows(), from.width(), from.get()});
+void Snapshot::add(const TrainingParts& parts) {
+  const std::string prefix = prefix_of(parts.name);
+  const auto taken = [&](const auto& training) { return training.first == prefix + "training"; };
+  if (std::any_of(trainings_.begin(), trainings_.end(), taken)) {
+    throw MisuseError("two sets of parameters named '" + parts.name + "' in a checkpoint; expected different names");
+  }
+  Record training;
+  const auto copy = [&](const std::string& name, const Tensor& from) {
+    copies_.push_back({prefix + name, from.rows(), from.width(), from.get()});
   };
   const Parameters& parameters = parts.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter parameter = parameters[i];
     copy(parameters.name(parameter), parameters.value(parameter));
   }
-  training_.set("minibatches", parameters.minibatches());
+  training.set("minibatches", parameters.minibatches());
   if (const Averages* averages = parts.averages) {
     for (const auto& [name, tensor] : averages->tensors()) copy(of_average + name, tensor);
-    training_.set("averaged", averages->updates());
+    training.set("averaged", averages->updates());
   }
-  const Optimiser* const optimiser = parts.optimiser;
-  if (optimiser == nullptr) return;
-  if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one after a step");
-  for (const auto& [name, tensor] : optimiser->tensors()) copy(of_optimiser + name, tensor);
-  const Optimiser::Progress progress = optimiser->progress();
-  training_.set("optimiser", optimiser->method().name)
-      .set("steps", progress.steps)
-      .set("rate_scale", progress.rate_scale);
+  if (const Optimiser* const optimiser = parts.optimiser) {
+    if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one after a step");
+    for (const auto& [name, tensor] : optimiser->tensors()) copy(of_optimiser + name, tensor);
+    const Optimiser::Progress progress = optimiser->progress();
+    training.set("optimiser", optimiser->method().name)
+        .set("steps", progress.steps)
+        .set("rate_scale", progress.rate_scale);
+  }
+  trainings_.emplace_back(prefix + "training", std::move(training));
 }
 
 CheckpointContents Snapshot::contents(std::uint64_t step) const {
@@ -64,7 +81,7 @@ CheckpointContents Snapshot::contents(std::uint64_t step) const {
   for (const Copy& copy : copies_) {
     contents.tensors.push_back({copy.name, shape_of(copy.rows, copy.width), std::span(copy.elements)});
   }
-  contents.document.set("training", training_);
+  for (const auto& [name, training] : trainings_) contents.document.set(name, training);
   return contents;
 }
 
@@ -72,21 +89,24 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
   Parameters& parameters = parts.parameters;
   const TensorFile& file = checkpoint.tensors;
   const auto refuse = [&](const std::string& what) { throw FileError(file.path().string() + ": " + what); };
+  const std::string prefix = prefix_of(parts.name);
   Restoration restoration(file);
   std::set<std::string> names;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     names.insert(parameters.name(parameters[i]));
-    restoration.add(parameters.name(parameters[i]), parameters.value(parameters[i]));
+    restoration.add(prefix + parameters.name(parameters[i]), parameters.value(parameters[i]));
   }
   std::vector<std::string> kept;  // by the optimiser
   for (const StoredTensor& tensor : file.tensors()) {
-    if (tensor.name.starts_with(of_optimiser)) kept.push_back(tensor.name.substr(of_optimiser.size()));
-    const bool of_caller = tensor.name.find('/') != std::string::npos;
-    if (!names.contains(tensor.name) && !of_caller) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    const std::string name = tensor.name.substr(prefix.size());
+    if (name.starts_with(of_optimiser)) kept.push_back(name.substr(of_optimiser.size()));
+    const bool of_caller = name.find('/') != std::string::npos;
+    if (!names.contains(name) && !of_caller) {
       refuse("tensor '" + tensor.name + "', which is no parameter of the model; expected its parameters only");
     }
   }
-  const Record& training = checkpoint.document.at("training").record();
+  const Record& training = checkpoint.document.at(prefix + "training").record();
   const std::uint64_t minibatches = training.at("minibatches").count();
   if (Optimiser* const optimiser = parts.optimiser) {
     const std::string& method = training.at("optimiser").text();
@@ -99,23 +119,24 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
     } catch (const MisuseError& error) {
       refuse(error.what());
     }
-    for (const auto& [name, tensor] : optimiser->tensors()) restoration.add(of_optimiser + name, tensor);
+    for (const auto& [name, tensor] : optimiser->tensors()) restoration.add(prefix + of_optimiser + name, tensor);
   }
   if (Averages* const averages = parts.averages; averages != nullptr && training.contains("averaged")) {
     averages->restore(training.at("averaged").count());
-    for (const auto& [name, tensor] : averages->tensors()) restoration.add(of_average + name, tensor);
+    for (const auto& [name, tensor] : averages->tensors()) restoration.add(prefix + of_average + name, tensor);
   }
   parameters.set_minibatches(minibatches);
   restoration.finish();
 }
 
-void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters) {
-  restore(checkpoint, {parameters});
-  const Record& training = checkpoint.document.at("training").record();
+void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters, const std::string& name) {
+  restore(checkpoint, {.parameters = parameters, .name = name});
+  const std::string prefix = prefix_of(name);
+  const Record& training = checkpoint.document.at(prefix + "training").record();
   if (!training.contains("averaged") || training.at("averaged").count() == 0) return;
   Restoration averages(checkpoint.tensors);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    averages.add(of_average + parameters.name(parameters[i]), parameters.value(parameters[i]));
+    averages.add(prefix + of_average + parameters.name(parameters[i]), parameters.value(parameters[i]));
   }
   averages.finish();
 }

@@ -22,10 +22,6 @@ class PuttingTogether {
 
   void add(const Function& part) {
     if (part.kinds.size() != 1) refuse("'" + part.name + "' is of several kinds itself; expected one");
-    if (part.parameters != 0 && whole_.parameters != 0 && part.parameters != whole_.parameters) {
-      refuse("its kinds use parameters of two sets; expected one");
-    }
-    whole_.parameters = std::max(whole_.parameters, part.parameters);
     const auto states = numbers(whole_.states, part.states, "state");
     const auto pulls = numbers(whole_.pulls, part.pulls, "input");
     const auto tensors = numbers(whole_.tensors, part.tensors, "tensor");
@@ -39,6 +35,7 @@ class PuttingTogether {
     }
     Kind kind = part.kinds[0];
     for (Node& node : kind.nodes) {
+      if (node.code == Code::parameter) node.number = number_in(whole_.parameters, part.parameters[node.number]);
       if (node.code == Code::gather) node.number = states[node.number];
       if (node.code == Code::pull) node.number = pulls[node.number];
       if (node.code == Code::given) node.number = tensors[node.number];
@@ -98,6 +95,13 @@ class PuttingTogether {
 };
 
 }  // namespace
+
+std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterName& parameter) {
+  const auto known = std::find(parameters.begin(), parameters.end(), parameter);
+  const auto number = static_cast<std::size_t>(known - parameters.begin());
+  if (known == parameters.end()) parameters.push_back(parameter);
+  return number;
+}
 
 Function put_together(std::string name, const std::vector<const Function*>& parts) {
   PuttingTogether whole(std::move(name));

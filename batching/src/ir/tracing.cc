@@ -59,12 +59,10 @@ Value Tracing::value_of(const Operand& operand) {
       throw MisuseError(function.name + ": an expression of another vertex function");
     return operand.value_;
   }
-  if (function.parameters != 0 && function.parameters != operand.set_) {
-    throw MisuseError(function.name + ": uses parameters of two sets; expected one");
-  }
-  function.parameters = operand.set_;
   auto& nodes = kind().nodes;
-  Node node{.code = Code::parameter, .type = operand.type_, .number = operand.parameter_};
+  Node node{.code = Code::parameter,
+            .type = operand.type_,
+            .number = number_in(function.parameters, {operand.set_, operand.parameter_})};
   const auto known = std::find(nodes.begin(), nodes.end(), node);
   if (known != nodes.end()) return static_cast<Value>(known - nodes.begin());
   nodes.push_back(std::move(node));

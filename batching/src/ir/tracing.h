@@ -15,6 +15,9 @@ namespace windrow::ir {
 /// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
 Function put_together(std::string name, const std::vector<const Function*>& parts);
 
+/// The place of a parameter in the list, which it is added to if it is missing.
+std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterName& parameter);
+
 /// Throws MisuseError for a state that no kind scatters.
 void check_complete(const Function& function);
 

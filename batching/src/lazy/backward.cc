@@ -107,7 +107,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
       for (NodeId node = epoch.first; node < end; ++node) {
         const auto& operands = record_.key(node).operands;
         if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
-        throw MisuseError("backward(): parameter '" + parameters_->entry(at(number)).name +
+        throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) +
                           "' was modified in place after the flush at " + line_of(epoch.versions->from) +
                           ", which computed what a loss depends on; expected the same value until backward()");
       }

@@ -67,7 +67,7 @@ std::int64_t flops_of(const ir::Kind& kind) {
 
 }  // namespace
 
-Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStore& store)
+Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known)
     : name(std::move(called)), body(std::move(computes)) {
   if (!body) throw MisuseError(name + ": no body; expected a function of a CellBody");
   const VertexFunction::Shape shape{any_arity, CellBody::most_operands, CellBody::most_each};
@@ -87,11 +87,10 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
     }
     if (field.holds == ir::IndexField::Holds::input) indices[next++].range = kind.index_ranges[i];
   }
-  if (function.parameters != 0 && function.parameters != store.id()) {
+  try {
+    for (const ir::ParameterName& used : function.parameters) parameters.push_back(known.number_of(used));
+  } catch (const MisuseError&) {
     throw MisuseError(name + ": parameters of another set than the graph's; expected those of the graph");
-  }
-  for (const ir::Node& node : kind.nodes) {
-    if (node.code == ir::Code::parameter) parameters.push_back(static_cast<std::int32_t>(node.number));
   }
   flops = flops_of(kind);
 }

@@ -10,7 +10,7 @@
 
 namespace windrow {
 
-class ParameterStore;
+class ParameterStores;
 
 namespace lazy {
 
@@ -47,7 +47,7 @@ struct Cell {
   };
 
   /// Runs the body once. Throws MisuseError if it misuses its argument.
-  Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStore& store);
+  Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known);
 
   std::string name;
   std::function<void(CellBody&)> body;

@@ -29,7 +29,7 @@ void add(RunnerStats& sum, const RunnerStats& more) {
 
 }  // namespace
 
-Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options)
+Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : record_(record),
       device_(device),
       parameters_(std::move(parameters)),

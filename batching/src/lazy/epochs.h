@@ -22,7 +22,7 @@ namespace windrow::lazy {
 /// The epochs of one record since the last clear(). Kinds survive clear().
 class Epochs {
  public:
-  Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options);
+  Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options);
 
   void flush(std::source_location from);
   void backward(std::span<const NodeId> losses, std::source_location from);
@@ -170,7 +170,7 @@ class Epochs {
 
   Record& record_;
   const Device device_;
-  const std::shared_ptr<ParameterStore> parameters_;
+  const std::shared_ptr<ParameterStores> parameters_;
   const LazyOptions options_;
   Runs runs_;
   Kinds kinds_;

@@ -18,7 +18,7 @@ std::int32_t Columns::id(Index width, std::int32_t number, bool optional) {
 namespace {
 
 /// The work of products with parameters: a row times a matrix, or filters that slide over the row.
-std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const ParameterStore& parameters) {
+std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const ParameterStores& parameters) {
   std::int64_t flops = 0;
   for (std::int32_t operand : key.operands) {
     if (operand == Key::expression || !key.index_widths.empty()) continue;
@@ -239,7 +239,7 @@ namespace {
 /// The body of a kind's function.
 class Body final : public CellInputs {
  public:
-  Body(const Kinds& kinds, const Kinds::Kind& kind, const Record& record, const ParameterStore& parameters,
+  Body(const Kinds& kinds, const Kinds::Kind& kind, const Record& record, const ParameterStores& parameters,
        Vertex& vertex)
       : CellInputs(vertex),
         kinds_(kinds),
@@ -348,7 +348,7 @@ class Body final : public CellInputs {
   const Kinds::Kind& kind_;
   const Keys& keys_;
   const Weights& weights_;
-  const ParameterStore& parameters_;
+  const ParameterStores& parameters_;
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
   std::map<std::int32_t, State> states_;

@@ -48,7 +48,7 @@ class Columns {
 
 class Kinds {
  public:
-  Kinds(const Record& record, const Runs& runs, const ParameterStore& parameters)
+  Kinds(const Record& record, const Runs& runs, const ParameterStores& parameters)
       : record_(record), runs_(runs), parameters_(parameters) {}
 
   struct Outside {
@@ -109,7 +109,7 @@ class Kinds {
 
   const Record& record_;
   const Runs& runs_;
-  const ParameterStore& parameters_;
+  const ParameterStores& parameters_;
   // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
   // producers of these.
   Lists keys_;

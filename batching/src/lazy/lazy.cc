@@ -51,8 +51,8 @@ lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(
 lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
 lazy::RecordRef::~RecordRef() { record_->release(); }
 
-LazyGraph::LazyGraph(const Device& device, Parameters& parameters, LazyOptions options)
-    : record_(new lazy::Record(device, parameters.store_, options)) {}
+LazyGraph::LazyGraph(const Device& device, const ParameterSets& parameters, LazyOptions options)
+    : record_(new lazy::Record(device, std::make_shared<ParameterStores>(parameters.sets_), options)) {}
 LazyGraph::~LazyGraph() {
   record_->close();
   record_->release();

@@ -45,7 +45,7 @@ std::size_t Keys::hash_of(const Key& key) {
   return hash ^ hash >> 32;
 }
 
-Record::Record(const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options)
+Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : parameters_(std::move(parameters)),
       use_(options.use),
       epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {}

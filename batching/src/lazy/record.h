@@ -13,7 +13,7 @@
 
 #include "lazy/cells.h"
 #include "lazy/weights.h"
-#include "parameters/parameter_store.h"
+#include "parameters/parameter_stores.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -202,7 +202,7 @@ class Epochs;
 /// The nodes of one graph, and the counts of their handles. Ends with the graph and the last handle.
 class Record {
  public:
-  Record(const Device& device, std::shared_ptr<ParameterStore> parameters, LazyOptions options);
+  Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options);
   ~Record();
   void retain() { ++uses_; }
   void release();
@@ -365,7 +365,7 @@ class Record {
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
-  std::shared_ptr<ParameterStore> parameters_;  // null when closed
+  std::shared_ptr<ParameterStores> parameters_;  // null when closed
   Keys keys_;
   std::uint32_t keys_version_ = 0;
   Weights weights_;

@@ -6,7 +6,7 @@
 
 namespace windrow::lazy {
 
-Versions::Versions(const Device& device, const ParameterStore& parameters)
+Versions::Versions(const Device& device, const ParameterStores& parameters)
     : device_(device), parameters_(parameters), notes_(tag(device.engine, "versions")) {}
 
 /// The op runs even if parameters are poisoned: that failure is reported when a value is requested.

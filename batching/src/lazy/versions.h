@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "parameters/parameter_store.h"
+#include "parameters/parameter_stores.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 
@@ -26,7 +26,7 @@ class Versions {
     std::vector<std::uint64_t> counts = std::vector<std::uint64_t>(parameters.size());
   };
 
-  Versions(const Device& device, const ParameterStore& parameters);
+  Versions(const Device& device, const ParameterStores& parameters);
 
   /// Pushes the op that writes the counts.
   std::shared_ptr<const Note> note(std::vector<std::int32_t> parameters, std::source_location from);
@@ -37,7 +37,7 @@ class Versions {
 
  private:
   const Device device_;
-  const ParameterStore& parameters_;
+  const ParameterStores& parameters_;
   const Buffer notes_;  // no bytes; its variable is written by each op
 };
 

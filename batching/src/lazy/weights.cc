@@ -28,7 +28,7 @@ Index LazyWeightTypes::width(const LazyWeight& x) { return x.type().width; }
 
 namespace lazy {
 
-std::int32_t Weights::number_of(const LazyWeight& weight, const ParameterStore& parameters) {
+std::int32_t Weights::number_of(const LazyWeight& weight, const ParameterStores& parameters) {
   if (weight.parameter_) return parameters.number_of(*weight.parameter_);
   Made wanted{weight.made_->op, weight.made_->attributes, {}, weight.type()};
   for (const LazyWeight& operand : weight.made_->in) wanted.in.push_back(number_of(operand, parameters));
@@ -38,7 +38,7 @@ std::int32_t Weights::number_of(const LazyWeight& weight, const ParameterStore& 
   return first_made + number;
 }
 
-Type Weights::type_of(std::int32_t number, const ParameterStore& parameters) const {
+Type Weights::type_of(std::int32_t number, const ParameterStores& parameters) const {
   return number < first_made ? parameters[static_cast<std::size_t>(number)].type() : made(number).type;
 }
 
@@ -47,7 +47,7 @@ void Weights::add_parameters(std::int32_t number, std::vector<std::int32_t>& to)
   for (std::int32_t operand : made(number).in) add_parameters(operand, to);
 }
 
-Operand Weights::operand(std::int32_t number, const ParameterStore& parameters, Vertex& vertex) const {
+Operand Weights::operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const {
   if (number < first_made) return vertex.parameter(parameters[static_cast<std::size_t>(number)]);
   std::vector<Operand> in;
   for (std::int32_t one : made(number).in) in.push_back(operand(one, parameters, vertex));

@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "parameters/parameter_store.h"
+#include "parameters/parameter_stores.h"
 #include "windrow/batching/lazy_weight.h"
 #include "windrow/batching/vertex_function.h"
 
 namespace windrow::lazy {
 
-/// Numbers equal functions alike. Parameters have the numbers of their set.
+/// Numbers equal functions alike. Parameters have the numbers of ParameterStores.
 class Weights {
  public:
-  std::int32_t number_of(const LazyWeight& weight, const ParameterStore& parameters);
-  Type type_of(std::int32_t number, const ParameterStore& parameters) const;
+  std::int32_t number_of(const LazyWeight& weight, const ParameterStores& parameters);
+  Type type_of(std::int32_t number, const ParameterStores& parameters) const;
   /// Appends the numbers of the parameters that it is a function of.
   void add_parameters(std::int32_t number, std::vector<std::int32_t>& to) const;
-  Operand operand(std::int32_t number, const ParameterStore& parameters, Vertex& vertex) const;
+  Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
 
  private:
   static constexpr std::int32_t first_made = 1 << 30;  // there are fewer parameters

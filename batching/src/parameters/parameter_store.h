@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layout/looked_up.h"
+#include "windrow/batching/backend/ir.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/apply.h"
 
@@ -46,9 +47,11 @@ class ParameterStore {
   }
   Entry& entry(std::size_t number) { return entries_[number]; }
   const Entry& entry(std::size_t number) const { return entries_[number]; }
+  static ir::ParameterName name_of(const Parameter& parameter) { return {parameter.set_, parameter.number_}; }
   const Gradient& gradient(const Parameter& parameter);
 
   const Device& device() const { return device_; }
+  const std::string& name() const { return options_.name; }
   std::uint64_t id() const { return id_; }
   std::uint64_t seed() const { return seed_; }
   std::uint64_t minibatches() const { return minibatches_; }

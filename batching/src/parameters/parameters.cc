@@ -52,7 +52,7 @@ ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, Paramet
     : device_(device),
       id_(next_id()),
       seed_(seed),
-      options_(options),
+      options_(std::move(options)),
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
 
@@ -161,12 +161,13 @@ void ParameterStore::forget_gradients() {
 }
 
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
-    : store_(std::make_shared<ParameterStore>(device, seed, options)) {}
+    : store_(std::make_shared<ParameterStore>(device, seed, std::move(options))) {}
 Parameters::~Parameters() = default;
 
 Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
   return store_->add(name, rows, width, initial);
 }
+const std::string& Parameters::name() const { return store_->name(); }
 std::size_t Parameters::size() const { return store_->size(); }
 Parameter Parameters::operator[](std::size_t number) const { return (*store_)[number]; }
 Parameter Parameters::find(const std::string& name) const { return store_->find(name); }

@@ -8,7 +8,7 @@
 #include "ir/passes.h"
 #include "ir/tracing.h"
 #include "layout/layout_memory.h"
-#include "parameters/parameter_store.h"
+#include "parameters/parameter_stores.h"
 #include "run/runner_notes.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
@@ -32,10 +32,11 @@ ir::Specialise specialise(const Optimisations& on) {
 
 }  // namespace
 
-Runner::Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options)
-    : Runner(device, function, parameters.store_, options) {}
+Runner::Runner(const Device& device, const VertexFunction& function, const ParameterSets& parameters,
+               RunnerOptions options)
+    : Runner(device, function, std::make_shared<ParameterStores>(parameters.sets_), options) {}
 
-Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
+Runner::Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStores> parameters,
                RunnerOptions options)
     : device_(device),
       backend_(backend_of(device)),
@@ -59,17 +60,24 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
                                       static_cast<std::size_t>(options.own_types));
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
-  if (device.engine != parameters_->device().engine) {
-    throw MisuseError(function.name() + ": its parameters are on another engine than its runner; expected the same");
-  }
-  if (device.memory_lane() != parameters_->device().memory_lane()) {
-    throw MisuseError(function.name() + ": its parameters are not in the memory of device '" + device.name +
-                      "'; expected them there");
-  }
+  for (const auto& set : parameters_->sets()) require_near(*set);
   ir::check_complete(*function.function_);
-  const std::uint64_t used = function.function_->parameters;
-  if (used != 0 && used != parameters_->id()) {
+  try {
+    for (const ir::ParameterName& used : function.function_->parameters) {
+      numbers_.push_back(static_cast<std::size_t>(parameters_->number_of(used)));
+    }
+  } catch (const MisuseError&) {
     throw MisuseError(function.name() + ": uses other parameters than its runner; expected the same");
+  }
+}
+
+void Runner::require_near(const ParameterStore& parameters) const {
+  if (device_.engine != parameters.device().engine) {
+    throw MisuseError(function_.name() + ": its parameters are on another engine than its runner; expected the same");
+  }
+  if (device_.memory_lane() != parameters.device().memory_lane()) {
+    throw MisuseError(function_.name() + ": its parameters are not in the memory of device '" + device_.name +
+                      "'; expected them there");
   }
 }
 
@@ -134,7 +142,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                                                      .row_stride = device_.row_stride});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {
-    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->entry(spec.number).name;
+    if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->name(numbers_[spec.number]);
   }
   made->outputs = purpose.outputs;
   return made;
@@ -216,7 +224,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
       tensors.push_back(spec.number < given.size() ? given[spec.number]->rows : Tensor(device_, 0, spec.width));
       continue;
     }
-    ParameterStore::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(numbers_[spec.number]);
     if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
       entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
     }

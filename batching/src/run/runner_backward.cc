@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "parameters/parameter_store.h"
+#include "parameters/parameter_stores.h"
 #include "run/runner_notes.h"
 #include "windrow/batching/backend/execution.h"
 #include "windrow/batching/runner.h"
@@ -82,23 +82,23 @@ void Runner::add_to_gradients(Execution& execution) const {
   const std::vector<TensorSpec>& tensors = execution.plan().tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].is != TensorSpec::Is::gradient) continue;
-    if (parameters_->entry(tensors[i].number).gradient.all) execution.add_to(i);
+    if (parameters_->entry(numbers_[tensors[i].number]).gradient.all) execution.add_to(i);
   }
 }
 
 void Runner::add_gradients(Execution& execution, std::source_location from) {
   for (const TensorSpec& spec : execution.plan().tensors) {
     if (spec.is != TensorSpec::Is::gradient) continue;
-    ParameterStore::Entry& entry = parameters_->entry(spec.number);
+    ParameterStore::Entry& entry = parameters_->entry(numbers_[spec.number]);
     entry.gradient.all = *entry.dense;
   }
   for (const Plan::Rows& rows : execution.plan().rows) {
     const bool of_parameter = rows.of == ir::Program::Rows::Of::parameter;
-    if (of_parameter) parameters_->entry(rows.number).depends = true;
+    if (of_parameter) parameters_->entry(numbers_[rows.number]).depends = true;
     auto left = rows_left(execution, rows, from);
     if (!left) continue;
     auto& lookups =
-        of_parameter ? parameters_->entry(rows.number).lookups : execution.notes().given[rows.number].lookups;
+        of_parameter ? parameters_->entry(numbers_[rows.number]).lookups : execution.notes().given[rows.number].lookups;
     lookups.push_back(std::move(*left));
   }
   parameters_->add_source(execution.end());

@@ -261,7 +261,7 @@ struct LazyStats {
 class LazyGraph {
  public:
   /// Throws MisuseError as Runner does.
-  LazyGraph(const Device& device, Parameters& parameters, LazyOptions options = {});
+  LazyGraph(const Device& device, const ParameterSets& parameters, LazyOptions options = {});
   ~LazyGraph();
   LazyGraph(const LazyGraph&) = delete;
   LazyGraph& operator=(const LazyGraph&) = delete;

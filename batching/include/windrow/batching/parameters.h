@@ -15,9 +15,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,6 +95,8 @@ enum class NonFinite : std::uint8_t {
 
 struct ParametersOptions {
   NonFinite non_finite = NonFinite::fail;
+  /// Names the set in errors. Sets that one function uses need different names; see ParameterSets.
+  std::string name = {};
 };
 
 struct SkippedStep {
@@ -141,6 +146,8 @@ class Parameters {
     return add(name, from, to, Initial::glorot(from, to));
   }
 
+  /// ParametersOptions::name.
+  const std::string& name() const;
   std::size_t size() const;
   /// Parameters are numbered from 0 in the order in which they were added. Throws MisuseError if there is no such
   /// number.
@@ -187,9 +194,32 @@ class Parameters {
   void forget_gradients();
 
  private:
+  friend class ParameterSets;
+  std::shared_ptr<ParameterStore> store_;
+};
+
+/// The sets whose parameters a runner or a lazy graph may use: one set, or a list of several. A value.
+///
+///   windrow::Parameters encoder(host, 1, {.name = "encoder"}), decoder(host, 2, {.name = "decoder"});
+///   windrow::Runner runner(host, translator, {encoder, decoder});
+///
+/// A minibatch sets the gradients of all sets. Steps belong to one set, and so do optimisers and averages: each set can
+/// have another optimiser, or none. Each set decides alone whether its step is skipped. Parameters of different sets
+/// may have one name. Dropout draws with the seed and the number of minibatches of the first set; all sets count the
+/// minibatch.
+class ParameterSets {
+ public:
+  ParameterSets(Parameters& set);
+  /// Throw MisuseError without sets, for a set that is given twice, for two sets of one name, and for sets that differ
+  /// in ParametersOptions::non_finite.
+  ParameterSets(std::span<const std::reference_wrapper<Parameters>> sets);
+  ParameterSets(std::initializer_list<std::reference_wrapper<Parameters>> sets)
+      : ParameterSets(std::span(sets.begin(), sets.size())) {}
+
+ private:
   friend class Runner;
   friend class LazyGraph;
-  std::shared_ptr<ParameterStore> store_;
+  std::vector<std::shared_ptr<ParameterStore>> sets_;
 };
 
 }  // namespace windrow

@@ -53,6 +53,7 @@ class ScheduleLessons;
 class StepClock;
 struct Plan;
 class LoweredPlan;
+class ParameterStores;
 struct PlanOptions;
 namespace lazy {
 class Epochs;
@@ -190,9 +191,10 @@ class Minibatch {
 /// An owner. Its minibatches may outlive it, and it may outlive its Parameters object, whose values it keeps alive.
 class Runner {
  public:
-  /// Throws MisuseError for options out of range, if the function uses other parameters, if these are on another
-  /// engine or device, or if the function has a state that is never scattered.
-  Runner(const Device& device, const VertexFunction& function, Parameters& parameters, RunnerOptions options = {});
+  /// Throws MisuseError for options out of range, if the function uses parameters of other sets, if these are on
+  /// another engine or device, or if the function has a state that is never scattered.
+  Runner(const Device& device, const VertexFunction& function, const ParameterSets& parameters,
+         RunnerOptions options = {});
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -246,7 +248,7 @@ class Runner {
 
  private:
   friend class lazy::Epochs;
-  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStore> parameters,
+  Runner(const Device& device, const VertexFunction& function, std::shared_ptr<ParameterStores> parameters,
          RunnerOptions options);
   /// The purpose of a plan: inference, or training with gradients of these outputs.
   struct Purpose {
@@ -254,6 +256,7 @@ class Runner {
     std::vector<std::size_t> outputs = {};
     friend auto operator<=>(const Purpose&, const Purpose&) = default;
   };
+  void require_near(const ParameterStore& parameters) const;
   void see_types(Graphs graphs);
   struct Planned {
     std::shared_ptr<const Plan> plan;
@@ -281,7 +284,8 @@ class Runner {
   Device device_;
   std::shared_ptr<const Backend> backend_;
   VertexFunction function_;
-  std::shared_ptr<ParameterStore> parameters_;
+  std::shared_ptr<ParameterStores> parameters_;
+  std::vector<std::size_t> numbers_;  // in parameters_, of the parameters of the function
   RunnerOptions options_;
   const std::uint64_t id_;                    // unique among the runners of the process
   std::unique_ptr<OwnTypes> types_;           // of all graphs so far

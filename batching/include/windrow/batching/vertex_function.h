@@ -137,8 +137,8 @@ class VertexFunction {
   /// a fixed arity, or if the arity (fixed + per_edge for any_arity) plus the number of optional indices exceeds 31.
   VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
   /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
-  /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, if they use
-  /// different parameter sets, or if one name has two shapes.
+  /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, or if one
+  /// name has two shapes.
   VertexFunction(std::string name, const std::vector<VertexFunction>& kinds);
 
   const std::string& name() const;

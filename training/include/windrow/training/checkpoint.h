@@ -9,10 +9,18 @@
 // A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name, and averages
 // are "average/" and the parameter's name. The document has a record "training" with the rest. A caller may add
 // records, and tensors whose names begin with a word and a slash.
+//
+// Several sets of parameters have a name each in a checkpoint; all names above then begin with it and a slash:
+//
+//   windrow::Snapshot snapshot({encoder, &slow, nullptr, "encoder"});
+//   snapshot.add({decoder, &fast, nullptr, "decoder"});
+//   ...
+//   windrow::restore(checkpoint, {.parameters = encoder, .name = "encoder"});  // in a program without that decoder
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "windrow/batching/parameters.h"
@@ -27,14 +35,20 @@ struct TrainingParts {
   Parameters& parameters;
   Optimiser* optimiser = nullptr;
   Averages* averages = nullptr;
+  /// Of this set in the checkpoint; without a slash, and not "optimiser" or "average". Empty in a checkpoint of one
+  /// set.
+  std::string name = {};
 };
 
 /// A copy of all parts in the host's memory. A value.
 class Snapshot {
  public:
   /// Waits for the steps pushed so far. Throws OpError if one of them failed, and MisuseError between steps (see
-  /// Optimiser::between_steps()) and while averages are swapped.
-  explicit Snapshot(const TrainingParts& parts);
+  /// Optimiser::between_steps()), while averages are swapped, and for a name that is not allowed.
+  explicit Snapshot(const TrainingParts& parts) { add(parts); }
+
+  /// Adds another set. Throws as the constructor does, and MisuseError for a name that is taken.
+  void add(const TrainingParts& parts);
 
   /// For CheckpointWriter::write(). The arrays are views of this snapshot.
   CheckpointContents contents(std::uint64_t step) const;
@@ -47,19 +61,19 @@ class Snapshot {
   };
 
   std::vector<Copy> copies_;
-  Record training_;
+  std::vector<std::pair<std::string, Record>> trainings_;  // by name in the document
 };
 
 /// Sets all parts to those of a checkpoint. Pushes ops and returns. Call it before the first step. The parameters need
 /// not be in the same order. Averages that a checkpoint lacks begin anew.
 ///
 /// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
-/// these, or if it is of another optimiser. The parameters are unchanged then; optimiser and averages are of no more
-/// use.
+/// these under TrainingParts::name, or if it is of another optimiser. The parameters are unchanged then; optimiser and
+/// averages are of no more use.
 void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
 
 /// Sets the parameters for use, and not for more training: to the averages if the checkpoint has some, otherwise to the
-/// parameters. Throws FileError as restore() does.
-void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters);
+/// parameters. `name` is TrainingParts::name. Throws FileError as restore() does.
+void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters, const std::string& name = {});
 
 }  // namespace windrow

@@ -21,7 +21,7 @@ inline constexpr Value no_value = -1;
 inline std::size_t at(Value value) { return static_cast<std::size_t>(value); }
 
 enum class Code : std::uint8_t {
-  parameter,  ///< `number` among the parameters
+  parameter,  ///< Function::parameters[number]
   pull,       ///< `number` among the pulls
   given,      ///< a tensor given at run time: `number` counts the function's tensors, then the gradients of its outputs
   gather,     ///< state `number` of `child`; in programs: of all children side by side, or one row for each edge
@@ -116,10 +116,17 @@ struct Kind {
   std::size_t child_bits() const { return arity + per_edge; }
 };
 
+/// Names a parameter of any set.
+struct ParameterName {
+  std::uint64_t set;  ///< the id of its Parameters
+  std::size_t number;
+  friend bool operator==(const ParameterName&, const ParameterName&) = default;
+};
+
 /// A vertex function: of one kind after tracing, or of several kinds after put_together().
 struct Function {
   std::string name;
-  std::uint64_t parameters = 0;  ///< the id of the Parameters that it uses; 0 for none
+  std::vector<ParameterName> parameters = {};  ///< used ones, in the order of their first use
   std::vector<Field> states, pulls, outputs;
   std::vector<Field> tensors;  ///< given to each call
   std::vector<IndexField> index_pulls;

@@ -1,0 +1,54 @@
+#include "parameters/parameter_stores.h"
+
+namespace windrow {
+
+void ParameterStores::refuse() const {
+  throw MisuseError(sets_.size() == 1 ? "a parameter of another set; expected one of this"
+                                      : "a parameter of another set; expected one of these");
+}
+
+std::string ParameterStores::name(std::size_t number) const {
+  const std::string &set = sets_[number % sets_.size()]->name(), &parameter = entry(number).name;
+  return set.empty() ? parameter : set + "/" + parameter;
+}
+
+std::uint64_t ParameterStores::next_minibatch() {
+  for (std::size_t s = 1; s < sets_.size(); ++s) sets_[s]->next_minibatch();
+  return sets_.front()->next_minibatch();
+}
+
+void ParameterStores::begin_gradients() {
+  for (const auto& set : sets_) set->begin_gradients();
+}
+
+void ParameterStores::add_source(const std::shared_ptr<const MinibatchEnd>& minibatch) {
+  for (const auto& set : sets_) set->add_source(minibatch);
+}
+
+namespace {
+
+/// What sets that are used together must have in common.
+void check_together(const ParameterStore& one, const ParameterStore& other) {
+  const auto refuse = [](const std::string& what) { throw MisuseError("ParameterSets: " + what); };
+  if (one.id() == other.id()) refuse("set '" + one.name() + "' is given twice; expected once");
+  if (one.name() == other.name()) {
+    refuse("two sets are named '" + one.name() + "'; expected different names, see ParametersOptions::name");
+  }
+  if (one.skips_non_finite() != other.skips_non_finite()) {
+    refuse("sets '" + one.name() + "' and '" + other.name() + "' differ in non_finite; expected the same");
+  }
+}
+
+}  // namespace
+
+ParameterSets::ParameterSets(Parameters& set) : sets_({set.store_}) {}
+
+ParameterSets::ParameterSets(std::span<const std::reference_wrapper<Parameters>> sets) {
+  if (sets.empty()) throw MisuseError("ParameterSets: no sets; expected one or more");
+  for (const Parameters& set : sets) {
+    for (const auto& before : sets_) check_together(*before, *set.store_);
+    sets_.push_back(set.store_);
+  }
+}
+
+}  // namespace windrow

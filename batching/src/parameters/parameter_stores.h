@@ -1,0 +1,49 @@
+// The sets of parameters that a runner or a lazy graph computes with.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parameters/parameter_store.h"
+#include "windrow/batching/backend/ir.h"
+
+namespace windrow {
+
+/// Shared by a lazy graph and its runners. Parameters of all sets have numbers of their own here, which do not change
+/// when parameters are added. With one set they are those of the set.
+class ParameterStores {
+ public:
+  explicit ParameterStores(std::vector<std::shared_ptr<ParameterStore>> sets) : sets_(std::move(sets)) {}
+
+  /// Throw MisuseError for a parameter of another set.
+  std::int32_t number_of(const Parameter& parameter) const { return number_of(ParameterStore::name_of(parameter)); }
+  std::int32_t number_of(const ir::ParameterName& parameter) const {
+    for (std::size_t s = 0; s < sets_.size(); ++s) {
+      if (sets_[s]->id() == parameter.set) return static_cast<std::int32_t>(parameter.number * sets_.size() + s);
+    }
+    refuse();
+  }
+  Parameter operator[](std::size_t number) const { return (*sets_[number % sets_.size()])[number / sets_.size()]; }
+  ParameterStore::Entry& entry(std::size_t number) const {
+    return sets_[number % sets_.size()]->entry(number / sets_.size());
+  }
+  /// The name of a parameter for errors: after that of its set, if the set has one.
+  std::string name(std::size_t number) const;
+
+  const std::vector<std::shared_ptr<ParameterStore>>& sets() const { return sets_; }
+  // Of dropout: the first set decides.
+  std::uint64_t seed() const { return sets_.front()->seed(); }
+  std::uint64_t minibatches() const { return sets_.front()->minibatches(); }
+  std::uint64_t next_minibatch();
+  bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
+  void begin_gradients();
+  void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);
+
+ private:
+  [[noreturn]] void refuse() const;
+
+  const std::vector<std::shared_ptr<ParameterStore>> sets_;
+};
+
+}  // namespace windrow
