@@ -130,6 +130,56 @@ struct Trees {
   }
 };
 
+/// Functions of whole parameters, made outside of a cell and within, with a penalty for each call.
+TEST(LazyCells, ComputeWithFunctionsOfWholeParameters) {
+  Trees s;
+  const LazyWeight positive = exp(LazyWeight(s.query)) - 0.5 * LazyWeight(s.query);
+  const LazyWeight penalty = column_sum(row_sum(square(LazyWeight(s.out))));
+  const LazyCell cell = s.graph.cell("cell", [&](CellBody& c) {
+    const Expr x = c.operand(h), other = c.operand(h);
+    const Expr narrow = tanh(c.parameter(s.query));
+    const Expr y = matmul(x, c.parameter(positive)) + matmul(other, matmul(narrow, narrow));
+    c.result(row_sum(matmul(y, s.out)) + 0.5 * (c.zeros(1) + c.parameter(penalty)));
+  });
+  const LazyWeight narrow = tanh(LazyWeight(s.query));
+  const auto written = [&](const LazyExpr& x, const LazyExpr& other) {
+    const LazyExpr y = matmul(x, positive) + matmul(other, matmul(narrow, narrow));
+    return row_sum(matmul(y, s.out)) + 0.5 * (s.graph.zeros(1) + penalty);
+  };
+  const auto loss = [&](bool by_cell) {
+    std::vector<LazyExpr> losses;
+    for (const float f : {0.5f, -1.0f, 2.0f}) {
+      const LazyExpr x = s.graph.input({f, 1, -f}), other = s.graph.input({1, f, f * f});
+      losses.push_back(by_cell ? cell({x, other}) : written(x, other));
+    }
+    losses.push_back(by_cell ? cell({s.graph.input({1, 2, 3}), {}})
+                             : written(s.graph.input({1, 2, 3}), s.graph.zeros(h)));
+    s.graph.backward(losses);
+    double sum = 0;
+    for (const LazyExpr& one : losses) sum += static_cast<double>(one.scalar());
+    s.graph.clear();
+    return sum;
+  };
+  const double expected = loss(false);
+  EXPECT_NEAR(loss(true), expected, 1e-5 * std::abs(expected));
+  for (const Parameter& parameter : {s.query, s.out}) {
+    const std::vector<double> gradient = dense(s.parameters, parameter);
+    std::vector<float> values = s.parameters.value(parameter).get();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto at = [&](float change) {
+        std::vector<float> moved = values;
+        moved[i] += change;
+        s.parameters.value(parameter).set(moved);
+        return loss(true);
+      };
+      const double numeric = (at(0.01f) - at(-0.01f)) / 0.02;
+      EXPECT_NEAR(gradient[i], numeric, 2e-3 * (1 + std::abs(numeric))) << s.parameters.name(parameter) << " " << i;
+    }
+    s.parameters.value(parameter).set(values);
+    loss(true);
+  }
+}
+
 TEST(LazyCells, GiveWhatTheirOperationsGive) {
   for (const std::int64_t recompute_below : {std::int64_t{0}, std::int64_t{20'000'000}}) {
     Trees s({.recompute_below = recompute_below});

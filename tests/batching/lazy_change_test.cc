@@ -53,6 +53,15 @@ TEST_P(LazyChanges, AreNoHindranceAfterClear) {
   }
 }
 
+TEST_P(LazyChanges, OfParametersBehindAFunctionAreRefusedToo) {
+  const LazyExpr s = matmul(graph.parameter(a), exp(LazyWeight(b))) - a;
+  s.value();
+  set(b, 2);
+  const LazyExpr loss = row_sum(square(s));
+  const std::string said = error_of<MisuseError>([&] { graph.backward(std::array{loss}); });
+  EXPECT_EQ(said.find("backward(): parameter 'b' was modified in place after the flush at "), 0) << said;
+}
+
 TEST_P(LazyChanges, OfParametersThatNoLossDependsOnAreAllowed) {
   matmul(graph.parameter(a), c).value();
   const LazyExpr s = matmul(graph.parameter(a), b);

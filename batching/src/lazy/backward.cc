@@ -101,12 +101,18 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   };
   if (std::all_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return changed(epoch).empty(); })) return;
   const std::vector<char> needed = needed_by(losses);
+  const auto uses = [&](NodeId node, std::int32_t number) {
+    std::vector<std::int32_t> used;
+    for (const std::int32_t operand : record_.key(node).operands) {
+      if (operand >= 0) record_.weights().add_parameters(operand, used);
+    }
+    return std::find(used.begin(), used.end(), number) != used.end();
+  };
   for (const Epoch& epoch : epochs_) {
     const NodeId end = &epoch == &epochs_.back() ? record_.first_pending() : (&epoch)[1].first;
     for (const std::int32_t number : changed(epoch)) {
       for (NodeId node = epoch.first; node < end; ++node) {
-        const auto& operands = record_.key(node).operands;
-        if (needed[at(node)] == 0 || std::find(operands.begin(), operands.end(), number) == operands.end()) continue;
+        if (needed[at(node)] == 0 || !uses(node, number)) continue;
         throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) +
                           "' was modified in place after the flush at " + line_of(epoch.versions->from) +
                           ", which computed what a loss depends on; expected the same value until backward()");

@@ -243,7 +243,7 @@ Expr CellBody::operand(Index width) { return inputs_.operand(width); }
 Expr CellBody::each(Index width) { return inputs_.each(width); }
 IndexExpr CellBody::index(Presence presence, Index width) { return inputs_.index(presence, width); }
 Expr CellBody::constant(Index width, double value) { return inputs_.vertex().constant(width, value); }
-Expr CellBody::parameter(const Parameter& parameter) { return inputs_.vertex().parameter(parameter); }
+Expr CellBody::parameter(const LazyWeight& weight) { return lazy::Weights::expr(weight, inputs_.vertex()); }
 void CellBody::result(const Expr& value) { inputs_.result(value); }
 
 }  // namespace windrow

@@ -188,7 +188,8 @@ LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y) {
   return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
 }
 LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y) {
-  return negative(negative(x, y.from()) + y, y.from());
+  if (spreads(x, y.operand())) return elementwise(op::sub, x, row_beside(x, y), y.from());
+  return apply(op::add_bias, {x, -LazyWeight(y.operand())}, {}, {}, y.from());
 }
 LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y) {
   if (spreads(x, y.operand())) return product(x, row_beside(x, y), y.from());
@@ -255,6 +256,7 @@ LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from) {
   return applied_in_pieces(lazy::sum_of_many, terms, from);
 }
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from) {
+  if (terms.empty()) throw MisuseError("mean of no expressions; expected one or more");
   return 1 / static_cast<double>(terms.size()) * LazyHere(sum(terms, from), from);
 }
 

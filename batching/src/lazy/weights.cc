@@ -54,5 +54,12 @@ Operand Weights::operand(std::int32_t number, const ParameterStores& parameters,
   return apply(*made(number).op, in, {}, made(number).attributes);
 }
 
+Expr Weights::expr(const LazyWeight& weight, Vertex& vertex) {
+  if (weight.parameter_) return vertex.parameter(*weight.parameter_);
+  std::vector<Operand> in;
+  for (const LazyWeight& operand : weight.made_->in) in.push_back(expr(operand, vertex));
+  return apply(*weight.made_->op, in, {}, weight.made_->attributes);
+}
+
 }  // namespace lazy
 }  // namespace windrow

@@ -18,6 +18,8 @@ class Weights {
   /// Appends the numbers of the parameters that it is a function of.
   void add_parameters(std::int32_t number, std::vector<std::int32_t>& to) const;
   Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
+  /// In the body of a vertex function.
+  static Expr expr(const LazyWeight& weight, Vertex& vertex);
 
  private:
   static constexpr std::int32_t first_made = 1 << 30;  // there are fewer parameters

@@ -213,6 +213,8 @@ class lazy::WeightRef {
 /// Any of these, for the duration of a call: refers to it, so it must not be stored.
 class lazy::OperandRef {
  public:
+  /// An empty expression, written {}.
+  OperandRef() : expr_(&none()) {}
   OperandRef(const LazyExpr& expr) : expr_(&expr) {}
   OperandRef(const Parameter& parameter) : parameter_(&parameter) {}
   OperandRef(const LazyWeight& weight) : weight_(&weight) {}
@@ -226,6 +228,10 @@ class lazy::OperandRef {
 
  private:
   friend class lazy::Record;
+  static const LazyExpr& none() {
+    static const LazyExpr empty;
+    return empty;
+  }
   const LazyExpr* expr_ = nullptr;
   const Parameter* parameter_ = nullptr;
   const LazyWeight* weight_ = nullptr;

@@ -60,7 +60,7 @@ class CellBody {
   /// As in Vertex.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
-  Expr parameter(const Parameter& parameter);
+  Expr parameter(const LazyWeight& weight);  ///< a parameter, or a function of parameters
 
   /// The next result: a row for each call.
   void result(const Expr& value);
