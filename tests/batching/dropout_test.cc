@@ -148,6 +148,32 @@ TEST(VertexDropout, RefusesRatesAndOperandsThatItCannotDrop) {
       MisuseError);
 }
 
+/// Also if a mask is that of a whole sample, whose vertices are of two kinds.
+TEST(VertexDropout, DiffersBetweenFunctionsOfOneProgram) {
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, 7);
+  const Parameter w = parameters.add("w", 40, 1, Initial::constant(1));
+  const auto kind = [&](const std::string& name, Dropout::Mask mask) {
+    return VertexFunction(name, {}, [&](Vertex& v) {
+      const Expr dropped = dropout(v.pull("x", 40), {.rate = 0.5, .mask = mask});
+      v.push(name, dropped);
+      v.loss(matmul(dropped, w));
+    });
+  };
+  const VertexFunction first = kind("first", Dropout::Mask::vertex), second = kind("second", Dropout::Mask::vertex),
+                       both("both", {kind("one", Dropout::Mask::sample), kind("other", Dropout::Mask::sample)});
+  const GraphData vertex{.child_begin = {0, 0}, .values = {{"x", Floats(40, 1)}}};
+  const GraphData two{.child_begin = {0, 0, 0}, .kinds = {0, 1}, .values = {{"x", Floats(80, 1)}}};
+  const Graphs of_first(first, {vertex}), of_second(second, {vertex}), of_both(both, {two});
+  Runner run_first(host, first, parameters), run_second(host, second, parameters), run_both(host, both, parameters);
+  EXPECT_NE(run_first.differentiate(of_first.pointers).output("first").get(),
+            run_second.differentiate(of_second.pointers).output("second").get());
+  const Minibatch minibatch = run_both.differentiate(of_both.pointers);
+  const Floats one = minibatch.output("one").get(), other = minibatch.output("other").get();
+  EXPECT_NE(Floats(one.begin(), one.begin() + 40), Floats(other.begin() + 40, other.end()));
+}
+
 struct LazyOnes {
   explicit LazyOnes(LazyOptions::For use = LazyOptions::For::training) : graph(host, parameters, {.use = use}) {}
   LazyExpr ones() { return graph.input(Floats(50, 1)); }
@@ -186,6 +212,25 @@ TEST(LazyDropout, DrawsAnewForEachMinibatchAndTheSameAfterGoingOn) {
   const Floats second = train(lazy);
   EXPECT_NE(first, second);
   EXPECT_EQ(train(later), second);
+}
+
+TEST(LazyDropout, DiffersBetweenTwoGraphsOfOneProgram) {
+  LazyOnes lazy;
+  const auto mask = [&](LazyGraph& graph) { return dropout(graph.input(Floats(50, 1)), {.rate = 0.5}); };
+  {
+    LazyGraph second(lazy.host, lazy.parameters),
+        inference(lazy.host, lazy.parameters, {.use = LazyOptions::For::inference});
+    const LazyExpr one = mask(lazy.graph), other = mask(second);
+    EXPECT_NE(one.value(), other.value());
+  }
+  // A program that makes a graph for each minibatch goes on from a checkpoint as it would have without.
+  LazyOnes one, other;
+  const auto of_new = [&](LazyOnes& on) {
+    LazyGraph graph(on.host, on.parameters);
+    return mask(graph).value();
+  };
+  LazyGraph(one.host, one.parameters);
+  EXPECT_EQ(of_new(one), of_new(other));
 }
 
 TEST(LazyDropout, RefusesMasksOfSamples) {

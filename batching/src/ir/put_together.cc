@@ -34,7 +34,13 @@ class PuttingTogether {
       if (field.holds == IndexField::Holds::gradient_row) field.tensor = outputs[tensor];
     }
     Kind kind = part.kinds[0];
+    const std::uint32_t first_site = sites_;
     for (Node& node : kind.nodes) {
+      if (drops_by_sample(part, node)) {
+        const auto site = static_cast<std::uint32_t>(node.attributes.sizes[1]);
+        node.attributes = op::dropout_by(node.attributes.values[0], 0, first_site + site);
+        sites_ = std::max(sites_, first_site + site + 1);
+      }
       if (node.code == Code::parameter) node.number = number_in(whole_.parameters, part.parameters[node.number]);
       if (node.code == Code::gather) node.number = states[node.number];
       if (node.code == Code::pull) node.number = pulls[node.number];
@@ -62,6 +68,10 @@ class PuttingTogether {
  private:
   using Numbers = std::vector<std::size_t>;
 
+  /// Whether all vertices of a sample have one mask: then only the site tells the masks of different kinds apart.
+  static bool drops_by_sample(const Function& part, const Node& node) {
+    return node.is(op::dropout) && part.index_pulls[node.indices[0]].holds == IndexField::Holds::dropout_by_sample;
+  }
   [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(whole_.name + ": " + why); }
 
   /// The numbers of a part's fields among the fields of the whole. Adds new fields to the whole.
@@ -92,6 +102,7 @@ class PuttingTogether {
   }
 
   Function whole_;
+  std::uint32_t sites_ = 0;  // of dropout by samples, so far
 };
 
 }  // namespace

@@ -48,7 +48,11 @@ std::size_t Keys::hash_of(const Key& key) {
 Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : parameters_(std::move(parameters)),
       use_(options.use),
-      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {}
+      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {
+  if (use_ == LazyOptions::For::training) {
+    graph_ = static_cast<std::int32_t>(parameters_->sets().front()->enter_graph());
+  }
+}
 
 Record::~Record() = default;
 
@@ -61,6 +65,7 @@ void Record::close() {
   state_ = State::closed;
   epochs_.reset();
   cells_.clear();
+  if (graph_ >= 0) parameters_->sets().front()->leave_graph(static_cast<std::size_t>(std::exchange(graph_, -1)));
   parameters_.reset();
 }
 

@@ -268,7 +268,8 @@ class Record {
   };
   std::optional<DropoutKeys> next_dropout() {
     if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
-    return DropoutKeys{parameters_->seed(), {static_cast<std::int32_t>(parameters_->minibatches()), dropouts_++, 0}};
+    return DropoutKeys{parameters_->seed(),
+                       {static_cast<std::int32_t>(parameters_->minibatches()), dropouts_++, graph_}};
   }
   LazyIndex index(std::span<const std::int32_t> values);
   /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
@@ -376,6 +377,7 @@ class Record {
   Tail<float> inputs_;
   const LazyOptions::For use_;
   std::int32_t dropouts_ = 0;  // since clear()
+  std::int32_t graph_ = -1;    // number of the graph in its first set; -1 for inference and when closed
   NodeId first_pending_ = 0;
   Tail<RunBegin> run_begins_;          // by run
   std::vector<std::int32_t> outside_;  // runs that contain operands of the last run

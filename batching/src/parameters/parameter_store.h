@@ -4,6 +4,7 @@
 // references to them stay valid.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -57,6 +58,15 @@ class ParameterStore {
   std::uint64_t minibatches() const { return minibatches_; }
   void set_minibatches(std::uint64_t number) { minibatches_ = number; }
   std::uint64_t next_minibatch() { return minibatches_++; }
+  /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.
+  std::size_t enter_graph() {
+    const auto place = std::find(graphs_.begin(), graphs_.end(), false);
+    const auto number = static_cast<std::size_t>(place - graphs_.begin());
+    if (place == graphs_.end()) graphs_.push_back(false);
+    graphs_[number] = true;
+    return number;
+  }
+  void leave_graph(std::size_t number) { graphs_[number] = false; }
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
   void forget_gradients();
@@ -94,6 +104,7 @@ class ParameterStore {
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
   std::uint64_t steps_ = 0, minibatches_ = 0;
+  std::vector<bool> graphs_;      // by number: whether there is one
   bool keeps_gradients_ = false;  // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;
 };
