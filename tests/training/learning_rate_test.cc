@@ -49,6 +49,10 @@ TEST(LearningRate, RefusesWhatIsNoRate) {
   EXPECT_THROW(LearningRate::steps(1, 1, 0), MisuseError);
   EXPECT_THROW(LearningRate::cosine(1, 0), MisuseError);
   EXPECT_THROW(LearningRate::from({}), MisuseError);
+  const LearningRate late = LearningRate::from([](std::uint64_t step) { return step < 3 ? 0.1 : -0.1; });
+  EXPECT_EQ(late(2), 0.1);
+  EXPECT_THROW(late(3), MisuseError);
+  EXPECT_THROW(LearningRate::from([nan](std::uint64_t) { return nan; })(0), MisuseError);
 }
 
 TEST(Plateau, LowersTheRateWhenNothingImproves) {

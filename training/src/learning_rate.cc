@@ -49,7 +49,11 @@ LearningRate LearningRate::warm_up(std::uint64_t steps, LearningRate then) {
 
 LearningRate LearningRate::from(std::function<double(std::uint64_t)> function) {
   if (!function) throw MisuseError("an empty function as a learning rate; expected one that can be called");
-  return LearningRate(std::move(function));
+  return LearningRate([function = std::move(function)](std::uint64_t step) {
+    const double rate = function(step);
+    require_rate(rate);
+    return rate;
+  });
 }
 
 double Plateau::report(double measure) {

@@ -24,7 +24,7 @@ class LearningRate {
   static LearningRate cosine(double rate, std::uint64_t steps, double least = 0);
   /// Linear from `then(0)` / `steps` at step 0 to `then(0)` at step `steps` - 1; then(step - `steps`) afterwards.
   static LearningRate warm_up(std::uint64_t steps, LearningRate then);
-  /// Any function. It must give the same rate for the same step, whenever it is called, and must not throw.
+  /// Any pure function. A step whose rate is negative or not finite, or for which it throws, fails.
   static LearningRate from(std::function<double(std::uint64_t)> function);
 
   double operator()(std::uint64_t step) const { return function_(step); }
