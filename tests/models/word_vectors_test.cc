@@ -118,6 +118,18 @@ TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
     const WordVectors found = set_word_vectors(workload, file);
     EXPECT_EQ(found.rows, 1);
     EXPECT_EQ(value.get(), expected) << kind.name;
+
+    expected[3 * row] = 1e-40f;  // all bits are kept
+    value.set(expected);
+    const std::int64_t saved = save_word_vectors(workload, file);
+    EXPECT_EQ(saved, found.of) << kind.name;
+    std::vector<float> changed = expected;
+    for (std::size_t r = 0; r < embedding.words.size(); ++r) {
+      if (!embedding.words[r].empty()) changed[3 * r] = 7;
+    }
+    value.set(changed);
+    EXPECT_EQ(set_word_vectors(workload, file).rows, saved);
+    EXPECT_EQ(value.get(), expected) << kind.name;
   }
   std::filesystem::remove(file);
 }

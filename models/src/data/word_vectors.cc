@@ -1,5 +1,6 @@
 #include "windrow/models/word_vectors.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -9,6 +10,7 @@
 
 #include "data/lines.h"
 #include "windrow/models/vocabulary.h"
+#include "windrow/training/whole_file.h"
 
 namespace windrow {
 namespace {
@@ -211,6 +213,33 @@ WordVectors set_word_vectors(Workload& workload, const std::filesystem::path& fi
   found.of = static_cast<std::int64_t>(rows.size());
   value.set(numbers);
   return found;
+}
+
+std::int64_t save_word_vectors(const Workload& workload, const std::filesystem::path& file) {
+  if (!workload.embedding) {
+    throw MisuseError(workload.kind->name + ": word vectors to save; expected none, because the model embeds no words");
+  }
+  const Tensor value = workload.parameters->value(workload.embedding->table);
+  const std::vector<std::string>& words = workload.embedding->words;
+  const std::vector<float> numbers = value.get();
+  const auto width = static_cast<std::size_t>(value.width());
+  const auto saved = std::ranges::count_if(words, [](const std::string& word) { return !word.empty(); });
+  WholeFile to(file);
+  std::string line = std::to_string(saved) + " " + std::to_string(width) + "\n";
+  for (std::size_t row = 0; row < words.size(); ++row) {
+    to.write(line);
+    line.clear();
+    if (words[row].empty()) continue;
+    line = words[row];
+    for (const float number : std::span(numbers).subspan(row * width, width)) {
+      std::array<char, 32> text{};
+      line.append(" ").append(text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr);
+    }
+    line += "\n";
+  }
+  to.write(line);
+  to.commit();
+  return saved;
 }
 
 }  // namespace windrow

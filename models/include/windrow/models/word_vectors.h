@@ -1,5 +1,5 @@
-// Pre-trained word vectors, read from text: the formats of GloVe (Pennington et al. 2014) and of word2vec (Mikolov et
-// al. 2013).
+// Word vectors in text, such as pre-trained ones: the formats of GloVe (Pennington et al. 2014) and of word2vec
+// (Mikolov et al. 2013).
 //
 //   the 0.418 0.24968 -0.41242 ...      a word and its numbers, separated by spaces, on each line
 //   400000 300                          word2vec: a first line with the number of words, and of numbers per word
@@ -50,5 +50,10 @@ WordVectors read_word_vectors(const std::filesystem::path& file, const WordVecto
 /// MisuseError if the workload has none, and DataError as read_word_vectors() does; the embedding is unchanged then.
 WordVectors set_word_vectors(Workload& workload, const std::filesystem::path& file,
                              const std::function<void(std::uint64_t bytes)>& progress = {});
+
+/// Writes the rows of the workload's word embedding that stand for a word, in the format of word2vec and as a whole
+/// (whole_file.h). set_word_vectors() reads the same bits. Waits for the steps pushed so far. Returns the number of
+/// words. Throws MisuseError if the workload embeds no words, OpError if a step failed, and FileError.
+std::int64_t save_word_vectors(const Workload& workload, const std::filesystem::path& file);
 
 }  // namespace windrow
