@@ -73,6 +73,15 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   EXPECT_EQ(refused("--resume --optimiser sgd" + saving()), file + "of optimiser adam; expected sgd\n");
   EXPECT_EQ(refused("--resume --samples 300" + saving()),
             file + "a model with samples 400; expected 300, as the flags say\n");
+  const std::string other = run("windrow train listops --samples 40 --hidden 4 --resume" + saving()).err;
+  EXPECT_TRUE(other.ends_with(": a model \"tree-lstm\"; expected \"listops\", as the flags say\n")) << other;
+}
+
+TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {
+  const Outcome outcome = run("windrow train listops --samples 8 --hidden 4 --trace /proc/trace.json");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out.find("epoch"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.err, "windrow: cannot write the trace '/proc/trace.json': No such file or directory\n");
 }
 
 TEST_F(TrainingPrograms, TrainByEveryOptimiserAndSchedule) {

@@ -19,6 +19,11 @@ std::string text_of(const RecordValue& value) {
 }  // namespace
 
 void require_same_model(const Record& saved, const Record& made, const std::string& place) {
+  // Models of two kinds differ in nearly everything, which would not say why.
+  if (made.contains("name") && saved.at("name") != made.at("name")) {
+    throw FileError(place + ": a model " + text_of(saved.at("name")) + "; expected " + text_of(made.at("name")) +
+                    ", as the flags say");
+  }
   if (saved.contains("switches") != made.contains("switches")) {
     const bool too_many = made.contains("switches");
     throw FileError(place + ": a model " +

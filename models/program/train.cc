@@ -230,7 +230,10 @@ int train_model(const CLI::App& command, Arguments arguments) {
                             workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +
                             grouped(workload.validation.size());
   print("%s, %s\n\n", arguments.model.c_str(), about.c_str());
-  if (!arguments.trace.empty()) engine.trace().start();
+  if (!arguments.trace.empty()) {
+    engine.trace().save(arguments.trace);  // fails now, and not after the training
+    engine.trace().start();
+  }
   Scores scores(arguments.training);
   saving.resume(trainer, scores);
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
