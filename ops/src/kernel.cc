@@ -38,9 +38,8 @@ void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& m
 
 /// The position of the operator's entry, or the position at which to insert it.
 template <class Real>
-auto KernelTable<Real>::place_of(const Entries& entries, OpName op) -> typename Entries::const_iterator {
-  return std::lower_bound(entries.begin(), entries.end(), op,
-                          [](const Entry& entry, OpName name) { return entry.op.text() < name.text(); });
+auto KernelTable<Real>::place_of(const Entries& entries, std::string_view name) -> typename Entries::const_iterator {
+  return std::ranges::lower_bound(entries, name, {}, [](const Entry& entry) { return entry.op.text(); });
 }
 
 template <class Real>
@@ -49,8 +48,8 @@ void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
     throw MisuseError("operator '" + std::string(op.name.text()) + "': a null kernel; expected a function");
   }
   Entries entries = kernels_ ? *kernels_ : Entries();
-  const auto place = entries.begin() + (place_of(entries, op.name) - entries.cbegin());
-  const Entry made{op.name, kernel, op.inputs, op.index_inputs};
+  const auto place = entries.begin() + (place_of(entries, op.name.text()) - entries.cbegin());
+  const Entry made{op.name, &op, kernel, op.inputs, op.index_inputs};
   if (place != entries.end() && place->op.text() == op.name.text()) {
     *place = made;
   } else {
@@ -62,12 +61,19 @@ void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
 template <class Real>
 Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
   if (kernels_) {
-    const auto place = place_of(*kernels_, op.name);
+    const auto place = place_of(*kernels_, op.name.text());
     const bool known = place != kernels_->end() && place->op.text() == op.name.text();
     if (known && place->inputs == op.inputs && place->index_inputs == op.index_inputs) return place->kernel;
   }
   throw MisuseError("operator '" + std::string(op.name.text()) +
                     "' has no kernel in this table; expected one added with KernelTable::add");
+}
+
+template <class Real>
+const Operator* KernelTable<Real>::named(std::string_view name) const {
+  if (!kernels_) return nullptr;
+  const auto place = place_of(*kernels_, name);
+  return place != kernels_->end() && place->op.text() == name ? place->of : nullptr;
 }
 
 template struct Kernel<float>;

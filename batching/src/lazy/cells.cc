@@ -95,6 +95,19 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
   flops = flops_of(kind);
 }
 
+Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
+  Key key{.op = &result_of_cell, .attributes = {.sizes = {static_cast<Index>(result)}}, .cell = &cell};
+  if (result > 0) return key;
+  for (std::size_t k = 0; k < cell.operands.size(); ++k) {
+    const bool given = (missing >> k & 1u) == 0;
+    key.operands.push_back(given ? Key::expression : Key::missing);
+    if (given) key.widths.push_back(cell.operands[k]);
+  }
+  key.operands.insert(key.operands.end(), cell.parameters.begin(), cell.parameters.end());
+  for (const Cell::IndexOperand& index : cell.indices) key.index_widths.push_back(index.width);
+  return key;
+}
+
 /// The keys of the results of a call. They are found again after the record has forgotten its keys.
 const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version != keys_version_) cell.keys.clear();
@@ -104,15 +117,7 @@ const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t miss
   }
   std::vector<std::uint32_t> numbers;
   for (std::size_t r = 0; r < cell.results.size(); ++r) {
-    Key key{.op = &result_of_cell, .attributes = {.sizes = {static_cast<Index>(r)}}, .cell = &cell};
-    for (std::size_t k = 0; r == 0 && k < cell.operands.size(); ++k) {
-      const bool given = (missing >> k & 1u) == 0;
-      key.operands.push_back(given ? Key::expression : Key::missing);
-      if (given) key.widths.push_back(cell.operands[k]);
-    }
-    if (r == 0) key.operands.insert(key.operands.end(), cell.parameters.begin(), cell.parameters.end());
-    for (std::size_t i = 0; r == 0 && i < cell.indices.size(); ++i) key.index_widths.push_back(cell.indices[i].width);
-    numbers.push_back(keys_.number(key, [&] { return Inferred{cell.results[r]}; }));
+    numbers.push_back(keys_.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
   }
   return cell.keys.emplace_back(Cell::Keys{missing, std::move(numbers)}).of_results;
 }

@@ -31,6 +31,12 @@ class Epochs {
   /// The value of a node; flushes if necessary. Throws OpError.
   std::vector<float> value(NodeId node, std::source_location from);
   void clear();
+  /// Forgets all that was learned.
+  void begin_anew();
+  /// As for Runs.
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from, std::uint32_t minibatch);
+  const KernelTable<float>& operators() const { return device_.kernels; }
 
   LazyStats stats() const;
   std::string describe() const;

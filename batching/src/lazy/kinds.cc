@@ -42,7 +42,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     scratch_.push_back(static_cast<std::uint32_t>(known - children.begin()) - static_cast<std::uint32_t>(first_child));
     if (known == children.end()) children.push_back(producer);
   }
-  KindId kind = find_or_add(run);
+  KindId kind = find_or_add();
   const auto all_meet = [&] {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] >= runs_.first() && !meets(kind, i, place_of(values[i], kinds))) return false;
@@ -56,7 +56,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
       scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
       scratch_.push_back(static_cast<std::uint32_t>(producer.node));
     }
-    kind = find_or_add(run);
+    kind = find_or_add();
     if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
   }
   const auto list = runs_.outside(run).subspan(at(run.list - run.outside));
@@ -67,7 +67,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
       scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
       scratch_.push_back(static_cast<std::uint32_t>(producer.node));
     }
-    kind = find_or_add(run);
+    kind = find_or_add();
     if (!all_meet() || !meet_list(kind, list, kinds)) {
       throw MisuseError(kinds_[at(kind)].cell->name +
                         ": a list with two results of one cell in one place; expected one of them, or a copy such as "
@@ -94,63 +94,74 @@ bool Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vect
 }
 
 /// Finds or adds the kind of the key in scratch_.
-KindId Kinds::find_or_add(const Run& run) {
+KindId Kinds::find_or_add() {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
   used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
-  if (kind == size()) kinds_.push_back({.pattern = run.pattern});  // before anything throws: one kind for each key
+  if (kind == size()) kinds_.push_back({.pattern = scratch_[0]});  // before anything throws: one kind for each key
   if (kinds_[at(kind)].state.empty()) {
-    kinds_[at(kind)] = make(run);
+    kinds_[at(kind)] = make(scratch_);
     ++version_;
   }
   return kind;
 }
 
-Kinds::Kind Kinds::make(const Run& run) {
-  Kind kind{.pattern = run.pattern};
-  std::map<Index, std::int32_t> given, indices;  // how many of each width
-  std::size_t next = 1;                          // in scratch_
-  for (NodeId node : runs_.outside(run).first(at(run.list - run.outside))) {
-    const Index width = record_.width(node);
-    Outside outside{node < runs_.first(), -1, width, -1};
-    if (outside.given) {
-      outside.column = given_.id(width, given[width]++);
-    } else {
-      outside.child = static_cast<std::int32_t>(scratch_[next++]);
-      kind.children = std::max(kind.children, outside.child + 1);
+/// The values from outside that a kind of this key computes with, without those of lists. Values that are given have no
+/// column yet.
+std::vector<Kinds::Outside> Kinds::outside_of(std::span<const std::uint32_t> key) {
+  std::vector<Outside> outside;
+  std::size_t next = 1;  // in the key
+  Patterns::each_node(runs_.patterns()[key[0]], record_.keys(), [&](auto, auto of_node, auto codes) {
+    for (std::size_t k = 0; k < codes.size(); ++k) {
+      const OperandSource from = Patterns::decode(codes[k]);
+      if (from.is == OperandSource::Is::inside || from.number < outside.size()) continue;
+      const bool given = from.is == OperandSource::Is::given;
+      outside.push_back(
+          {given, given ? -1 : static_cast<std::int32_t>(key[next++]), record_.keys()[of_node].widths[k], -1});
     }
-    kind.outside.push_back(outside);
+  });
+  return outside;
+}
+
+Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
+  const Keys& keys = record_.keys();
+  const auto pattern = runs_.patterns()[key[0]];
+  Kind kind{.pattern = key[0], .outside = outside_of(key)};
+  std::map<Index, std::int32_t> given, indices;  // how many of each width
+  for (Outside& outside : kind.outside) {
+    if (outside.given) outside.column = given_.id(outside.width, given[outside.width]++);
+    kind.children = std::max(kind.children, outside.child + 1);
   }
-  kind.cell = record_.cell_of(run.begin);
+  kind.cell = keys[pattern[0]].cell;
   kind.list = kind.outside.size();
   if (kind.cell != nullptr) {
     for (const Index width : kind.cell->each) kind.outside.push_back({false, -1, width, -1});
   }
-  for (NodeId id = run.begin; id < run.end; ++id) {
-    const std::int32_t node = id - run.begin;
-    kind.flops += kind.cell == nullptr ? flops_of(record_.key(id), record_.width(id), record_.weights(), parameters_)
+  std::int32_t nodes = 0;
+  Patterns::each_node(pattern, keys, [&](std::int32_t node, std::uint32_t number, auto) {
+    const Key& of = keys[number];
+    const Index width = keys.width(number);
+    kind.flops += kind.cell == nullptr ? flops_of(of, width, record_.weights(), parameters_)
                   : node == 0          ? kind.cell->flops
                                        : 0;
-    for (std::int32_t operand : record_.key(id).operands) {
+    for (std::int32_t operand : of.operands) {
       if (operand >= 0) record_.weights().add_parameters(operand, kind.parameters);
     }
-    if (record_.key(id).op == nullptr) {
-      const Index width = record_.width(id);
-      kind.inputs.push_back({node, given_.id(width, given[width]++)});
-    }
-    if (record_.key(id).has_factor()) {
+    if (of.op == nullptr) kind.inputs.push_back({node, given_.id(width, given[width]++)});
+    if (of.has_factor()) {
       kind.factors.push_back({node, factors_.id(1, static_cast<std::int32_t>(kind.factors.size()))});
     }
     std::int32_t from = 0;
-    for (std::size_t k = 0; k < record_.key(id).index_widths.size(); ++k) {
-      const Index width = record_.key(id).index_widths[k];
+    for (std::size_t k = 0; k < of.index_widths.size(); ++k) {
+      const Index wide = of.index_widths[k];
       const bool optional = kind.cell != nullptr && kind.cell->indices[k].optional();
-      kind.indices.push_back({node, indices_.id(width, indices[width]++, optional), from});
-      from += static_cast<std::int32_t>(width);
+      kind.indices.push_back({node, indices_.id(wide, indices[wide]++, optional), from});
+      from += static_cast<std::int32_t>(wide);
     }
-  }
-  kind.state.assign(at(run.nodes()), -1);
-  kind.output.assign(at(run.nodes()), -1);
+    ++nodes;
+  });
+  kind.state.assign(at(nodes), -1);
+  kind.output.assign(at(nodes), -1);
   return kind;
 }
 
@@ -204,10 +215,10 @@ std::int32_t Kinds::output(const KindNode& node) {
   Kind& kind = kinds_[at(node.kind)];
   std::int32_t& output = kind.output[at(node.node)];
   if (output >= 0) return output;
-  const auto pattern = runs_.patterns()[kind.pattern];
-  std::size_t from = 0;
-  for (std::int32_t i = 0; i < node.node; ++i) from += 1 + record_.keys()[pattern[from]].widths.size();
-  const Index width = record_.keys().width(pattern[from]);
+  Index width = 0;
+  Patterns::each_node(runs_.patterns()[kind.pattern], record_.keys(), [&](std::int32_t i, std::uint32_t key, auto) {
+    if (i == node.node) width = record_.keys().width(key);
+  });
   const auto of_width = std::count_if(kind.output.begin(), kind.output.end(),
                                       [&](std::int32_t other) { return other >= 0 && outputs_[other].width == width; });
   ++version_;
@@ -252,11 +263,9 @@ class Body final : public CellInputs {
   void compute(std::span<const std::uint32_t> pattern) {
     for (std::size_t i = 0; i < kind_.list; ++i) outside_.push_back(value_of(kind_.outside[i]));
     if (kind_.cell != nullptr) call(keys_[pattern[0]], pattern.subspan(1));
-    for (std::size_t from = 0; from < pattern.size() && kind_.cell == nullptr;) {
-      const Key& key = keys_[pattern[from]];
-      nodes_.push_back(key.op == nullptr ? input() : applied(key, pattern.subspan(from + 1)));
-      from += 1 + key.widths.size();
-    }
+    Patterns::each_node(pattern, keys_, [&](auto, std::uint32_t key, auto codes) {
+      if (kind_.cell == nullptr) nodes_.push_back(keys_[key].op == nullptr ? input() : applied(keys_[key], codes));
+    });
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
       if (kind_.state[node] >= 0) vertex_.scatter(state(kind_.state[node], nodes_[node].width()), nodes_[node]);
       if (kind_.output[node] >= 0) vertex_.push(kinds_.outputs()[kind_.output[node]].name, nodes_[node]);

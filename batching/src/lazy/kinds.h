@@ -93,14 +93,19 @@ class Kinds {
   /// As for Runs; both are forgotten together.
   bool remember_too_much() const;
   void forget();
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from, std::uint32_t minibatch);
 
   /// The number of changes that affect function().
   std::int64_t version() const { return version_; }
   VertexFunction function() const;
 
  private:
-  KindId find_or_add(const Run& run);
-  Kind make(const Run& run);
+  KindId find_or_add();
+  Kind make(std::span<const std::uint32_t> key);
+  std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
+  std::size_t gathered_by(std::uint32_t pattern) const;
+  void read_last(NumberReader& from);
   KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
   bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);

@@ -14,6 +14,7 @@
 #include "lazy/cells.h"
 #include "lazy/weights.h"
 #include "parameters/parameter_stores.h"
+#include "schedule/numbers.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -114,24 +115,6 @@ struct Key {
 /// The sum of two or more expressions of one shape. Only recorded: the vertex function adds the operands by op::add,
 /// which its program merges into one sum.
 extern const Operator sum_of_many;
-
-/// The minibatch in which each element of a list was last used.
-class LastUse {
- public:
-  void note(std::uint32_t number, std::uint32_t minibatch) {
-    if (number >= last_.size()) last_.resize(number + 1);
-    last_[number] = minibatch;
-  }
-  /// Whether at least half of the elements, and at least `least`, were not used in the last 16 minibatches.
-  bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
-    constexpr std::uint32_t long_ago = 16;
-    const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
-    return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
-  }
-
- private:
-  std::vector<std::uint32_t> last_;
-};
 
 /// Properties that follow from a key.
 struct Inferred {
@@ -299,6 +282,9 @@ class Record {
 
   Epochs& epochs() { return *epochs_; }
   std::uint32_t minibatch() const { return minibatch_; }
+  /// All that was learned: the record's part, then that of the epochs. See LazyGraph.
+  std::vector<std::int64_t> history() const;
+  void set_history(std::span<const std::int64_t> history);
   /// Precondition: there are no nodes.
   void forget_keys() {
     keys_ = {};
@@ -362,6 +348,8 @@ class Record {
   void copy(std::span<NodeId> element, std::source_location from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
+  void write(const Key& key, NumberWriter& to) const;
+  Key read_key(NumberReader& from) const;
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;

@@ -15,12 +15,35 @@
 
 namespace windrow::lazy {
 
+/// The minibatch in which each element of a list was last used.
+class LastUse {
+ public:
+  void note(std::uint32_t number, std::uint32_t minibatch) {
+    if (number >= last_.size()) last_.resize(number + 1);
+    last_[number] = minibatch;
+  }
+  /// Whether at least half of the elements, and at least `least`, were not used in the last 16 minibatches.
+  bool mostly_long_ago(std::uint32_t minibatch, std::ptrdiff_t least) const {
+    constexpr std::uint32_t long_ago = 16;
+    const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
+    return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
+  }
+  void write(NumberWriter& to) const { to.add_list(last_); }
+  /// Of at most `size` elements, until that minibatch.
+  void read(NumberReader& from, std::size_t size, std::uint32_t minibatch);
+
+ private:
+  std::vector<std::uint32_t> last_;
+};
+
 /// Numbered lists of numbers. A list is found by its hash, and compared.
 class Lists {
  public:
   std::uint32_t number(std::span<const std::uint32_t> list);
   std::span<const std::uint32_t> operator[](std::uint32_t number) const;
   std::size_t size() const { return begin_.size() - 1; }
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from);
 
  private:
   std::vector<std::uint32_t> elements_;
@@ -42,6 +65,17 @@ class Patterns {
     return operand.number << 2 | static_cast<std::uint32_t>(operand.is);
   }
   static OperandSource decode(std::uint32_t code) { return {static_cast<OperandSource::Is>(code & 3), code >> 2}; }
+  /// Calls visit(node, key, codes) for each node of a pattern, with the number of its key and its encoded operands.
+  template <class Visit>
+  static void each_node(std::span<const std::uint32_t> pattern, const Keys& keys, Visit visit) {
+    std::int32_t node = 0;
+    for (std::size_t at = 0; at < pattern.size(); ++node) {
+      const std::uint32_t key = pattern[at];
+      const auto codes = pattern.subspan(at + 1, keys[key].widths.size());
+      visit(node, key, codes);
+      at += 1 + codes.size();
+    }
+  }
 };
 
 struct Run {
@@ -74,6 +108,10 @@ class Runs {
   /// Whether most remembered patterns have not been used for long.
   bool remember_too_much() const;
   void forget();
+  /// What was learned; see LazyGraph::history(). Precondition of read(): the keys have been read, and nothing else is
+  /// known. It throws MisuseError for anything that write() has not written.
+  void write(NumberWriter& to) const;
+  void read(NumberReader& from, std::uint32_t minibatch);
   /// The bounds given to find(). Nodes before first() were computed earlier.
   NodeId first() const { return first_; }
   NodeId end() const { return end_; }
@@ -91,6 +129,7 @@ class Runs {
   bool learn();
   void split_what_is_rare();
   void number();
+  bool is_pattern(std::span<const std::uint32_t> list) const;
   bool depends(const Run& run, const Run& on) const;
 
   const Record& record_;

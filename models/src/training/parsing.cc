@@ -98,8 +98,18 @@ class ParserNetwork::ParserLearner final : public Learner {
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
-  std::vector<std::int64_t> history() const override { return numbers_of(random_); }
-  void set_history(std::span<const std::int64_t> history) override { random_ = random_of(history); }
+  /// The state of the generator, which has a constant length, and what the graph has learned.
+  std::vector<std::int64_t> history() const override {
+    std::vector<std::int64_t> history = numbers_of(random_);
+    const std::vector<std::int64_t> learned = graph_.history();
+    history.insert(history.end(), learned.begin(), learned.end());
+    return history;
+  }
+  void set_history(std::span<const std::int64_t> history) override {
+    const std::size_t words = std::min(numbers_of(random_).size(), history.size());
+    random_ = random_of(history.first(words));
+    graph_.set_history(history.subspan(words));
+  }
 
  private:
   const ParserNetwork& network_;

@@ -311,6 +311,15 @@ class LazyGraph {
   /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
   void clear();
 
+  /// What rounding depends on besides what the program records: what this graph has learned about batching it. A graph
+  /// of the same program, parameters and options that is given it goes on as this one does, bit by bit. Call it after
+  /// clear(). Throws MisuseError while expressions are recorded, and for an operator that is not the one of its name in
+  /// the device's kernel table, by which set_history() finds operators.
+  std::vector<std::int64_t> history() const;
+  /// Call it before anything is recorded, and after the cells were made that the other graph had, in the same order.
+  /// Throws MisuseError for numbers that are no history of such a graph, which is unchanged then.
+  void set_history(std::span<const std::int64_t> history);
+
   LazyStats stats() const;
   /// The kinds of vertices that were found, and the plans that compute them. For people.
   std::string describe() const;

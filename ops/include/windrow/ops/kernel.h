@@ -4,6 +4,7 @@
 #include <concepts>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "windrow/memory/allocator.h"
@@ -83,15 +84,18 @@ class KernelTable {
   void add(const Operator& op, Kernel<Real> kernel);
   /// Throws MisuseError if there is no kernel, or if it was added for a different number of operands.
   Kernel<Real> find(const Operator& op) const;
+  /// The operator of that name for which a kernel was added last; null if there is none.
+  const Operator* named(std::string_view name) const;
 
  private:
   struct Entry {
     OpName op;
+    const Operator* of;
     Kernel<Real> kernel;
     std::size_t inputs, index_inputs;
   };
   using Entries = std::vector<Entry>;  // ascending by name
-  static typename Entries::const_iterator place_of(const Entries& entries, OpName op);
+  static typename Entries::const_iterator place_of(const Entries& entries, std::string_view name);
 
   std::shared_ptr<const Entries> kernels_;  // null if there are none; shared by copies, so add() replaces it
 };
