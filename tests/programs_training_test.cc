@@ -84,6 +84,21 @@ TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {
   EXPECT_EQ(outcome.err, "windrow: cannot write the trace '/proc/trace.json': No such file or directory\n");
 }
 
+TEST_F(TrainingPrograms, KeepFrozenWhatACheckpointHasFrozen) {
+  const std::string flags = train("--samples 64 --batch 16 --epochs "), freeze = " --freeze-embedding";
+  const std::vector<std::string> straight = epochs_of(run(flags + "2" + freeze).out);
+  ASSERT_EQ(straight.size(), 2u);
+  ASSERT_EQ(run(flags + "1" + freeze + saving()).err, "");
+  EXPECT_EQ(epochs_of(run(flags + "2 --resume" + saving()).out), std::vector(straight.begin() + 1, straight.end()));
+  const std::string other = " --save '" + (folder / "other").string() + "'";
+  ASSERT_EQ(run(flags + "1" + other).err, "");
+  const Outcome refused = run(flags + "2 --resume" + freeze + other);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.err, "windrow: " + (folder / "other" / "000000000004.safetensors").string() +
+                             ": of a training that changed parameter 'words'; expected one in which it was frozen, as "
+                             "it is now\n");
+}
+
 TEST_F(TrainingPrograms, TrainByEveryOptimiserAndSchedule) {
   for (const std::string optimiser : {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"}) {
     const std::vector<std::string> epochs = epochs_of(

@@ -51,7 +51,9 @@ void add_flags(CLI::App& train, Arguments& to) {
            models_that(&WorkloadKind::embeds_words),
        existing_file())
       ->default_str("");
-  train.add_flag("--freeze-embedding", to.freeze_embedding, "Leaves the word embedding as it is; for the same models")
+  train
+      .add_flag("--freeze-embedding", to.freeze_embedding,
+                "Leaves the word embedding as it is, also after --resume; for the same models")
       ->disable_flag_override();
   flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
@@ -224,7 +226,7 @@ int train_model(const CLI::App& command, Arguments arguments) {
   reporting.watch(options);
   set_embedding(arguments, workload);
   Trainer trainer(device, workload, options);
-  if (arguments.freeze_embedding) trainer.optimiser().set(workload.embedding->table, {.frozen = true});
+  if (arguments.freeze_embedding) workload.parameters->freeze(workload.embedding->table);
   const std::size_t size = workload.training.size();
   const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
                             workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +

@@ -143,7 +143,7 @@ TEST(Optimiser, FreezesParametersAndScalesTheRatesOfOthers) {
   RowsModel plain, scaled;
   Optimiser one(plain.parameters, Method::sgd(), {.rate = 0.1});
   Optimiser other(scaled.parameters, Method::sgd(), {.rate = 0.1});
-  other.set(scaled.table, {.frozen = true});
+  scaled.parameters.freeze(scaled.table);
   other.set(scaled.matrix, {.rate_factor = 0.5});
   const Floats matrix = plain.parameters.value(plain.matrix).get(), table = plain.parameters.value(plain.table).get();
   for (RowsModel* model : {&plain, &scaled}) model->differentiate(model->draw_samples(3));
@@ -161,7 +161,7 @@ TEST(Optimiser, ClipsByTheNormOfAllThatChanges) {
   RowsModel both, one;
   Optimiser clips(both.parameters, Method::sgd(), {.rate = 1, .clip_norm = 0.25});
   Optimiser freezes(one.parameters, Method::sgd(), {.rate = 1, .clip_norm = 0.25});
-  freezes.set(one.table, {.frozen = true});
+  one.parameters.freeze(one.table);
   const auto change = [](RowsModel& model, Optimiser& optimiser) {
     const Floats before = model.values();
     model.differentiate(model.draw_samples(3));

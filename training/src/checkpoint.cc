@@ -24,6 +24,25 @@ std::string prefix_of(const std::string& set) {
   return set.empty() ? set : set + "/";
 }
 
+/// The names of parameters that were frozen. Refuses those that the model has not, and one that is frozen now only.
+std::set<std::string> frozen_of(const Record& training, const Parameters& parameters, const auto& refuse) {
+  std::set<std::string> names;
+  if (training.contains("frozen")) {
+    for (const RecordValue& name : training.at("frozen").list()) names.insert(name.text());
+  }
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters.name(parameters[i]);
+    if (names.contains(name)) {
+      ++found;
+    } else if (parameters.frozen(parameters[i])) {
+      refuse("of a training that changed parameter '" + name + "'; expected one in which it was frozen, as it is now");
+    }
+  }
+  if (found < names.size()) refuse("frozen parameters that the model has not; expected its parameters only");
+  return names;
+}
+
 /// What is to be set once everything has been read.
 class Restoration {
  public:
@@ -61,6 +80,11 @@ void Snapshot::add(const TrainingParts& parts) {
     copy(parameters.name(parameter), parameters.value(parameter));
   }
   training.set("minibatches", parameters.minibatches());
+  RecordValue::List frozen;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters.frozen(parameters[i])) frozen.push_back(parameters.name(parameters[i]));
+  }
+  if (!frozen.empty()) training.set("frozen", std::move(frozen));
   if (const Averages* averages = parts.averages) {
     for (const auto& [name, tensor] : averages->tensors()) copy(of_average + name, tensor);
     training.set("averaged", averages->updates());
@@ -108,7 +132,9 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
   }
   const Record& training = checkpoint.document.at(prefix + "training").record();
   const std::uint64_t minibatches = training.at("minibatches").count();
+  std::set<std::string> frozen;
   if (Optimiser* const optimiser = parts.optimiser) {
+    frozen = frozen_of(training, parameters, refuse);
     const std::string& method = training.at("optimiser").text();
     if (method != optimiser->method().name) {
       refuse("of optimiser " + method + "; expected " + optimiser->method().name);
@@ -125,6 +151,7 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
     averages->restore(training.at("averaged").count());
     for (const auto& [name, tensor] : averages->tensors()) restoration.add(prefix + of_average + name, tensor);
   }
+  for (const std::string& name : frozen) parameters.freeze(parameters.find(name));
   parameters.set_minibatches(minibatches);
   restoration.finish();
 }

@@ -167,7 +167,7 @@ class Optimiser::Impl {
     groups_.clear();
     for (std::size_t number = 0; number < parameters_.size(); ++number) {
       const ParameterOptions& options = slot(number).options;
-      if (options.frozen) continue;
+      if (parameters_.frozen(parameters_[number])) continue;
       Gradient gradient = parameters_.summed_gradient(parameters_[number], from);
       if (!gradient.all && gradient.rows.empty()) continue;
       if (!gradient.all && (options_.tables == OptimiserOptions::Tables::dense || method_.step_rows == nullptr)) {

@@ -10,8 +10,8 @@ namespace {
 /// Reverse-mode differentiation over all nodes of a program (Speelpenning 1980), by the operators' rules.
 class Differentiation {
  public:
-  Differentiation(const Program& program, const std::vector<std::size_t>& outputs)
-      : program_(program), outputs_(outputs), builder_(*program.function, program.nodes) {
+  Differentiation(const Program& program, const Differentiated& what)
+      : program_(program), what_(what), builder_(*program.function, program.nodes) {
     terms_.resize(program.nodes.size());
     find_what_varies();
   }
@@ -21,7 +21,7 @@ class Differentiation {
       for (Value loss : program_.losses[t]) {
         add_term(loss, {builder_.fill(static_cast<int>(t), {Rows::vertices(), 1}, 1), 0});
       }
-      for (std::size_t output : outputs_) {
+      for (std::size_t output : what_.outputs) {
         const Value pushed = program_.pushes[t][output];
         if (pushed != no_value) add_term(pushed, {gradient_of_output(output, static_cast<int>(t)), 0});
       }
@@ -34,10 +34,12 @@ class Differentiation {
   }
 
  private:
-  /// Finds the values that depend on parameters, children or given tensors; only these need gradients.
+  /// Finds the values that depend on parameters that are not frozen, on children or given tensors; only these need
+  /// gradients. Of children whose states need none, the gradient is dropped with what nobody needs.
   void find_what_varies() {
     for (const Node& node : program_.nodes) {
-      bool varies = node.code == Code::parameter || node.code == Code::gather || node.code == Code::given;
+      const bool trained = node.code == Code::parameter && !std::ranges::binary_search(what_.frozen, node.number);
+      bool varies = trained || node.code == Code::gather || node.code == Code::given;
       for (Value in : node.in) varies |= varies_[at(in)] != 0;
       varies_.push_back(varies ? 1 : 0);
     }
@@ -136,6 +138,7 @@ class Differentiation {
     if (rules.size() != node.in.size()) refuse(" has gradients for another number of operands than it has");
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       if (!rules[k] || varies_[at(node.in[k])] == 0) continue;
+      if (k == 1 && node.is(op::matmul) && add_terms_of_parts(value, node, *rules[k], gradient)) continue;
       const auto term = term_of(*rules[k], value, node, gradient);
       if (!term) continue;
       const Type &is = builder_.at(term->value).type, &of = program_.at(node.in[k]).type;
@@ -146,6 +149,22 @@ class Differentiation {
       }
       add_term(node.in[k], *term);
     }
+  }
+
+  /// If the second operand of a product consists of parameters side by side, some of which are frozen: adds terms for
+  /// each of the others alone, and returns true.
+  bool add_terms_of_parts(Value product, const Node& node, const GradientTerm& rule, Value gradient) {
+    const Node& parts = program_.at(node.in[1]);
+    const auto is_part = [&](Value in) { return program_.at(in).code == Code::parameter; };
+    const auto varies = [&](Value in) { return varies_[at(in)] != 0; };
+    if (parts.code != Code::sum || !std::ranges::all_of(parts.in, is_part)) return false;
+    if (std::ranges::all_of(parts.in, varies)) return false;
+    for (std::size_t k = 0; k < parts.in.size(); ++k) {
+      if (!varies(parts.in[k])) continue;
+      const Value columns = builder_.slice(gradient, parts.at[k], parts.at[k] + program_.at(parts.in[k]).type.width);
+      if (const auto term = term_of(rule, product, node, columns)) add_term(parts.in[k], *term);
+    }
+    return true;
   }
 
   /// None for zero.
@@ -201,7 +220,7 @@ class Differentiation {
   }
 
   Program program_;
-  const std::vector<std::size_t> outputs_;
+  const Differentiated what_;
   Builder builder_;
   std::vector<char> varies_;                       // by node of program_
   std::vector<std::vector<Builder::Term>> terms_;  // of the gradient, by node of program_
@@ -209,13 +228,13 @@ class Differentiation {
 
 }  // namespace
 
-Program differentiate(const Program& program, const std::vector<std::size_t>& outputs) {
+Program differentiate(const Program& program, const Differentiated& what) {
   const auto& kinds = program.function->kinds;
-  if (outputs.empty() &&
+  if (what.outputs.empty() &&
       std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
     throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
   }
-  return Differentiation(program, outputs).run();
+  return Differentiation(program, what).run();
 }
 
 }  // namespace windrow::ir

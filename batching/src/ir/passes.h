@@ -19,9 +19,14 @@ Program specialise(std::shared_ptr<const Function> function, const ProgramTypes&
 /// of the input and one of the state.
 Program pack_products(const Program& program);
 
+/// By number.
+struct Differentiated {
+  const std::vector<std::size_t>& outputs;  ///< beside the losses
+  const std::vector<std::size_t>& frozen;   ///< parameters that count as constants
+};
 /// Adds nodes for the gradients of: the sum of all losses, plus each of these outputs weighted by its given gradient.
 /// Throws MisuseError for an operator without a gradient, and if there is neither a loss nor such an output.
-Program differentiate(const Program& program, const std::vector<std::size_t>& outputs);
+Program differentiate(const Program& program, const Differentiated& what);
 
 /// Drops the nodes that no loss, output or gradient needs.
 void drop_unneeded(Program& program);

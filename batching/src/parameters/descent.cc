@@ -57,6 +57,7 @@ std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_locatio
   const NextStep next = next_step(from);
   const DescentStep step{rate, decay, next, from};
   for (const Entry& entry : entries_) {
+    if (entry.frozen) continue;  // a gradient from before it was frozen may be left
     if (entry.gradient.all) {
       update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
     }

@@ -32,6 +32,7 @@ class ParameterStore {
     std::optional<Tensor> dense = {};  ///< memory of the gradient, reused by each minibatch
     Gradient gradient = {};            ///< gradient() fills its `rows` from `lookups`
     std::vector<LookedUp> lookups = {};
+    bool frozen = false;  ///< plans for training take it for a constant
     bool depends = false;  ///< the loss can depend on it by lookups, even if this minibatch has none
   };
 
@@ -68,6 +69,9 @@ class ParameterStore {
   }
   void leave_graph(std::size_t number) { graphs_[number] = false; }
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
+
+  /// Freezes the parameter, or unfreezes it.
+  void set_frozen(const Parameter& parameter, bool frozen);
 
   void forget_gradients();
   /// For a minibatch that is about to be differentiated: forgets the gradients unless they are to be kept, once.

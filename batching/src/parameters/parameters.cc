@@ -160,6 +160,10 @@ void ParameterStore::forget_gradients() {
   keeps_gradients_ = false;
 }
 
+void ParameterStore::set_frozen(const Parameter& parameter, bool frozen) {
+  entries_[static_cast<std::size_t>(number_of(parameter))].frozen = frozen;
+}
+
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
     : store_(std::make_shared<ParameterStore>(device, seed, std::move(options))) {}
 Parameters::~Parameters() = default;
@@ -184,6 +188,9 @@ Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_loc
 std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
 void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
 void Parameters::keep_gradients() { store_->keep_gradients(); }
+void Parameters::freeze(const Parameter& parameter) { store_->set_frozen(parameter, true); }
+void Parameters::unfreeze(const Parameter& parameter) { store_->set_frozen(parameter, false); }
+bool Parameters::frozen(const Parameter& parameter) const { return store_->entry(parameter).frozen; }
 const Device& Parameters::device() const { return store_->device(); }
 NextStep Parameters::next_step(std::source_location from) { return store_->next_step(from); }
 std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {

@@ -103,8 +103,11 @@ void Runner::see_types(Graphs graphs) {
   lessons_->begin_anew();
 }
 
-const Runner::Planned& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
+const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
   see_types(graphs);
+  for (std::size_t n = 0; purpose.training && n < numbers_.size(); ++n) {
+    if (parameters_->entry(numbers_[n]).frozen) purpose.frozen.push_back(n);
+  }
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
     std::shared_ptr<const Plan> plan = new_plan(purpose);
@@ -112,7 +115,7 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, const Purpose& purpose) {
     ++stats_.plans;
     stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
     forget_a_plan();
-    known = plans_.emplace(purpose, Planned{std::move(plan), std::move(lowered), 0}).first;
+    known = plans_.emplace(std::move(purpose), Planned{std::move(plan), std::move(lowered), 0}).first;
   }
   known->second.used = stats_.minibatches;
   return known->second;
@@ -132,7 +135,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on),
                                        purpose.training ? ir::Use::training : ir::Use::inference);
   if (on.packing) program = ir::pack_products(program);
-  if (purpose.training) program = ir::differentiate(program, purpose.outputs);
+  if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   const PlanOptions options = backend_->options_for({.training = purpose.training,
                                                      .eager = on.eager,
                                                      .lazy = on.lazy,

@@ -178,6 +178,13 @@ class Parameters {
   std::uint64_t minibatches() const;
   void set_minibatches(std::uint64_t number);
 
+  /// A frozen parameter counts as a constant: no gradient is computed for it, from the next minibatch on, and no step
+  /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. Throw MisuseError for a
+  /// parameter of another set.
+  void freeze(const Parameter& parameter);
+  void unfreeze(const Parameter& parameter);
+  bool frozen(const Parameter& parameter) const;
+
   const Device& device() const;
   /// Counts a step of an optimiser that is not sgd(), and decides whether it is skipped; see NonFinite. Pushes the ops
   /// that decide.

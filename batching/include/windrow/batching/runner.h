@@ -254,6 +254,7 @@ class Runner {
   struct Purpose {
     bool training = false;
     std::vector<std::size_t> outputs = {};
+    std::vector<std::size_t> frozen = {};  ///< the frozen parameters, for training; plan_for() sets it
     friend auto operator<=>(const Purpose&, const Purpose&) = default;
   };
   void require_near(const ParameterStore& parameters) const;
@@ -263,7 +264,7 @@ class Runner {
     std::shared_ptr<const LoweredPlan> lowered;
     std::int64_t used;  // number of the last minibatch that used it
   };
-  const Planned& plan_for(Graphs graphs, const Purpose& purpose);
+  const Planned& plan_for(Graphs graphs, Purpose purpose);
   void require_own(Graphs graphs) const;
   LayoutOptions layout_options() const;
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;

@@ -64,12 +64,12 @@ class Snapshot {
   std::vector<std::pair<std::string, Record>> trainings_;  // by name in the document
 };
 
-/// Sets all parts to those of a checkpoint. Pushes ops and returns. Call it before the first step. The parameters need
-/// not be in the same order. Averages that a checkpoint lacks begin anew.
+/// Sets all parts to those of a checkpoint, and freezes the parameters that were frozen. Pushes ops and returns. Call
+/// it before the first step. The parameters need not be in the same order. Averages that a checkpoint lacks begin anew.
 ///
 /// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
-/// these under TrainingParts::name, or if it is of another optimiser. The parameters are unchanged then; optimiser and
-/// averages are of no more use.
+/// these under TrainingParts::name, if a parameter is frozen that was not, or if it is of another optimiser. The
+/// parameters are unchanged then; optimiser and averages are of no more use. Without an optimiser, nothing is frozen.
 void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
 
 /// Sets the parameters for use, and not for more training: to the averages if the checkpoint has some, otherwise to the

@@ -8,7 +8,7 @@
 //
 // Contract
 //   Steps    step() pushes ops and returns; nothing waits. Methods equal PyTorch's of the same name, with the same
-//            defaults; see Method. A parameter that the loss does not depend on is left alone, as in PyTorch.
+//            defaults; see Method. A parameter that is frozen, or that the loss does not depend on, is left alone.
 //   Numbers  The learning rate and all that a step depends on lie in a tensor, which an op writes: so steps of a
 //            captured graph count on, and follow the schedule. The same calls give the same bits with every policy and
 //            number of workers.
@@ -96,7 +96,6 @@ struct OptimiserOptions {
 
 /// What differs for one parameter.
 struct ParameterOptions {
-  bool frozen = false;     ///< it does not change
   double rate_factor = 1;  ///< its learning rate is multiplied by this
   double penalty_factor = 1, decay_factor = 1;
 };
