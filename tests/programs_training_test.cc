@@ -84,6 +84,32 @@ TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {
   EXPECT_EQ(outcome.err, "windrow: cannot write the trace '/proc/trace.json': No such file or directory\n");
 }
 
+TEST_F(TrainingPrograms, KeepTheBestCheckpointBesideTheNewestOnes) {
+  const auto score = [&](const std::string& of) {
+    const std::vector<std::string> lines = lines_of(run("windrow eval '" + (folder / of).string() + "'"));
+    return lines.size() < 2 ? "" : lines[1];
+  };
+  const std::regex root("root accuracy ([0-9.]+) %");
+  const auto value = [&](const std::string& line) {
+    std::smatch match;
+    return std::regex_match(line, match, root) ? std::stod(match[1]) : -1;
+  };
+  const std::string flags = train("--samples 64 --rate 0.1 --keep 1 --keep-best" + saving());
+  double best = -1;
+  for (const int epochs : {1, 2, 3, 4, 5}) {  // the rate is too high, so scores go up and down
+    const std::string resume = epochs > 1 ? " --resume" : "";
+    EXPECT_EQ(run(flags + " --epochs " + std::to_string(epochs) + resume).err, "");
+    const double last = value(score("run"));
+    ASSERT_GE(last, 0);
+    best = std::max(best, last);
+    EXPECT_EQ(value(score("run/best")), best) << "after epoch " << epochs;
+  }
+  EXPECT_EQ(run(flags).err, "windrow: " + (folder / "run").string() +
+                                ": has checkpoints of another training; expected --resume, or another folder\n");
+  EXPECT_EQ(run(train("--keep-best")).err,
+            "windrow: --keep-best: no --save; expected the folder for the checkpoints\n");
+}
+
 TEST_F(TrainingPrograms, KeepFrozenWhatACheckpointHasFrozen) {
   const std::string flags = train("--samples 64 --batch 16 --epochs "), freeze = " --freeze-embedding";
   const std::vector<std::string> straight = epochs_of(run(flags + "2" + freeze).out);

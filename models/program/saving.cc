@@ -9,12 +9,22 @@
 #include "windrow/training/file_error.h"
 
 namespace windrow::program {
+namespace {
+
+/// Of the best checkpoints: a program that loads the best one while a better one is written still finds it.
+constexpr std::size_t keep_of_best = 2;
+
+}  // namespace
 
 void add_saving_flags(CLI::App& command, SavingFlags& to) {
   flag(command, "--save", to.folder, "Folder for checkpoints, after each epoch", new_folder());
   flag(command, "--save-every", to.every, "Also saves after so many minibatches; 0: only after epochs",
        whole_number(0, 1 << 30));
   flag(command, "--keep", to.keep, "Checkpoints to keep: the newest ones", whole_number(1, 1 << 20));
+  command
+      .add_flag("--keep-best", to.keep_best,
+                "Also keeps the checkpoint with the best validation score, in the folder best inside that of --save")
+      ->disable_flag_override();
   command
       .add_flag("--resume", to.resume,
                 "Continues from the newest checkpoint in the folder of --save, with the same bits")
@@ -25,12 +35,23 @@ Saving::Saving(const SavingFlags& flags) : flags_(flags) {
   if (flags.folder.empty()) {
     if (flags.resume) throw MisuseError("--resume: no --save; expected the folder of the checkpoints");
     if (flags.every > 0) throw MisuseError("--save-every: no --save; expected the folder for the checkpoints");
+    if (flags.keep_best) throw MisuseError("--keep-best: no --save; expected the folder for the checkpoints");
     return;
   }
-  writer_.emplace(flags.folder, CheckpointWriterOptions{.keep = flags.keep});
-  if (!flags.resume && !CheckpointFolder(flags.folder).steps().empty()) {
-    throw FileError(flags.folder + ": has checkpoints of another training; expected --resume, or another folder");
+  open(writer_, flags.folder, flags.keep);
+  if (flags.keep_best) open(best_, flags.folder + "/best", keep_of_best);
+}
+
+/// Opens a folder for writing.
+void Saving::open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const {
+  writer.emplace(folder, CheckpointWriterOptions{.keep = keep});
+  if (!flags_.resume && !CheckpointFolder(folder).steps().empty()) {
+    throw FileError(folder + ": has checkpoints of another training; expected --resume, or another folder");
   }
+}
+
+void Saving::require_scores(const Workload& workload) const {
+  if (best_ && workload.validation.empty()) throw MisuseError("--keep-best: no validation set; expected one");
 }
 
 void Saving::resume(Trainer& trainer, Scores& scores) {
@@ -45,21 +66,28 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
         checkpoint.tensors.path().string().c_str());
 }
 
-void Saving::save(Trainer& trainer, const Scores& scores) {
+void Saving::save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const {
   Record document;
   document.set_format(training_format).set("model", model_).set("scores", scores.record());
-  trainer.save(*writer_, std::move(document));
-  saved_ = trainer.minibatches();
+  trainer.save(writer, std::move(document));
 }
 
 Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
   const bool stop = noted_signal() != 0;
-  if (writer_ && (stop || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every))) save(trainer, scores);
+  if (writer_ && (stop || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every))) {
+    save(trainer, scores, *writer_);
+    saved_ = trainer.minibatches();
+  }
   return stop ? Trainer::Then::stop : Trainer::Then::go_on;
 }
 
 int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
-  if (writer_) save(trainer, scores);
+  // The best first: a training that is killed between both goes on from before the score, and writes the best again.
+  if (best_ && scores.last_is_best()) save(trainer, scores, *best_);
+  if (writer_) {
+    save(trainer, scores, *writer_);
+    saved_ = trainer.minibatches();
+  }
   return noted_signal() == 0 ? 0 : stopped(trainer);
 }
 

@@ -18,6 +18,7 @@ struct SavingFlags {
   std::string folder = {};  ///< empty: nothing is saved
   std::uint64_t every = 0;  ///< minibatches; 0: after each epoch only
   std::size_t keep = 3;
+  bool keep_best = false;
   bool resume = false;
 };
 
@@ -31,22 +32,26 @@ class Saving {
 
   /// Call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
+  /// Throws MisuseError for --keep-best if there is no validation set.
+  void require_scores(const Workload& workload) const;
   /// With --resume, continues from the newest checkpoint, and prints which one; prints those that are damaged. Throws
   /// FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
   /// Saves when it is time, or when a signal came.
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
-  /// Saves. Returns the signal that came, or 0, as stopped() does.
+  /// Saves, and also among the best if the last score was the best one. Returns the signal that came, or 0, as
+  /// stopped() does.
   int after_epoch(Trainer& trainer, const Scores& scores);
   /// Says that a signal has stopped the training. Returns the signal.
   int stopped(const Trainer& trainer);
 
  private:
-  void save(Trainer& trainer, const Scores& scores);
+  void open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const;
+  void save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const;
 
   const SavingFlags flags_;
   Record model_;
-  std::optional<CheckpointWriter> writer_;
+  std::optional<CheckpointWriter> writer_, best_;
   std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
 };
 

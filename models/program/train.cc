@@ -219,6 +219,7 @@ int train_model(const CLI::App& command, Arguments arguments) {
   const Device device = open_device(engine, arguments.device);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
   saving.set_model(model_record(workload));
+  saving.require_scores(workload);
   TrainerOptions& options = arguments.trainer;
   set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;

@@ -35,6 +35,8 @@ class Scores {
 
   void report(const Metric& score, Optimiser& optimiser);
   int epochs_without_improvement() const { return without_; }
+  /// Whether the score that was reported last is the best one.
+  bool last_is_best() const { return best_ && without_ == 0; }
 
   /// For checkpoints. set() throws FileError for a record of something else.
   Record record() const;
