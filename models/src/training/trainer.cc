@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "training/loss_sum.h"
+
 namespace windrow {
 namespace {
 
@@ -44,11 +46,13 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       random_(options_.seed),
       order_(workload.training.size()),
       next_(order_.size()),
-      epoch_loss_(options_.each_loss) {
+      epoch_loss_(std::make_unique<LossSum>(options_.each_loss)) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
+
+Trainer::~Trainer() = default;
 
 SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   if (next_ == order_.size()) {
@@ -59,16 +63,6 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   const std::size_t begin = next_;
   next_ = std::min(next_ + std::min(samples, options_.minibatch), order_.size());
   return SampleNumbers(order_).subspan(begin, next_ - begin);
-}
-
-void Trainer::LossSum::give_up() {
-  for (const Pending& pending : pending_) {
-    try {
-      pending.loss();
-    } catch (const Error&) {
-    }
-  }
-  pending_.clear();
 }
 
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
@@ -111,13 +105,13 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
 Trainer::Pass Trainer::train_epoch(const Between& between) {
   if (next_ == order_.size()) {
     epoch_ = {};
-    epoch_loss_.begin_with(0, 0);
+    epoch_loss_->begin_with(0, 0);
   }
   const auto began = std::chrono::steady_clock::now();
   const double before = epoch_.seconds;
   try {
     do {
-      step(*learner_, order_.size(), epoch_, epoch_loss_);
+      step(*learner_, order_.size(), epoch_, *epoch_loss_);
       epoch_.seconds = before + seconds_since(began);
     } while (next_ < order_.size() && (optimiser_.between_steps() || !between || between(epoch_) == Then::go_on));
     if (next_ == order_.size()) {
@@ -127,10 +121,10 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
       }
       ++epochs_;
     }
-    epoch_loss_.finish();
-    epoch_.loss = epoch_loss_.mean();
+    epoch_loss_->finish();
+    epoch_.loss = epoch_loss_->mean();
   } catch (...) {
-    epoch_loss_.give_up();
+    epoch_loss_->give_up();
     throw;
   }
   wait_for_steps();

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "training/loss_sum.h"
 #include "training/random_numbers.h"
 #include "windrow/models/trainer.h"
 #include "windrow/training/file_error.h"
@@ -56,7 +57,7 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
                               .set("vertices", epoch_.vertices)
                               .set("labels", epoch_.labels)
                               .set("flops", epoch_.flops)
-                              .set("loss", epoch_loss_.finish())
+                              .set("loss", epoch_loss_->finish())
                               .set("seconds", epoch_.seconds));
   contents.document = std::move(document);
   writer.write(contents);
@@ -88,7 +89,7 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
             .labels = trainer.at("labels").integer(),
             .flops = trainer.at("flops").number(),
             .seconds = trainer.at("seconds").number()};
-  epoch_loss_.begin_with(trainer.at("loss").number(), epoch_.labels);
+  epoch_loss_->begin_with(trainer.at("loss").number(), epoch_.labels);
 }
 
 }  // namespace windrow

@@ -5,9 +5,7 @@
 //   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -41,6 +39,7 @@ struct TrainerOptions {
 class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
+  ~Trainer();
 
   /// How samples are computed: in batches or, for comparison, one vertex at a time with the same kernels.
   enum class Batching { batched, unbatched };
@@ -97,46 +96,7 @@ class Trainer {
   RunnerStats stats(Batching batching = Batching::batched) const;
 
  private:
-  /// The losses of an epoch. Waits for one only when the next minibatch was pushed.
-  class LossSum {
-   public:
-    explicit LossSum(const std::function<void(double)>& each) : each_(each) {}
-    void add(Learner::Loss loss, std::int64_t labels) {
-      pending_.push_back({std::move(loss), labels});
-      if (pending_.size() > 1) take();
-    }
-    /// After a failure: waits for the other losses, so that their failures are not reported later.
-    void give_up();
-    double finish() {
-      while (!pending_.empty()) take();
-      return sum_;
-    }
-    void begin_with(double sum, std::int64_t labels) {
-      sum_ = sum;
-      labels_ = labels;
-    }
-    /// Per label, of the minibatches whose loss was waited for; 0 without labels.
-    double mean() const { return sum_ / static_cast<double>(std::max<std::int64_t>(labels_, 1)); }
-
-   private:
-    struct Pending {
-      Learner::Loss loss;
-      std::int64_t labels;
-    };
-    void take() {
-      const double loss = pending_.front().loss();
-      const std::int64_t labels = pending_.front().labels;
-      pending_.pop_front();
-      sum_ += loss;
-      labels_ += labels;
-      if (each_) each_(loss / static_cast<double>(std::max<std::int64_t>(labels, 1)));
-    }
-
-    const std::function<void(double)>& each_;
-    std::deque<Pending> pending_;
-    double sum_ = 0;
-    std::int64_t labels_ = 0;
-  };
+  class LossSum;
 
   SampleNumbers next_minibatch(std::size_t samples);
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
@@ -154,8 +114,8 @@ class Trainer {
   std::vector<std::size_t> order_;  // of training samples
   std::size_t next_ = 0;            // position in order_
   std::uint64_t epochs_ = 0;
-  Pass epoch_ = {};     // of train_epoch()
-  LossSum epoch_loss_;  // of train_epoch()
+  Pass epoch_ = {};                            // of train_epoch()
+  const std::unique_ptr<LossSum> epoch_loss_;  // of train_epoch()
   std::optional<double> validation_loss_;
 };
 
