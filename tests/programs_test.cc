@@ -64,6 +64,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train bilstm --layers 65",
               "windrow: --layers: '65'; expected a whole number, 1 to 64" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --compare=false", "windrow: --compare: has a value; expected none" TRAIN_HELP},
+        Wrong{"windrow-perf optimisers --batch 3",
+              "windrow-perf: unknown argument '--batch'; expected one of --help, --hidden, --workers, --turn-ms, "
+              "--repetitions, --out; see windrow-perf optimisers --help"},
         Wrong{"windrow-perf engine --json=0", "windrow-perf: --json: has a value; expected none" ENGINE_HELP},
         Wrong{"windrow train tree-lstm --epochs many",
               "windrow: --epochs: 'many'; expected a whole number, 1 to 1048576" TRAIN_HELP},

@@ -13,7 +13,7 @@ namespace {
 struct Command {
   const char *name, *about;
   Result (*measure)(const TableOptions& options);
-  enum class Takes { one_model, several_models, graph_models, trees, sentences, widths, layers } takes;
+  enum class Takes { one_model, several_models, graph_models, trees, sentences, widths, layers, parameters } takes;
   std::string models = {}, batches;  ///< as flags have them
   bool several_batches = true;
   std::size_t samples = 0;
@@ -84,7 +84,7 @@ const std::vector<Command>& commands() {
       {.name = "optimisers",
        .about = "Steps of optimisers on large parameters, as a share of the memory bandwidth",
        .measure = optimiser_steps,
-       .takes = Takes::layers,
+       .takes = Takes::parameters,
        .batches = "1",
        .several_batches = false},
   };
@@ -150,8 +150,9 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   } else if (command.takes == Takes::several_models || command.takes == Takes::graph_models) {
     flag(table, "--model", to.models, "Models to train", some_of(with_all(models_of(command))));
   }
-  const bool fixed = command.takes == Takes::trees || command.takes == Takes::sentences ||
-                     command.takes == Takes::widths || command.takes == Takes::layers;
+  const bool large = command.takes == Takes::layers || command.takes == Takes::parameters;
+  const bool fixed =
+      command.takes == Takes::trees || command.takes == Takes::sentences || command.takes == Takes::widths || large;
   if (command.takes == Takes::trees || command.takes == Takes::widths) {
     flag(table, "--data", workload.data, "Folder with a treebank for tree-lstm: train.txt, dev.txt", folder())
         ->default_str("generated data");
@@ -159,9 +160,11 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   if (command.takes == Takes::trees) {
     flag(table, "--leaves", to.leaves, "Leaves per tree of tree-fc", whole_numbers(2, 1 << 16));
   }
-  if (command.takes == Takes::layers) {
+  if (large) {
+    const bool layers = command.takes == Takes::layers;
     to.hidden = "2048";
-    flag(table, "--hidden", to.hidden, "Width of the layers", whole_number(1, 1 << 15));
+    flag(table, "--hidden", to.hidden, layers ? "Width of the layers" : "Rows and width of a parameter",
+         whole_number(1, 1 << 15));
   } else if (command.takes == Takes::widths) {
     flag(table, "--hidden", to.hidden, "Hidden sizes, also used as embedding sizes", whole_numbers(1, 65536));
   } else if (fixed) {
@@ -169,21 +172,23 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
     add_size_flag(table, "embedding", workload);
   }
   if (command.takes == Takes::sentences) add_size_flag(table, "layers", workload);
-  if (fixed)
+  if (fixed && command.takes != Takes::parameters)
     flag(table, "--seed", workload.seed, "Seed of initial parameters and generated data", whole_number(0, UINT32_MAX));
   if (command.takes == Takes::sentences || command.takes == Takes::widths) {
     flag(table, "--samples", workload.samples, "Samples per measurement", whole_number(1, 1 << 24));
   } else if (!fixed) {
     add_workload_flags(table, workload);
   }
-  flag(table, "--batch", to.batches, "Samples per minibatch",
-       command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
-  if (command.takes == Takes::layers) {
+  if (command.takes != Takes::parameters) {
+    flag(table, "--batch", to.batches, "Samples per minibatch",
+         command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
+  }
+  if (large) {
     flag(table, "--workers", to.workers, "Numbers of worker threads to compare", whole_numbers(1, 1024));
   } else {
     flag(table, "--workers", to.table.workers, "Worker threads", whole_number(1, 1024));
   }
-  if (!fixed || command.takes == Takes::layers) {
+  if (!fixed || large) {
     flag(table, "--turn-ms", to.table.turn_ms, "Shortest duration of a measurement in ms", whole_number(1, 1 << 20));
   }
   flag(table, "--repetitions", to.table.repetitions, "Measurements of each variant", whole_number(1, 1 << 20));
