@@ -21,10 +21,6 @@ std::string formatted(const char* format, Values... values) {
 std::string count_text(std::int64_t number) {
   return grouped(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
 }
-std::string metric_text(const Metric& metric) {
-  return metric.unit == Metric::Unit::fraction ? formatted("%.1f %%", 100 * metric.value)
-                                               : formatted("%.1f", metric.value);
-}
 double ratio(std::int64_t part, std::int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
 
 // --- Charts
@@ -220,6 +216,11 @@ std::string cards(const TrainingReport& report) {
 }
 
 }  // namespace
+
+std::string metric_text(const Metric& metric) {
+  return metric.unit == Metric::Unit::fraction ? formatted("%.1f %%", 100 * metric.value)
+                                               : formatted("%.1f", metric.value);
+}
 
 Chart::Series thinned(const Chart::Series& series, std::size_t most) {
   const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most + 1;

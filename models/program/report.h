@@ -40,6 +40,9 @@ struct TrainingReport {
 /// A page that needs no other file.
 std::string html(const TrainingReport& report);
 
+/// "45.0 %", or "12.3" for a metric that is no fraction.
+std::string metric_text(const Metric& metric);
+
 /// At most `most` points: means of neighbours.
 Chart::Series thinned(const Chart::Series& series, std::size_t most);
 

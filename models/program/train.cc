@@ -96,14 +96,8 @@ void print_head(Trainer& trainer, const Workload& workload) {
 void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Metric>& score, const Workload& workload) {
   print("%5d  %13.4f", epoch, pass.loss);
   for (const Metric& metric : score) {
-    const int width = width_of(validation(metric.name));
-    if (workload.validation.empty()) {
-      print("  %*s", width, "-");  // there is no validation set
-    } else if (metric.unit == Metric::Unit::fraction) {
-      print("  %*.1f %%", width - 2, 100 * metric.value);
-    } else {
-      print("  %*.1f", width, metric.value);
-    }
+    const std::string text = workload.validation.empty() ? "-" : metric_text(metric);  // there is no validation set
+    print("  %*s", width_of(validation(metric.name)), text.c_str());
   }
   print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_per_second());
 }

@@ -5,6 +5,7 @@
 
 #include "flags.h"
 #include "help.h"
+#include "report.h"
 #include "saved_model.h"
 #include "windrow/models/trainer.h"
 
@@ -50,11 +51,7 @@ void evaluate(const Arguments& arguments) {
         grouped(checkpoint.step).c_str(), grouped(loaded.workload.validation.size()).c_str(),
         loaded.workload.kind->sample.c_str());
   for (const Metric& metric : trainer.evaluate()) {
-    if (metric.unit == Metric::Unit::fraction) {
-      print("%s %.1f %%\n", metric.name.c_str(), 100 * metric.value);
-    } else {
-      print("%s %.1f\n", metric.name.c_str(), metric.value);
-    }
+    print("%s %s\n", metric.name.c_str(), metric_text(metric).c_str());
   }
 }
 
