@@ -98,28 +98,37 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
   const auto vertices = static_cast<std::size_t>(end - begin);
   GraphData data{.kinds = {kind_of_.begin() + begin, kind_of_.begin() + end}};
   const std::int32_t first_edge = child_begin_[at(begin)], last_edge = child_begin_[at(end)];
-  for (std::int32_t v = begin; v < end; ++v) data.child_begin.push_back(child_begin_[at(v) + 1] - first_edge);
-  for (std::int32_t e = first_edge; e < last_edge; ++e) data.children.push_back(children_[at(e)] - begin);
-  std::vector<std::vector<std::int32_t>*> columns;
+  data.child_begin.resize(vertices + 1);
+  std::transform(child_begin_.begin() + begin, child_begin_.begin() + end + 1, data.child_begin.begin(),
+                 [&](std::int32_t edge) { return edge - first_edge; });
+  data.children.resize(at(last_edge - first_edge));
+  std::transform(children_.begin() + first_edge, children_.begin() + last_edge, data.children.begin(),
+                 [&](std::int32_t child) { return child - begin; });
+  struct To {
+    std::int32_t* rows;
+    Index width;
+  };
+  std::vector<To> columns;
   for (std::int32_t i = 0; i < kinds_.indices().size(); ++i) {
-    const Columns::Column& column = kinds_.indices()[i];
-    columns.push_back(&data.indices[column.name]);
-    columns.back()->resize(vertices * static_cast<std::size_t>(column.width));
+    const auto& [name, width] = kinds_.indices()[i];
+    std::vector<std::int32_t>& rows = data.indices[name];
+    rows.resize(vertices * static_cast<std::size_t>(width));
+    columns.push_back({rows.data(), width});
   }
-  std::vector<std::vector<float>*> factors;
+  std::vector<float*> factors;
   for (std::int32_t i = 0; i < kinds_.factors().size(); ++i) {
-    factors.push_back(&data.values[kinds_.factors()[i].name]);
-    factors.back()->resize(vertices);
+    std::vector<float>& rows = data.values[kinds_.factors()[i].name];
+    rows.resize(vertices);
+    factors.push_back(rows.data());
   }
-  for (std::size_t v = 0; v < vertices; ++v) {
-    for (const auto& [node, column] : kinds_[data.kinds[v]].factors) {
-      (*factors[at(column)])[v] = *record_.values(runs_.runs()[v + static_cast<std::size_t>(begin)].begin + node);
-    }
-    for (const Kinds::IndexOperand& index : kinds_[data.kinds[v]].indices) {
-      const auto width = static_cast<std::size_t>(kinds_.indices()[index.column].width);
-      const Run& run = runs_.runs()[v + static_cast<std::size_t>(begin)];
-      const std::int32_t* from = record_.indices(run.begin + index.node) + index.at;
-      std::copy_n(from, width, columns[at(index.column)]->begin() + static_cast<std::ptrdiff_t>(v * width));
+  for (std::int32_t v = 0; v < end - begin; ++v) {
+    const Kinds::Kind& kind = kinds_[data.kinds[at(v)]];
+    const NodeId first = runs_.runs()[at(begin + v)].begin;
+    for (const auto& [node, column] : kind.factors) factors[at(column)][v] = *record_.values(first + node);
+    for (const Kinds::IndexOperand& index : kind.indices) {
+      const std::int32_t* const from = record_.indices(first + index.node) + index.at;
+      const To& to = columns[at(index.column)];
+      for (Index i = 0; i < to.width; ++i) to.rows[v * to.width + i] = from[i];
     }
   }
   return data;
@@ -128,7 +137,9 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
 std::vector<InputGraph> Epochs::graphs() const {
   const std::vector<std::int32_t> parts = cuts();
   std::vector<InputGraph> graphs;
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i) graphs.emplace_back(*function_, graph(parts[i], parts[i + 1]));
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    graphs.push_back(InputGraph(*function_, graph(parts[i], parts[i + 1]), {}, InputGraph::Checks::none));
+  }
   return graphs;
 }
 

@@ -21,15 +21,18 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 }  // namespace
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
+    : InputGraph(function, data, std::move(name), Checks::all) {}
+
+InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
       function_(function.function_) {
   ir::check_complete(*function_);
   Loading loading(*this, data);
   loading.find_kinds();
-  loading.check_children();
-  loading.find_levels();
+  if (checks == Checks::all) loading.check_children();
+  if (!loading.find_levels_in_order()) loading.find_levels();
   loading.find_types();
-  loading.check_indices();
+  if (checks == Checks::all) loading.check_indices();
   loading.sort();
   loading.pack();
 }
@@ -115,40 +118,48 @@ void InputGraph::Loading::check_child(std::int32_t v, std::int32_t e) const {
 }
 
 void InputGraph::Loading::find_types() {
-  std::vector<ir::VertexType> types;
-  types.reserve(static_cast<std::size_t>(vertices()));
-  for (std::size_t v = 0; v + 1 < data_.child_begin.size(); ++v) {
-    ir::VertexType type = 0;
+  std::vector<ir::VertexType> types(static_cast<std::size_t>(vertices()));
+  for (std::size_t v = 0; v < types.size(); ++v) {
+    const std::size_t number = kind_number(v);
+    const ir::Kind& kind = function_.kinds[number];
+    const ir::VertexType edges = ((ir::VertexType{1} << kind.per_edge) - 1) << kind.arity;
+    ir::VertexType type = static_cast<ir::VertexType>(number) << ir::type_bits;
     const auto first = static_cast<std::size_t>(data_.child_begin[v]);
-    const ir::Kind& kind = kind_of(v);
     for (std::size_t e = first; e < static_cast<std::size_t>(data_.child_begin[v + 1]); ++e) {
       if (data_.children[e] == no_child) continue;
-      const ir::VertexType edges = ((ir::VertexType{1} << kind.per_edge) - 1) << kind.arity;
       type |= e - first < kind.arity ? ir::VertexType{1} << (e - first) : edges;
     }
-    types.push_back(type | static_cast<ir::VertexType>(&kind - function_.kinds.data()) << ir::type_bits);
+    types[v] = type;
   }
   for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
+    if (has_kind_[k] == 0) continue;
     const ir::Kind& kind = function_.kinds[k];
     std::size_t bit = kind.child_bits();
     for (std::size_t pull : kind.index_pulls) {
       const ir::IndexField& field = function_.index_pulls[pull];
       if (!field.has_type_bit()) continue;
-      const auto* rows = input(data_.indices, data_.edge_indices, field, has_kind_[k] != 0);
-      for (std::size_t v = 0; rows != nullptr && v < types.size(); ++v) {
-        if (ir::kind_of(types[v]) == k && (*rows)[v] != -1) types[v] |= ir::VertexType{1} << bit;
+      const auto& rows = *input(data_.indices, data_.edge_indices, field, true);
+      for (std::size_t v = 0; v < types.size(); ++v) {
+        if (ir::kind_of(types[v]) == k && rows[v] != -1) types[v] |= ir::VertexType{1} << bit;
       }
       ++bit;
     }
   }
-  for (const ir::VertexType type : types) {  // there are few distinct ones
-    const auto found = std::lower_bound(distinct_.begin(), distinct_.end(), type);
-    if (found == distinct_.end() || *found != type) distinct_.insert(found, type);
+  number_types(types);
+}
+
+/// There are few distinct types, and neighbours often have the same.
+void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types) {
+  const auto place = [&](ir::VertexType type) { return std::lower_bound(distinct_.begin(), distinct_.end(), type); };
+  const auto as_before = [&](std::size_t v) { return v > 0 && types[v] == types[v - 1]; };
+  for (std::size_t v = 0; v < types.size(); ++v) {
+    if (as_before(v)) continue;
+    const auto found = place(types[v]);
+    if (found == distinct_.end() || *found != types[v]) distinct_.insert(found, types[v]);
   }
-  types_.reserve(types.size());
-  for (const ir::VertexType type : types) {
-    types_.push_back(
-        static_cast<std::int32_t>(std::lower_bound(distinct_.begin(), distinct_.end(), type) - distinct_.begin()));
+  types_.resize(types.size());
+  for (std::size_t v = 0; v < types.size(); ++v) {
+    types_[v] = as_before(v) ? types_[v - 1] : static_cast<std::int32_t>(place(types[v]) - distinct_.begin());
   }
 }
 
@@ -179,7 +190,26 @@ void InputGraph::Loading::check_indices() const {
   }
 }
 
+/// Finds the levels in one pass. Returns false if a vertex precedes one of its children.
+bool InputGraph::Loading::find_levels_in_order() {
+  auto& level = graph_.level_;
+  level.resize(static_cast<std::size_t>(vertices()));
+  for (std::int32_t v = 0; v < vertices(); ++v) {
+    const auto at = static_cast<std::size_t>(v);
+    std::int32_t above = 0;
+    for (auto e = data_.child_begin[at]; e < data_.child_begin[at + 1]; ++e) {
+      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
+      if (child >= v) return false;
+      if (child != no_child) above = std::max(above, level[static_cast<std::size_t>(child)] + 1);
+    }
+    level[at] = above;
+    graph_.levels_ = std::max(graph_.levels_, above + 1);
+  }
+  return true;
+}
+
 void InputGraph::Loading::find_levels() {
+  graph_.levels_ = 0;
   const std::size_t vertices = data_.child_begin.size() - 1;
   const auto each_child = [&](std::size_t v, auto visit) {
     for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {

@@ -43,8 +43,13 @@ void InputGraph::Loading::pack() {
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
   graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());
+  std::size_t inputs = 0;
+  const auto count = [&](const auto& all) {
+    for (const auto& [name, rows] : all) inputs += rows.size();
+  };
+  count(data_.indices), count(data_.edge_indices), count(data_.values), count(data_.edge_values);
   block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
-                4 * vertex_.size() + 1 + data_.children.size());
+                2 * vertex_.size() + 1 + data_.children.size() + inputs);
   block.assign(static_cast<std::size_t>(graph_.columns_), -1);
   for (const ir::VertexType type : distinct_) {
     block.push_back(static_cast<std::int32_t>(type));
@@ -96,13 +101,15 @@ void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* 
   auto& block = graph_.block_;
   if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
   block[column] = static_cast<std::int32_t>(block.size());
+  const bool edges = field.rows == Rows::edges();
+  block.resize(block.size() + (edges ? static_cast<std::size_t>(graph_.edges_ * field.width) : rows->size()));
+  std::int32_t* to = block.data() + block[column];
   const auto take = [&](std::int64_t row) {
-    for (std::int64_t i = row * field.width; i < (row + 1) * field.width; ++i) {
-      block.push_back(std::bit_cast<std::int32_t>((*rows)[static_cast<std::size_t>(i)]));
-    }
+    const T* const from = rows->data() + row * field.width;
+    for (Index i = 0; i < field.width; ++i) *to++ = std::bit_cast<std::int32_t>(from[i]);
   };
   for (const std::int32_t vertex : vertex_) {
-    if (field.rows != Rows::edges()) {
+    if (!edges) {
       take(vertex);
       continue;
     }

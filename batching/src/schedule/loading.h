@@ -19,6 +19,7 @@ class InputGraph::Loading {
   void find_kinds();
   void find_types();
   void check_indices() const;
+  bool find_levels_in_order();
   void find_levels();
   void sort();
   /// Throws MisuseError for missing inputs.
@@ -28,9 +29,11 @@ class InputGraph::Loading {
   static std::string number(std::int64_t value) { return std::to_string(value); }
   [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
   std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
-  const ir::Kind& kind_of(std::size_t v) const {
-    return function_.kinds[data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v])];
+  std::size_t kind_number(std::size_t v) const {
+    return data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v]);
   }
+  const ir::Kind& kind_of(std::size_t v) const { return function_.kinds[kind_number(v)]; }
+  void number_types(const std::vector<ir::VertexType>& types);
   void check_child(std::int32_t v, std::int32_t e) const;
   void check_edges(std::int32_t v, const ir::Kind& kind) const;
   /// Null if the input is missing and not needed.

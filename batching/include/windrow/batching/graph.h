@@ -14,6 +14,10 @@
 
 namespace windrow {
 
+namespace lazy {
+class Epochs;
+}
+
 /// Marks a missing child.
 inline constexpr std::int32_t no_child = -1;
 
@@ -57,6 +61,7 @@ class InputGraph {
   std::int64_t edges() const { return edges_; }
 
  private:
+  friend class lazy::Epochs;
   friend struct Layout;
   friend class Runner;
   friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
@@ -67,6 +72,9 @@ class InputGraph {
     std::int32_t begin, end;  // places
   };
   class Loading;
+  enum class Checks { all, none };
+  /// Without checks, the data must be valid. For a caller that makes graphs from what it has checked itself.
+  InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks);
 
   /// Fetches graphs that follow number `at` into the cache. To be called in a loop over graphs, which are usually not
   /// in the cache.
