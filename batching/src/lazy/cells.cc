@@ -122,6 +122,11 @@ const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t miss
   return cell.keys.emplace_back(Cell::Keys{missing, std::move(numbers)}).of_results;
 }
 
+[[noreturn]] static void refuse_width(const Cell& cell, Index width, Index expected) {
+  throw MisuseError(cell.name + ": an operand of width " + std::to_string(width) + "; expected " +
+                    std::to_string(expected));
+}
+
 void Record::check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
                         std::size_t list, std::size_t results) const {
   const auto require = [&](const char* what, std::size_t given, std::size_t expected) {
@@ -140,24 +145,28 @@ void Record::check_call(const Cell& cell, std::span<const OperandRef> operands, 
 
 NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
   const NodeId node = checked(operand, cell.name);
-  if (width(node) == expected) return node;
-  throw MisuseError(cell.name + ": an operand of width " + std::to_string(width(node)) + "; expected " +
-                    std::to_string(expected));
+  if (width(node) != expected) [[unlikely]]
+    refuse_width(cell, width(node), expected);
+  return node;
 }
 
-void Record::check_index(const Cell& cell, std::size_t k, const LazyIndex& index) const {
-  const Cell::IndexOperand& expected = cell.indices[k];
+void Record::check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
+  bool fits = index.record_.get() == this && index.width_ == expected.width;
+  for (std::uint32_t i = 0; fits && i < index.width_; ++i) fits = expected.takes(index.values_[i]);
+  if (!fits) [[unlikely]]
+    refuse_index(cell, expected, index);
+}
+
+void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
   const auto refuse = [&](const std::string& why) { throw MisuseError(cell.name + ": " + why); };
   if (index.record_.get() != this) refuse("an index of another lazy graph");
   if (index.width_ != expected.width) {
     refuse("an index of " + std::to_string(index.width_) + " numbers; expected " + std::to_string(expected.width));
   }
-  for (std::uint32_t i = 0; i < index.width_; ++i) {
-    const std::int32_t value = index.values_[i];
-    if (expected.range.contains(value) || (expected.optional() && value == -1)) continue;
-    refuse("index " + std::to_string(value) + "; expected " + to_string(expected.range) +
-           (expected.optional() ? ", or -1 for none" : ""));
-  }
+  const std::int32_t* value = index.values_.data();
+  while (expected.takes(*value)) ++value;
+  throw MisuseError(cell.name + ": index " + std::to_string(*value) + "; expected " + to_string(expected.range) +
+                    (expected.optional() ? ", or -1 for none" : ""));
 }
 
 void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
@@ -174,22 +183,22 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
       scratch_operands_.push_back(checked_operand(cell, *operand, cell.operands[k]));
     }
   }
-  for (std::size_t k = 0; k < indices.size(); ++k) check_index(cell, k, indices[k]);
+  for (std::size_t k = 0; k < indices.size(); ++k) check_index(cell, cell.indices[k], indices[k]);
   if (!list.empty()) take_list(cell, list, from);
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
   make_room(indices_, indices.size() * LazyIndex::widest);
   reserve(results.size(), scratch_operands_.size());
-  const std::int32_t data = indices_.end();
-  const NodeId first = append(keys[0], scratch_operands_, data, from);
-  begin_run(first, {}, std::exchange(cut_, false));
-  for (std::size_t r = 1; r < results.size(); ++r) {
-    nodes_[append(keys[r], {}, data, from)].run = nodes_[first].run;
+  const std::int32_t data = indices_.end(), run = run_begins_.end();
+  run_begins_.push_back({size(), std::exchange(cut_, false)});
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    nodes_.push_back({keys[r], operands_.end(), data, run, 0, from});
+    if (r == 0) operands_.append(scratch_operands_.begin(), scratch_operands_.end());
+    results[r] = handle(size() - 1);
   }
   call_end_ = size();
   for (const LazyIndex& index : indices) {
     indices_.append(index.values_.begin(), index.values_.begin() + index.width_);
   }
-  for (std::size_t r = 0; r < results.size(); ++r) results[r] = handle(first + static_cast<NodeId>(r));
 }
 
 /// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so an element of an

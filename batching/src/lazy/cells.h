@@ -39,6 +39,7 @@ struct Cell {
     Presence presence;
     IndexRange range;
     bool optional() const { return presence == Presence::sometimes; }
+    bool takes(std::int32_t value) const { return range.contains(value) || (optional() && value == -1); }
   };
   /// The numbers of the keys of the results, which depend on the operands that are missing.
   struct Keys {

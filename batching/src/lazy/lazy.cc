@@ -6,30 +6,13 @@
 
 namespace windrow {
 
-LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
-    : record_(record), node_(node), minibatch_(record->minibatch_) {
-  record_->retain();
-  ++record_->nodes_[node_].handles;
-}
-
 LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
   if (record_ == nullptr) return;
   record_->retain();
   if (minibatch_ == record_->minibatch_) ++record_->nodes_[node_].handles;
 }
 
-LazyExpr::LazyExpr(LazyExpr&& other) noexcept
-    : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
-
-LazyExpr& LazyExpr::operator=(LazyExpr other) noexcept {
-  std::swap(record_, other.record_);
-  std::swap(node_, other.node_);
-  std::swap(minibatch_, other.minibatch_);
-  return *this;
-}
-
-LazyExpr::~LazyExpr() {
-  if (record_ == nullptr) return;
+void LazyExpr::release() {
   if (minibatch_ == record_->minibatch_) --record_->nodes_[node_].handles;
   record_->release();
 }
@@ -72,7 +55,7 @@ LazyExpr LazyGraph::parameter(const Parameter& parameter, std::source_location f
   }
   return embedding(parameter, index(0), from);
 }
-LazyIndex LazyGraph::index(std::int32_t value) { return record_->index({&value, 1}); }
+LazyIndex LazyGraph::index(std::int32_t value) { return LazyIndex(*record_, value); }
 LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
 void LazyGraph::flush(std::source_location from) { record_->epochs().flush(from); }
 void LazyGraph::backward(std::span<const LazyExpr> losses, std::source_location from) {

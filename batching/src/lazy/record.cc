@@ -1,22 +1,12 @@
 #include "lazy/record.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <utility>
 
 #include "ir/tracing.h"
 #include "lazy/epochs.h"
 
 namespace windrow::lazy {
-namespace {
-
-/// Tests set it before they record.
-std::atomic<bool> all_collide{false};
-
-void mix(std::size_t& hash, std::size_t more) { hash = (hash ^ more) * 0x9e3779b97f4a7c15u; }
-
-}  // namespace
 
 constinit const Operator sum_of_many = {
     .name = "sum",
@@ -31,19 +21,6 @@ constinit const Operator sum_of_many = {
         },
     .locality = Locality::elementwise,
 };
-
-void Keys::collide(bool all_hashes_equal) { all_collide = all_hashes_equal; }
-
-std::size_t Keys::hash_of(const Key& key) {
-  if (all_collide.load(std::memory_order_relaxed)) return 0;
-  std::size_t hash = std::hash<const void*>()(key.op);
-  for (Index size : key.attributes.sizes) mix(hash, static_cast<std::size_t>(size));
-  for (double value : key.attributes.values) mix(hash, std::bit_cast<std::size_t>(value + 0.0));  // -0 equals 0
-  for (std::int32_t operand : key.operands) mix(hash, static_cast<std::size_t>(operand));
-  for (Index width : key.widths) mix(hash, static_cast<std::size_t>(width));
-  for (Index width : key.index_widths) mix(hash, static_cast<std::size_t>(width));
-  return hash ^ hash >> 32;
-}
 
 Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : parameters_(std::move(parameters)),
@@ -86,14 +63,11 @@ void Record::clear() {
   epochs_->clear();
 }
 
-NodeId Record::checked(const LazyExpr& expr, std::string_view what) const {
+void Record::refuse(const LazyExpr& expr, std::string_view what) const {
   expr.record(what);
   if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
   if (state_ == State::closed) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
-  if (expr.minibatch_ != minibatch_) {
-    throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
-  }
-  return expr.node_;
+  throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
 }
 
 /// The number of the key in scratch_.
@@ -104,6 +78,8 @@ std::uint32_t Record::number_of_key() {
 
 NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
   reserve(1, operands.size());
+  if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
+  make_room(outside_, operands.size());
   const NodeId id = append(key, operands, data, from);
   join_run(id, operands);
   return id;
@@ -118,8 +94,6 @@ void Record::reserve(std::size_t nodes, std::size_t operands) {
   make_room(nodes_, nodes);
   make_room(operands_, operands);
   make_room(run_begins_, 1);
-  if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
-  make_room(outside_, operands);
 }
 
 /// Adds a node that has no run yet.
@@ -261,7 +235,7 @@ LazyIndex Record::index(std::span<const std::int32_t> values) {
     throw MisuseError("an index of " + std::to_string(values.size()) + " numbers; expected at most " +
                       std::to_string(LazyIndex::widest));
   }
-  LazyIndex result(*this);
+  LazyIndex result(*this, 0);
   std::copy(values.begin(), values.end(), result.values_.begin());
   result.width_ = static_cast<std::uint32_t>(values.size());
   return result;

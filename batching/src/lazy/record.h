@@ -2,16 +2,16 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <coroutine>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
+#include <type_traits>
 #include <vector>
 
 #include "lazy/cells.h"
+#include "lazy/keys.h"
 #include "lazy/weights.h"
 #include "parameters/parameter_stores.h"
 #include "schedule/numbers.h"
@@ -36,149 +36,55 @@ void make_room(std::vector<T>& list, std::size_t more) {
     grow(list, more);
 }
 
-/// A list whose first elements can be forgotten; the others keep their numbers.
+/// A list whose first elements can be forgotten; the others keep their numbers. Room is made before elements are added,
+/// so adding them cannot throw.
 template <class T>
 class Tail {
+  static_assert(std::is_trivially_copyable_v<T>);
+
  public:
-  std::int32_t end() const { return first_ + static_cast<std::int32_t>(kept_.size()); }
+  std::int32_t first() const { return first_; }
+  std::int32_t end() const { return first_ + size_; }
   bool has(std::int32_t number) const { return number >= first_; }
   T& operator[](std::int32_t number) { return kept_[at(number - first_)]; }
   const T& operator[](std::int32_t number) const { return kept_[at(number - first_)]; }
-  T& back() { return kept_.back(); }
-  const T& back() const { return kept_.back(); }
+  T& back() { return kept_[at(size_ - 1)]; }
+  const T& back() const { return kept_[at(size_ - 1)]; }
   /// Elements from `number` on, up to the end.
-  const T* from(std::int32_t number) const { return kept_.data() + (number - first_); }
-  void push_back(const T& element) { kept_.push_back(element); }
+  const T* from(std::int32_t number) const { return kept_.get() + (number - first_); }
+  void make_room(std::size_t more) {
+    if (capacity_ - at(size_) < more) [[unlikely]]
+      grow(more);
+  }
+  void push_back(const T& element) { kept_[at(size_++)] = element; }
   template <class Iterator>
   void append(Iterator begin, Iterator end) {
-    kept_.insert(kept_.end(), begin, end);
+    for (; begin != end; ++begin) push_back(*begin);
   }
-  void reserve_more(std::size_t more) { make_room(kept_, more); }
-  void clear() {
-    kept_.clear();
-    first_ = 0;
-  }
+  void clear() { first_ = size_ = 0; }
   void forget_before(std::int32_t number) {
-    kept_.erase(kept_.begin(), kept_.begin() + (number - first_));
+    std::copy(from(number), from(end()), kept_.get());
+    size_ = end() - number;
     first_ = number;
   }
-  std::int32_t first() const { return first_; }
 
  private:
-  std::vector<T> kept_;
-  std::int32_t first_ = 0;
+  [[gnu::noinline]] void grow(std::size_t more) {
+    const std::size_t capacity = std::max(2 * at(size_), at(size_) + more);
+    auto larger = std::make_unique_for_overwrite<T[]>(capacity);
+    std::copy_n(kept_.get(), size_, larger.get());
+    kept_ = std::move(larger);
+    capacity_ = capacity;
+  }
+
+  std::unique_ptr<T[]> kept_;
+  std::size_t capacity_ = 0;
+  std::int32_t size_ = 0, first_ = 0;
 };
 template <class T>
 void make_room(Tail<T>& list, std::size_t more) {
-  list.reserve_more(more);
+  list.make_room(more);
 }
-
-/// The key of an operation. Operations of several instances with the same key can be batched. The factor of a scale and
-/// the seed of a dropout are not part of the key but inputs of the node, so programs may scale by values that they
-/// compute as they run, and use another seed in each step. The seed follows the node's indices, as two more of them.
-struct Key {
-  const Operator* op = nullptr;  ///< null for an input
-  Attributes attributes = {};
-  /// By operand: the number of a parameter or of a function of parameters (Weights), or `expression`, or `missing` for
-  /// a cell. Parameters of a cell follow.
-  std::vector<std::int32_t> operands = {};
-  static constexpr std::int32_t expression = -1, missing = -2;
-  std::vector<Index> widths = {};        ///< of the operands that are expressions
-  std::vector<Index> index_widths = {};  ///< of index operands
-  const Cell* cell = nullptr;            ///< of a result of a cell; the elements of its list are no part of the key
-  bool has_factor() const { return op == &op::scale; }
-  bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
-  friend bool operator==(const Key& a, const Key& b) {
-    return a.op == b.op && a.cell == b.cell && same(a.operands, b.operands) && same(a.widths, b.widths) &&
-           same(a.index_widths, b.index_widths) && same(a.attributes, b.attributes);
-  }
-  enum class But { nothing, values };
-  /// Compares addresses first, since equal literals usually have the same address.
-  static bool same(const Attributes& a, const Attributes& b, But but = But::nothing) {
-    const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
-    return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes &&
-           (but == But::values || a.values == b.values);
-  }
-
- private:
-  /// For short lists, for which a call of memcmp takes longer.
-  template <class T>
-  static bool same(const std::vector<T>& a, const std::vector<T>& b) {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      if (a[i] != b[i]) return false;
-    }
-    return true;
-  }
-};
-
-/// The sum of two or more expressions of one shape. Only recorded: the vertex function adds the operands by op::add,
-/// which its program merges into one sum.
-extern const Operator sum_of_many;
-
-/// Properties that follow from a key.
-struct Inferred {
-  Index width;
-  /// By index operand; empty if there is none, or if only the kernels know the ranges.
-  std::vector<IndexRange> ranges = {};
-};
-
-/// Numbered keys. Programs usually record the same sequences again, so a key is first searched among those that
-/// followed the previous key before, then by hash. Candidates are compared.
-class Keys {
- public:
-  /// The number of the key for which `is` returns true, if it followed the last key before; null otherwise.
-  template <class Is>
-  const std::uint32_t* following(Is is) {
-    if (last_ >= all_.size()) return nullptr;
-    auto& [latest, earlier] = all_[last_].next;
-    if (!is(all_[latest].key)) {
-      if (!is(all_[earlier].key)) return nullptr;
-      std::swap(latest, earlier);
-    }
-    last_ = latest;
-    return &last_;
-  }
-  /// The number of the key. Adds a new key with the properties that `infer` returns.
-  template <class Infer>
-  std::uint32_t number(const Key& key, Infer infer) {
-    const std::uint32_t before = last_;
-    last_ = find_or_add(key, infer);
-    if (before < all_.size()) all_[before].next = {last_, all_[before].next[0]};
-    return last_;
-  }
-  const Key& operator[](std::uint32_t number) const { return all_[number].key; }
-  Index width(std::uint32_t number) const { return all_[number].inferred.width; }
-  const std::vector<IndexRange>& ranges(std::uint32_t number) const { return all_[number].inferred.ranges; }
-  std::size_t size() const { return all_.size(); }
-
-  /// For tests: gives every key this hash.
-  static void collide(bool all_hashes_equal);
-
- private:
-  template <class Infer>
-  std::uint32_t find_or_add(const Key& key, Infer infer) {
-    const std::size_t hash = hash_of(key);
-    const auto [first, last] = by_hash_.equal_range(hash);
-    for (auto known = first; known != last; ++known) {
-      if (all_[known->second].key == key) return known->second;
-    }
-    all_.push_back({key, infer()});
-    const auto added = static_cast<std::uint32_t>(all_.size() - 1);
-    by_hash_.emplace(hash, added);
-    return added;
-  }
-  static std::size_t hash_of(const Key& key);
-
-  struct Entry {
-    Key key;
-    Inferred inferred;
-    std::array<std::uint32_t, 2> next = {};  // the key that followed it last, and an earlier one
-  };
-  std::vector<Entry> all_;
-  std::uint32_t last_ = UINT32_MAX;  // the number returned last
-  std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
-};
 
 class Epochs;
 
@@ -292,7 +198,11 @@ class Record {
     weights_ = {};
   }
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
-  NodeId checked(const LazyExpr& expr, std::string_view what) const;
+  NodeId checked(const LazyExpr& expr, std::string_view what) const {
+    if (expr.record_ != this || expr.minibatch_ != minibatch_ || state_ == State::closed) [[unlikely]]
+      refuse(expr, what);
+    return expr.node_;
+  }
 
  private:
   friend class windrow::LazyExpr;
@@ -306,8 +216,9 @@ class Record {
   bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Inferred infer(const Key& key) const;
   LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
-  /// Throws MisuseError.
+  // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
+  [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
   // The expression that an operand is; null if it is none.
   static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
   static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
@@ -343,7 +254,8 @@ class Record {
   void check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
                   std::size_t list, std::size_t results) const;
   NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
-  void check_index(const Cell& cell, std::size_t k, const LazyIndex& index) const;
+  void check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
+  [[noreturn]] void refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
   void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
   void copy(std::span<NodeId> element, std::source_location from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
@@ -380,3 +292,13 @@ class Record {
 };
 
 }  // namespace windrow::lazy
+
+namespace windrow {
+
+inline LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
+    : record_(record), node_(node), minibatch_(record->minibatch_) {
+  record_->retain();
+  ++record_->nodes_[node_].handles;
+}
+
+}  // namespace windrow

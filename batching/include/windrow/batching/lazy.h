@@ -139,9 +139,17 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
  public:
   LazyExpr() = default;
   LazyExpr(const LazyExpr& other);
-  LazyExpr(LazyExpr&& other) noexcept;
-  LazyExpr& operator=(LazyExpr other) noexcept;
-  ~LazyExpr();
+  LazyExpr(LazyExpr&& other) noexcept
+      : record_(std::exchange(other.record_, nullptr)), node_(other.node_), minibatch_(other.minibatch_) {}
+  LazyExpr& operator=(LazyExpr other) noexcept {
+    std::swap(record_, other.record_);
+    std::swap(node_, other.node_);
+    std::swap(minibatch_, other.minibatch_);
+    return *this;
+  }
+  ~LazyExpr() {
+    if (record_ != nullptr) release();
+  }
 
   /// Throws MisuseError for an empty handle.
   Index width() const;
@@ -157,6 +165,7 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   friend class LazyOperand;
   friend class LazyValue;
   LazyExpr(lazy::Record* record, std::int32_t node);
+  void release();
   /// Whether the expression has been flushed.
   bool computed() const;
   /// Throws MisuseError for an empty handle.
@@ -175,10 +184,10 @@ class LazyIndex {
  private:
   friend class lazy::Record;
   friend class LazyGraph;
-  explicit LazyIndex(lazy::Record& record) : record_(record) {}
+  LazyIndex(lazy::Record& record, std::int32_t value) : values_{value}, width_(1), record_(record) {}
 
-  std::array<std::int32_t, widest> values_{};
-  std::uint32_t width_ = 0;
+  std::array<std::int32_t, widest> values_;
+  std::uint32_t width_;
   lazy::RecordRef record_;  // embedding() has no other operand that names the graph
 };
 
