@@ -148,6 +148,7 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   std::vector<std::vector<Wanted>> wanted(at(kinds_.given().size()));
   for (std::size_t v = 0; v < kind_of_.size(); ++v) {
     const Kinds::Kind& kind = kinds_[kind_of_[v]];
+    if (!kind.takes_given) continue;
     const Run& run = runs_.runs()[v];
     const auto vertex = static_cast<std::int32_t>(v);
     for (const auto& [node, column] : kind.inputs) wanted[at(column)].push_back({vertex, run.begin + node, nullptr, 0});

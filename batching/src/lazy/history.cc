@@ -237,7 +237,7 @@ void Lists::read(NumberReader& from) {
     for (std::size_t left = from.count(); left > 0; --left) {
       elements.push_back(static_cast<std::uint32_t>(from.next(0, UINT32_MAX)));
     }
-    if (number(elements) != list) from.refuse();
+    if (elements.empty() || find_or_add(elements) != list) from.refuse();
   }
 }
 

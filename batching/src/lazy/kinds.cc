@@ -33,42 +33,27 @@ std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const
 
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run).first(at(run.list - run.outside));
-  const auto first_child = children.size();
+  const std::size_t first_child = children.size();
   scratch_.assign(1, run.pattern);
-  for (NodeId node : values) {
+  for (const NodeId node : values) {
     if (node < runs_.first()) continue;
     const std::int32_t producer = runs_.run_of(node);
-    const auto known = std::find(children.begin() + static_cast<std::ptrdiff_t>(first_child), children.end(), producer);
-    scratch_.push_back(static_cast<std::uint32_t>(known - children.begin()) - static_cast<std::uint32_t>(first_child));
-    if (known == children.end()) children.push_back(producer);
+    std::size_t child = first_child;
+    while (child < children.size() && children[child] != producer) ++child;
+    if (child == children.size()) children.push_back(producer);
+    scratch_.push_back(static_cast<std::uint32_t>(child - first_child));
   }
   KindId kind = find_or_add();
-  const auto all_meet = [&] {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (values[i] >= runs_.first() && !meets(kind, i, place_of(values[i], kinds))) return false;
-    }
-    return true;
-  };
-  if (!all_meet()) {
-    for (NodeId node : values) {
-      if (node < runs_.first()) continue;
-      const KindNode producer = place_of(node, kinds);
-      scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
-      scratch_.push_back(static_cast<std::uint32_t>(producer.node));
-    }
+  if (!meet_all(kind, values, kinds)) {
+    append_producers(values, kinds);
     kind = find_or_add();
-    if (!all_meet()) throw Error("lazy expressions: two places of one kind are one state");
+    if (!meet_all(kind, values, kinds)) throw Error("lazy expressions: two places of one kind are one state");
   }
-  const auto list = runs_.outside(run).subspan(at(run.list - run.outside));
+  const auto list = runs_.outside(run).subspan(values.size());
   if (!meet_list(kind, list, kinds)) {
-    const std::size_t operands = std::min(kinds_[at(kind)].cell->each.size(), list.size());
-    for (NodeId node : list.first(operands)) {
-      const KindNode producer = place_of(node, kinds);
-      scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
-      scratch_.push_back(static_cast<std::uint32_t>(producer.node));
-    }
+    append_producers(list.first(std::min(kinds_[at(kind)].cell->each.size(), list.size())), kinds);
     kind = find_or_add();
-    if (!all_meet() || !meet_list(kind, list, kinds)) {
+    if (!meet_all(kind, values, kinds) || !meet_list(kind, list, kinds)) {
       throw MisuseError(kinds_[at(kind)].cell->name +
                         ": a list with two results of one cell in one place; expected one of them, or a copy such as "
                         "`1 * x` of the other");
@@ -81,6 +66,26 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
 KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
   const std::int32_t producer = runs_.run_of(node);
   return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
+}
+
+/// Appends where these nodes come from to the key in scratch_.
+void Kinds::append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds) {
+  for (const NodeId node : nodes) {
+    if (node < runs_.first()) continue;
+    const KindNode producer = place_of(node, kinds);
+    scratch_.push_back(static_cast<std::uint32_t>(producer.kind));
+    scratch_.push_back(static_cast<std::uint32_t>(producer.node));
+  }
+}
+
+/// Makes the producers of gathered values have the states of these. Returns false if that is impossible.
+bool Kinds::meet_all(KindId kind, std::span<const NodeId> values, const std::vector<KindId>& kinds) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < runs_.first()) continue;
+    const KindNode producer = place_of(values[i], kinds);
+    if (!kinds_[at(kind)].outside[i].has_met(producer) && !meets(kind, i, producer)) return false;
+  }
+  return true;
 }
 
 /// The elements of a list are gathered along edges; each operand of the elements has one state. Returns false if that
@@ -130,6 +135,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
   std::map<Index, std::int32_t> given, indices;  // how many of each width
   for (Outside& outside : kind.outside) {
     if (outside.given) outside.column = given_.id(outside.width, given[outside.width]++);
+    kind.takes_given |= outside.given;
     kind.children = std::max(kind.children, outside.child + 1);
   }
   kind.cell = keys[pattern[0]].cell;
@@ -160,6 +166,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
     }
     ++nodes;
   });
+  kind.takes_given |= !kind.inputs.empty();
   kind.state.assign(at(nodes), -1);
   kind.output.assign(at(nodes), -1);
   return kind;
@@ -168,7 +175,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
 /// Makes the producer have the state of that outside value. Returns false if that is impossible.
 bool Kinds::meets(KindId kind, std::size_t number, const KindNode& producer) {
   Outside& outside = kinds_[at(kind)].outside[number];
-  if (std::find(outside.met.begin(), outside.met.end(), producer) != outside.met.end()) return true;
+  if (outside.has_met(producer)) return true;
   std::int32_t& state = kinds_[at(producer.kind)].state[at(producer.node)];
   if (!unite(outside.state, state, outside, producer)) return false;
   kinds_[at(kind)].outside[number].met.push_back(producer);
@@ -211,14 +218,19 @@ bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, cons
   return true;
 }
 
+Index Kinds::width_of(const Kind& kind, std::int32_t node) const {
+  if (kind.cell != nullptr) return kind.cell->results[at(node)];
+  const auto pattern = runs_.patterns()[kind.pattern];
+  std::size_t from = 0;
+  for (std::int32_t i = 0; i < node; ++i) from += 1 + record_.keys()[pattern[from]].widths.size();
+  return record_.keys().width(pattern[from]);
+}
+
 std::int32_t Kinds::output(const KindNode& node) {
   Kind& kind = kinds_[at(node.kind)];
   std::int32_t& output = kind.output[at(node.node)];
   if (output >= 0) return output;
-  Index width = 0;
-  Patterns::each_node(runs_.patterns()[kind.pattern], record_.keys(), [&](std::int32_t i, std::uint32_t key, auto) {
-    if (i == node.node) width = record_.keys().width(key);
-  });
+  const Index width = width_of(kind, node.node);
   const auto of_width = std::count_if(kind.output.begin(), kind.output.end(),
                                       [&](std::int32_t other) { return other >= 0 && outputs_[other].width == width; });
   ++version_;

@@ -58,13 +58,20 @@ class Kinds {
     std::int32_t column;  ///< if given: column of given()
     std::int32_t state = -1;
     std::vector<KindNode> met = {};  ///< nodes that are known to have this state
+    bool has_met(const KindNode& producer) const {
+      for (const KindNode& node : met) {
+        if (node == producer) return true;
+      }
+      return false;
+    }
   };
   struct IndexOperand {
     std::int32_t node, column, at;  ///< `at`: the position of its first number among the indices of the node
   };
   struct Kind {
-    std::uint32_t pattern;
+    std::uint32_t pattern = 0;
     std::int32_t children = 0;
+    bool takes_given = false;  ///< whether it has inputs, or values from outside that are given
     std::vector<Outside> outside = {};
     const Cell* cell = nullptr;
     std::size_t list = 0;  ///< where the operands of each element of the cell's list begin in `outside`
@@ -102,14 +109,17 @@ class Kinds {
 
  private:
   KindId find_or_add();
+  void append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds);
   Kind make(std::span<const std::uint32_t> key);
   std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
   std::size_t gathered_by(std::uint32_t pattern) const;
   void read_last(NumberReader& from);
   KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
+  bool meet_all(KindId kind, std::span<const NodeId> values, const std::vector<KindId>& kinds);
   bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);
   bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
+  Index width_of(const Kind& kind, std::int32_t node) const;
   VertexFunction function_of(KindId kind) const;
 
   const Record& record_;

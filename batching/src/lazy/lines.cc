@@ -5,18 +5,14 @@
 namespace windrow::lazy {
 
 Lines::Lines(const Record& record, const std::vector<Run>& runs) {
-  std::size_t nodes = 0;
   begin_.reserve(runs.size() + 1);
+  lines_.reserve(runs.size());
   for (const Run& run : runs) {
-    begin_.push_back(nodes);
-    nodes += static_cast<std::size_t>(run.nodes());
+    begin_.push_back(lines_.size());
+    const NodeId end = run.call ? run.begin + 1 : run.end;  // results of a call have one line
+    for (const Record::Node& node : record.nodes(run.begin, end)) lines_.push_back({node.key, node.from});
   }
-  begin_.push_back(nodes);
-  lines_.resize(nodes);
-  auto line = lines_.begin();
-  for (const Run& run : runs) {
-    for (const Record::Node& node : record.nodes(run.begin, run.end)) *line++ = {node.key, node.from};
-  }
+  begin_.push_back(lines_.size());
   const auto keys = static_cast<std::uint32_t>(record.keys().size());
   ops_.reserve(keys);
   for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(record.keys()[key].op);

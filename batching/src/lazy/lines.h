@@ -27,8 +27,8 @@ class Lines final : public Origins {
     std::source_location from;
   };
   std::vector<const Operator*> ops_;  // by key; null for an input
-  std::vector<Line> lines_;           // by node, run after run
-  std::vector<std::size_t> begin_;    // by run; the number of nodes at the end
+  std::vector<Line> lines_;           // by node, run after run; one for a call
+  std::vector<std::size_t> begin_;    // by run; the number of lines at the end
   std::map<std::string, std::vector<std::source_location>> rows_;
 };
 

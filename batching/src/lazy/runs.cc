@@ -27,11 +27,27 @@ std::size_t hash_of(std::span<const std::uint32_t> list) {
 }  // namespace
 
 std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
+  if (list.front() >= latest_.size()) latest_.resize(list.front() + std::size_t{1}, none);
+  std::uint32_t& latest = latest_[list.front()];
+  if (latest == none || !is(latest, list)) latest = find_or_add(list);
+  return latest;
+}
+
+/// Lists are short, and memcmp takes longer for these.
+bool Lists::is(std::uint32_t number, std::span<const std::uint32_t> list) const {
+  const auto known = (*this)[number];
+  if (known.size() != list.size()) return false;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (known[i] != list[i]) return false;
+  }
+  return true;
+}
+
+std::uint32_t Lists::find_or_add(std::span<const std::uint32_t> list) {
   const std::size_t hash = hash_of(list);
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto known = first; known != last; ++known) {
-    const auto other = (*this)[known->second];
-    if (std::equal(list.begin(), list.end(), other.begin(), other.end())) return known->second;
+    if (is(known->second, list)) return known->second;
   }
   const auto added = static_cast<std::uint32_t>(size());
   make_room(elements_, list.size());
@@ -80,6 +96,7 @@ void Runs::number() {
 void Runs::keep_only(std::span<const NodeId> nodes) {
   std::vector<char> needed(runs_.size(), 0);
   for (NodeId node : nodes) needed[at(run_of(node))] = 1;
+  if (std::ranges::find(needed, 0) == needed.end()) return;
   for (std::size_t i = runs_.size(); i-- > 0;) {
     if (needed[i] == 0) continue;
     for (NodeId node : outside(runs_[i])) {
@@ -97,13 +114,14 @@ void Runs::keep_only(std::span<const NodeId> nodes) {
 void Runs::add(Run run) {
   run.outside = static_cast<std::int32_t>(outside_.size());
   scratch_.clear();
-  if (is_call(run)) {
+  const Key& first = record_.key(run.begin);
+  run.call = first.cell != nullptr;
+  if (run.call) {
     const auto operands = record_.operands(run.begin);
-    const auto by_number = operands.first(record_.key(run.begin).widths.size());
+    const auto by_number = operands.first(first.widths.size());
     add_node(run, run.begin, by_number);
-    for (NodeId id = run.begin + 1; id < run.end; ++id) scratch_.push_back(record_.node(id).key);
     run.list = static_cast<std::int32_t>(outside_.size());
-    outside_.insert(outside_.end(), operands.begin() + static_cast<std::ptrdiff_t>(by_number.size()), operands.end());
+    for (const NodeId element : operands.subspan(by_number.size())) outside_.push_back(element);
   } else {
     for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
     run.list = static_cast<std::int32_t>(outside_.size());
@@ -122,12 +140,11 @@ void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands)
       scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
       continue;
     }
-    const auto of_run = outside_.begin() + run.outside;
-    const auto known = std::find(of_run, outside_.end(), operand);
-    const auto place = static_cast<std::uint32_t>(known - of_run);
-    if (known == outside_.end()) outside_.push_back(operand);
-    scratch_.push_back(
-        Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, place}));
+    std::size_t known = at(run.outside);
+    while (known < outside_.size() && outside_[known] != operand) ++known;
+    if (known == outside_.size()) outside_.push_back(operand);
+    scratch_.push_back(Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered,
+                                         static_cast<std::uint32_t>(known - at(run.outside))}));
   }
 }
 
@@ -149,9 +166,9 @@ void Runs::pop() {
 
 /// Merges the last runs as long as their pair of patterns is known.
 void Runs::join_known() {
-  while (runs_.size() > 1) {
+  while (runs_.size() > 1 && !runs_.back().call) {
     const Run last = runs_.back(), other = runs_[runs_.size() - 2];
-    if (last.apart || is_call(last) || is_call(other) || !small_enough(other, last) ||
+    if (last.apart || other.call || !small_enough(other, last) ||
         together_.count(pair(other.pattern, last.pattern)) == 0)
       return;
     pop();
@@ -167,12 +184,12 @@ bool Runs::depends(const Run& run, const Run& on) const {
 
 /// Searches for pairs of patterns that occur only one after the other. Returns whether there are new ones.
 bool Runs::learn() {
-  if (std::ranges::all_of(runs_, [&](const Run& run) { return is_call(run); })) return false;
+  if (std::ranges::all_of(runs_, [](const Run& run) { return run.call; })) return false;
   std::unordered_map<std::uint32_t, int> count;
   std::unordered_map<Pair, int> pairs;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ++count[runs_[i].pattern];
-    if (i == 0 || runs_[i].apart || is_call(runs_[i]) || is_call(runs_[i - 1])) continue;
+    if (i == 0 || runs_[i].apart || runs_[i].call || runs_[i - 1].call) continue;
     const Run &run = runs_[i], &other = runs_[i - 1];
     const bool related = depends(run, other) || outside(other).empty() || outside(run).empty();
     if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
@@ -196,7 +213,7 @@ void Runs::split_what_is_rare() {
   runs_.clear();
   outside_.clear();
   for (const Run& run : before_) {
-    if (count[run.pattern] >= often || is_call(run)) {
+    if (count[run.pattern] >= often || run.call) {
       add(run);
       continue;
     }

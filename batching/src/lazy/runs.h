@@ -36,7 +36,8 @@ class LastUse {
   std::vector<std::uint32_t> last_;
 };
 
-/// Numbered lists of numbers. A list is found by its hash, and compared.
+/// Numbered lists of numbers, none of them empty. A list is compared with the latest one that began with the same
+/// number, and otherwise found by its hash.
 class Lists {
  public:
   std::uint32_t number(std::span<const std::uint32_t> list);
@@ -46,6 +47,11 @@ class Lists {
   void read(NumberReader& from);
 
  private:
+  static constexpr std::uint32_t none = UINT32_MAX;
+  bool is(std::uint32_t number, std::span<const std::uint32_t> list) const;
+  std::uint32_t find_or_add(std::span<const std::uint32_t> list);
+
+  std::vector<std::uint32_t> latest_;  // by first element: the list found last, or none
   std::vector<std::uint32_t> elements_;
   std::vector<std::size_t> begin_ = {0};
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
@@ -58,7 +64,8 @@ struct OperandSource {
       number;  ///< inside: the distance in nodes; else the index of the value from outside, in the order of first use
 };
 
-/// The encoding of patterns. A pattern is a list of numbers: for each node of a run its key, then its operands.
+/// The encoding of patterns. A pattern is a list of numbers: for each node of a run its key, then its operands. Of the
+/// results of a call of a cell, the first one stands for all.
 class Patterns {
  public:
   static std::uint32_t encode(const OperandSource& operand) {
@@ -81,6 +88,7 @@ class Patterns {
 struct Run {
   NodeId begin, end;  // nodes
   bool apart;         // another instance recorded the run before
+  bool call = false;  // of a cell
   std::uint32_t pattern = 0;
   std::int32_t outside = 0;  // begin of its values in Runs::outside_
   std::int32_t list = 0;     // where the elements of a cell's list begin among them; the end without a list
@@ -123,7 +131,6 @@ class Runs {
   /// Appends a run, and finds its pattern and its values from outside.
   void add(Run run);
   void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
-  bool is_call(const Run& run) const { return record_.cell_of(run.begin) != nullptr; }
   void pop();
   void join_known();
   bool learn();
