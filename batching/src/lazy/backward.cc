@@ -45,8 +45,9 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
 }
 
 Epochs::Times::Times(std::span<const NodeId> losses) {
+  all_.reserve(losses.size());
   for (NodeId loss : losses) all_.emplace_back(loss, 1.0f);
-  std::sort(all_.begin(), all_.end());
+  if (!std::ranges::is_sorted(losses)) std::sort(all_.begin(), all_.end());
   std::size_t kept = 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (kept > 0 && all_[kept - 1].first == all_[i].first) {
@@ -58,8 +59,9 @@ Epochs::Times::Times(std::span<const NodeId> losses) {
   all_.resize(kept);
 }
 
-std::vector<Epochs::Times::Entry>::const_iterator Epochs::Times::lower_bound(NodeId node) const {
-  return std::ranges::lower_bound(all_, node, {}, &Entry::first);
+std::span<const Epochs::Times::Entry> Epochs::Times::between(NodeId begin, NodeId end) const {
+  return {std::ranges::lower_bound(all_, begin, {}, &Entry::first),
+          std::ranges::lower_bound(all_, end, {}, &Entry::first)};
 }
 
 void Epochs::keep_gradient(NodeId input) {
@@ -143,15 +145,13 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   const auto first_of = [&](std::size_t epoch) { return epoch < epochs_.size() ? epochs_[epoch].first : pending; };
   const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : record_.size();
   std::vector<NodeId> with_gradient;
-  for (auto loss = losses.lower_bound(first); loss != losses.end() && loss->first < behind; ++loss) {
-    with_gradient.push_back(loss->first);
-  }
+  for (const auto& [loss, times] : losses.between(first, behind)) with_gradient.push_back(loss);
   for (std::size_t epoch = begin; epoch < end; ++epoch) {
     for (const GradientPart& part : epochs_[epoch].gradient) {
       with_gradient.insert(with_gradient.end(), part.nodes.begin(), part.nodes.end());
     }
   }
-  std::sort(with_gradient.begin(), with_gradient.end());
+  if (!std::ranges::is_sorted(with_gradient)) std::ranges::sort(with_gradient);
   with_gradient.erase(std::unique(with_gradient.begin(), with_gradient.end()), with_gradient.end());
   const bool last = end == epochs_.size() && pending < record_.size();
   const std::vector<NodeId> more = last ? named(pending) : std::vector<NodeId>();
@@ -209,13 +209,12 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
     const OutputRow& at_row = computed.output_row(node);
     return at_row.output == column ? at_row.row : none;
   };
-  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
   std::vector<NodeId> of_losses;
-  for (auto loss = losses_.lower_bound(first); loss != losses_.end() && loss->first <= last; ++loss) {
-    const std::int32_t row = row_of(loss->first);
+  for (const auto& [loss, times] : losses_.between(computed.first_retained, computed.end_retained())) {
+    const std::int32_t row = row_of(loss);
     if (row == none) continue;
-    values[at(row)] += loss->second;
-    of_losses.push_back(loss->first);
+    values[at(row)] += times;
+    of_losses.push_back(loss);
   }
   gradient.set(std::move(values), from);
   if (!of_losses.empty()) {
@@ -247,17 +246,16 @@ void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& 
 }
 
 bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
-  if (computed.announced.empty()) return false;
-  const NodeId first = computed.output_rows.front().first, last = computed.output_rows.back().first;
-  const auto loss = losses_.lower_bound(first);
-  return !parts.empty() || (loss != losses_.end() && loss->first <= last);
+  const auto announced = [](const auto& output) { return output.second.announced; };
+  if (std::ranges::none_of(computed.outputs, announced)) return false;
+  return !parts.empty() || !losses_.between(computed.first_retained, computed.end_retained()).empty();
 }
 
 void Epochs::push_gradients(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,
                             std::source_location from) {
   std::map<std::string, Tensor> gradients;
-  for (std::int32_t column : computed.announced) {
-    gradients.emplace(computed.outputs.at(column).name, gradient_of(computed, column, parts, from));
+  for (const auto& [column, output] : computed.outputs) {
+    if (output.announced) gradients.emplace(output.name, gradient_of(computed, column, parts, from));
   }
   computed.runner->backward(computed.minibatch, gradients, std::exchange(mode, Runner::Gradients::add), from);
   for (auto& [name, blocks] : computed.given) {

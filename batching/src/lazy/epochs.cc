@@ -217,21 +217,25 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
 
 /// Assigns an output row to each node that is retained, and announces those that have a gradient.
 void Epochs::assign_output_rows(Computed& computed, const ToRetain& retain) {
+  if (retain.values.empty()) return;
+  computed.first_retained = retain.values.front();
+  computed.output_rows.resize(at(retain.values.back() + 1 - computed.first_retained));
+  std::vector<Output*> outputs;  // by column
   for (NodeId node : retain.values) {
     const std::int32_t vertex = runs_.run_of(node);
     const std::int32_t column = kinds_.output({kind_of_[at(vertex)], node - runs_.runs()[at(vertex)].begin});
-    auto found = computed.outputs.find(column);
-    if (found == computed.outputs.end()) {
+    if (at(column) >= outputs.size()) outputs.resize(at(column) + 1, nullptr);
+    Output*& output = outputs[at(column)];
+    if (output == nullptr) {
       const Columns::Column& named = kinds_.outputs()[column];
-      Output output{.name = named.name, .width = named.width, .row_of = std::vector(kind_of_.size(), -1)};
-      found = computed.outputs.emplace(column, std::move(output)).first;
+      output = &computed.outputs[column];
+      *output = {.name = named.name, .width = named.width, .row_of = std::vector(kind_of_.size(), -1)};
     }
-    Output& output = found->second;
-    output.row_of[at(vertex)] = output.rows();
-    computed.output_rows.push_back({node, {column, output.rows()}});
-    output.nodes.push_back(node);
+    output->row_of[at(vertex)] = output->rows();
+    computed.output_rows[at(node - computed.first_retained)] = {column, output->rows()};
+    output->nodes.push_back(node);
   }
-  for (NodeId node : retain.with_gradient) computed.announced.insert(computed.output_row(node).output);
+  for (NodeId node : retain.with_gradient) outputs[at(computed.output_row(node).output)]->announced = true;
 }
 
 /// The old runner is kept, since backward() may still need it.
@@ -276,8 +280,8 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
   stats_.vertices += static_cast<std::int64_t>(kind_of_.size());
   runner_->origins_ = std::move(lines);
   std::vector<Announced> announced;
-  for (std::int32_t column : computed->announced) {
-    const Output& output = computed->outputs.at(column);
+  for (const auto& [column, output] : computed->outputs) {
+    if (!output.announced) continue;
     announced.push_back({output.name, output.row_of});
     for (std::int32_t& row : announced.back().row_of) row = row < 0 ? output.zero() : row;
   }
@@ -290,8 +294,10 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
 /// The nodes from `first` on that have handles, whose values must stay available.
 std::vector<NodeId> Epochs::named(NodeId first) const {
   std::vector<NodeId> named;
-  for (NodeId node = first; node < record_.size(); ++node) {
-    if (record_.named(node)) named.push_back(node);
+  NodeId id = first;
+  for (const Record::Node& node : record_.nodes(first, record_.size())) {
+    if (node.handles > 0) named.push_back(id);
+    ++id;
   }
   return named;
 }

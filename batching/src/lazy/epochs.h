@@ -42,9 +42,9 @@ class Epochs {
   std::string describe() const;
 
  private:
-  /// The row of an output that contains the value of a node.
+  /// The row of an output that contains the value of a node. No row: its value is not retained.
   struct OutputRow {
-    std::int32_t output, row;
+    std::int32_t output = -1, row = -1;
   };
   /// Retained values of one node of a kind: a row for each vertex whose value is retained.
   struct Output {
@@ -56,6 +56,7 @@ class Epochs {
     std::size_t released = 0;  // the first `released` nodes are known to have no handles, and never get new ones
     bool needed = false;       // by the current flush
     bool later = false;        // a later epoch computes with it, so gradients may need it
+    bool announced = false;    // its gradient is given to backward()
     std::int32_t rows() const { return static_cast<std::int32_t>(nodes.size()); }
     /// The row of its gradient for vertices without a retained value; it is zero.
     std::int32_t zero() const { return rows(); }
@@ -74,11 +75,12 @@ class Epochs {
     std::shared_ptr<Runner> runner;
     Minibatch minibatch = Minibatch(nullptr);
     std::shared_ptr<MinibatchEnd> end = nullptr;
-    std::map<std::int32_t, Output> outputs = {};                 // by column
-    std::set<std::int32_t> announced = {};                       // columns whose gradients are given to backward()
-    std::vector<std::pair<NodeId, OutputRow>> output_rows = {};  // ascending
-    std::map<std::string, std::vector<Block>> given = {};        // by name of the tensor
+    std::map<std::int32_t, Output> outputs = {};           // by column
+    NodeId first_retained = 0;                             // the first node with an output row
+    std::vector<OutputRow> output_rows = {};               // by node from first_retained to the last one with a row
+    std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
     const OutputRow& output_row(NodeId node) const;
+    NodeId end_retained() const { return first_retained + static_cast<NodeId>(output_rows.size()); }
   };
   /// Gradients of these nodes from a later epoch, one row for each.
   struct GradientPart {
@@ -108,11 +110,9 @@ class Epochs {
     explicit Times(std::span<const NodeId> losses);
     auto begin() const { return all_.begin(); }
     auto end() const { return all_.end(); }
-    std::vector<Entry>::const_iterator lower_bound(NodeId node) const;
-    bool contains(NodeId node) const {
-      const auto found = lower_bound(node);
-      return found != end() && found->first == node;
-    }
+    /// Those of nodes [begin, end).
+    std::span<const Entry> between(NodeId begin, NodeId end) const;
+    bool contains(NodeId node) const { return !between(node, node + 1).empty(); }
 
    private:
     std::vector<Entry> all_;

@@ -9,10 +9,11 @@
 namespace windrow::lazy {
 
 const Epochs::OutputRow& Epochs::Computed::output_row(NodeId node) const {
-  const auto found = std::lower_bound(output_rows.begin(), output_rows.end(), node,
-                                      [](const auto& entry, NodeId id) { return entry.first < id; });
-  if (found == output_rows.end() || found->first != node) throw Error("lazy expressions: a value was not kept");
-  return found->second;
+  if (node >= first_retained && node < end_retained()) {
+    const OutputRow& found = output_rows[at(node - first_retained)];
+    if (found.row >= 0) return found;
+  }
+  throw Error("lazy expressions: a value was not kept");
 }
 
 const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::source_location from) {
@@ -102,8 +103,9 @@ bool Epochs::repair(NodeId node, const OpError& error, std::source_location from
   if (differentiated_ || epoch_of(node) + 1 != epochs_.size() || !curable(error, from)) return false;
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
-  for (const auto& [id, at_row] : epoch.computed->output_rows) {
-    if (record_.named(id)) kept.push_back(id);
+  const Computed& computed = *epoch.computed;
+  for (NodeId id = computed.first_retained; id < computed.end_retained(); ++id) {
+    if (computed.output_rows[at(id - computed.first_retained)].row >= 0 && record_.named(id)) kept.push_back(id);
   }
   int probes = 0;
   find_failed(kept, probes, from);
