@@ -44,6 +44,8 @@ constexpr KernelEntry kernels[] = {
     {"log_matmul_gradient", kernel::log_matmul_gradient, nullptr},
     {"log_matmul_weight_gradient", kernel::log_matmul_weight_gradient, nullptr},
     {"max_matmul", kernel::max_matmul, nullptr},
+    {"max_matmul_gradient", kernel::max_matmul_gradient, nullptr},
+    {"max_matmul_weight_gradient", kernel::max_matmul_weight_gradient, nullptr},
     {"argmax_matmul", kernel::argmax_matmul, nullptr},
     {"top_k", kernel::top_k, nullptr},
     {"top_k_gradient", kernel::top_k_gradient, nullptr},

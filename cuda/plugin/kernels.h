@@ -28,6 +28,7 @@ Run mul_row, column_dot, mul_columns, matmul_each, matmul_each_nt, matmul_each_t
 Workspace column_sum_workspace;
 // semiring.cu
 Run log_matmul, log_matmul_gradient, log_matmul_weight_gradient, max_matmul, argmax_matmul;
+Run max_matmul_gradient, max_matmul_weight_gradient;
 // choices.cu
 Run top_k, top_k_gradient, arg_top_k, sample;
 // rowwise.cu

@@ -45,6 +45,45 @@ struct MaxMatmul : Terms {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return term(r, best(r, c), c); }
 };
 
+/// With the gradient of the maxima.
+struct ChoiceGradients : Terms {
+  In g;
+  /// Whether best(r, c) is i. Most i are found worse after few terms.
+  WINDROW_ON_DEVICE bool is_best(Index r, Index i, Index c) const {
+    const float own = term(r, i, c);
+    for (Index j = 0; j < i; ++j) {
+      if (!exceeds(own, term(r, j, c))) return false;
+    }
+    for (Index j = i + 1; j < x.width; ++j) {
+      if (exceeds(term(r, j, c), own)) return false;
+    }
+    return true;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    Terms::accesses(to);
+    to.reads(g);
+  }
+};
+
+struct MaxMatmulGradient : ChoiceGradients {
+  static constexpr const char* name = "max_matmul_gradient";
+  WINDROW_ON_DEVICE float operator()(Index r, Index i) const {
+    float sum = 0;
+    for (Index c = 0; c < y.width; ++c) sum += is_best(r, i, c) ? at(g, r, c) : 0;
+    return sum;
+  }
+};
+
+struct MaxMatmulWeightGradient : ChoiceGradients {
+  static constexpr const char* name = "max_matmul_weight_gradient";
+  WINDROW_ON_DEVICE float operator()(Index i, Index c) const {
+    float sum = 0;
+    for (Index r = 0; r < x.rows; ++r) sum += is_best(r, i, c) ? at(g, r, c) : 0;
+    return sum;
+  }
+};
+
 struct ArgmaxMatmul : Terms {
   static constexpr const char* name = "argmax_matmul";
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return static_cast<float>(best(r, c)); }
@@ -91,6 +130,10 @@ template <class Value>
 int run_gradient(const Call& call, const Queue& queue) {
   return run_each(call, queue, Value{{{call.in[0], call.in[1]}, call.in[2], call.in[3]}});
 }
+template <class Value>
+int run_choice_gradient(const Call& call, const Queue& queue) {
+  return run_each(call, queue, Value{{{call.in[0], call.in[1]}, call.in[2]}});
+}
 
 }  // namespace
 
@@ -98,6 +141,12 @@ namespace kernel {
 
 int log_matmul(const Call& call, const Queue& queue) { return run_product<LogMatmul>(call, queue); }
 int max_matmul(const Call& call, const Queue& queue) { return run_product<MaxMatmul>(call, queue); }
+int max_matmul_gradient(const Call& call, const Queue& queue) {
+  return run_choice_gradient<MaxMatmulGradient>(call, queue);
+}
+int max_matmul_weight_gradient(const Call& call, const Queue& queue) {
+  return run_choice_gradient<MaxMatmulWeightGradient>(call, queue);
+}
 int argmax_matmul(const Call& call, const Queue& queue) { return run_product<ArgmaxMatmul>(call, queue); }
 int log_matmul_gradient(const Call& call, const Queue& queue) { return run_gradient<LogMatmulGradient>(call, queue); }
 int log_matmul_weight_gradient(const Call& call, const Queue& queue) {

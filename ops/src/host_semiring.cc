@@ -135,6 +135,31 @@ void max_matmul(const HostCall& k) {
                [inner = k.in[0].width](const float* x, auto load) HWY_ATTR { return best_of(x, inner, load).value; });
 }
 
+/// Calls visit(r, i, c) for each element (r, c) of the product, in order; i is the first term that has the maximum.
+template <class Visit>
+HWY_INLINE void each_best(const HostCall& k, Visit visit) {
+  const Padded weights(k.in[1]);
+  Padded places(1, weights.stride(), 0);
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.in[0].rows; ++r) {
+    for (Index c = 0; c < weights.stride(); c += lanes) {
+      const auto load = [&](Index i) HWY_ATTR { return hn::LoadU(d, weights.row(i) + c); };
+      hn::StoreU(best_of(k.in[0].row(r), k.in[0].width, load).place, d, places.row(0) + c);
+    }
+    for (Index c = 0; c < k.in[1].width; ++c) visit(r, static_cast<Index>(places.row(0)[c]), c);
+  }
+}
+
+void max_matmul_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  each_best(k, [&](Index r, Index i, Index c) { k.out.row(r)[i] += k.in[2].row(r)[c]; });
+}
+
+void max_matmul_weight_gradient(const HostCall& k) {
+  zero_unless_adding(k);
+  each_best(k, [&](Index r, Index i, Index c) { k.out.row(i)[c] += k.in[2].row(r)[c]; });
+}
+
 void argmax_matmul(const HostCall& k) {
   each_product(k,
                [inner = k.in[0].width](const float* x, auto load) HWY_ATTR { return best_of(x, inner, load).place; });
@@ -150,7 +175,8 @@ namespace windrow {
 // The kernels, each named like its operator.
 // clang-format off
 #define WINDROW_KERNELS(X) \
-  X(log_matmul) X(log_matmul_gradient) X(log_matmul_weight_gradient) X(max_matmul) X(argmax_matmul)
+  X(log_matmul) X(log_matmul_gradient) X(log_matmul_weight_gradient) X(max_matmul) X(max_matmul_gradient) \
+  X(max_matmul_weight_gradient) X(argmax_matmul)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -57,6 +57,8 @@ std::span<const Operator* const> all() {
                                              &log_matmul_gradient,
                                              &log_matmul_weight_gradient,
                                              &max_matmul,
+                                             &max_matmul_gradient,
+                                             &max_matmul_weight_gradient,
                                              &argmax_matmul,
                                              &transpose,
                                              &add_bias,

@@ -75,7 +75,7 @@ struct LayersCell {
     take("maxima", maximum(x, gain) - minimum(bias, x) * maximum(minimum(x, bias), -0.5 * x));
     take("maxima of columns", maximum(x, temperature) + minimum(column, x) + maximum(gain, column));
     take("log sums", log_add_exp(x, 0.5 * x) + log_add_exp(x, x));
-    take("log products", log_matmul(x, weights));
+    take("log products", log_matmul(x, weights) + 0.5 * max_matmul(x, weights));
     take("largest", top_k(x, 3) + top_k(x, 1, 3, op::Order::by_place));
     take("places", stop_gradient(argmax(x) + row_sum(arg_top_k(x, 2)) + row_sum(argmax_matmul(x, weights))));
     take("transposed", matmul_nt(x, table));

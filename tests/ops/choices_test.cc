@@ -76,6 +76,12 @@ TEST(Choices, TakeTheFirstOfEqualsAndNotANumberBeforeAll) {
   EXPECT_EQ(host_row(op::argmax_matmul, {{counted(1, 3), {1, 2, 2}}, weights}), Values{1});
   EXPECT_EQ(host_row(op::argmax_matmul, {{counted(1, 3), {1, none, 2}}, weights}), Values{1});
   EXPECT_TRUE(std::isnan(host_row(op::max_matmul, {{counted(1, 3), {1, none, 2}}, weights})[0]));
+  const auto gradient = std::pair(counted(1, 1), Values{5});
+  for (const Operator* op : {&op::max_matmul_gradient, &op::max_matmul_weight_gradient}) {
+    EXPECT_EQ(host_row(*op, {{counted(1, 3), {1, 2, 2}}, weights, gradient}), (Values{0, 5, 0})) << op->name.text();
+    EXPECT_EQ(host_row(*op, {{counted(1, 3), {none, none, 2}}, weights, gradient}), (Values{5, 0, 0}))
+        << op->name.text();
+  }
 }
 
 TEST(Choices, RefuseNumbersOutOfRange) {

@@ -26,15 +26,15 @@ Make power(int others) {
   };
 }
 
-/// The operands of a product in another semiring, and of its gradients, some terms of which are forbidden.
-Make log_product(bool gradient) {
-  return [gradient](Maker& m) {
+/// The operands of a product in another semiring, and `others` of the product's shape. Some terms are forbidden.
+Make log_product(int others = 0) {
+  return [others](Maker& m) {
     const Index inner = m.number(1, 12);
     m.operand(counted(m.rows, inner));
     m.operand(counted(inner, m.width));
     for (double& weight : m.made.in.back()) weight = m.number(0, 9) == 0 ? -1e30f : weight;
     for (Index c = 0; c < m.width; ++c) m.made.in.back()[static_cast<std::size_t>(c)] = 0.5;
-    for (int k = 0; gradient && k < 2; ++k) m.operand(counted(m.rows, m.width));
+    for (int k = 0; k < others; ++k) m.operand(counted(m.rows, m.width));
   };
 }
 
@@ -109,11 +109,13 @@ const Makes& makes_of_layers() {
        }},
       {"log_add_exp", elementwise(2)},
       {"log_add_exp_gradient", elementwise(3)},
-      {"log_matmul", log_product(false)},
-      {"log_matmul_gradient", log_product(true)},
-      {"log_matmul_weight_gradient", log_product(true)},
-      {"max_matmul", log_product(false)},
-      {"argmax_matmul", log_product(false)},
+      {"log_matmul", log_product()},
+      {"log_matmul_gradient", log_product(2)},
+      {"log_matmul_weight_gradient", log_product(2)},
+      {"max_matmul", log_product()},
+      {"max_matmul_gradient", log_product(1)},
+      {"max_matmul_weight_gradient", log_product(1)},
+      {"argmax_matmul", log_product()},
       {"top_k", choice(false)},
       {"top_k_gradient", choice(true)},
       {"arg_top_k", choice(false)},

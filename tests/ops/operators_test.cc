@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(All, RowwiseOperator,
 INSTANTIATE_TEST_SUITE_P(All, SummingOperator,
                          operators_that([](auto& o) { return o.locality == Locality::sums_rows; }), operator_name);
 INSTANTIATE_TEST_SUITE_P(All, DifferentiableOperator, operators_that([](auto& o) {
-                           const Operator* const others[] = {&op::stop_gradient, &op::reverse_gradient, &op::max_matmul,
-                                                             &op::argmax_matmul, &op::arg_top_k,        &op::sample};
+                           const Operator* const others[] = {&op::stop_gradient, &op::reverse_gradient,
+                                                             &op::argmax_matmul, &op::arg_top_k, &op::sample};
                            const bool of_the_value = std::ranges::find(others, &o) == std::end(others);
                            return o.gradients != nullptr && of_the_value;
                          }),

@@ -103,7 +103,7 @@ class ExpressionOperators {
   friend Result matmul_nt(const Left& x, const Weight& w) { return Types::apply(op::matmul_nt, x, {x, w}); }
   /// log(sum over i of exp(x[i] + w[i][j])).
   friend Result log_matmul(const Left& x, const Weight& w) { return Types::apply(op::log_matmul, x, {x, w}); }
-  /// The maximum over i of x[i] + w[i][j], as a constant: for decoding.
+  /// The maximum over i of x[i] + w[i][j].
   friend Result max_matmul(const Left& x, const Weight& w) { return Types::apply(op::max_matmul, x, {x, w}); }
   /// The first i that has the maximum, as a constant.
   friend Result argmax_matmul(const Left& x, const Weight& w) { return Types::apply(op::argmax_matmul, x, {x, w}); }

@@ -53,7 +53,7 @@ class Crf {
   auto best_first(const auto& emissions) const { return stop_gradient(first(emissions)); }
   template <class Expression>
   Expression best_next(const Expression& best, const Expression& emissions) const {
-    return max_matmul(best, transitions_) + stop_gradient(emissions);
+    return stop_gradient(max_matmul(best, transitions_) + emissions);
   }
   /// For each tag of a word, the tag before it in the best sequence, as a float.
   auto came_from(const auto& best_before) const { return argmax_matmul(best_before, transitions_); }

@@ -6,8 +6,8 @@
 // `to_rows`.
 //
 // Operators named *_gradient, segment_argmax, gather_where, scatter_bags, gather_sum, sum_parts and those for training
-// have no gradient. The operands of arg_top_k, argmax_matmul, max_matmul and sample get none: the result counts as a
-// constant. Operators that result in numbers of columns make them floats, which are exact up to 2^24.
+// have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the result counts as a constant.
+// Operators that result in numbers of columns make them floats, which are exact up to 2^24.
 #pragma once
 
 #include <cstdint>
@@ -102,7 +102,10 @@ extern const Operator column_dot;      ///< n x w, n x w -> 1 x w: the dot produ
 extern const Operator log_matmul;
 extern const Operator log_matmul_gradient;         ///< x, y, result, g -> n x k: of x
 extern const Operator log_matmul_weight_gradient;  ///< x, y, result, g -> k x m: of y, a sum over all rows
-extern const Operator max_matmul;                  ///< the maximum over i of x[i] + y[i][j], NaN if one is NaN
+/// The maximum over i of x[i] + y[i][j], NaN if one is NaN; the gradient goes to the first i that has it.
+extern const Operator max_matmul;
+extern const Operator max_matmul_gradient;         ///< x, y, g -> n x k: of x
+extern const Operator max_matmul_weight_gradient;  ///< x, y, g -> k x m: of y, a sum over all rows
 extern const Operator argmax_matmul;               ///< the first i that has it
 
 // Products of corresponding rows.
