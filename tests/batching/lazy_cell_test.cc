@@ -247,6 +247,23 @@ TEST(LazyCells, ReadListsOfAnything) {
   EXPECT_EQ(total({}, {}, std::array{s.graph.input({3})}).scalar(), 9);
 }
 
+TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
+  Trees s;
+  const LazyCell total = s.graph.cell("total", [](CellBody& c) { c.result(sum_children(c.each(1) * c.each(1))); });
+  std::vector<LazyExpr> list;
+  for (int i = 1; i <= 6; ++i) list.push_back(s.graph.input({static_cast<float>(i)}));
+  for (int flush = 0; flush < 3; ++flush) {
+    s.graph.flush();
+    const std::int64_t before = s.graph.stats().expressions;
+    std::vector<LazyExpr> totals;
+    for (int call = 0; call < 4; ++call) totals.push_back(total({}, {}, list));
+    totals.push_back(total({}, {}, std::span(list).subspan(1, 4)));  // other pairs
+    for (int call = 0; call < 4; ++call) EXPECT_EQ(totals[static_cast<std::size_t>(call)].scalar(), 2 + 12 + 30);
+    EXPECT_EQ(totals[4].scalar(), 6 + 20);
+    EXPECT_EQ(s.graph.stats().expressions - before, 5 + 6 + 4) << "calls, and one copy of each element";
+  }
+}
+
 TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   Trees s;
   const auto made = [&](const std::function<void(CellBody&)>& body) {

@@ -1,6 +1,7 @@
 #include "lazy/cells.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/tracing.h"
 #include "lazy/epochs.h"
@@ -202,8 +203,8 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
 }
 
 /// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so an element of an
-/// earlier flush is copied. So is one that operations outside of cells computed: two such elements could be two nodes
-/// of one kind.
+/// earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells computed: two
+/// such elements could be two nodes of one kind.
 void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
   scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
@@ -222,6 +223,11 @@ void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::so
 
 /// Replaces the values of an element by copies, which are a run of their own.
 void Record::copy(std::span<NodeId> element, std::source_location from) {
+  scratch_element_.assign(element.begin(), element.end());
+  if (const auto known = copies_.find(scratch_element_); known != copies_.end()) {
+    std::iota(element.begin(), element.end(), known->second);
+    return;
+  }
   std::vector<std::uint32_t> numbers;
   for (const NodeId id : element) {
     scratch_ = {.op = &op::concat, .operands = {Key::expression}, .widths = {width(id)}};
@@ -229,6 +235,7 @@ void Record::copy(std::span<NodeId> element, std::source_location from) {
   }
   reserve(element.size(), element.size());
   const NodeId first = size();
+  copies_.emplace(scratch_element_, first);
   for (std::size_t k = 0; k < element.size(); ++k) {
     element[k] = append(numbers[k], {&element[k], 1}, 0, from);
     if (k == 0) begin_run(first, {}, true);

@@ -52,6 +52,7 @@ void Record::clear() {
   indices_.clear();
   inputs_.clear();
   first_pending_ = 0;
+  copies_.clear();
   call_end_ = 0;
   run_begins_.clear();
   latest_.clear();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <coroutine>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -136,7 +137,10 @@ class Record {
   };
   std::span<const RunBegin> run_begins(NodeId from) const;
   NodeId first_pending() const { return first_pending_; }
-  void start_next_epoch() { first_pending_ = size(); }
+  void start_next_epoch() {
+    first_pending_ = size();
+    copies_.clear();
+  }
   /// Forgets what no handle names and the nodes from `last_epoch` on do not use, from time to time: a graph for
   /// inference that is never cleared takes bounded memory. Precondition: no node is pending.
   void forget_unnamed(NodeId last_epoch);
@@ -288,7 +292,8 @@ class Record {
   NodeId period_ = 0, repeated_ = 0;   // the last `repeated_` nodes have the keys of the nodes a period before
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // reused, so that an application allocates nothing
-  std::vector<NodeId> scratch_operands_, scratch_list_;
+  std::vector<NodeId> scratch_operands_, scratch_list_, scratch_element_;
+  std::map<std::vector<NodeId>, NodeId> copies_;  // by list element: its copy, which is pending
 };
 
 }  // namespace windrow::lazy

@@ -16,7 +16,8 @@
 //
 // A coroutine copies its parameters; references are copied as references, so what they refer to must outlive the task.
 // Pass by value what the caller may not keep. Do not make a task of a lambda with captures, since the captures end with
-// the lambda. (g++ 12 rejects braced initialiser lists in an expression that awaits; name them first.)
+// the lambda. Do not loop over a part of what run() returns, as in `for (x : run(graph, tasks).front())`: the vector
+// ends before the loop begins. (g++ 12 rejects braced initialiser lists in an expression that awaits; name them first.)
 //
 // Contract
 //   Errors   An exception that leaves a task, such as OpError from a failed value, ends that task only; the others get
