@@ -82,6 +82,12 @@ Row max_children(const Row& x) {
   return result;
 }
 
+Row softmax_children(const Row& x) {
+  const Index children = x.type.rows.number();
+  const Row shares = exp(x - to_children(max_children(x), children));
+  return shares / to_children(sum_children(shares), children);
+}
+
 static Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y) {
   const Oracle& oracle = *(x.oracle() == nullptr ? y.oracle() : x.oracle());
   const Row rows[] = {x.resolve(oracle), y.resolve(oracle)};

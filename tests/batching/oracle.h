@@ -122,6 +122,7 @@ Row to_children(const Row& x, Index children);
 Row sum_children(const Row& x);
 Row mean_children(const Row& x);
 Row max_children(const Row& x);
+Row softmax_children(const Row& x);
 inline Row tanh(const Row& x) { return apply(op::tanh, {x}); }
 inline Row sigmoid(const Row& x) { return apply(op::sigmoid, {x}); }
 inline Row relu(const Row& x) { return apply(op::relu, {x}); }

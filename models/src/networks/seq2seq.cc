@@ -19,7 +19,7 @@ Seq2Seq::Seq2Seq(Parameters& parameters, Seq2SeqSizes sizes)
       forward_(parameters, "forward", {sizes.embedding, sizes.hidden}),
       backward_(parameters, "backward", {sizes.embedding, sizes.hidden}),
       decoder_(parameters, "decoder", {sizes.embedding, sizes.hidden}),
-      key_(parameters.add_product("key", 2 * sizes.hidden, sizes.hidden)),
+      attention_(parameters, "attention", {.query = sizes.hidden, .key = 2 * sizes.hidden, .hidden = sizes.hidden}),
       feed_(parameters.add_product("feed", sizes.hidden, 4 * sizes.hidden)),
       find_(parameters.add_product("find", 3 * sizes.hidden, sizes.hidden)),
       head_(parameters.add_product("head", sizes.hidden, sizes.target)),
@@ -66,7 +66,8 @@ double Seq2Seq::flops(std::int64_t source_words, std::int64_t steps) const {
   const auto h = static_cast<double>(sizes_.hidden), words = static_cast<double>(source_words);
   const auto all = static_cast<double>(steps);
   return forward_.flops(source_words) + backward_.flops(source_words) + decoder_.flops(steps) + 4 * h * h * words +
-         8 * h * h * (all - 1) + 6 * h * h * all + 2 * h * static_cast<double>(sizes_.target) * all;
+         8 * h * h * (all - 1) + 8 * h * h * all + 2 * h * words * all +
+         2 * h * static_cast<double>(sizes_.target) * all;
 }
 
 }  // namespace windrow

@@ -165,7 +165,8 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
                          .device = device,
                          .formula =
                              "16 h e + 4 h^2 per source word, 16 h^2 per source word that follows another, "
-                             "8 h e + 6 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another",
+                             "8 h e + 8 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another, "
+                             "2 h per step and source word",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score = [of] { return std::make_unique<TranslationScore>(of); },

@@ -42,7 +42,13 @@ class AdditiveAttention {
   auto project(const auto& query) const { return matmul(query, query_); }
   template <class Expression>
   Expression score(const Expression& projected, const Expression& key) const {
-    return matmul(tanh(projected + matmul(key, key_)), score_);
+    return score_projected(projected, project_key(key));
+  }
+  // The same in two steps, for keys that many queries are compared with.
+  auto project_key(const auto& key) const { return matmul(key, key_); }
+  template <class Expression>
+  Expression score_projected(const Expression& projected, const Expression& projected_key) const {
+    return matmul(tanh(projected + projected_key), score_);
   }
 
  private:

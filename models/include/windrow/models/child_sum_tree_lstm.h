@@ -56,10 +56,7 @@ class ChildSumTreeLstm {
 
   auto attend(const auto& below) const {
     const auto scores = matmul(tanh(matmul(below, attention_->hidden)), attention_->score);
-    // Without the maximum, exp could overflow; it cancels, so it needs no gradient.
-    const auto weights = exp(scores - stop_gradient(max_children(scores)));
-    // Divided by edge: a leaf has no edges, and would otherwise divide zero by zero.
-    return sum_children(below * (weights / sum_children(weights)));
+    return sum_children(below * softmax_children(scores));
   }
 
   TreeLstmSizes sizes_;

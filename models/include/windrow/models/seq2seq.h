@@ -7,9 +7,9 @@
 //                \  |  /
 //   step       o -> o -> o -> o     reads the target word before it, attends to all annotations, predicts its word
 //
-// Each step scores the annotations by the dot product of its state with their keys, and reads their mean, weighed by
-// the softmax of the scores. What it computes from that and its state is passed on to the next step ("input feeding"),
-// so that a step knows what the steps before it have attended to.
+// Each step scores the annotations by a network with one hidden layer, as Bahdanau et al. do, and reads their mean,
+// weighed by the softmax of the scores. What it computes from that and its state is passed on to the next step ("input
+// feeding"), so that a step knows what the steps before it have attended to.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
+#include "windrow/models/attention.h"
 #include "windrow/models/dropout_rates.h"
 #include "windrow/models/lstm.h"
 
@@ -69,7 +70,7 @@ class Seq2Seq {
     const Index h = sizes_.hidden;
     const auto both = concat(v.gather(0, v.state("forward", h)), v.gather(1, v.state("backward", h)));
     v.scatter(v.state("annotation", 2 * h), both);
-    v.scatter(v.state("key", h), matmul(both, key_));
+    v.scatter(v.state("key", h), attention_.project_key(both));
   }
   auto logits(auto& v) const {
     const Index h = sizes_.hidden;
@@ -77,10 +78,8 @@ class Seq2Seq {
     const auto word = sizes_.dropout.of_word(embedding(target_words_, v.pull_index("previous")));
     const auto own =
         decoder_.step(v, decoder_.states(v, "decoder"), decoder_.project(word) + matmul(v.gather(0, found_of), feed_));
-    // Without the maximum, exp could overflow; it cancels, so it needs no gradient.
-    const auto scores = row_dot(v.each(v.state("key", h)), own);
-    const auto weights = exp(scores - stop_gradient(max_children(scores)));
-    const auto context = sum_children(v.each(v.state("annotation", 2 * h)) * weights) / sum_children(weights);
+    const auto scores = attention_.score_projected(attention_.project(own), v.each(v.state("key", h)));
+    const auto context = sum_children(v.each(v.state("annotation", 2 * h)) * softmax_children(scores));
     const auto found = tanh(matmul(concat(own, context), find_));
     v.scatter(found_of, found);
     return matmul(dropout(found, {.rate = sizes_.dropout.element}), head_) + head_bias_;
@@ -94,14 +93,16 @@ class Seq2Seq {
   }
 
   /// Floating point operations of the forward products: 16 h e + 4 h^2 per source word, 16 h^2 per source word but the
-  /// first, 8 h e + 6 h^2 + 2 h target per step, 16 h^2 per step but the first (h: hidden size, e: embedding size).
+  /// first, 8 h e + 8 h^2 + 2 h target per step, 16 h^2 per step but the first, 2 h per step and source word (h: hidden
+  /// size, e: embedding size).
   double flops(std::int64_t source_words, std::int64_t steps) const;
 
  private:
   Seq2SeqSizes sizes_;
   Parameter source_words_, target_words_;
   Lstm forward_, backward_, decoder_;
-  Parameter key_, feed_, find_, head_, head_bias_;
+  AdditiveAttention attention_;
+  Parameter feed_, find_, head_, head_bias_;
 };
 
 }  // namespace windrow
