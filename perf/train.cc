@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "machine.h"
+#include "peak.h"
 #include "program.h"
 
 namespace windrow::perf {
@@ -106,7 +107,7 @@ class Contestant {
 
   const TrainOptions& options_;
   const int workers_;
-  GemmPeak peak_;
+  program::ProductPeak peak_;
   Engine engine_;
   const program::ToldOnce once_{engine_};
   Workload workload_;

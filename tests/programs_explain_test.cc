@@ -12,7 +12,7 @@ TEST_F(Explain, SaysWhatMakesBatchesAndWhereTheTimeGoes) {
   const Outcome outcome =
       run("windrow explain tree-lstm --samples 64 --batch 32 --hidden 16 --workers 2 --seconds 0.01");
   EXPECT_EQ(outcome.err, "");
-  const std::string number = "[0-9]+\\.[0-9]";
+  const std::string number = "[0-9]+\\.[0-9]+";
   const std::string text =
       std::regex_replace(std::regex_replace(outcome.out, std::regex(number), "N"), std::regex(" +"), " ");
   for (const char* const part :
@@ -21,7 +21,8 @@ TEST_F(Explain, SaysWhatMakesBatchesAndWhereTheTimeGoes) {
         "%\ntree_lstm, "
         "no children, with word N N N N %\n\nwhat makes N batches of them\n N vertices of different types",
         "\ncritical path: N of N vertices, with N % of the work, so at most ",
-        "\ntraining, 2 workers share of time GFLOP/s per worker peak share of peak\nproducts N % N "}) {
+        "\ntraining, 2 workers ms per minibatch share of time achieved per worker machine share of it\nproducts N N "
+        "% N GFLOP/s N N %\nother arithmetic N N % N GB/s N N %\nmoves N N % N GB/s N N %\nrest N N % optimiser"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -41,14 +42,26 @@ TEST_F(Explain, GivesCountsThatAddUpAsJson) {
     const std::string shares = lines[0].substr(lines[0].find("\"shares_of_time\""));
     for (const char* const kind : {"products", "arithmetic", "moves", "rest"}) time += field(shares, kind);
     EXPECT_NEAR(time, 1, 1e-6) << lines[0];
-    EXPECT_GT(field(lines[0], "peak_per_worker"), 0);
+    for (const char* const rates : {"\"achieved_per_worker\"", "\"machine_per_worker\""}) {
+      const std::string by_kind = lines[0].substr(lines[0].find(rates));
+      for (const char* const kind : {"products", "arithmetic", "moves"}) EXPECT_GT(field(by_kind, kind), 0) << rates;
+    }
   }
 }
 
-TEST_F(Explain, RefusesAModelWhoseGraphsAreNotKnown) {
-  const Outcome outcome = run("windrow explain parser");
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_TRUE(outcome.err.starts_with("windrow: model: 'parser'; expected one of tree-lstm, ")) << outcome.err;
+TEST_F(Explain, SaysOfAModelThatBuildsItsGraphsAsItRunsWhatItDid) {
+  const std::string command =
+      "windrow explain parser --samples 12 --batch 6 --hidden 8 --embedding 4 --scorer 4 --workers 1 --seconds 0.01";
+  const Outcome outcome = run(command);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("^parser, generated data: 2 minibatches of 6 sentences\n"
+                                                        "per minibatch: [0-9.]+ vertices in [0-9.]+ batches")))
+      << outcome.out;
+  EXPECT_NE(outcome.out.find("\nproducts "), std::string::npos) << outcome.out;
+  const auto lines = lines_of(run(command + " --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_GT(field(lines[0], "parts"), 2 * field(lines[0], "minibatches")) << "steps of a sentence follow each other";
+  EXPECT_GT(field(lines[0].substr(lines[0].find("\"achieved_per_worker\"")), "moves"), 0) << lines[0];
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 #include "explain.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "batch_facts.h"
 #include "flags.h"
+#include "peak.h"
 #include "windrow/models/trainer.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::program {
 namespace {
@@ -27,40 +27,19 @@ double ratio(std::int64_t part, std::int64_t all) { return ratio(static_cast<dou
 
 // --- Measured
 
-/// What training costs, and what the machine could do. Times are of all workers together.
+/// What training costs, and what the machine could do. Times and rates are of all workers together.
 struct Speed {
-  double seconds = 0;  ///< of training, by the clock
-  StepTimes times = {};
-  double product_flops = 0;
-  double peak = 0;  ///< floating point operations per second in large products, of all workers together
+  double seconds = 0;            ///< of training, by the clock
+  std::int64_t minibatches = 0;  ///< trained on
+  RunnerStats runner = {};       ///< of this training: times, operations, bytes
+  double product_peak = 0;       ///< floating point operations per second in large products
+  double bandwidth = 0;          ///< bytes per second of the memory
 };
 
-/// The speed of large matrix products by the kernel that minibatches use. The best shape and the best moment count.
-double product_peak(const Device& device, double seconds) {
-  constexpr Index shapes[][3] = {{256, 512, 512}, {512, 512, 512}, {512, 1024, 512}};
-  double best = 0;
-  for (const auto& [rows, inner, width] : shapes) {
-    Tensor a(device, rows, inner, "a"), b(device, inner, width, "b");
-    a.set(std::vector<float>(static_cast<std::size_t>(rows * inner), 0.5f));
-    b.set(std::vector<float>(static_cast<std::size_t>(inner * width), 0.25f));
-    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(width);
-    const auto began = std::chrono::steady_clock::now();
-    for (double took = 0; took < seconds / std::size(shapes);) {
-      const auto start = std::chrono::steady_clock::now();
-      std::vector<Tensor> results;  // several at a time, so that no worker waits for others at the end of each
-      constexpr int together = 3;
-      for (int i = 0; i < together; ++i) results.push_back(apply(device, op::matmul, {.in = {a, b}}));
-      for (const Tensor& result : results) device.engine->wait(result.var());
-      const auto end = std::chrono::steady_clock::now();
-      best = std::max(best, together * flops / std::chrono::duration<double>(end - start).count());
-      took = std::chrono::duration<double>(end - began).count();
-    }
-  }
-  return best;
-}
+constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays; more than caches hold
 
-/// Trains on the minibatches again and again; the peak is measured in between, so that other work on the machine
-/// affects both.
+/// Trains on the minibatches again and again; the peaks are measured in between, so that other work on the machine
+/// affects all of them.
 Speed measured(const Device& device, Workload& workload, const Arguments& arguments, const RunnerOptions& runner) {
   constexpr int rounds = 3;
   RunnerOptions timed = runner;
@@ -73,39 +52,64 @@ Speed measured(const Device& device, Workload& workload, const Arguments& argume
   const std::size_t samples = std::min(workload.training.size(), arguments.batch * arguments.minibatches);
   trainer.train(samples);  // makes plans, and fetches memory
   Speed speed;
+  const int threads = std::min(arguments.workers, default_workers());
+  ProductPeak products(threads);
+  Bandwidth memory(threads, elements_of_bandwidth);
   const RunnerStats before = trainer.stats();
+  const std::uint64_t first = trainer.minibatches();
   for (int round = 0; round < rounds; ++round) {
-    speed.peak = std::max(speed.peak, product_peak(device, arguments.seconds / rounds));
+    products.sample(arguments.seconds / rounds);
+    speed.bandwidth = std::max(speed.bandwidth, 1e9 * memory.measure(arguments.seconds / rounds / 2));
     const double until = speed.seconds + arguments.seconds / rounds;
     while (speed.seconds < until) speed.seconds += trainer.train(samples).seconds;
   }
   const RunnerStats after = trainer.stats();
-  speed.product_flops = static_cast<double>(after.multiply_flops - before.multiply_flops);
-  speed.times = {.product_ns = after.times.product_ns - before.times.product_ns,
-                 .arithmetic_ns = after.times.arithmetic_ns - before.times.arithmetic_ns,
-                 .move_ns = after.times.move_ns - before.times.move_ns};
+  speed.minibatches = static_cast<std::int64_t>(trainer.minibatches() - first);
+  speed.runner.minibatches = after.minibatches - before.minibatches;
+  speed.runner.vertices = after.vertices - before.vertices;
+  speed.runner.batches = after.batches - before.batches;
+  speed.runner.multiply_flops = after.multiply_flops - before.multiply_flops;
+  speed.runner.times = after.times - before.times;
+  speed.product_peak = 1e9 * products.gflops();
   return speed;
 }
 
-/// Derived from both; see the columns.
-struct Shares {
-  double product, arithmetic, moves, rest;  ///< of the workers' time
-  double product_rate, worker_peak;         ///< GFLOP/s of one worker
-  double all_rate, peak;                    ///< GFLOP/s of all workers
-
-  Shares(const Speed& speed, int workers) {
-    const double time = speed.seconds * 1e9 * workers;
-    const auto share = [&](std::int64_t ns) { return static_cast<double>(ns) / time; };
-    product = share(speed.times.product_ns);
-    arithmetic = share(speed.times.arithmetic_ns);
-    moves = share(speed.times.move_ns);
-    rest = std::max(0.0, 1 - product - arithmetic - moves);
-    product_rate = ratio(speed.product_flops, static_cast<double>(speed.times.product_ns));
-    peak = speed.peak / 1e9;
-    worker_peak = peak / std::min(workers, default_workers());
-    all_rate = speed.product_flops / speed.seconds / 1e9;
-  }
+/// A kind of work. Rates are per second of one worker: operations of products, bytes of everything else.
+struct Work {
+  const char *name, *key, *unit;  ///< unit: of a billion per second
+  double ms;                      ///< of all workers, per minibatch
+  double share;                   ///< of the workers' time
+  double rate = 0;                ///< achieved; 0 where nothing is counted
+  double machine = 0;             ///< the best that the machine reached in the same run
 };
+
+std::vector<Work> work_of(const Speed& speed, int workers) {
+  const StepTimes& times = speed.runner.times;
+  const double all = speed.seconds * 1e9 * workers, threads = std::min(workers, default_workers());
+  struct Done {
+    std::int64_t count;
+    double peak;
+    const char* unit;
+  };
+  const auto work = [&](const char* name, const char* key, std::int64_t ns, const Done& done) {
+    const double time = static_cast<double>(ns);
+    return Work{.name = name,
+                .key = key,
+                .unit = done.unit,
+                .ms = time / 1e6 / static_cast<double>(speed.minibatches),
+                .share = time / all,
+                .rate = 1e9 * ratio(static_cast<double>(done.count), time),
+                .machine = done.peak / threads};
+  };
+  const auto rest =
+      std::max<std::int64_t>(std::llround(all) - times.product_ns - times.arithmetic_ns - times.move_ns, 0);
+  const Done products{speed.runner.multiply_flops, speed.product_peak, "GFLOP/s"};
+  return {
+      work("products", "products", times.product_ns, products),
+      work("other arithmetic", "arithmetic", times.arithmetic_ns, {times.arithmetic_bytes, speed.bandwidth, "GB/s"}),
+      work("moves", "moves", times.move_ns, {times.move_bytes, speed.bandwidth, "GB/s"}),
+      work("rest", "rest", rest, {0, 0, ""}), work("all together", "all", std::llround(all), products)};
+}
 
 // --- Output
 
@@ -134,19 +138,37 @@ void print_batches(const BatchFacts& facts, const std::string& schedule) {
         std::ceil(ratio(facts.flops, facts.path_flops)));
 }
 
-void print_speed(const Shares& shares, int workers) {
-  print("\ntraining, %d worker%s    share of time  GFLOP/s per worker  peak  share of peak\n", workers,
-        workers == 1 ? " " : "s");
-  print("products               %10.1f %%  %18.1f  %4.0f  %11.1f %%\n", 100 * shares.product, shares.product_rate,
-        shares.worker_peak, 100 * ratio(shares.product_rate, shares.worker_peak));
-  print("other arithmetic       %10.1f %%\n", 100 * shares.arithmetic);
-  print("moves                  %10.1f %%\n", 100 * shares.moves);
-  print("rest                   %10.1f %%  optimiser, scheduling, waiting\n", 100 * shares.rest);
-  print("all together                 100 %%  %18.1f  %4.0f  %11.1f %%\n", shares.all_rate / workers,
-        shares.worker_peak, 100 * ratio(shares.all_rate, shares.peak));
+/// Of a model whose graphs are known only as it runs.
+void print_runs(const Speed& speed) {
+  const auto each = [&](std::int64_t sum) { return ratio(sum, speed.minibatches); };
+  print("per minibatch: %.1f vertices in %.1f batches, %.1f vertices per batch\n", each(speed.runner.vertices),
+        each(speed.runner.batches), ratio(speed.runner.vertices, speed.runner.batches));
+  print(
+      "The model builds its graphs as it runs, from values that it reads. So a minibatch is computed in %.1f parts,\n"
+      "one after the other: vertices of different parts share no batch. A batch is a series of steps over the rows\n"
+      "of one vertex type, forward or backward. What is recomputed for gradients counts again.\n",
+      each(speed.runner.minibatches));
 }
 
-void print_json(const Arguments& arguments, const BatchFacts& facts, const Shares& shares) {
+void print_speed(const std::vector<Work>& all, int workers) {
+  print("\ntraining, %d worker%s    ms per minibatch  share of time  achieved per worker  machine  share of it\n",
+        workers, workers == 1 ? " " : "s");
+  for (const Work& work : all) {
+    print("%-20s  %17.2f  %11.1f %%", work.name, work.ms, 100 * work.share);
+    if (work.machine == 0) {
+      print("  optimiser, scheduling, waiting\n");
+      continue;
+    }
+    print("  %11.1f %-7s  %7.1f  %9.1f %%\n", work.rate / 1e9, work.unit, work.machine / 1e9,
+          100 * ratio(work.rate, work.machine));
+  }
+  print(
+      "\nThe machine's speed was measured in the same run: large products, and memory that is read and written. Values "
+      "in\n"
+      "caches are faster than memory, so that shares of its bandwidth may exceed 100 %%.\n");
+}
+
+void add_facts(Record& record, const BatchFacts& facts) {
   RecordValue::List types, levels;
   for (const BatchFacts::Type& type : facts.types) {
     types.push_back(Record()
@@ -159,9 +181,7 @@ void print_json(const Arguments& arguments, const BatchFacts& facts, const Share
     levels.push_back(Record().set("vertices", level.vertices).set("batches", level.batches));
   }
   const BatchFacts::Causes& causes = facts.causes;
-  Record record;
-  record.set("model", arguments.model).set("schedule", arguments.schedule).set("batch", arguments.batch);
-  record.set("workers", arguments.workers).set("minibatches", facts.minibatches).set("vertices", facts.vertices);
+  record.set("minibatches", facts.minibatches).set("vertices", facts.vertices);
   record.set("batches", facts.batches).set("groups", facts.groups).set("types", types).set("levels", levels);
   record.set("causes", Record()
                            .set("types", causes.types)
@@ -170,16 +190,28 @@ void print_json(const Arguments& arguments, const BatchFacts& facts, const Share
                            .set("groups", causes.groups));
   record.set("critical_path",
              Record().set("vertices", facts.path_vertices).set("share_of_work", ratio(facts.path_flops, facts.flops)));
-  record.set("shares_of_time", Record()
-                                   .set("products", shares.product)
-                                   .set("arithmetic", shares.arithmetic)
-                                   .set("moves", shares.moves)
-                                   .set("rest", shares.rest));
-  record.set("gflops", Record()
-                           .set("products_per_worker", shares.product_rate)
-                           .set("peak_per_worker", shares.worker_peak)
-                           .set("all", shares.all_rate)
-                           .set("peak", shares.peak));
+}
+
+void print_json(const Arguments& arguments, const std::optional<BatchFacts>& facts, const Speed& speed) {
+  Record record;
+  record.set("model", arguments.model).set("schedule", arguments.schedule).set("batch", arguments.batch);
+  record.set("workers", arguments.workers);
+  if (facts) {
+    add_facts(record, *facts);
+  } else {
+    record.set("minibatches", speed.minibatches).set("vertices", speed.runner.vertices);
+    record.set("batches", speed.runner.batches).set("parts", speed.runner.minibatches);
+  }
+  Record shares, times, achieved, machine;
+  for (const Work& work : work_of(speed, arguments.workers)) {
+    if (work.key != std::string("all")) shares.set(work.key, work.share);
+    times.set(work.key, work.ms);
+    if (work.machine == 0) continue;
+    achieved.set(work.key, work.rate);
+    machine.set(work.key, work.machine);
+  }
+  record.set("shares_of_time", shares).set("ms_per_minibatch", times);
+  record.set("achieved_per_worker", achieved).set("machine_per_worker", machine);
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 
@@ -189,31 +221,38 @@ void run(const Arguments& arguments) {
   const Device device = host_device(engine);
   Workload workload = make_workload(arguments.model, device, arguments.workload);
   const RunnerOptions runner{.schedule = parse_schedule_policy(arguments.schedule)};
-  const BatchFacts facts = batch_facts(
-      workload,
-      {.runner = runner, .minibatch = arguments.batch, .most = arguments.minibatches, .seed = arguments.workload.seed});
-  const Shares shares(measured(device, workload, arguments, runner), arguments.workers);
-  if (arguments.json) return print_json(arguments, facts, shares);
+  std::optional<BatchFacts> facts;
+  if (workload.kind->graphs_known) {
+    facts = batch_facts(workload, {.runner = runner,
+                                   .minibatch = arguments.batch,
+                                   .most = arguments.minibatches,
+                                   .seed = arguments.workload.seed});
+  }
+  const Speed speed = measured(device, workload, arguments, runner);
+  if (arguments.json) return print_json(arguments, facts, speed);
+  const std::size_t samples = std::min(workload.training.size(), arguments.batch * arguments.minibatches);
+  const std::size_t minibatches = (samples - 1) / arguments.batch + 1;
   print("%s, %s: %s minibatch%s of %s %ss\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
-        grouped(static_cast<std::size_t>(facts.minibatches)).c_str(), facts.minibatches == 1 ? "" : "es",
-        grouped(arguments.batch).c_str(), workload.kind->sample.c_str());
-  print_batches(facts, arguments.schedule);
-  print_speed(shares, arguments.workers);
+        grouped(minibatches).c_str(), minibatches == 1 ? "" : "es", grouped(arguments.batch).c_str(),
+        workload.kind->sample.c_str());
+  facts ? print_batches(*facts, arguments.schedule) : print_runs(speed);
+  print_speed(work_of(speed, arguments.workers), arguments.workers);
 }
 
 }  // namespace
 
 std::function<void()> add_explain(CLI::App& app) {
   const auto to = std::make_shared<Arguments>();
-  CLI::App& command = *app.add_subcommand(
-      "explain", "Prints what the speed of a model depends on: batches, critical path, shares of time and of peak.");
-  flag(command, "model", to->model, "Model to explain", one_of(graph_workload_names()))->required();
+  CLI::App& command = *app.add_subcommand("explain",
+                                          "Prints what the speed of a model depends on: batches, critical path, shares "
+                                          "of time and of the machine's speed.");
+  flag(command, "model", to->model, "Model to explain", one_of(workload_names()))->required();
   add_workload_flags(command, to->workload);
   flag(command, "--batch", to->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(command, "--minibatches", to->minibatches, "Minibatches to look at", whole_number(1, 1 << 20));
   flag(command, "--schedule", to->schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   flag(command, "--workers", to->workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
-  flag(command, "--seconds", to->seconds, "Time to train, and time to measure the peak", positive_number());
+  flag(command, "--seconds", to->seconds, "Time to train, and time to measure the machine", positive_number());
   command.add_flag("--json", to->json, "Prints a JSON object; counts are sums over all minibatches")
       ->disable_flag_override();
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());

@@ -1,10 +1,10 @@
 // Steps of optimisers on large parameters, compared with the bandwidth of the machine's memory.
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "batching/tables.h"
 #include "batching/turns.h"
+#include "peak.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow::perf {
@@ -58,56 +58,6 @@ class LargeStep {
   double bytes_ = 0;
 };
 
-/// a += s * b, by the widest vectors of the machine.
-__attribute__((target_clones("avx512f", "avx2", "default"))) void add_scaled(float* a, const float* b, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) a[i] += 1e-9f * b[i];
-}
-
-/// The bandwidth of memory that so many threads reach together, in GB/s: that of a += s * b, in which each element that
-/// is written has been read, so that no write needs a read of its own. In memory from the same allocator as parameters.
-class Bandwidth {
- public:
-  Bandwidth(int threads, std::size_t elements) : threads_(threads), elements_(elements) {
-    for (float* const array : {a_, b_}) std::fill_n(array, elements, 1.0f);
-  }
-  ~Bandwidth() {
-    for (float* const array : {a_, b_}) memory_->deallocate(reinterpret_cast<std::byte*>(array), bytes_);
-  }
-  Bandwidth(const Bandwidth&) = delete;
-  Bandwidth& operator=(const Bandwidth&) = delete;
-
-  double measure(double seconds) {
-    std::vector<std::thread> running;
-    std::vector<double> rates(static_cast<std::size_t>(threads_));
-    const std::size_t part = elements_ / rates.size();
-    for (std::size_t t = 0; t < rates.size(); ++t) {
-      running.emplace_back([&, t] {
-        const auto began = Clock::now();
-        float *const a = a_ + t * part, *const b = b_ + t * part;
-        int passes = 0;
-        for (; passes == 0 || since(began) < seconds; ++passes) {
-          add_scaled(a, b, part);
-        }
-        rates[t] = passes * 12.0 * static_cast<double>(part) / since(began) / 1e9;
-      });
-    }
-    double all = 0;
-    for (std::size_t t = 0; t < rates.size(); ++t) {
-      running[t].join();
-      all += rates[t];
-    }
-    return all;
-  }
-
- private:
-  float* array() const { return reinterpret_cast<float*>(memory_->allocate(bytes_)); }
-
-  const int threads_;
-  const std::size_t elements_, bytes_ = elements_ * sizeof(float);
-  const std::shared_ptr<Allocator> memory_ = host_allocator();
-  float *const a_ = array(), *const b_ = array();
-};
-
 std::vector<std::pair<std::string, Method>> methods() {
   return {{"sgd", Method::sgd()},
           {"momentum", Method::momentum()},
@@ -140,7 +90,7 @@ Result optimiser_steps(const TableOptions& options) {
   for (const auto& [name, method] : methods()) plot.places.push_back(name);
   for (const int workers : options.worker_counts) {
     Turns turns;
-    Bandwidth bandwidth(workers, static_cast<std::size_t>(parameters_in_all * width * width));
+    program::Bandwidth bandwidth(workers, static_cast<std::size_t>(parameters_in_all * width * width));
     const std::size_t peak = turns.add([&] { return bandwidth.measure(seconds); });
     std::vector<std::unique_ptr<LargeStep>> steps;
     for (const auto& [name, method] : methods()) {

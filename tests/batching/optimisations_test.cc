@@ -66,7 +66,9 @@ TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
   EXPECT_GT(timed.product_ns, 0);
   EXPECT_GT(timed.arithmetic_ns, 0);
   EXPECT_GT(timed.move_ns, 0);
-  EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns, 0);
+  EXPECT_GT(timed.arithmetic_bytes, 0);
+  EXPECT_GT(timed.move_bytes, 0);
+  EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns + untimed.move_bytes, 0);
 }
 
 TEST(Copies, AreTransposedWhereProductsHaveRowsEnough) {

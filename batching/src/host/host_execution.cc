@@ -60,7 +60,7 @@ void HostExecution::run(const std::vector<Part>& parts) {
       if (!explains(error)) throw;
       explain(step, tile, error.what());
     }
-    if (lap) lap->end_of(step);
+    if (lap) lap->end_of(step, bytes_of(step, tile));
   };
   for (const Part& part : parts) each_step(part, scratch, visit);
 }
@@ -251,7 +251,10 @@ void HostExecution::run_timed(const HostTensorStep& step, Matrix<float> tensor) 
   std::optional<StepClock::Lap> lap;
   if (options_.clock) lap.emplace(*options_.clock);
   run_untimed(step, tensor);
-  if (lap) lap->end_of(step.step);
+  if (!lap) return;
+  const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
+  const Index rows = step.vertex_type < 0 ? 0 : layout_.count(type, step.step.rate);
+  lap->end_of(step.step, bytes_of(step.step, {type, step.step.rate, {0, rows}}));
 }
 
 void HostExecution::run_untimed(const HostTensorStep& tensor_step, Matrix<float> tensor) {

@@ -86,6 +86,8 @@ class HostExecution final : public Execution {
   template <class Visit>
   void each_step(const Part& part, float* scratch, Visit visit);
   void run_step(const HostStep& step, const Tile& tile);
+  /// What a step that is no product reads and writes; see StepTimes.
+  std::int64_t bytes_of(const Step& step, const Tile& tile) const;
   void run_timed(const HostTensorStep& step, Matrix<float> tensor);
   void run_untimed(const HostTensorStep& step, Matrix<float> out);
   /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first

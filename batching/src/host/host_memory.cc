@@ -106,4 +106,44 @@ Matrix<const float> HostExecution::operand(const Place& from, const Tile& tile) 
   return place(from, tile);
 }
 
+std::int64_t HostExecution::bytes_of(const Step& step, const Tile& tile) const {
+  if (step.counts == Step::Counts::product) return 0;
+  const Index here = tile.rows.end - tile.rows.begin;
+  const auto elements = [&](const Place& place) {
+    if (place.in == Place::In::nowhere) return Index{0};
+    if (place.in == Place::In::tensor) return tensors_[place.number].rows() * place.width;
+    if (place.rate == tile.rate) return here * place.width;
+    // Passed as a whole; the tile touches its share.
+    return here * layout_.count(tile.type, place.rate) / std::max<Index>(layout_.count(tile.type, tile.rate), 1) *
+           place.width;
+  };
+  Index rows = 0, tables = 0, out = elements(step.out);
+  for (const Place& place : step.in) (place.in == Place::In::tensor ? tables : rows) += elements(place);
+  const auto slots = [&] {  // of consumers; a row usually has one
+    const auto& further = layout_.types[tile.type].further;
+    const auto from = [&](Index row) {
+      return std::lower_bound(further.begin(), further.end(), TypeRows::Further{static_cast<std::int32_t>(row)});
+    };
+    return here + (from(tile.rows.end) - from(tile.rows.begin));
+  };
+  switch (step.does) {
+    case Step::Does::scatter:
+      out = slots() * step.in[0].width;
+      break;
+    case Step::Does::gather:
+      rows = out;
+      break;
+    case Step::Does::incoming:
+      rows = slots() * step.out.width;
+      break;
+    default:
+      break;
+  }
+  if (!step.indices.empty()) {  // touches only the rows of tables that the indices name
+    tables = std::min(tables, std::max(rows, out));
+    out = std::min(out, std::max(rows, tables));
+  }
+  return (rows + tables + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
+}
+
 }  // namespace windrow

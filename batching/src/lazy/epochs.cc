@@ -25,6 +25,8 @@ void add(RunnerStats& sum, const RunnerStats& more) {
   sum.times.product_ns += more.times.product_ns;
   sum.times.arithmetic_ns += more.times.arithmetic_ns;
   sum.times.move_ns += more.times.move_ns;
+  sum.times.arithmetic_bytes += more.times.arithmetic_bytes;
+  sum.times.move_bytes += more.times.move_bytes;
 }
 
 }  // namespace

@@ -131,12 +131,20 @@ struct Announced {
   std::vector<std::int32_t> row_of = {};
 };
 
-/// Time spent in steps so far, added up over all workers. Excludes gradient descent, and collecting outputs.
+/// Time spent in steps so far, added up over all workers, and bytes. Excludes gradient descent, and collecting outputs.
 struct StepTimes {
   std::int64_t product_ns = 0;     ///< products with parameters, and their gradients
   std::int64_t arithmetic_ns = 0;  ///< other arithmetic
   /// Moving values: lookups, gathers, scatters, copies, fills, and sums of values that are scattered to one place.
   std::int64_t move_ns = 0;
+  /// What these steps read and wrote: rows of operands, rows of results, and results that are added to twice. A lookup
+  /// counts the rows that it looks up, a scattered row each of its consumers.
+  std::int64_t arithmetic_bytes = 0, move_bytes = 0;
+
+  friend StepTimes operator-(const StepTimes& x, const StepTimes& y) {
+    return {x.product_ns - y.product_ns, x.arithmetic_ns - y.arithmetic_ns, x.move_ns - y.move_ns,
+            x.arithmetic_bytes - y.arithmetic_bytes, x.move_bytes - y.move_bytes};
+  }
 };
 
 /// Counted when minibatches are scheduled and not when they run, except `times`.

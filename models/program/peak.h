@@ -1,0 +1,50 @@
+// The machine's peaks, measured beside what is compared with them. Shares of a peak can be compared across machines.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "windrow/memory/allocator.h"
+
+namespace windrow::program {
+
+/// The best speed, in GFLOP/s, that `threads` threads reach together in oneDNN's matrix products, each thread computing
+/// its own products. An owner of the best value so far.
+class ProductPeak {
+ public:
+  explicit ProductPeak(int threads) : threads_(threads) {}
+
+  /// Measures many shapes, then the best one repeatedly, for about `seconds` in total: fewer if there is no time for
+  /// all. Call it between the passes of a benchmark, so that other work on the machine affects both.
+  void sample(double seconds = 1);
+  /// The best speed of the best shape in all samples. A pass takes longer and reaches at most this.
+  double gflops() const { return best_; }
+
+ private:
+  const int threads_;
+  double best_ = 0;
+};
+
+/// The bandwidth of memory that `threads` threads reach together, in GB/s: that of a += s * b, in which each element
+/// that is written has been read, so that no write needs a read of its own. In memory from the same allocator as
+/// parameters. An owner of two arrays of `elements` floats.
+class Bandwidth {
+ public:
+  Bandwidth(int threads, std::size_t elements);
+  ~Bandwidth();
+  Bandwidth(const Bandwidth&) = delete;
+  Bandwidth& operator=(const Bandwidth&) = delete;
+
+  /// Measures for about `seconds`: bytes read and written per second.
+  double measure(double seconds);
+
+ private:
+  float* array() const { return reinterpret_cast<float*>(memory_->allocate(bytes_)); }
+
+  const int threads_;
+  const std::size_t elements_, bytes_ = elements_ * sizeof(float);
+  const std::shared_ptr<Allocator> memory_ = host_allocator();
+  float *const a_ = array(), *const b_ = array();
+};
+
+}  // namespace windrow::program
