@@ -48,7 +48,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Wrong{"windrow", "windrow: no command; expected one of " COMMANDS "; see windrow --help"},
         Wrong{"windrow learn", "windrow: unknown command 'learn'; expected one of " COMMANDS "; see windrow --help"},
-        Wrong{"windrow --fast", "windrow: unknown argument '--fast'; expected --help; see windrow --help"},
+        Wrong{"windrow --fast",
+              "windrow: unknown argument '--fast'; expected one of --help, --version; see windrow --help"},
         Wrong{"windrow --epochs 1 train tree-lstm",
               "windrow: '--epochs' comes before the command; expected it after 'train'" TRAIN_HELP},
         Wrong{"windrow train", "windrow: no model; expected one of " MODELS TRAIN_HELP},
@@ -274,6 +275,14 @@ TEST_F(Help, ShowsTheAcceptedValuesAndTheDefaultOfEachFlag) {
         "\n  fusion          run small steps one after another"}) {
     EXPECT_NE(table.out.find(line), std::string::npos) << line << table.out;
   }
+}
+
+TEST_F(Help, NamesTheVersionAndTheCommit) {
+  const auto lines = lines_of(run("windrow --version"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(
+      std::regex_match(lines[0], std::regex("windrow [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12,}|unknown)")))
+      << lines[0];
 }
 
 TEST_F(Help, BreaksItsLinesOfFlags) {

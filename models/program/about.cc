@@ -46,6 +46,7 @@ std::string compiler() {
 }  // namespace
 
 std::string version() { return WINDROW_VERSION; }
+std::string version_text() { return version() + ", commit " + source_commit(); }
 
 std::vector<Fact> about_machine() {
   std::vector<Fact> facts;
@@ -59,7 +60,7 @@ std::vector<Fact> about_machine() {
   if (pages > 0 && page > 0) add("memory", bytes_text(std::int64_t{pages} * page));
   add("system", system_text());
   add("compiler", compiler());
-  add("windrow", version());
+  add("windrow", version_text());
   return facts;
 }
 

@@ -10,7 +10,11 @@ namespace windrow::program {
 
 /// Such as "0.1.0".
 std::string version();
-/// Processor, cores, memory, operating system, compiler and version; what is not known is left out.
+/// The commit that was checked out when the program was built, or "unknown".
+std::string source_commit();
+/// "0.1.0, commit 0123456789ab".
+std::string version_text();
+/// Processor, cores, memory, operating system, compiler, version and commit; what is not known is left out.
 std::vector<Fact> about_machine();
 /// The time now, as "2026-03-14 15:09 UTC".
 std::string time_now();

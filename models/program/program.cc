@@ -269,6 +269,9 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   try {
     try {
       app.parse(argc, argv);
+    } catch (const CLI::CallForVersion& version) {
+      print("%s\n", version.what());
+      return 0;
     } catch (const CLI::CallForHelp&) {
       print("%s", app.help().c_str());
       return 0;

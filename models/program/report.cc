@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "about.h"
 #include "program.h"
@@ -52,28 +54,73 @@ std::string loss_chart(const TrainingReport& report) {
   return svg(chart);
 }
 
-/// Shares in one chart, and a chart for each other metric.
+std::vector<std::string> names_of(const std::vector<Metric>& metrics) {
+  std::vector<std::string> names;
+  for (const Metric& metric : metrics) names.push_back(metric.name);
+  return names;
+}
+
+/// Null if there is none.
+const Metric* find(const std::vector<Metric>& metrics, const std::string& name) {
+  const auto found =
+      std::find_if(metrics.begin(), metrics.end(), [&](const Metric& metric) { return metric.name == name; });
+  return found == metrics.end() ? nullptr : &*found;
+}
+
+/// One of Epoch's lists of metrics.
+using MetricsOf = std::vector<Metric> Epoch::*;
+
+/// The curves of a metric: training, then validation, as far as they are known.
+std::vector<Chart::Series> metric_curves(const TrainingReport& report, const std::string& name) {
+  std::vector<Chart::Series> curves;
+  const auto add = [&](const char* set, MetricsOf metrics) {
+    if (find(report.epochs.front().*metrics, name) == nullptr) return;
+    const auto value = [&](const Epoch& epoch) {
+      const Metric* const metric = find(epoch.*metrics, name);
+      if (metric == nullptr) return static_cast<double>(NAN);
+      return metric->value * (metric->unit == Metric::Unit::fraction ? 100 : 1);
+    };
+    curves.push_back(thinned(by_epoch(set, report.epochs, value), most_points));
+  };
+  add("training", &Epoch::training_metrics);
+  add("validation", &Epoch::metrics);
+  return curves;
+}
+
+/// A chart for each metric, and a sentence about metrics that are not known of the training set.
 std::string metric_charts(const TrainingReport& report) {
   if (report.epochs.empty()) return {};
-  Chart shares{.title = "Validation scores", .x = "epoch", .y = "%"};
-  std::string others;
-  const std::vector<Metric>& metrics = report.epochs.front().metrics;
-  for (std::size_t m = 0; m < metrics.size(); ++m) {
-    const bool share = metrics[m].unit == Metric::Unit::fraction;
-    const auto value = [&](const Epoch& epoch) {
-      return m < epoch.metrics.size() ? epoch.metrics[m].value * (share ? 100 : 1) : NAN;
-    };
-    Chart::Series series = thinned(by_epoch(metrics[m].name, report.epochs, value), most_points);
-    if (share) {
-      shares.series.push_back(std::move(series));
-    } else {
-      others += svg({.title = "Validation " + metrics[m].name,
-                     .x = "epoch",
-                     .y = metrics[m].name,
-                     .series = {std::move(series)}});
-    }
+  const Epoch& first = report.epochs.front();
+  std::string charts;
+  for (const Metric& metric : first.metrics.empty() ? first.training_metrics : first.metrics) {
+    std::vector<Chart::Series> curves = metric_curves(report, metric.name);
+    std::string title = (curves.size() == 1 ? curves.front().name + " " : "") + metric.name;
+    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+    charts += svg({.title = std::move(title),
+                   .x = "epoch",
+                   .y = metric.unit == Metric::Unit::fraction ? "%" : metric.name,
+                   .series = std::move(curves)});
   }
-  return (shares.series.empty() ? "" : svg(shares)) + others;
+  return charts;
+}
+
+/// Says which curves are missing, and when those of the training set are measured.
+std::string metric_note(const TrainingReport& report) {
+  if (report.epochs.empty()) return {};
+  const Epoch& first = report.epochs.front();
+  std::string missing;
+  for (const std::string& name : names_of(first.metrics)) {
+    if (find(first.training_metrics, name) == nullptr) missing += (missing.empty() ? "" : ", ") + name;
+  }
+  std::string note;
+  if (!first.training_metrics.empty()) {
+    note =
+        "Training scores are those of the answers from which losses are computed: before the step of their "
+        "minibatch, and with dropout.";
+  }
+  if (!missing.empty() && !note.empty()) note += " ";
+  if (!missing.empty()) note += "Not known of the training set, since training does not compute it: " + missing + ".";
+  return note.empty() ? "" : "<p>" + escaped(note) + "</p>\n";
 }
 
 std::string minibatch_chart(const TrainingReport& report) {
@@ -162,7 +209,9 @@ std::string row(const std::vector<std::string>& cells, const char* tag) {
 std::string epoch_table(const TrainingReport& report) {
   if (report.epochs.empty()) return "<p>No epoch has ended.</p>\n";
   std::vector<std::string> head = {"epoch", "training loss", "validation loss"};
-  for (const Metric& metric : report.epochs.front().metrics) head.push_back(metric.name);
+  const std::vector<std::string> known = names_of(report.epochs.front().training_metrics);
+  for (const std::string& name : known) head.push_back("training " + name);
+  for (const std::string& name : names_of(report.epochs.front().metrics)) head.push_back("validation " + name);
   head.insert(head.end(), {report.unit + "/s", "training", "validation"});
   constexpr std::size_t few = 30;
   const char* const begin = report.epochs.size() > few ? "<details>" : "<details open>";
@@ -172,6 +221,10 @@ std::string epoch_table(const TrainingReport& report) {
   for (const Epoch& epoch : report.epochs) {
     std::vector<std::string> cells = {std::to_string(epoch.number), formatted("%.4f", epoch.training_loss),
                                       epoch.validation_loss ? formatted("%.4f", *epoch.validation_loss) : "-"};
+    for (const std::string& name : known) {
+      const Metric* const metric = find(epoch.training_metrics, name);
+      cells.push_back(metric == nullptr ? "-" : metric_text(*metric));
+    }
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
     cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
                                seconds_text(epoch.evaluation_seconds)});
@@ -251,7 +304,7 @@ std::string html(const TrainingReport& report) {
   const std::string body =
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n" + cards(report) +
       "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
-      throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" +
+      throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
       titled("Epochs", epoch_table(report)) + "<div class=\"tables\">\n<div>\n" +
       titled("Batches", fact_table(batch_table(report.batches))) + titled("Memory, at most", memory) +
       titled("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +

@@ -40,6 +40,7 @@ Reporting::Reporting(const std::string& folder) {
 void Reporting::watch(TrainerOptions& options) {
   if (!on()) return;
   options.runner.time_steps = true;
+  options.score_training = true;
   options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
 }
 
@@ -82,16 +83,15 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
 
 void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
   if (!on() || trainer.in_epoch()) return;
-  const StepTimes now = trainer.stats().times;
+  const StepTimes times = trainer.stats().times - before_;
   const auto end = Clock::now();
   report_.epochs.push_back({.number = trainer.epochs(),
                             .training_loss = pass.loss,
+                            .training_metrics = pass.metrics,
                             .units_per_second = pass.units_per_second(),
                             .seconds = std::chrono::duration<double>(end - mark_).count(),
                             .evaluation_seconds = 0,
-                            .times = {.product_ns = now.product_ns - before_.product_ns,
-                                      .arithmetic_ns = now.arithmetic_ns - before_.arithmetic_ns,
-                                      .move_ns = now.move_ns - before_.move_ns}});
+                            .times = times});
   mark_ = end;
 }
 

@@ -2,6 +2,7 @@
 // devices.
 #include <map>
 
+#include "about.h"
 #include "devices.h"
 #include "explain.h"
 #include "flags.h"
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Trains and uses dynamic neural networks with the Windrow runtime, and prints how their graphs are batched.",
       "windrow");
+  app.set_version_flag("--version", "windrow " + program::version_text(), "Print the version and exit");
   app.require_subcommand(1);
   std::map<std::string, std::function<void()>> commands;
   commands["train"] = program::add_train(app);

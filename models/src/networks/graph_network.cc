@@ -61,7 +61,19 @@ class GraphNetwork::GraphLearner final : public Learner {
 
   Loss differentiate(SampleNumbers numbers) override {
     const Minibatch minibatch = runner_.differentiate(graphs_of(numbers));
-    return [minibatch] { return minibatch.loss(); };
+    if (!training_score_) return [minibatch] { return minibatch.loss(); };
+    std::vector<const LabelledGraph*> labelled;
+    for (const std::size_t number : numbers) labelled.push_back(&network_.training[number]);
+    return [minibatch, labelled = std::move(labelled), score = training_score_] {
+      const double loss = minibatch.loss();
+      score->add(minibatch, labelled);
+      return loss;
+    };
+  }
+  void score_training() override { training_score_ = network_.training_score(); }
+  std::vector<Metric> training_metrics() override {
+    if (!training_score_) return {};
+    return std::exchange(training_score_, network_.training_score())->metrics();
   }
   std::unique_ptr<Score> score() override {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
@@ -80,6 +92,7 @@ class GraphNetwork::GraphLearner final : public Learner {
 
   GraphNetwork& network_;
   Runner runner_;
+  std::shared_ptr<GraphScore> training_score_;  // null unless training is scored
 };
 
 std::unique_ptr<Learner> GraphNetwork::learner(const RunnerOptions& options) {

@@ -109,6 +109,7 @@ struct GraphWorkload {
   std::optional<GraphNetwork::Texts> texts = {};
   std::optional<WordEmbedding> embedding = {};
   GraphNetwork::Write write = {};
+  GraphNetwork::MakeScore training_score = {};  ///< if another one than `score`
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -125,6 +126,7 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   network->texts = std::move(made.texts);
   network->write = std::move(made.write);
+  if (made.training_score) network->training_score = std::move(made.training_score);
   Workload workload{.kind = &made.kind,
                     .formula = std::move(made.formula),
                     .parameters = std::move(made.parameters),

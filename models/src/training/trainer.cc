@@ -48,6 +48,7 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       next_(order_.size()),
       epoch_loss_(std::make_unique<LossSum>(options_.each_loss)) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
+  if (options_.score_training) learner_->score_training();
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
@@ -98,6 +99,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
     throw;
   }
   wait_for_steps();
+  pass.metrics = learner.training_metrics();
   pass.seconds = seconds_since(began);
   return pass;
 }
@@ -123,6 +125,7 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
     }
     epoch_loss_->finish();
     epoch_.loss = epoch_loss_->mean();
+    if (next_ == order_.size()) epoch_.metrics = learner_->training_metrics();
   } catch (...) {
     epoch_loss_->give_up();
     throw;

@@ -74,12 +74,10 @@ struct Translation {
   Pairs references;  // the validation set
 };
 
-/// The perplexity; the share of the target words, end marks included, that are predicted from the true words before
-/// them; and the BLEU of greedy translations.
-class TranslationScore final : public GraphScore {
+/// The perplexity, and the share of the target words, end marks included, that are predicted from the true words before
+/// them.
+class WordScore : public GraphScore {
  public:
-  explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
-
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
     perplexity_->add(minibatch, graphs);
     const std::vector<float> margins = minibatch.output("margin").get();
@@ -91,6 +89,24 @@ class TranslationScore final : public GraphScore {
         ++margin;
       }
     }
+  }
+  std::vector<Metric> metrics() const override {
+    return {perplexity_->metrics().front(),
+            {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))}};
+  }
+
+ private:
+  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
+  std::int64_t words_ = 0, right_ = 0;
+};
+
+/// The same, and the BLEU of greedy translations.
+class TranslationScore final : public WordScore {
+ public:
+  explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
+
+  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
+    WordScore::add(minibatch, graphs);
     std::vector<std::vector<std::int32_t>> sentences;
     for (const LabelledGraph* graph : graphs) {
       sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
@@ -102,15 +118,13 @@ class TranslationScore final : public GraphScore {
     }
   }
   std::vector<Metric> metrics() const override {
-    return {perplexity_->metrics().front(),
-            {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))},
-            {"BLEU", bleu_.score(), Metric::Unit::count}};
+    std::vector<Metric> metrics = WordScore::metrics();
+    metrics.push_back({"BLEU", bleu_.score(), Metric::Unit::count});
+    return metrics;
   }
 
  private:
   const std::shared_ptr<const Translation> of_;
-  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
-  std::int64_t words_ = 0, right_ = 0;
   std::optional<Translator> translator_;
   Bleu bleu_;
 };
@@ -172,7 +186,8 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
                          .score = [of] { return std::make_unique<TranslationScore>(of); },
                          .vocabularies = vocabularies.all(),
                          .write = [of](std::span<const std::string> lines,
-                                       const PredictOptions& how) { return translate(*of, lines, how.beam); }};
+                                       const PredictOptions& how) { return translate(*of, lines, how.beam); },
+                         .training_score = [] { return std::make_unique<WordScore>(); }};
   return with_samples(std::move(workload), std::move(pairs), [&](const SentencePair& pair) {
     const auto [source, target] = languages.numbered(pair);
     const auto steps = static_cast<std::int64_t>(target.size()) - 1;

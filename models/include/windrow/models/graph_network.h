@@ -32,7 +32,11 @@ class GraphNetwork final : public Network {
   using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
   /// `function` must have a loss.
   GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
-      : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
+      : training_score(score),
+        device_(device),
+        parameters_(parameters),
+        function_(std::move(function)),
+        score_(std::move(score)) {}
 
   /// How texts become graphs, for predict(). The function needs an output "logits".
   struct Texts {
@@ -61,7 +65,8 @@ class GraphNetwork final : public Network {
   }
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
-  std::optional<Texts> texts = {};                  ///< none if the model labels no texts
+  MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
+  std::optional<Texts> texts = {};  ///< none if the model labels no texts
   /// predict() of models that write.
   using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
   Write write = {};

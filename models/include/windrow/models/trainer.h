@@ -27,6 +27,7 @@ struct TrainerOptions {
   std::optional<AveragesOptions> averages = {};
   std::uint64_t seed = 1;  ///< of the order of samples
   RunnerOptions runner = {};
+  bool score_training = false;  ///< sets Pass::metrics
   /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
   std::function<void(double loss)> each_loss = {};
 };
@@ -50,6 +51,9 @@ class Trainer {
     double flops = 0;  ///< forward, by the workload's formula
     double loss = 0;   ///< mean per label, before the step of its minibatch; 0 without labels
     double seconds = 0;
+    /// Of the answers before the step of their minibatch, with dropout; empty unless TrainerOptions::score_training is
+    /// set, and for networks that find no answers in training. Of an epoch that a checkpoint was in, of the rest of it.
+    std::vector<Metric> metrics = {};
 
     double units_per_second() const { return static_cast<double>(units) / seconds; }
   };

@@ -36,7 +36,7 @@ struct Sample {
 /// Indices into Workload::training or Workload::validation.
 using SampleNumbers = std::span<const std::size_t>;
 
-/// A metric of the validation set, such as the accuracy. A value.
+/// A metric of a set of samples, such as the accuracy. A value.
 struct Metric {
   enum class Unit { fraction, count };
   std::string name = {};
@@ -67,6 +67,11 @@ class Learner {
   using Loss = std::function<double()>;
   /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples.
   virtual Loss differentiate(SampleNumbers training) = 0;
+  /// From now on, scores training minibatches by the answers that were computed for their losses, each when its loss is
+  /// waited for.
+  virtual void score_training() {}
+  /// The metrics of the minibatches scored since the last call; empty for a network that finds no answers in training.
+  virtual std::vector<Metric> training_metrics() { return {}; }
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;
