@@ -31,6 +31,9 @@ Kind kind_of(const FlagFacts& flag) {
   return flag.value == "FILE" ? Kind::file : Kind::other;
 }
 
+/// "--help", without the short name that it may have.
+std::string long_name(const FlagFacts& flag) { return flag.name.substr(flag.name.rfind("--")); }
+
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
   std::vector<std::string> names;
   for (const CLI::App* command : commands) names.push_back(command->get_name());
@@ -56,6 +59,8 @@ std::string bash_values(const FlagFacts& flag) {
 
 std::string bash(const CLI::App& app) {
   const std::vector<const CLI::App*> commands = commands_of(app);
+  std::string joined_flags;
+  for (const FlagFacts& flag : flags_of(app)) joined_flags += " " + long_name(flag);
   std::string text =
       "# Completes windrow in bash.\n"
       "_windrow_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
@@ -72,7 +77,7 @@ std::string bash(const CLI::App& app) {
       "  COMPREPLY=()\n"
       "  if ((COMP_CWORD == 1)); then\n"
       "    _windrow_words " +
-      single_quoted(joined(names_of(commands)) + " --help") +
+      single_quoted(joined(names_of(commands)) + joined_flags) +
       "\n"
       "    return\n"
       "  fi\n"
@@ -121,7 +126,10 @@ std::string zsh_values(const FlagFacts& flag) {
 }
 
 std::string zsh(const CLI::App& app) {
-  std::string about, cases;
+  std::string flags, about, cases;
+  for (const FlagFacts& flag : flags_of(app)) {
+    flags += single_quoted("(- *)" + long_name(flag) + "[" + zsh_escaped(flag.about) + "]") + " ";
+  }
   for (const CLI::App* command : commands_of(app)) {
     about += "        " + single_quoted(command->get_name() + ":" + zsh_escaped(command->get_description())) + "\n";
     cases += "        " + command->get_name() + ")\n          _arguments";
@@ -131,8 +139,7 @@ std::string zsh(const CLI::App& app) {
         argument = "1:" + flag.name + ":" + zsh_values(flag);
       } else {
         const bool valued = kind_of(flag) != Kind::none;
-        const std::string name = flag.name.substr(flag.name.rfind("--"));
-        argument = name + (valued ? "=" : "") + "[" + zsh_escaped(flag.about) + "]";
+        argument = long_name(flag) + (valued ? "=" : "") + "[" + zsh_escaped(flag.about) + "]";
         if (valued) argument += ":" + zsh_escaped(flag.value) + ":" + zsh_values(flag);
       }
       cases += " \\\n            " + single_quoted(argument);
@@ -144,7 +151,9 @@ std::string zsh(const CLI::App& app) {
          "_windrow() {\n"
          "  local context state line\n"
          "  typeset -A opt_args\n"
-         "  _arguments -C '1: :->command' '*:: :->arguments'\n"
+         "  _arguments -C " +
+         flags +
+         "'1: :->command' '*:: :->arguments'\n"
          "  case $state in\n"
          "    command)\n"
          "      local -a commands=(\n" +
@@ -178,8 +187,9 @@ std::string fish_values(const FlagFacts& flag) {
     case Kind::file:
       return " -r -F";
     case Kind::words:
-    case Kind::several:
       return " -x -a " + fish_quoted(joined(flag.choices));
+    case Kind::several:
+      return " -x -a " + fish_quoted("(__windrow_several " + joined(flag.choices) + ")");
     case Kind::other:
       return " -x";
     case Kind::none:
@@ -189,26 +199,41 @@ std::string fish_values(const FlagFacts& flag) {
 }
 
 std::string fish(const CLI::App& app) {
-  std::string text = "# Completes windrow in fish.\ncomplete -c windrow -f\n";
+  const std::string begin = "complete -c windrow -n ";
+  std::string text =
+      "# Completes windrow in fish.\n"
+      "function __windrow_command\n"
+      "  set -l words (commandline -opc)\n"
+      "  set -q words[2]; and test $words[2] = $argv[1]\n"
+      "end\n"
+      "# Words that are separated by commas, after those that were typed.\n"
+      "function __windrow_several\n"
+      "  set -l typed (commandline -ct | string replace -r '^--[a-z-]*=' '' | string match -r '^.*,')\n"
+      "  for word in $argv; echo \"$typed$word\"; end\n"
+      "end\n"
+      "complete -c windrow -f\n";
+  for (const FlagFacts& flag : flags_of(app)) {
+    text += begin + "__fish_use_subcommand -l " + long_name(flag).substr(2) + " -d " + fish_quoted(flag.about) + "\n";
+  }
   for (const CLI::App* command : commands_of(app)) {
-    text += "complete -c windrow -n __fish_use_subcommand -a " + command->get_name() + " -d " +
+    text += begin + "__fish_use_subcommand -a " + command->get_name() + " -d " +
             fish_quoted(command->get_description()) + "\n";
   }
   for (const CLI::App* command : commands_of(app)) {
-    const std::string seen = "__fish_seen_subcommand_from " + command->get_name();
+    const std::string seen = "__windrow_command " + command->get_name();
     for (const FlagFacts& flag : flags_of(*command)) {
       if (flag.positional) {
         if (kind_of(flag) == Kind::folder) {
-          text += "complete -c windrow -n " + fish_quoted(seen) + " -a '(__fish_complete_directories)'\n";
+          text += begin + fish_quoted(seen) + " -a '(__fish_complete_directories)'\n";
         } else if (!flag.choices.empty()) {
-          text += "complete -c windrow -n " +
-                  fish_quoted(seen + "; and not __fish_seen_subcommand_from " + joined(flag.choices)) + " -a " +
-                  fish_quoted(joined(flag.choices)) + "\n";
+          const std::string words = joined(flag.choices);
+          text += begin + fish_quoted(seen + "; and not __fish_seen_subcommand_from " + words) + " -a " +
+                  fish_quoted(words) + "\n";
         }
         continue;
       }
-      text += "complete -c windrow -n " + fish_quoted(seen) + " -l " + flag.name.substr(flag.name.rfind("--") + 2) +
-              fish_values(flag) + " -d " + fish_quoted(flag.about) + "\n";
+      text += begin + fish_quoted(seen) + " -l " + long_name(flag).substr(2) + fish_values(flag) + " -d " +
+              fish_quoted(flag.about) + "\n";
     }
   }
   return text;
