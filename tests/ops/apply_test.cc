@@ -320,6 +320,12 @@ TEST_F(Apply, NamesAnOperatorWithoutKernel) {
             "operator 'mystery' has no kernel in this table; expected one added with KernelTable::add");
 }
 
+TEST_F(Apply, FindsOperatorsByTheirNames) {
+  for (const Operator* op : op::all()) EXPECT_EQ(host.kernels.named(op->name.text()), op);
+  EXPECT_EQ(host.kernels.named("mystery"), nullptr);
+  EXPECT_EQ(KernelTable<float>().named("mul"), nullptr);
+}
+
 TEST_F(Apply, AnIndexOutOfRangePoisonsTheResult) {
   const Tensor table = tensor(2, 1, {1, 2});
   const Tensor rows = apply(host, op::embedding, {.in = {table}, .indices = {ints(2, 1, {0, 2})}});

@@ -60,8 +60,8 @@ struct Cell {
   std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
 };
 
-/// The key of a result of a call without the operands that `missing` has a bit for.
 struct Key;
+/// The key of a result of a call without the operands that `missing` has a bit for.
 Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result);
 
 /// The result of a call, or with attributes.sizes[0] > 0 a further result of the same call. Only recorded.
