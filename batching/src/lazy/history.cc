@@ -288,7 +288,7 @@ bool Runs::is_pattern(std::span<const std::uint32_t> list) const {
     }
     widths.push_back(keys.width(number));
   }
-  return !widths.empty() && (cell == nullptr || widths.size() == cell->results.size());
+  return !widths.empty() && (cell == nullptr || widths.size() == 1);
 }
 
 // Kinds.
@@ -357,8 +357,7 @@ void Kinds::read_last(NumberReader& from) {
   kind = make(key);
   if (nodes != kind.state.size()) from.refuse();
   std::vector<Index> widths;
-  Patterns::each_node(runs_.patterns()[kind.pattern], record_.keys(),
-                      [&](auto, std::uint32_t of, auto) { widths.push_back(record_.keys().width(of)); });
+  for (std::size_t node = 0; node < nodes; ++node) widths.push_back(width_of(kind, static_cast<std::int32_t>(node)));
   const auto state_of = [&](Index width) {
     const auto state = static_cast<std::int32_t>(from.next(-1, static_cast<std::int64_t>(states_.size())));
     if (state >= 0 && states_[at(state)].width != width) from.refuse();

@@ -167,6 +167,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
     ++nodes;
   });
   kind.takes_given |= !kind.inputs.empty();
+  if (kind.cell != nullptr) nodes = static_cast<std::int32_t>(kind.cell->results.size());  // the pattern has the first
   kind.state.assign(at(nodes), -1);
   kind.output.assign(at(nodes), -1);
   return kind;
