@@ -147,9 +147,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
   Patterns::each_node(pattern, keys, [&](std::int32_t node, std::uint32_t number, auto) {
     const Key& of = keys[number];
     const Index width = keys.width(number);
-    kind.flops += kind.cell == nullptr ? flops_of(of, width, record_.weights(), parameters_)
-                  : node == 0          ? kind.cell->flops
-                                       : 0;
+    kind.flops += kind.cell != nullptr ? kind.cell->flops : flops_of(of, width, record_.weights(), parameters_);
     for (std::int32_t operand : of.operands) {
       if (operand >= 0) record_.weights().add_parameters(operand, kind.parameters);
     }

@@ -32,7 +32,7 @@ class ParameterStore {
     std::optional<Tensor> dense = {};  ///< memory of the gradient, reused by each minibatch
     Gradient gradient = {};            ///< gradient() fills its `rows` from `lookups`
     std::vector<LookedUp> lookups = {};
-    bool frozen = false;  ///< plans for training take it for a constant
+    bool frozen = false;   ///< plans for training take it for a constant
     bool depends = false;  ///< the loss can depend on it by lookups, even if this minibatch has none
   };
 
