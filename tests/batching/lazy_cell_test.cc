@@ -264,6 +264,26 @@ TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
   }
 }
 
+TEST(LazyCells, ReadTwoResultsOfOneCellAsOperandAndInAList) {
+  Trees s;
+  const LazyCell both = s.graph.cell("both", [](CellBody& c) {
+    const Expr x = tanh(c.operand(h));
+    c.result(x);
+    c.result(2 * x);
+  });
+  const LazyCell reads = s.graph.cell("reads", [](CellBody& c) { c.result(c.operand(h) + sum_children(c.each(h))); });
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto [a, b] = both.call<2>({s.graph.input({1, 2, 3})});
+    const LazyExpr of_a[] = {a}, of_b[] = {b};
+    const LazyExpr x = reads({b}, {}, of_b), y = reads({b}, {}, of_a), z = reads({a}, {}, of_a);
+    const float one = std::tanh(1.0f);
+    EXPECT_NEAR(x.value()[0], 4 * one, 1e-5);
+    EXPECT_NEAR(y.value()[0], 3 * one, 1e-5);
+    EXPECT_NEAR(z.value()[0], 2 * one, 1e-5);
+    s.graph.clear();
+  }
+}
+
 TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   Trees s;
   const auto made = [&](const std::function<void(CellBody&)>& body) {

@@ -83,6 +83,34 @@ INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::in
                          });
 
 /// A beam of 32 hypotheses, each of which continues one of the best of the step before.
+/// A list of what earlier flushes computed is copied; copies have no indices.
+TEST(LazyBeam, ForgetsCopiesOfListsAsEverythingElse) {
+  Speaker m;
+  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  const Parameter table = m.parameters.add("table", 5, h, Initial::uniform(-1, 1));
+  const LazyCell step = graph.cell("step", [&](CellBody& c) { c.result(c.operand(h) + embedding(table, c.index())); });
+  const LazyCell sum =
+      graph.cell("sum", [&](CellBody& c) { c.result(embedding(table, c.index()) + sum_children(c.each(h))); });
+  const std::vector<float> rows = m.parameters.value(table).get();
+  {
+    LazyExpr state = graph.input(std::vector<float>(h, 0));
+    for (int i = 0; i < 12'000; ++i) {
+      state = step({state}, {graph.index(i % 5)});
+      if (i % 100 == 99) state.value();
+    }
+  }
+  std::vector<LazyExpr> window;
+  for (int i = 0; i < 4000; ++i) {
+    const auto value = static_cast<float>(i % 7);
+    window.push_back(graph.input(std::vector<float>(h, value)));
+    if (window.size() > 2) window.erase(window.begin());
+    const float before = window.size() > 1 ? static_cast<float>((i - 1) % 7) : 0;
+    const LazyExpr y = sum({}, {graph.index(i % 5)}, window);
+    ASSERT_NEAR(y.value()[0], rows[static_cast<std::size_t>(i % 5 * h)] + value + before, 1e-4) << i;
+  }
+  EXPECT_LT(graph.stats().remembered, 9000);
+}
+
 TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
   constexpr std::size_t beam = 32;
   constexpr int steps = sanitized ? 300 : 1000;

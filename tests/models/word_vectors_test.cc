@@ -54,6 +54,7 @@ TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
   EXPECT_EQ(refusal("cat 1 2x\n"), "v.txt:1:7: '2x'; expected a decimal number");
   EXPECT_EQ(refusal("rat nan 2\n"), "v.txt:1:5: 'nan'; expected a decimal number");
   EXPECT_EQ(refusal("cat 1 1e99\n"), "v.txt:1:7: '1e99'; expected a number within the range of float");
+  EXPECT_EQ(refusal("cat 1 1e999\n"), "v.txt:1:7: '1e999'; expected a number within the range of float");
   EXPECT_EQ(refusal("a 1 2\n\nb 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
   EXPECT_EQ(refusal("a 1 2\n 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
 }

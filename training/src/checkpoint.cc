@@ -76,8 +76,12 @@ void Snapshot::add(const TrainingParts& parts) {
   };
   const Parameters& parameters = parts.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter parameter = parameters[i];
-    copy(parameters.name(parameter), parameters.value(parameter));
+    const std::string& name = parameters.name(parameters[i]);
+    if (name.starts_with(of_optimiser) || name.starts_with(of_average)) {
+      throw MisuseError("a parameter named '" + name + "' in a checkpoint; expected a name that begins with neither " +
+                        of_optimiser + " nor " + of_average);
+    }
+    copy(name, parameters.value(parameters[i]));
   }
   training.set("minibatches", parameters.minibatches());
   RecordValue::List frozen;

@@ -237,7 +237,7 @@ void Record::copy(std::span<NodeId> element, std::source_location from) {
   const NodeId first = size();
   copies_.emplace(scratch_element_, first);
   for (std::size_t k = 0; k < element.size(); ++k) {
-    element[k] = append(numbers[k], {&element[k], 1}, 0, from);
+    element[k] = append(numbers[k], {&element[k], 1}, indices_.end(), from);  // it has none
     if (k == 0) begin_run(first, {}, true);
     nodes_[element[k]].run = nodes_[first].run;
   }

@@ -51,6 +51,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
   }
   const auto list = runs_.outside(run).subspan(values.size());
   if (!meet_list(kind, list, kinds)) {
+    scratch_.push_back(before_list);
     append_producers(list.first(std::min(kinds_[at(kind)].cell->each.size(), list.size())), kinds);
     kind = find_or_add();
     if (!meet_all(kind, values, kinds) || !meet_list(kind, list, kinds)) {

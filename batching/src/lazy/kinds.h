@@ -126,7 +126,8 @@ class Kinds {
   const Runs& runs_;
   const ParameterStores& parameters_;
   // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
-  // producers of these.
+  // producers of these, and behind a mark those of the first element of the list.
+  static constexpr std::uint32_t before_list = UINT32_MAX - 1;
   Lists keys_;
   std::vector<Kind> kinds_;
   LastUse used_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -65,6 +67,22 @@ void ScheduleLessons::write(NumberWriter& to) const {
   }
 }
 
+namespace {
+
+/// Whether a state of the frontier, which is a list of types, contains the type: there would be no vertices to take
+/// else.
+bool lists(std::span<const char> state, std::int32_t type) {
+  if (state.size() % sizeof type != 0) return false;
+  for (std::size_t i = 0; i < state.size(); i += sizeof type) {
+    std::int32_t listed = 0;
+    std::memcpy(&listed, state.data() + i, sizeof listed);
+    if (listed == type) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void ScheduleLessons::read(NumberReader& from) {
   ScheduleLessons made(most_vertices_);
   made.usual_ = std::bit_cast<double>(from.next());
@@ -85,7 +103,7 @@ void ScheduleLessons::read(NumberReader& from) {
     for (; states > 0; --states) {
       const std::vector<char> state = from.list<char>();
       const std::int64_t type = from.next();
-      if (type < 0 || type >= table.types_) NumberReader::refuse();
+      if (type < 0 || type >= table.types_ || !lists(state, static_cast<std::int32_t>(type))) NumberReader::refuse();
       table.best_.emplace(std::string(state.begin(), state.end()), static_cast<std::int32_t>(type));
     }
   }

@@ -155,14 +155,19 @@ class VectorReader {
   std::string_view text_of(std::size_t i) const {
     return lines_.line().substr(fields_[i].begin, fields_[i].end - fields_[i].begin);
   }
+  /// Of a number that no float can hold: whether it is too small, and not too large.
+  static bool is_small(std::string_view text) {
+    double wide = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), wide).ec == std::errc()) return std::abs(wide) < 1;
+    if (text.find_first_of("eE") != text.npos) return text.find("e-") != text.npos || text.find("E-") != text.npos;
+    return text.find_first_of("123456789") > text.find('.');
+  }
   float number(std::size_t i) const {
     const std::string_view text = text_of(i);
     float value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc() && end == text.data() + text.size()) return value;
-    double wide = 0;  // too small or too large for a float
-    std::from_chars(text.data(), text.data() + text.size(), wide);
-    if (error == std::errc::result_out_of_range && std::abs(wide) < 1) return 0;
+    if (error == std::errc::result_out_of_range && is_small(text)) return 0;
     lines_.refuse(fields_[i].begin, shown(text) + "; expected a number within the range of float");
   }
 
