@@ -29,10 +29,10 @@ const std::shared_ptr<Allocator> memory = host_allocator();
 
 /// A kernel that counts its calls.
 int calls = 0;
-Kernel<float> counted;
+Kernel<float> counting;
 void count_and_run(const KernelCall<float>& call) {
   ++calls;
-  counted(call);
+  counting(call);
 }
 
 TEST_P(CutOperator, GivesWhatTheWholeGives) {
@@ -66,7 +66,7 @@ TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
   const Application c = testing::random_case(op(), 300, random);
   const Values before = testing::random_before(op(), c, random);
   calls = 0;
-  counted = host_kernels().find(op());
+  counting = host_kernels().find(op());
   testing::run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,
                       [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, *memory, 1); });
   const bool by_columns = op().columnwise || &op() == &op::matmul || &op() == &op::matmul_nt;
@@ -83,7 +83,7 @@ TEST(Cut, SumsWideRowsByColumns) {
   const Application c{.signature = signature, .in = {testing::random_values(signature.in[0], random)}, .indices = {}};
   const Values before = testing::random_values(infer(op::column_sum, signature), random);
   calls = 0;
-  counted = host_kernels().find(op::column_sum);
+  counting = host_kernels().find(op::column_sum);
   const Values cut = testing::run_kernel(op::column_sum, c, before, Write::add, 1, [](const KernelCall<float>& call) {
     run_in_pieces(op::column_sum, count_and_run, call, *memory, 1);
   });
@@ -101,7 +101,7 @@ TEST(Cut, KeepsSumsOfPiecesSmall) {
       .indices = {}};
   const Values before = testing::random_values(infer(op::matmul_tn, signature), random);
   calls = 0;
-  counted = host_kernels().find(op::matmul_tn);
+  counting = host_kernels().find(op::matmul_tn);
   testing::run_kernel(op::matmul_tn, c, before, Write::add, 1, [](const KernelCall<float>& call) {
     run_in_pieces(op::matmul_tn, count_and_run, call, *memory, 1);
   });
