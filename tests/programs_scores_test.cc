@@ -58,8 +58,54 @@ TEST_F(SavedModels, TranslateTexts) {
   ASSERT_EQ(lines.size(), 2u);
   const std::regex record(R"(\{"log_probability": -[0-9.e-]+,"text": "la bolok","translation": "[^"]*"\})");
   EXPECT_TRUE(std::regex_match(lines[0], record)) << lines[0];
-  EXPECT_EQ(run("windrow predict " + run_folder + " --text ' '").err,
-            "windrow: input 1: no word; expected a sentence\n");
+  EXPECT_EQ(run("windrow predict " + run_folder + " --text na --text ' '").err,
+            "windrow: input 2: no word; expected a sentence\n");
+}
+
+TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
+  const std::string run_folder = "'" + (folder / "run").string() + "'", file = "'" + (folder / "lines").string() + "'";
+  ASSERT_EQ(run("windrow train listops --hidden 4 --samples 16 --epochs 1 --save " + run_folder).err, "");
+  const std::set<std::size_t> bad = {1, 40, 65, 150};
+  std::ofstream lines(folder / "lines");
+  std::string errors;
+  for (std::size_t i = 1; i <= 150; ++i) {
+    const std::string blank = i == 40 ? "" : "7";
+    lines << (bad.contains(i) ? blank : "[MAX " + std::to_string(i % 10) + " ]\r") << (i < 150 ? "\n" : "");
+    if (bad.contains(i)) errors += "windrow: input " + std::to_string(i) + "(:1:1)?: .*\n";
+  }
+  lines.close();
+  const std::string predict = "'" WINDROW_BIN "'/windrow predict " + run_folder;
+  const Outcome plain = run_command(predict + " <" + file);
+  EXPECT_EQ(plain.status, 2);
+  EXPECT_TRUE(std::regex_match(plain.err, std::regex(errors))) << plain.err;
+  const std::vector<std::string> labelled = lines_of({plain.out, "", 0});
+  ASSERT_EQ(labelled.size(), 146u);
+  EXPECT_TRUE(labelled[38].ends_with("  [MAX 1 ]")) << labelled[38];  // of line 41
+  const Outcome json = run_command(predict + " --json <" + file);
+  EXPECT_EQ(json.status, 2);
+  EXPECT_EQ(json.err, plain.err);
+  const std::vector<std::string> records = lines_of({json.out, "", 0});
+  ASSERT_EQ(records.size(), 150u);
+  for (std::size_t i = 1; i <= 150; ++i) {
+    const std::string& record = records[i - 1];
+    if (bad.contains(i)) {
+      EXPECT_EQ(field(record, "line"), i);
+      EXPECT_NE(record.find("\"error\": \"input " + std::to_string(i) + ":"), std::string::npos) << record;
+    } else {
+      EXPECT_NE(record.find("\"text\": \"[MAX " + std::to_string(i % 10) + " ]\""), std::string::npos) << record;
+    }
+  }
+  const Outcome bytes = run_command(predict + " --json --text \"$(printf '\\377')\" --text '[MAX 1 ]'");
+  EXPECT_EQ(bytes.err, "windrow: input 1: not UTF-8; expected UTF-8 for --json\n");
+  EXPECT_NE(bytes.out.find("[MAX 1 ]"), std::string::npos);
+  EXPECT_EQ(run_command(predict + " <" + run_folder).err,
+            "windrow: cannot read standard input; expected lines of text\n");
+  // An answer comes before the end of the input: this input ends only after it.
+  ASSERT_EQ(run_command("mkfifo '" + (folder / "answers").string() + "'").status, 0);
+  const std::string answers = "'" + (folder / "answers").string() + "'";
+  const Outcome early = run_command("{ (head -n 64 " + file + "; timeout 30 head -n 1 " + answers + " >&2) | " +
+                                    predict + " 2>&1 >" + answers + " | grep -v input; }");
+  EXPECT_TRUE(std::regex_match(early.err, std::regex("[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n"))) << early.err;
 }
 
 TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {

@@ -167,10 +167,12 @@ TEST_F(TrainingPrograms, LabelTexts) {
   EXPECT_TRUE(std::regex_match(parts.out, std::regex(label + "w1 w2 w3\n  " + label + "w1\n  " + label + "w2\n  " +
                                                      label + "w3\n  " + label + "w2 w3\n  " + label + "w1 w2 w3\n")))
       << parts.out;
-  const Outcome json = run_command("printf 'w1 w2\\n\\nw3\\n' | '" WINDROW_BIN "'/" + predict + "--json");
+  const Outcome json =
+      run_command("printf '\\357\\273\\277(3 (2 w1) (4 w2))\\nw3\\n' | '" WINDROW_BIN "'/" + predict + "--json");
   const std::vector<std::string> lines = lines_of(json);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
+  EXPECT_NE(lines[0].find("\"text\": \"(3"), std::string::npos) << "without the byte order mark";
   const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
@@ -194,7 +196,7 @@ TEST_F(TrainingPrograms, LabelWords) {
                   .err.ends_with(": a model without switches; expected [\"crf\"], as the flags say\n"));
   const std::string other = "'" + (folder / "other").string() + "'";
   ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
-  EXPECT_EQ(run("windrow predict " + other + " --text x").err,
+  EXPECT_EQ(run("windrow predict " + other + " </dev/null").err,
             "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
             "seq2seq, parser\n");
   EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
@@ -209,6 +211,8 @@ TEST_F(TrainingPrograms, ParseSentencesAndFindTheValuesOfLists) {
   EXPECT_TRUE(std::regex_match(tree.out, std::regex("# text = one two\\|NOUN\n1\tone\t_\t_\t_\t_\t[02]\t[a-z:]+\t_\t_\n"
                                                     "2\ttwo\t_\tNOUN\t_\t_\t[01]\t[a-z:]+\t_\t_\n\n")))
       << tree.out;
+  EXPECT_EQ(run("windrow predict " + parser + " --text one --text 'two|'").err,
+            "windrow: input 2: 'two|' has no tag; expected word|TAG\n");
   const Outcome json = run("windrow predict " + parser + " --json --text 'one two|NOUN'");
   EXPECT_NE(json.out.find(R"({"form": "two","head": )"), std::string::npos) << json.out;
   ASSERT_EQ(run("windrow train listops --hidden 8 --samples 64 --epochs 1 --save " + lists).err, "");

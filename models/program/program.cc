@@ -45,7 +45,7 @@ std::string line(std::string text) {
 }
 
 int refuse(const CLI::App& app, const std::string& why) {
-  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
+  print_error(app, why);
   return 2;
 }
 
@@ -256,6 +256,10 @@ void print(const char* format, ...) {
   }
 }
 
+void print_error(const CLI::App& app, const std::string& why) {
+  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
+}
+
 ToldOnce::~ToldOnce() {
   if (std::uncaught_exceptions() == exceptions_) return;
   try {
@@ -280,6 +284,8 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     }
     body();
     return 0;
+  } catch (const ErrorsPrinted&) {
+    return 2;
   } catch (const OpError& error) {
     return refuse(app, error);
   } catch (const OutOfMemory& error) {

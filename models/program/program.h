@@ -18,6 +18,11 @@ namespace windrow::program {
 /// Prints to standard output as printf does, and flushes. Throws Error if that fails.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
 
+/// Prints a line on standard error that begins with the program's name.
+void print_error(const CLI::App& app, const std::string& why);
+/// What a body throws if it has printed all errors itself.
+struct ErrorsPrinted {};
+
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);
 
@@ -36,7 +41,7 @@ class ToldOnce {
 };
 
 /// Parses the arguments, then runs the body. Returns the exit status. It is 2 for wrong arguments and for whatever the
-/// body throws; a line that begins with the program's name says why.
+/// body throws; a line that begins with the program's name says why, as print_error() does.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 }  // namespace windrow::program

@@ -1,12 +1,20 @@
 #include "use.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "flags.h"
 #include "help.h"
 #include "report.h"
 #include "saved_model.h"
+#include "windrow/models/data_error.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow::program {
@@ -103,44 +111,110 @@ void print_line(const std::string& indent, const std::string& text, const Predic
         text.c_str());
 }
 
-std::vector<std::string> lines_of(const Arguments& arguments) {
-  if (!arguments.texts.empty()) return arguments.texts;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+constexpr std::size_t most_lines = 64;  // of a minibatch, so that memory does not grow with the input
+
+/// The next lines of standard input; empty at its end. Throws Error if it cannot be read.
+std::vector<std::string> next_lines(std::size_t most) {
   std::vector<std::string> lines;
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
+  for (std::string line; lines.size() < most && std::getline(std::cin, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(std::move(line));
+  }
+  if (lines.empty() && std::ferror(stdin)) {
+    throw Error("cannot read standard input; expected lines of text");
   }
   return lines;
 }
 
-void predict(const Arguments& arguments) {
+void require_utf8(const std::string& text, std::size_t number) {
+  try {
+    Record().set("text", text).json();
+  } catch (const MisuseError&) {
+    throw DataError("input " + std::to_string(number) + ": not UTF-8; expected UTF-8 for --json");
+  }
+}
+
+/// Predicts for texts and prints. Refers to a network.
+class Predictor {
+ public:
+  Predictor(Network& network, const Arguments& arguments, const CLI::App& program)
+      : network_(network), names_(network.labels()), arguments_(arguments), program_(program) {}
+
+  /// `first`: the number of the first text. Prints an error for each text that the model cannot read.
+  void predict(std::span<const std::string> texts, std::size_t first) {
+    std::vector<Prediction> predictions;
+    try {
+      if (arguments_.json) {
+        for (std::size_t i = 0; i < texts.size(); ++i) require_utf8(texts[i], first + i);
+      }
+      PredictOptions options = arguments_.predict;
+      options.first = first;
+      predictions = network_.predict(texts, options);
+    } catch (const DataError& error) {
+      if (texts.size() == 1) return refuse(first, error.what());
+      // Halves keep minibatches large if few texts are wrong.
+      const std::size_t half = texts.size() / 2;
+      predict(texts.first(half), first);
+      predict(texts.subspan(half), first + half);
+      return;
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i) print_prediction(texts[i], predictions[i]);
+  }
+
+  /// Throws ErrorsPrinted if a text was refused.
+  void finish() const {
+    if (refused_) throw ErrorsPrinted();
+  }
+
+ private:
+  void refuse(std::size_t number, const std::string& why) {
+    refused_ = true;
+    print_error(program_, why);
+    if (arguments_.json) {
+      print("%s\n", Record().set("line", number).set("error", why).json(JsonStyle::compact).c_str());
+    }
+  }
+
+  void print_prediction(const std::string& text, const Prediction& prediction) {
+    if (arguments_.json) return print_json(text, prediction, names_);
+    if (!prediction.words.empty()) return print_tree(text, prediction.words);
+    if (prediction.text) return print("%s\n", prediction.text->text.c_str());
+    if (prediction.label) print_line("", text, *prediction.label, names_);
+    if (prediction.label && !arguments_.parts) return;
+    if (!prediction.label && std::exchange(separate_, true)) print("\n");
+    for (const Prediction::Part& part : prediction.parts) {
+      print_line(prediction.label ? "  " : "", part.text, part.label, names_);
+    }
+  }
+
+  Network& network_;
+  const std::vector<std::string> names_;
+  const Arguments& arguments_;
+  const CLI::App& program_;
+  bool refused_ = false, separate_ = false;
+};
+
+void predict(const Arguments& arguments, const CLI::App& program) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
   model.options.samples = 1;  // generated data, which are not used
   Loaded loaded(arguments, model, checkpoint);
-  Network& network = *loaded.workload.network;
-  const std::vector<std::string> names = network.labels(), lines = lines_of(arguments);
-  const std::vector<Prediction> predictions = network.predict(lines, arguments.predict);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Prediction& prediction = predictions[i];
-    if (arguments.json) {
-      print_json(lines[i], prediction, names);
-      continue;
-    }
-    if (!prediction.words.empty()) {
-      print_tree(lines[i], prediction.words);
-      continue;
-    }
-    if (prediction.text) {
-      print("%s\n", prediction.text->text.c_str());
-      continue;
-    }
-    if (prediction.label) print_line("", lines[i], *prediction.label, names);
-    if (prediction.label && !arguments.parts) continue;
-    for (const Prediction::Part& part : prediction.parts) {
-      print_line(prediction.label ? "  " : "", part.text, part.label, names);
-    }
-    if (!prediction.label && i + 1 < lines.size()) print("\n");
+  Predictor predictor(*loaded.workload.network, arguments, program);
+  predictor.predict({}, 1);  // a model that predicts nothing is refused before input is waited for
+  const std::span<const std::string> texts = arguments.texts;
+  for (std::size_t begin = 0; begin < texts.size(); begin += most_lines) {
+    predictor.predict(texts.subspan(begin, std::min(most_lines, texts.size() - begin)), begin + 1);
   }
+  const std::size_t most = ::isatty(STDIN_FILENO) == 1 ? 1 : most_lines;  // a person waits for each answer
+  for (std::size_t first = 1; texts.empty();) {
+    std::vector<std::string> lines = next_lines(most);
+    if (lines.empty()) break;
+    if (first == 1 && lines.front().starts_with(byte_order_mark)) lines.front().erase(0, byte_order_mark.size());
+    predictor.predict(lines, first);
+    first += lines.size();
+  }
+  predictor.finish();
 }
 
 }  // namespace
@@ -166,14 +240,15 @@ std::function<void()> add_predict(CLI::App& app) {
       ->disable_flag_override();
   flag(predict_command, "--beam", to->predict.beam,
        "Width of the beam search for translations; 1 takes the best word at each step", whole_number(1, 1024));
-  predict_command.add_flag("--json", to->json, "Prints a JSON object for each text, with all probabilities")
+  predict_command
+      .add_flag("--json", to->json, "Prints a line of JSON for each text, with all probabilities, or with an error")
       ->disable_flag_override();
   std::string inputs = "A line of input, by model:";
   for (const WorkloadKind& kind : workload_kinds()) {
     if (!kind.input.empty()) inputs += "\n" + wrapped("  " + kind.name + ": " + kind.input, 110, 4);
   }
   predict_command.footer(inputs);
-  return [to] { predict(*to); };
+  return [to, &app] { predict(*to, app); };
 }
 
 }  // namespace windrow::program

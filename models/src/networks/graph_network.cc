@@ -121,7 +121,7 @@ std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines
   std::vector<Texts::Input> inputs;
   std::vector<InputGraph> graphs;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string name = "input " + std::to_string(i + 1);
+    const std::string name = "input " + std::to_string(options.first + i);
     inputs.push_back(texts->read(lines[i], name));
     graphs.emplace_back(function_, inputs.back().graph, name);
   }

@@ -147,7 +147,7 @@ std::vector<Prediction> ParserNetwork::predict(std::span<const std::string> line
   refuse_beam(options);
   Treebank sentences;
   for (const std::string& line : lines) {
-    sentences.push_back(typed_sentence(line, "input " + std::to_string(sentences.size() + 1)));
+    sentences.push_back(typed_sentence(line, "input " + std::to_string(options.first + sentences.size())));
   }
   LazyGraph graph(device_, parameters_, {.use = LazyOptions::For::inference});
   const std::vector<DependencyTree> trees = parser_.parse(graph, sentences);

@@ -137,14 +137,15 @@ std::string joined(const Sentence& words) {
 
 constexpr std::size_t minibatch = 64;  // of typed sentences
 
-std::vector<Prediction> translate(const Translation& with, std::span<const std::string> lines, std::size_t beam) {
+std::vector<Prediction> translate(const Translation& with, std::span<const std::string> lines,
+                                  const PredictOptions& options) {
   std::vector<std::vector<std::int32_t>> sentences;
   for (const std::string& line : lines) {
     std::istringstream in(line);
     Sentence words;
     for (std::string word; in >> word;) words.push_back(word);
     if (words.empty()) {
-      throw DataError("input " + std::to_string(sentences.size() + 1) + ": no word; expected a sentence");
+      throw DataError("input " + std::to_string(options.first + sentences.size()) + ": no word; expected a sentence");
     }
     sentences.push_back(with.languages.source.numbers(words));
   }
@@ -152,7 +153,7 @@ std::vector<Prediction> translate(const Translation& with, std::span<const std::
   std::vector<Prediction> predictions;
   for (std::span<const std::vector<std::int32_t>> left = sentences; !left.empty();) {
     const auto next = left.first(std::min(minibatch, left.size()));
-    for (const auto& found : translator.translate(next, {.width = beam})) {
+    for (const auto& found : translator.translate(next, {.width = options.beam})) {
       const Hypothesis& best = found.front();
       predictions.push_back(
           {.text = Prediction::Text{joined(with.languages.target.words(best.words)), best.log_probability}});
@@ -186,7 +187,7 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
                          .score = [of] { return std::make_unique<TranslationScore>(of); },
                          .vocabularies = vocabularies.all(),
                          .write = [of](std::span<const std::string> lines,
-                                       const PredictOptions& how) { return translate(*of, lines, how.beam); },
+                                       const PredictOptions& how) { return translate(*of, lines, how); },
                          .training_score = [] { return std::make_unique<WordScore>(); }};
   return with_samples(std::move(workload), std::move(pairs), [&](const SentencePair& pair) {
     const auto [source, target] = languages.numbered(pair);

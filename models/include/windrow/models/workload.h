@@ -115,7 +115,8 @@ struct Prediction {
 };
 
 struct PredictOptions {
-  std::size_t beam = 1;  ///< for models that write: the width of the beam search; 1 is greedy search
+  std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
+  std::size_t first = 1;  ///< the number of the first text, for errors
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -131,8 +132,8 @@ class Network {
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
   /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
-  /// whose message names its number, counted from 1, and MisuseError if WorkloadKind::input is empty, or if the model
-  /// labels texts and has another beam than 1.
+  /// whose message names its number, counted from PredictOptions::first, before it computes anything; and MisuseError
+  /// if WorkloadKind::input is empty, or if the model labels texts and has another beam than 1.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
 
  protected:
