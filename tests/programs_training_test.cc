@@ -36,6 +36,8 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
   EXPECT_EQ(second.err, "");
   EXPECT_NE(second.out.find("continuing from minibatch 7, in "), std::string::npos) << second.out;
   EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.end()));
+  const std::string done = run(train("--epochs 3 --resume" + saving())).out;
+  EXPECT_TRUE(done.ends_with("\n\nall 3 epochs are done; more with --epochs\n")) << done;
 }
 
 TEST_F(TrainingPrograms, SaveWhenASignalEndsThem) {

@@ -143,9 +143,13 @@ struct Keeping {
 /// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
 int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Keeping& keeping) {
   auto& [saving, reporting, scores] = keeping;
+  const auto epochs = static_cast<std::size_t>(arguments.epochs);
+  if (trainer.epochs() >= epochs) {
+    print("all %zu epoch%s are done; more with --epochs\n", epochs, epochs == 1 ? "" : "s");
+    return 0;
+  }
   print_head(trainer, workload);
   Progress progress;
-  const auto epochs = static_cast<std::size_t>(arguments.epochs);
   while (trainer.epochs() < epochs) {
     const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass& so_far) {
       progress.show([&] { return to_string(progress_line({trainer.epochs() + 1, epochs}, so_far, workload)); });
