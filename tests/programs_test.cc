@@ -264,7 +264,7 @@ TEST_F(Help, ShowsTheAcceptedValuesAndTheDefaultOfEachFlag) {
         "\n  --data DIR                  Folder with the model's data files [default: generated data]\n",
         "\n  --hidden N                  Hidden size [1 to 65536; default: see below]\n",
         "\n  --batch N                   Samples per minibatch [1 to 1048576; default: 64]\n",
-        "\n  --rate X                    Learning rate (applied to the loss per sample) [above 0; "}) {
+        "\n  --rate X                    Learning rate (applied to the loss per sample); by default 0.05 with "}) {
     EXPECT_NE(train.out.find(line), std::string::npos) << line << train.out;
   }
   const Outcome table = run("windrow-perf ablation --help");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "flags.h"
@@ -19,12 +20,14 @@ Method method_of(const TrainingFlags& flags) {
       {.momentum = flags.momentum, .form = flags.method == "nesterov" ? Form::nesterov : Form::heavy_ball});
 }
 
+constexpr double adagrad_rate = 0.05, adaptive_rate = 0.001;
+
 /// Momentum adds up about ten steps; the other methods' steps do not grow with the gradient.
 double rate_of(const TrainingFlags& flags, const WorkloadKind& kind) {
   if (flags.rate != 0) return flags.rate;
   if (flags.method == "sgd") return kind.learning_rate;
-  if (flags.method == "adagrad") return 0.05;
-  if (flags.method == "rmsprop" || flags.method == "adam") return 0.001;
+  if (flags.method == "adagrad") return adagrad_rate;
+  if (flags.method == "rmsprop" || flags.method == "adam") return adaptive_rate;
   return kind.learning_rate * (1 - flags.momentum);
 }
 
@@ -40,14 +43,21 @@ LearningRate schedule_of(const TrainingFlags& flags, double rate, std::uint64_t 
   return rate;
 }
 
+std::string about_rate() {
+  std::ostringstream text;
+  text << "Learning rate (applied to the loss per sample); by default " << adagrad_rate << " with adagrad, "
+       << adaptive_rate << " with rmsprop and adam, the model's with sgd, and the model's times 1 - momentum with "
+       << "momentum and nesterov";
+  return text.str();
+}
+
 }  // namespace
 
 void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--optimiser", to.method, "How a step follows from a gradient",
        one_of({"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"}));
   flag<double>(
-      command, "--rate", [&to](const double& rate) { to.rate = rate; },
-      "Learning rate (applied to the loss per sample)", positive_number())
+      command, "--rate", [&to](const double& rate) { to.rate = rate; }, about_rate(), positive_number())
       ->default_str("see below");
   flag(command, "--momentum", to.momentum, "Coefficient of momentum and nesterov", fraction());
   flag(command, "--penalty", to.penalty, "L2 penalty: adds this times the value to each gradient", number());
