@@ -63,6 +63,9 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   };
   EXPECT_EQ(refused("--resume"), "windrow: --resume: no --save; expected the folder of the checkpoints\n");
   EXPECT_EQ(refused("--save-every 3"), "windrow: --save-every: no --save; expected the folder for the checkpoints\n");
+  std::ofstream(folder / "run") << "a file";
+  EXPECT_EQ(refused(saving()), "windrow: DIR/run: not a folder; expected a folder for checkpoints\n");
+  std::filesystem::remove(folder / "run");
   EXPECT_EQ(refused("--resume" + saving()),
             "windrow: DIR/run: no checkpoint; expected one that windrow train --save has written\n");
   ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
@@ -175,6 +178,9 @@ TEST_F(TrainingPrograms, LabelTexts) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
   EXPECT_NE(lines[0].find("\"text\": \"(3"), std::string::npos) << "without the byte order mark";
+  EXPECT_EQ(
+      run(predict + "--text 'It works (really)'").err,
+      "windrow: input 1:1:10: '(' after words; expected words without brackets, or a tree that begins with '('\n");
   const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;

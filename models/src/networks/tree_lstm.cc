@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
 #include "windrow/models/child_sum_tree_lstm.h"
@@ -55,7 +56,12 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
 /// which each phrase is then a word and the phrase behind it.
 LabelledTree tree_of(const std::string& line, const std::string& name) {
   std::string text = line;
-  if (line.find('(') == std::string::npos) {
+  const std::size_t begin = line.find_first_not_of(blanks), bracket = line.find('(');
+  if (bracket != begin && bracket != std::string::npos) {
+    throw DataError(name + ":1:" + std::to_string(bracket + 1) +
+                    ": '(' after words; expected words without brackets, or a tree that begins with '('");
+  }
+  if (bracket == std::string::npos) {
     std::istringstream words(line);
     std::string nested, end;
     std::vector<std::string> all;

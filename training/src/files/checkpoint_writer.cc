@@ -23,6 +23,8 @@ fs::path make_folder(const fs::path& path, const FileCalls& calls) {
     sync_folder(folder_of(path), calls);
   } else if (errno != EEXIST) {
     refuse_call(path, "mkdir", errno);
+  } else if (struct stat status; calls.stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) {
+    throw FileError(shown(path) + ": not a folder; expected a folder for checkpoints");
   }
   return path;
 }
