@@ -2,6 +2,8 @@
 #include <regex>
 
 #include "tests/programs.h"
+#include "windrow/models/saved_model.h"
+#include "windrow/models/trainer.h"
 
 namespace windrow::testing {
 namespace {
@@ -36,8 +38,44 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
   EXPECT_EQ(second.err, "");
   EXPECT_NE(second.out.find("continuing from minibatch 7, in "), std::string::npos) << second.out;
   EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.end()));
+  EXPECT_EQ(second.out.find("continuing with"), std::string::npos) << second.out;
   const std::string done = run(train("--epochs 3 --resume" + saving())).out;
   EXPECT_TRUE(done.ends_with("\n\nall 3 epochs are done; more with --epochs\n")) << done;
+}
+
+TEST_F(TrainingPrograms, NameTheFlagsThatDifferFromThoseOfTheCheckpoint) {
+  const auto differences = [&](const std::string& flags) {
+    const Outcome outcome = run(train("--samples 64 --resume" + saving() + flags));
+    EXPECT_EQ(outcome.err, "");
+    const std::size_t at = outcome.out.find("continuing with ");
+    return at == std::string::npos ? "" : outcome.out.substr(at, outcome.out.find('\n', at) - at);
+  };
+  ASSERT_EQ(run(train("--samples 64 --epochs 1 --rate 0.002 --rate-schedule cosine" + saving())).err, "");
+  EXPECT_EQ(differences("--epochs 1 --rate 2e-3 --rate-schedule cosine --clip-norm 0.0"), "");
+  EXPECT_EQ(differences("--epochs 2 --rate 0.002 --rate-schedule cosine"), "continuing with --epochs 2 (was 1)");
+  EXPECT_EQ(
+      differences("--epochs 3 --batch 32 --clip-norm 5 --rate-schedule step"),
+      "continuing with --batch 32 (was 64), --clip-norm 5 (was 0), --rate 0.001 (was 0.002), --rate-schedule step "
+      "(was cosine)");
+  EXPECT_EQ(differences("--epochs 4 --batch 32 --clip-norm 5 --rate-schedule step"), "");
+}
+
+TEST_F(TrainingPrograms, GoOnFromCheckpointsThatHaveNoFlags) {
+  Engine engine;
+  const Device device = host_device(engine);
+  Workload workload = make_workload("listops", device, {.samples = 16, .sizes = {{"hidden", 4}}});
+  Trainer trainer(device, workload, {});
+  Record document;
+  document.set_format(training_format).set("model", model_record(workload));
+  document.set("scores", Record().set("without_improvement", 0));
+  {
+    CheckpointWriter writer(folder / "run", {});
+    trainer.save(writer, document);
+  }
+  const Outcome outcome = run("windrow train listops --samples 16 --hidden 4 --epochs 1 --batch 8 --resume" + saving());
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("continuing from minibatch 0, in .*\n\nepoch .*\n +1 ")))
+      << outcome.out;
 }
 
 TEST_F(TrainingPrograms, SaveWhenASignalEndsThem) {

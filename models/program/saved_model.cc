@@ -16,6 +16,14 @@ std::string text_of(const RecordValue& value) {
   return json.substr(begin, json.size() - begin - 1);
 }
 
+/// As it is typed for a flag.
+std::string typed(const RecordValue& value) {
+  std::string text = text_of(value);
+  if (text.starts_with('"')) return value.text();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
 }  // namespace
 
 void require_same_model(const Record& saved, const Record& made, const std::string& place) {
@@ -40,6 +48,16 @@ void require_same_model(const Record& saved, const Record& made, const std::stri
     throw FileError(place + ": a model with " + name + " " + text_of(other) + "; expected " + text_of(value) +
                     ", as the flags say");
   }
+}
+
+std::string changed_flags(const Record& saved, const Record& now) {
+  std::string changes;
+  for (const auto& [name, value] : now.values()) {
+    if (!saved.contains(name) || saved.at(name) == value) continue;
+    changes += changes.empty() ? "--" : ", --";
+    changes += name + " " + typed(value) + " (was " + typed(saved.at(name)) + ")";
+  }
+  return changes;
 }
 
 SavedCheckpoint newest_checkpoint(const std::string& folder) {

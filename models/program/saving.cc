@@ -62,13 +62,21 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
   saved_ = checkpoint.step;
-  print("continuing from minibatch %s, in %s\n\n", grouped(checkpoint.step).c_str(),
+  print("continuing from minibatch %s, in %s\n", grouped(checkpoint.step).c_str(),
         checkpoint.tensors.path().string().c_str());
+  if (checkpoint.document.contains("flags")) {  // earlier versions saved none
+    const std::string changes = changed_flags(checkpoint.document.at("flags").record(), training_flags_);
+    if (!changes.empty()) print("continuing with %s\n", changes.c_str());
+  }
+  print("\n");
 }
 
 void Saving::save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const {
   Record document;
-  document.set_format(training_format).set("model", model_).set("scores", scores.record());
+  document.set_format(training_format)
+      .set("model", model_)
+      .set("flags", training_flags_)
+      .set("scores", scores.record());
   trainer.save(writer, std::move(document));
 }
 

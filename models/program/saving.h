@@ -32,10 +32,12 @@ class Saving {
 
   /// Call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
+  /// Call it before the following; see training_record().
+  void set_flags(Record flags) { training_flags_ = std::move(flags); }
   /// Throws MisuseError for --keep-best if there is no validation set.
   void require_scores(const Workload& workload) const;
-  /// With --resume, continues from the newest checkpoint, and prints which one; prints those that are damaged. Throws
-  /// FileError if there is none, or if it is of another model.
+  /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
+  /// prints those that are damaged. Throws FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
   /// Saves when it is time, or when a signal came.
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
@@ -50,7 +52,7 @@ class Saving {
   void save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const;
 
   const SavingFlags flags_;
-  Record model_;
+  Record model_, training_flags_;
   std::optional<CheckpointWriter> writer_, best_;
   std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
 };

@@ -218,6 +218,8 @@ int train_model(const CLI::App& command, Arguments arguments) {
   Workload workload = make_workload(arguments.model, device, arguments.workload);
   saving.set_model(model_record(workload));
   saving.require_scores(workload);
+  saving.set_flags(training_record(arguments.training, *workload.kind, static_cast<std::uint64_t>(arguments.epochs))
+                       .set("batch", arguments.trainer.minibatch));
   TrainerOptions& options = arguments.trainer;
   set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
   options.seed = arguments.workload.seed;

@@ -96,6 +96,19 @@ void set_training(TrainerOptions& options, const TrainingFlags& flags, const Wor
   }
 }
 
+Record training_record(const TrainingFlags& flags, const WorkloadKind& kind, std::uint64_t epochs) {
+  Record record;
+  record.set("rate", rate_of(flags, kind)).set("penalty", flags.penalty).set("decay", flags.decay);
+  record.set("clip-norm", flags.clip_norm).set("clip-value", flags.clip_value).set("accumulate", flags.accumulate);
+  record.set("rate-schedule", flags.rate_schedule).set("warm-up", flags.warm_up).set("average", flags.average);
+  if (flags.method == "momentum" || flags.method == "nesterov") record.set("momentum", flags.momentum);
+  if (flags.rate_schedule == "cosine") record.set("epochs", epochs);
+  if (flags.rate_schedule == "step" || flags.rate_schedule == "plateau") {
+    record.set("rate-factor", flags.rate_factor).set("rate-epochs", flags.rate_epochs);
+  }
+  return record;
+}
+
 Scores::Scores(const TrainingFlags& flags) {
   if (flags.rate_schedule != "plateau") return;
   plateau_ = Plateau{.factor = flags.rate_factor, .patience = static_cast<std::uint64_t>(flags.rate_epochs)};

@@ -27,6 +27,10 @@ void add_training_flags(CLI::App& command, TrainingFlags& to);
 /// Sets what a trainer needs of them. Schedules end after `epochs`.
 void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs);
 
+/// What later steps depend on, by the names of the flags, for checkpoints. Flags without an effect are left out, such
+/// as the number of epochs unless a schedule ends with it.
+Record training_record(const TrainingFlags& flags, const WorkloadKind& kind, std::uint64_t epochs);
+
 /// The scores of the validation set, epoch by epoch: whether they still improve, and what follows for the learning
 /// rate. An owner.
 class Scores {
