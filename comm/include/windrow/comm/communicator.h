@@ -1,0 +1,107 @@
+// Collectives: ops that combine or exchange tensors of the members of a group. Start here.
+//
+//   windrow::LocalGroup group(devices);  // local.h; mpi.h has groups of several processes
+//   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank], windrow::Combine::mean);
+//   optimiser.step();                    // waits for the collective as for any other op
+//
+// Contract
+//   Calls    A group has size() members, each with a rank, a device and a communicator. A collective is called once by
+//            each member. Members make the same calls in the same order, with the same shapes; the engine orders each
+//            call with the member's other ops by the accesses of its tensors, so a call returns at once. Calls whose
+//            tensors are ready at all members may overlap, and may finish in any order.
+//   Numbers  Results have the same bits for any policy, number of workers and timing. Elements are combined in a fixed
+//            tree over the ranks (LocalGroup), or as the library does it (mpi.h).
+//   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
+//            poisons what it was to write. Calls that differ between members fail at all of them, too. Both throw
+//            CommError and leave later calls as they are. If a member does not call within `patience`, the group is
+//            broken: this call and all later ones fail with a CommError that names the members that are missing.
+//   Threads  One at a time for each communicator. No thread of an engine waits in a collective.
+//   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windrow/ops/tensor.h"
+
+namespace windrow {
+
+/// How collectives combine elements. The mean of int32 is refused.
+enum class Combine : std::uint8_t { sum, mean, max };
+
+/// Thrown by waits for what a failed collective was to write.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct CollectiveOptions {
+  OpName name = {};  ///< the call's kind if empty
+  int priority = 0;  ///< of its ops; see PushOptions
+  std::source_location pushed_at = std::source_location::current();
+};
+
+namespace comm {
+class Member;
+}
+
+/// A handle of one member. Tensors lie in the memory of its device or of the host. Members throw MisuseError for a rank
+/// that the group lacks, for tensors whose shapes do not fit the call, for tensors of one call that overlap, and as
+/// Engine::push does.
+class Communicator {
+ public:
+  /// For the groups of local.h, mpi.h and of your own: see member.h.
+  Communicator(Device device, std::shared_ptr<comm::Member> member);
+
+  int rank() const;
+  int size() const;
+  const Device& device() const { return device_; }
+
+  /// Replaces the tensors of all members by their combination, element by element. The second form is one call for
+  /// several tensors.
+  void all_reduce(const Tensor& tensor, Combine combine = Combine::sum, const CollectiveOptions& options = {}) const;
+  void all_reduce(std::span<const Tensor> tensors, Combine combine = Combine::sum,
+                  const CollectiveOptions& options = {}) const;
+  void all_reduce(const IntTensor& tensor, Combine combine = Combine::sum, const CollectiveOptions& options = {}) const;
+  /// As all_reduce(), but only the tensors of member `root` change.
+  void reduce(std::span<const Tensor> tensors, int root, Combine combine = Combine::sum,
+              const CollectiveOptions& options = {}) const;
+  /// Copies the tensors of member `root` to those of all others.
+  void broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options = {}) const;
+  void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options = {}) const;
+  /// Block r of `to`, which has size() blocks of from.rows() rows, becomes `from` of member r.
+  void all_gather(const Tensor& from, const Tensor& to, const CollectiveOptions& options = {}) const;
+  void all_gather(const IntTensor& from, const IntTensor& to, const CollectiveOptions& options = {}) const;
+  /// `to` becomes the combination of the members' blocks of number rank(); `from` has size() blocks of to.rows() rows.
+  void reduce_scatter(const Tensor& from, const Tensor& to, Combine combine = Combine::sum,
+                      const CollectiveOptions& options = {}) const;
+  /// Block r of `to` becomes block rank() of `from` of member r; both have size() blocks of equally many rows.
+  void all_to_all(const Tensor& from, const Tensor& to, const CollectiveOptions& options = {}) const;
+  /// The k-th send of member i to member j belongs to the k-th recv of member j from member i. Other members do not
+  /// take part.
+  void send(const Tensor& tensor, int to, const CollectiveOptions& options = {}) const;
+  void recv(const Tensor& tensor, int from, const CollectiveOptions& options = {}) const;
+
+  /// Exchanges numbers between the calling threads, at once and apart from all ops: returns those of all members, by
+  /// rank. Each member passes equally many. Waits for the other members' calls. Throws CommError as collectives do.
+  /// Members of one process call it from different threads.
+  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) const;
+  /// Waits until all members have called it, and the ops that they pushed before have finished. Throws as exchange()
+  /// and Engine::wait_all() do.
+  void barrier() const;
+
+  /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with a CommError of
+  /// this text. Any thread may call it.
+  void abort(const std::string& why) const;
+
+ private:
+  Device device_;
+  std::shared_ptr<comm::Member> member_;
+  std::shared_ptr<void> presence_;  // of all copies of this handle: its end tells the group that no call will follow
+};
+
+}  // namespace windrow

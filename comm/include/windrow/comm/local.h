@@ -1,0 +1,39 @@
+// Groups within a process: several devices of one or several engines.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "windrow/comm/communicator.h"
+
+namespace windrow {
+
+struct LocalGroupOptions {
+  /// How long a call may wait for the members that have not called; see communicator.h.
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);
+};
+
+/// A group with a member for each device. The last op of a call that becomes ready combines the tensors of all members
+/// where they lie; tensors in a device's memory are copied to the host's and back.
+///
+/// A handle of the communicators. With EngineOptions::check, ops of one member write tensors of others, which the check
+/// takes for an error: leave it off.
+class LocalGroup {
+ public:
+  /// Throws MisuseError without devices.
+  explicit LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options = {});
+
+  int size() const { return static_cast<int>(members_.size()); }
+  /// Throws MisuseError for a rank that the group lacks.
+  const Communicator& operator[](int rank) const;
+
+ private:
+  std::vector<Communicator> members_;
+};
+
+/// Devices that share the host: device i, "cpu:i", has threads of its own with policy per_device, kernels, and a new
+/// pool of host memory.
+std::vector<Device> host_devices(Engine& engine, int count);
+
+}  // namespace windrow

@@ -1,0 +1,89 @@
+// What a back end of collectives implements. Programs use communicator.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "windrow/comm/communicator.h"
+#include "windrow/engine/on_complete.h"
+
+namespace windrow::comm {
+
+enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv };
+std::string_view to_string(Kind kind);
+
+enum class Elements : std::uint8_t { float32, int32 };
+
+/// What is called. A value.
+struct Call {
+  /// Rows and width of a tensor; of one block, where the call has blocks.
+  struct Shape {
+    Index rows, width;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  Kind kind = Kind::all_reduce;
+  Combine combine = Combine::sum;
+  Elements elements = Elements::float32;
+  int peer = 0;  ///< the root; or the other member of a send or recv
+  std::vector<Shape> shapes = {};
+  std::uint64_t number = 0;  ///< see Member::number()
+  OpName name = {};
+
+  /// Whether another member's call is the same one; or the other end of it, for a send and a recv.
+  bool fits(const Call& other) const;
+  /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
+  std::string describe() const;
+};
+
+/// A tensor in the host's memory: elements of 4 bytes, rows at a distance of `stride` bytes. What is only read is not
+/// written.
+struct Piece {
+  std::byte* data;
+  Index rows, width, stride;
+
+  bool dense() const { return stride == 4 * width || rows <= 1; }
+};
+
+/// A member's part of a call whose operands are there.
+struct Exchange {
+  Call call;
+  std::vector<Piece> pieces;  ///< one for each tensor; or from and to, where the call has both
+  std::string failure;        ///< not empty: an operand failed, there are no pieces, and all members must fail
+  OnComplete done;            ///< the pieces are valid until it is called
+};
+
+/// One member of a group. Threads: any, except for number().
+class Member {
+ public:
+  virtual ~Member() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
+  /// `done` in any case.
+  virtual void take(Exchange exchange) = 0;
+  /// See Communicator.
+  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
+  virtual void abort(const std::string& why) = 0;
+  /// No further call will be numbered: calls of others that need one fail.
+  virtual void leave() = 0;
+
+  /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
+  std::uint64_t number(Kind kind, int peer);
+
+  /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
+  using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;
+
+ protected:
+  const Numbered& numbered() const { return next_; }
+
+ private:
+  Numbered next_;
+};
+
+}  // namespace windrow::comm

@@ -1,0 +1,56 @@
+// Groups of processes that mpirun has started.
+//
+//   windrow::MpiWorld world;
+//   const windrow::Communicator all = world.group(device);
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "windrow/comm/communicator.h"
+
+namespace windrow {
+
+struct MpiOptions {
+  /// How long a call may take from the moment when its tensors are ready at this member; see communicator.h.
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
+  std::chrono::nanoseconds answer = std::chrono::seconds(1);
+};
+
+/// MPI in this process: an owner, of which there is one at a time and, since MPI starts once, one in a process's life.
+///
+/// A thread of its own starts MPI and makes all calls, so MPI_THREAD_FUNNELED suffices with every running policy, and
+/// no worker of an engine waits. It begins each collective in the order of calls, after a small one that compares the
+/// calls of all members and tells of failures.
+///
+/// A member that dies ends all processes, unless mpirun got --enable-recovery; then the group breaks at the others.
+/// After a group has broken, MPI is called no more: the program should save what it has, and end. mpirun then says
+/// that MPI was not finalised.
+class MpiWorld {
+ public:
+  /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, and
+  /// if MPI was started before. Without mpirun, the world has one member.
+  explicit MpiWorld(MpiOptions options = {});
+  /// Ends MPI after all calls of this process. Waits for the other processes to do the same, `patience` at most.
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  int rank() const;
+  int size() const;
+  /// The group of all processes, whose member here has this device. Each call makes a new group; all processes make
+  /// these calls in the same order. Throws CommError if MPI fails.
+  Communicator group(const Device& device);
+
+  /// Whether mpirun has started this process.
+  static bool under_mpirun();
+
+  class Impl;
+
+ private:
+  const std::shared_ptr<Impl> impl_;  // shared with communicators, which may live longer
+};
+
+}  // namespace windrow

@@ -1,0 +1,262 @@
+#include "windrow/comm/communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "windrow/comm/member.h"
+
+namespace windrow {
+namespace {
+
+using comm::Call;
+using comm::Elements;
+using comm::Exchange;
+using comm::Kind;
+using comm::Member;
+using comm::Piece;
+
+enum class Use : std::uint8_t { read, write, update };
+
+template <class T>
+struct Operand {
+  TensorOf<T> tensor;
+  Use use;
+};
+
+template <class T>
+Access access(const Operand<T>& operand) {
+  switch (operand.use) {
+    case Use::read:
+      return read(operand.tensor.var());
+    case Use::write:
+      return operand.tensor.write_access();
+    default:
+      return mutate(operand.tensor.var());
+  }
+}
+
+template <class T>
+struct View {
+  typename TensorOf<T>::View view;
+  Use use;
+
+  Piece piece() const {
+    if (use == Use::read) {
+      const Matrix<const T> m = view.read();
+      return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(m.data)), m.rows, m.width, 4 * m.stride};
+    }
+    const Matrix<T> m = use == Use::write ? view.write() : view.update();
+    return {reinterpret_cast<std::byte*>(m.data), m.rows, m.width, 4 * m.stride};
+  }
+};
+
+template <class T>
+constexpr Elements elements_of = std::is_same_v<T, float> ? Elements::float32 : Elements::int32;
+
+/// The call of one member, from the check of its arguments to the push of its ops.
+template <class T>
+class CallOf {
+ public:
+  CallOf(const Device& device, std::shared_ptr<Member> member, Kind kind, const CollectiveOptions& options)
+      : device_(device), member_(std::move(member)), options_(options) {
+    call_.kind = kind;
+    call_.elements = elements_of<T>;
+    call_.name = options.name;
+  }
+
+  CallOf& combine(Combine how) {
+    call_.combine = how;
+    if (how == Combine::mean && !std::is_same_v<T, float>) refuse("the mean of int32; expected sum or max");
+    return *this;
+  }
+  CallOf& peer(int rank) {
+    call_.peer = rank;
+    if (rank < 0 || rank >= member_->size()) {
+      refuse("rank " + std::to_string(rank) + "; expected one from 0 to " + std::to_string(member_->size() - 1));
+    }
+    const bool pair = call_.kind == Kind::send || call_.kind == Kind::recv;
+    if (pair && rank == member_->rank()) refuse("rank " + std::to_string(rank) + ", which is this member");
+    return *this;
+  }
+  /// The tensors of the call; `blocks` of them is a whole number of blocks.
+  CallOf& add(const TensorOf<T>& tensor, Use use, int blocks = 1) {
+    if (&tensor.engine() != device_.engine.get()) refuse("a tensor of another engine");
+    if (tensor.rows() % blocks != 0) {
+      refuse("a tensor of " + std::to_string(tensor.rows()) + " rows; expected a multiple of " +
+             std::to_string(blocks));
+    }
+    const Call::Shape shape{tensor.rows() / blocks, tensor.width()};
+    const bool one_shape =
+        call_.kind == Kind::all_gather || call_.kind == Kind::reduce_scatter || call_.kind == Kind::all_to_all;
+    if (one_shape && !call_.shapes.empty()) {
+      if (shape != call_.shapes.front()) {
+        refuse("blocks of " + text(call_.shapes.front()) + " and of " + text(shape) + "; expected equal ones");
+      }
+    } else {
+      call_.shapes.push_back(shape);
+    }
+    for (const Operand<T>& other : operands_) {
+      if (tensor.overlaps(other.tensor)) refuse("tensors that overlap");
+    }
+    operands_.push_back({tensor, use});
+    return *this;
+  }
+
+  void push() {
+    call_.number = member_->number(call_.kind, call_.peer);
+    Engine& engine = *device_.engine;
+    const OpName name = options_.name.text().empty() ? OpName(comm::to_string(call_.kind)) : options_.name;
+    const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};
+    std::vector<Operand<T>> on_host;
+    for (const Operand<T>& operand : operands_) on_host.push_back(staged(operand, options));
+    std::vector<Access> accesses;
+    std::vector<View<T>> views;
+    for (const Operand<T>& operand : on_host) {
+      accesses.push_back(access(operand));
+      views.push_back({operand.tensor.view(), operand.use});
+    }
+    PushOptions always = options;
+    always.run_always = true;
+    always.lane = device_.on_host() ? device_.lane : host_lane;
+    engine.push_async(
+        [member = member_, call = call_, views = std::move(views)](OnComplete done) mutable {
+          Exchange exchange{std::move(call), {}, {}, std::move(done)};
+          if (const FailurePtr failure = exchange.done.failure()) {
+            exchange.failure = failure->describe();
+          } else {
+            try {
+              for (const View<T>& view : views) exchange.pieces.push_back(view.piece());
+            } catch (const std::exception& error) {
+              exchange.failure = error.what();
+              exchange.pieces.clear();
+            }
+          }
+          member->take(std::move(exchange));
+        },
+        accesses, always);
+    for (std::size_t i = 0; i < operands_.size(); ++i) bring_back(operands_[i], on_host[i], options);
+  }
+
+ private:
+  static std::string text(const Call::Shape& shape) {
+    return std::to_string(shape.rows) + " x " + std::to_string(shape.width);
+  }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw MisuseError(std::string(comm::to_string(call_.kind)) + ": " + what);
+  }
+
+  /// The operand itself, or a copy in the host's memory that is pushed.
+  Operand<T> staged(const Operand<T>& operand, PushOptions options) const {
+    const auto view = operand.tensor.view();
+    if (view.on_host()) return operand;
+    const Index rows = operand.tensor.rows(), width = operand.tensor.width();
+    const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(T);
+    const auto buffer = std::make_shared<Buffer>(device_.engine, device_.memory->staging(), bytes, options.name);
+    const TensorOf<T> copy(buffer, rows, width);
+    if (operand.use != Use::write) {
+      options.lane = device_.copy_out.value_or(operand.tensor.lane());
+      device_.engine->push(
+          [to = buffer->bytes(), view](OpContext& op) {
+            view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
+          },
+          {read(operand.tensor.var()), overwrite(copy.var())}, options);
+    }
+    return {copy, operand.use};
+  }
+  void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
+    if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
+    options.lane = operand.tensor.lane();
+    device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](
+                             OpContext& op) { to.upload(op.lane(), from.read(op.lane()).data); },
+                         {read(from.tensor.var()), operand.tensor.write_access()}, options);
+  }
+
+  const Device& device_;
+  std::shared_ptr<Member> member_;
+  CollectiveOptions options_;
+  Call call_;
+  std::vector<Operand<T>> operands_;
+};
+
+}  // namespace
+
+Communicator::Communicator(Device device, std::shared_ptr<comm::Member> member)
+    : device_(std::move(device)), member_(std::move(member)) {
+  presence_ = std::shared_ptr<void>(nullptr, [member = member_](void*) { member->leave(); });
+}
+
+int Communicator::rank() const { return member_->rank(); }
+int Communicator::size() const { return member_->size(); }
+
+void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
+                              const CollectiveOptions& options) const {
+  CallOf<float> call(device_, member_, Kind::all_reduce, options);
+  call.combine(combine);
+  for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
+  call.push();
+}
+void Communicator::all_reduce(const Tensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  all_reduce(std::span(&tensor, 1), combine, options);
+}
+void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  CallOf<std::int32_t>(device_, member_, Kind::all_reduce, options).combine(combine).add(tensor, Use::update).push();
+}
+void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
+                          const CollectiveOptions& options) const {
+  CallOf<float> call(device_, member_, Kind::reduce, options);
+  call.combine(combine).peer(root);
+  for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::update : Use::read);
+  call.push();
+}
+void Communicator::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
+  CallOf<float> call(device_, member_, Kind::broadcast, options);
+  call.peer(root);
+  for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::read : Use::write);
+  call.push();
+}
+void Communicator::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
+  CallOf<std::int32_t>(device_, member_, Kind::broadcast, options)
+      .peer(root)
+      .add(tensor, root == rank() ? Use::read : Use::write)
+      .push();
+}
+void Communicator::all_gather(const Tensor& from, const Tensor& to, const CollectiveOptions& options) const {
+  CallOf<float>(device_, member_, Kind::all_gather, options).add(from, Use::read).add(to, Use::write, size()).push();
+}
+void Communicator::all_gather(const IntTensor& from, const IntTensor& to, const CollectiveOptions& options) const {
+  CallOf<std::int32_t>(device_, member_, Kind::all_gather, options)
+      .add(from, Use::read)
+      .add(to, Use::write, size())
+      .push();
+}
+void Communicator::reduce_scatter(const Tensor& from, const Tensor& to, Combine combine,
+                                  const CollectiveOptions& options) const {
+  CallOf<float>(device_, member_, Kind::reduce_scatter, options)
+      .combine(combine)
+      .add(from, Use::read, size())
+      .add(to, Use::write)
+      .push();
+}
+void Communicator::all_to_all(const Tensor& from, const Tensor& to, const CollectiveOptions& options) const {
+  CallOf<float>(device_, member_, Kind::all_to_all, options)
+      .add(from, Use::read, size())
+      .add(to, Use::write, size())
+      .push();
+}
+void Communicator::send(const Tensor& tensor, int to, const CollectiveOptions& options) const {
+  CallOf<float>(device_, member_, Kind::send, options).peer(to).add(tensor, Use::read).push();
+}
+void Communicator::recv(const Tensor& tensor, int from, const CollectiveOptions& options) const {
+  CallOf<float>(device_, member_, Kind::recv, options).peer(from).add(tensor, Use::write).push();
+}
+
+std::vector<std::int64_t> Communicator::exchange(std::span<const std::int64_t> numbers) const {
+  return member_->exchange(numbers);
+}
+void Communicator::barrier() const {
+  device_.engine->wait_all();
+  member_->exchange({});
+}
+void Communicator::abort(const std::string& why) const { member_->abort(why); }
+
+}  // namespace windrow

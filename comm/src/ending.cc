@@ -1,0 +1,121 @@
+#include "ending.h"
+
+#include <exception>
+#include <span>
+
+#include "combine.h"
+
+namespace windrow::comm {
+namespace {
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+/// What is combined where, once all parts are there. `parts` are in the order of ranks.
+void compute(std::vector<Exchange>& parts) {
+  const Call& call = parts.front().call;
+  const auto members = static_cast<Index>(parts.size());
+  const auto block = [&](const Piece& piece, Index number) {
+    const Index each = piece.rows / members;
+    return rows(piece, number * each, (number + 1) * each);
+  };
+  // Piece i of all members.
+  const auto all = [&](std::size_t i) {
+    std::vector<Piece> pieces;
+    for (const Exchange& part : parts) pieces.push_back(part.pieces[i]);
+    return pieces;
+  };
+  switch (call.kind) {
+    case Kind::all_reduce:
+      for (std::size_t i = 0; i < call.shapes.size(); ++i) combine(call.combine, call.elements, all(i), all(i));
+      return;
+    case Kind::reduce:
+      for (std::size_t i = 0; i < call.shapes.size(); ++i) {
+        combine(call.combine, call.elements, all(i), std::span<const Piece>(&parts[at(call.peer)].pieces[i], 1));
+      }
+      return;
+    case Kind::broadcast:
+      for (std::size_t i = 0; i < call.shapes.size(); ++i) {
+        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+          if (rank != at(call.peer)) copy(parts[at(call.peer)].pieces[i], parts[rank].pieces[i]);
+        }
+      }
+      return;
+    case Kind::all_gather:
+      for (Exchange& to : parts) {
+        for (Index from = 0; from < members; ++from) {
+          copy(parts[static_cast<std::size_t>(from)].pieces[0], block(to.pieces[1], from));
+        }
+      }
+      return;
+    case Kind::reduce_scatter:
+      for (Index to = 0; to < members; ++to) {
+        std::vector<Piece> blocks;
+        for (const Exchange& from : parts) blocks.push_back(block(from.pieces[0], to));
+        combine(call.combine, call.elements, blocks,
+                std::span<const Piece>(&parts[static_cast<std::size_t>(to)].pieces[1], 1));
+      }
+      return;
+    case Kind::all_to_all:
+      for (Index to = 0; to < members; ++to) {
+        for (Index from = 0; from < members; ++from) {
+          copy(block(parts[static_cast<std::size_t>(from)].pieces[0], to),
+               block(parts[static_cast<std::size_t>(to)].pieces[1], from));
+        }
+      }
+      return;
+    case Kind::send:
+    case Kind::recv: {
+      const bool first_sends = call.kind == Kind::send;
+      copy(parts[first_sends ? 0 : 1].pieces[0], parts[first_sends ? 1 : 0].pieces[0]);
+      return;
+    }
+  }
+}
+
+/// Why the call fails at all members; empty if it does not.
+std::string reason_to_fail(const std::vector<Exchange>& parts, const std::vector<int>& ranks) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].call.fits(parts[i == 0 && parts.size() > 1 ? 1 : 0].call) && parts.size() > 1) {
+      const std::size_t other = i == 0 ? 1 : 0;
+      return "rank " + std::to_string(ranks[other]) + " calls " + parts[other].call.describe() + ", but rank " +
+             std::to_string(ranks[i]) + " calls " + parts[i].call.describe();
+    }
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].failure.empty()) {
+      return "the operand of rank " + std::to_string(ranks[i]) + " failed: " + parts[i].failure;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void fail(Exchange& part, const std::string& why) {
+  part.done(std::make_exception_ptr(CommError(part.call.describe() + ": " + why)));
+}
+
+std::string seconds(std::chrono::nanoseconds time) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
+  std::string why = reason_to_fail(parts, ranks);
+  if (why.empty()) {
+    try {
+      compute(parts);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+  }
+  for (Exchange& part : parts) {
+    if (why.empty()) {
+      part.done();
+    } else {
+      fail(part, why);
+    }
+  }
+}
+
+}  // namespace windrow::comm

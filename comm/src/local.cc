@@ -1,0 +1,322 @@
+#include "windrow/comm/local.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "ending.h"
+#include "windrow/comm/member.h"
+
+namespace windrow {
+namespace {
+
+using comm::Call;
+using comm::Exchange;
+using comm::Kind;
+using comm::Member;
+using Clock = std::chrono::steady_clock;
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+/// The parts of one call that have come so far.
+struct Round {
+  std::vector<int> ranks;                      // that take part: the sender and the receiver, or all
+  std::vector<std::optional<Exchange>> parts;  // of these ranks
+  std::size_t come = 0;
+  Clock::time_point since = Clock::now();
+};
+
+/// What the members of a group share.
+class Group {
+ public:
+  Group(int size, std::chrono::nanoseconds patience) : patience_(patience), left_(at(size)) {}
+  ~Group() {
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    if (timer_.joinable()) timer_.join();
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int size() const { return static_cast<int>(left_.size()); }
+
+  void take(int rank, Exchange part) {
+    std::unique_lock lock(mutex_);
+    if (!broken_.empty()) {
+      const std::string why = broken_;
+      lock.unlock();
+      return comm::fail(part, why);
+    }
+    const Name name = name_of(part.call, rank);
+    const auto [place, first] = rounds_.try_emplace(name);
+    Round& round = place->second;
+    if (first) {
+      round.ranks = ranks_of(name);
+      round.parts.resize(round.ranks.size());
+      start_timer();
+    }
+    const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
+    round.parts[i].emplace(std::move(part));
+    if (++round.come < round.parts.size()) {
+      auto failed = without_hope();
+      lock.unlock();
+      return fail_all(failed);
+    }
+    std::vector<Exchange> parts;
+    for (auto& each : round.parts) parts.push_back(std::move(*each));
+    const std::vector<int> ranks = std::move(round.ranks);
+    rounds_.erase(place);
+    lock.unlock();
+    comm::finish(parts, ranks);
+  }
+
+  /// The member makes no calls beyond those numbered.
+  void leave(int rank, const Member::Numbered& numbered) {
+    std::unique_lock lock(mutex_);
+    left_[at(rank)] = numbered;
+    auto failed = without_hope();
+    lock.unlock();
+    changed_.notify_all();
+    fail_all(failed);
+  }
+
+  void break_up(const std::string& why) {
+    std::unique_lock lock(mutex_);
+    auto failed = break_locked(why);
+    lock.unlock();
+    changed_.notify_all();
+    fail_all(failed);
+  }
+
+  std::vector<std::int64_t> exchange(int rank, std::span<const std::int64_t> numbers) {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t turn = meeting_.turn;
+    require_whole();
+    if (meeting_.come == 0) meeting_.numbers.assign(at(size()), std::nullopt);
+    auto& own = meeting_.numbers[at(rank)];
+    if (own) throw MisuseError("exchange: rank " + std::to_string(rank) + " calls it in two threads");
+    own.emplace(numbers.begin(), numbers.end());
+    if (++meeting_.come == size()) {
+      meeting_.result.clear();
+      meeting_.fits = true;
+      for (const auto& each : meeting_.numbers) {
+        meeting_.fits = meeting_.fits && each->size() == numbers.size();
+        meeting_.result.insert(meeting_.result.end(), each->begin(), each->end());
+      }
+      meeting_.come = 0;
+      ++meeting_.turn;
+      changed_.notify_all();
+    }
+    const auto deadline = Clock::now() + patience_;
+    while (meeting_.turn == turn) {
+      const int gone = someone_left();
+      if (gone >= 0) break_and_throw(lock, "rank " + std::to_string(gone) + " has ended without calling exchange");
+      require_whole();
+      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && meeting_.turn == turn) {
+        std::string missing;
+        for (int other = 0; other < size(); ++other) {
+          if (!meeting_.numbers[at(other)]) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+        }
+        break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
+      }
+    }
+    if (!meeting_.fits) throw CommError("exchange: members pass different numbers of numbers");
+    return meeting_.result;
+  }
+
+ private:
+  /// A collective (pair: -1, -1), or the k-th message of a pair of ranks.
+  struct Name {
+    int from, to;
+    std::uint64_t number;
+    friend auto operator<=>(const Name&, const Name&) = default;
+  };
+  static Name name_of(const Call& call, int rank) {
+    if (call.kind == Kind::send) return {rank, call.peer, call.number};
+    if (call.kind == Kind::recv) return {call.peer, rank, call.number};
+    return {-1, -1, call.number};
+  }
+  std::vector<int> ranks_of(const Name& name) const {
+    if (name.from >= 0) return {name.from, name.to};
+    std::vector<int> all(left_.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    return all;
+  }
+
+  /// Whether the member will never call what the round lacks.
+  bool gone(const Name& name, int rank) const {
+    const auto& numbered = left_[at(rank)];
+    if (!numbered) return false;
+    const auto kind = name.from < 0 ? Kind::all_reduce : rank == name.from ? Kind::send : Kind::recv;
+    const int peer = name.from < 0 ? 0 : rank == name.from ? name.to : name.from;
+    const auto place = numbered->find({kind, peer});
+    return place == numbered->end() || place->second <= name.number;
+  }
+
+  using Failed = std::vector<std::pair<Exchange, std::string>>;
+  static void fail_all(Failed& failed) {
+    for (auto& [part, why] : failed) comm::fail(part, why);
+  }
+  static void take_parts(Round& round, const std::string& why, Failed& failed) {
+    for (auto& part : round.parts) {
+      if (part) failed.emplace_back(std::move(*part), why);
+    }
+  }
+
+  /// Takes out the rounds that lack the call of a member that has left.
+  Failed without_hope() {
+    Failed failed;
+    for (auto place = rounds_.begin(); place != rounds_.end();) {
+      Round& round = place->second;
+      int missing = -1;
+      for (std::size_t i = 0; i < round.ranks.size() && missing < 0; ++i) {
+        if (!round.parts[i] && gone(place->first, round.ranks[i])) missing = round.ranks[i];
+      }
+      if (missing < 0) {
+        ++place;
+        continue;
+      }
+      take_parts(round, "rank " + std::to_string(missing) + " has ended without this call", failed);
+      place = rounds_.erase(place);
+    }
+    return failed;
+  }
+
+  Failed break_locked(const std::string& why) {
+    Failed failed;
+    if (broken_.empty()) broken_ = why;
+    for (auto& [name, round] : rounds_) take_parts(round, broken_, failed);
+    rounds_.clear();
+    return failed;
+  }
+
+  void require_whole() const {
+    if (!broken_.empty()) throw CommError("exchange: " + broken_);
+  }
+  int someone_left() const {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (left_[at(rank)] && !meeting_.numbers[at(rank)]) return rank;
+    }
+    return -1;
+  }
+  [[noreturn]] void break_and_throw(std::unique_lock<std::mutex>& lock, const std::string& why) {
+    auto failed = break_locked(why);
+    lock.unlock();
+    changed_.notify_all();
+    fail_all(failed);
+    throw CommError("exchange: " + why);
+  }
+
+  void start_timer() {
+    if (timer_.joinable()) {
+      changed_.notify_all();
+      return;
+    }
+    timer_ = std::thread([this] { watch(); });
+  }
+  /// Breaks the group when a round has waited too long.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!ending_) {
+      const auto oldest = std::ranges::min_element(rounds_, {}, [](const auto& each) { return each.second.since; });
+      if (oldest == rounds_.end()) {
+        changed_.wait(lock);
+        continue;
+      }
+      if (Clock::now() < oldest->second.since + patience_) {
+        changed_.wait_until(lock, oldest->second.since + patience_);
+        continue;
+      }
+      std::string missing, called;
+      for (std::size_t i = 0; i < oldest->second.ranks.size(); ++i) {
+        if (const auto& part = oldest->second.parts[i]) {
+          called = part->call.describe();
+        } else {
+          missing += (missing.empty() ? "" : ", ") + std::to_string(oldest->second.ranks[i]);
+        }
+      }
+      auto failed = break_locked("rank " + missing + " has not called " + called + " within " +
+                                 comm::seconds(patience_) + " after the first member; the group is broken");
+      lock.unlock();
+      changed_.notify_all();
+      fail_all(failed);
+      failed.clear();
+      lock.lock();
+    }
+  }
+
+  const std::chrono::nanoseconds patience_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by the mutex:
+  std::map<Name, Round> rounds_;
+  std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
+  std::string broken_;
+  struct Meeting {
+    std::uint64_t turn = 0;
+    int come = 0;
+    std::vector<std::optional<std::vector<std::int64_t>>> numbers;  // of this turn, by rank
+    std::vector<std::int64_t> result;                               // of the turn before
+    bool fits = true;
+  } meeting_;
+  bool ending_ = false;
+  std::thread timer_;  // started by the first round
+};
+
+class LocalMember final : public Member {
+ public:
+  LocalMember(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+  void take(Exchange part) override { group_->take(rank_, std::move(part)); }
+  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
+    return group_->exchange(rank_, numbers);
+  }
+  void abort(const std::string& why) override { group_->break_up(why); }
+  void leave() override { group_->leave(rank_, numbered()); }
+
+ private:
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+};
+
+}  // namespace
+
+LocalGroup::LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options) {
+  if (devices.empty()) throw MisuseError("LocalGroup: no devices; expected at least one");
+  const auto group = std::make_shared<Group>(static_cast<int>(devices.size()), options.patience);
+  for (const Device& device : devices) {
+    members_.emplace_back(device, std::make_shared<LocalMember>(group, static_cast<int>(members_.size())));
+  }
+}
+
+const Communicator& LocalGroup::operator[](int rank) const {
+  if (rank < 0 || rank >= size()) {
+    throw MisuseError("LocalGroup: rank " + std::to_string(rank) + "; expected one from 0 to " +
+                      std::to_string(size() - 1));
+  }
+  return members_[at(rank)];
+}
+
+std::vector<Device> host_devices(Engine& engine, int count) {
+  if (count < 1) throw MisuseError("host_devices: " + std::to_string(count) + " devices; expected at least 1");
+  std::vector<Device> devices;
+  const int threads = std::max(1, engine.workers() / count);
+  for (int number = 0; number < count; ++number) {
+    Device device = host_device(engine);
+    device.name = "cpu:" + std::to_string(number);
+    device.lane = engine.add_lane(HostLane{.name = device.name, .device = number, .threads = threads});
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+}  // namespace windrow

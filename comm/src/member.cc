@@ -1,0 +1,74 @@
+#include "windrow/comm/member.h"
+
+namespace windrow::comm {
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce:
+      return "reduce";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::send:
+      return "send";
+    case Kind::recv:
+      return "recv";
+  }
+  return "?";
+}
+
+namespace {
+
+bool combines(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
+
+std::string_view to_string(Combine combine) {
+  switch (combine) {
+    case Combine::sum:
+      return "sum";
+    case Combine::mean:
+      return "mean";
+    case Combine::max:
+      return "max";
+  }
+  return "?";
+}
+
+}  // namespace
+
+bool Call::fits(const Call& other) const {
+  if (elements != other.elements || shapes != other.shapes) return false;
+  if (kind == Kind::send) return other.kind == Kind::recv;
+  if (kind == Kind::recv) return other.kind == Kind::send;
+  return kind == other.kind && peer == other.peer && (!combines(kind) || combine == other.combine);
+}
+
+std::string Call::describe() const {
+  std::string text(comm::to_string(kind));
+  if (!name.text().empty() && name.text() != text) text += " '" + std::string(name.text()) + "'";
+  text += " (";
+  if (combines(kind)) text += std::string(to_string(combine)) + " of ";
+  text += elements == Elements::float32 ? "float32" : "int32";
+  constexpr std::size_t most = 3;
+  for (std::size_t i = 0; i < shapes.size() && i < most; ++i) {
+    text += (i == 0 ? " " : ", ") + std::to_string(shapes[i].rows) + " x " + std::to_string(shapes[i].width);
+  }
+  if (shapes.size() > most) text += ", ... " + std::to_string(shapes.size()) + " tensors";
+  if (kind == Kind::reduce || kind == Kind::broadcast) text += ", root " + std::to_string(peer);
+  if (kind == Kind::send) text += ", to rank " + std::to_string(peer);
+  if (kind == Kind::recv) text += ", from rank " + std::to_string(peer);
+  return text + "), call " + std::to_string(number);
+}
+
+std::uint64_t Member::number(Kind kind, int peer) {
+  if (kind < Kind::send) return next_[{Kind::all_reduce, 0}]++;
+  return next_[{kind, peer}]++;
+}
+
+}  // namespace windrow::comm

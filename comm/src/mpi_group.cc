@@ -1,0 +1,335 @@
+#include "mpi_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ending.h"
+
+namespace windrow::comm {
+namespace {
+
+/// Announcements that run ahead of the data.
+constexpr std::size_t most_announced = 64;
+
+/// A number that calls which do not fit each other do not share; not negative.
+std::int64_t hash(const Call& call) {
+  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
+  const auto add = [&](auto number) {
+    for (std::size_t i = 0; i < 8; ++i)
+      h = (h ^ (static_cast<std::uint64_t>(number) >> (8 * i) & 255)) * 1099511628211ull;
+  };
+  const bool pair = call.kind >= Kind::send;
+  add(pair ? Kind::send : call.kind);
+  add(call.elements);
+  if (!pair) {
+    add(call.combine);
+    add(call.peer);
+  }
+  for (const Call::Shape& shape : call.shapes) {
+    add(shape.rows);
+    add(shape.width);
+  }
+  return static_cast<std::int64_t>(h >> 2);
+}
+
+std::size_t elements(const Piece& piece) { return static_cast<std::size_t>(piece.rows * piece.width); }
+
+std::size_t elements(const std::vector<Piece>& pieces) {
+  std::size_t count = 0;
+  for (const Piece& piece : pieces) count += elements(piece);
+  return count;
+}
+
+void pack(const std::vector<Piece>& pieces, std::vector<std::byte>& to) {
+  to.resize(4 * elements(pieces));
+  std::byte* next = to.data();
+  for (const Piece& piece : pieces) {
+    const auto row = static_cast<std::size_t>(4 * piece.width);
+    for (Index i = 0; i < piece.rows && row > 0; ++i, next += row)
+      std::memcpy(next, piece.data + i * piece.stride, row);
+  }
+}
+
+void unpack(const std::vector<std::byte>& from, const std::vector<Piece>& pieces) {
+  const std::byte* next = from.data();
+  for (const Piece& piece : pieces) {
+    const auto row = static_cast<std::size_t>(4 * piece.width);
+    for (Index i = 0; i < piece.rows && row > 0; ++i, next += row)
+      std::memcpy(piece.data + i * piece.stride, next, row);
+  }
+}
+
+void scale(const std::vector<Piece>& pieces, float factor) {
+  for (const Piece& piece : pieces) {
+    for (Index i = 0; i < piece.rows; ++i) {
+      auto* const row = reinterpret_cast<float*>(piece.data + i * piece.stride);
+      for (Index j = 0; j < piece.width; ++j) row[j] *= factor;
+    }
+  }
+}
+
+MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? MpiType::float32 : MpiType::int32; }
+
+}  // namespace
+
+MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
+    : calls_(calls), options_(options) {
+  require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
+  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_}) {
+    require(calls_.duplicate(world, group), "MPI_Comm_dup");
+  }
+  told_.resize(static_cast<std::size_t>(size_));
+  left_.resize(static_cast<std::size_t>(size_));
+  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+}
+
+/// Breaks the group by throwing; progress() catches.
+void MpiGroupState::require(int error, const char* what) {
+  if (error != 0)
+    throw CommError(std::string(what) + " failed at rank " + std::to_string(rank_) + ": " + mpi_text(calls_, error));
+}
+
+bool MpiGroupState::arrived(MpiRequest** request, const char* what) {
+  int done = 0;
+  require(calls_.test(request, &done), what);
+  return done != 0;
+}
+
+void MpiGroupState::take(Exchange part) {
+  if (broken()) return fail(part, broken_);
+  if (part.call.kind < Kind::send) {
+    waiting_.emplace(part.call.number, std::move(part));
+  } else {
+    messages_[{part.call.kind, part.call.peer}].waiting.emplace(part.call.number, std::move(part));
+  }
+}
+
+bool MpiGroupState::progress() {
+  if (broken()) return false;
+  try {
+    bool changed = begin_collectives();
+    changed |= end_collectives();
+    for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
+    changed |= move_meeting();
+    changed |= move_notes();
+    if (!changed) watch();
+    return changed;
+  } catch (const std::exception& error) {
+    break_up(error.what());
+    return true;
+  }
+}
+
+bool MpiGroupState::busy() const {
+  if (broken()) return false;
+  const auto under_way = [](const auto& each) { return !each.second.waiting.empty() || !each.second.begun.empty(); };
+  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !meetings_begun_.empty() || !sent_.empty() ||
+         std::ranges::any_of(messages_, under_way);
+}
+
+// Collectives.
+
+bool MpiGroupState::begin_collectives() {
+  bool changed = false;
+  for (auto place = waiting_.find(next_); place != waiting_.end() && announced_.size() < most_announced;
+       place = waiting_.find(next_)) {
+    auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
+    waiting_.erase(place);
+    ++next_;
+    const std::int64_t h = hash(call->part.call);
+    call->announced = {h, -1 - h, call->part.failure.empty() ? 0 : 1 + rank_};
+    announced_.push_back(std::move(call));
+    Begun& last = *announced_.back();
+    require(calls_.all_reduce(announcements_, nullptr, last.announced.data(), last.announced.size(), MpiType::int64,
+                              MpiOperation::max, &last.request),
+            "MPI_Iallreduce");
+    changed = true;
+  }
+  return changed;
+}
+
+bool MpiGroupState::end_collectives() {
+  bool changed = false;
+  while (!announced_.empty() && arrived(&announced_.front()->request, "MPI_Test")) {
+    changed = true;
+    Begun& call = *announced_.front();
+    if (call.step == Begun::Step::reasons) {
+      const auto begun = std::move(announced_.front());
+      announced_.pop_front();
+      fail(begun->part, reason(*begun));
+      continue;
+    }
+    const std::int64_t h = hash(call.part.call);
+    const bool same = call.announced[0] == h && call.announced[1] == -1 - h;
+    if (same && call.announced[2] == 0) {
+      call.step = Begun::Step::data;
+      moving_.push_back(std::move(announced_.front()));
+      announced_.pop_front();
+      begin_data(*moving_.back());
+      continue;
+    }
+    // All members see that the call fails, and tell each other why.
+    call.step = Begun::Step::reasons;
+    call.reasons.resize(static_cast<std::size_t>(size_) + 1);
+    MpiNote& own = call.reasons.back();
+    own.rank = rank_;
+    own.numbers[0] = h;
+    own.numbers[1] = call.part.failure.empty() ? 0 : 1;
+    own.say(call.part.failure.empty() ? call.part.call.describe() : call.part.failure);
+    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
+            "MPI_Iallgather");
+  }
+  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request, "MPI_Test"))) {
+    changed = true;
+    const auto call = std::move(moving_.front());
+    moving_.pop_front();
+    end_data(*call);
+    call->part.done();
+  }
+  return changed;
+}
+
+std::string MpiGroupState::reason(const Begun& call) const {
+  const MpiNote& own = call.reasons.back();
+  for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
+    if (note.numbers[1] != 0) return "the operand of rank " + std::to_string(note.rank) + " failed: " + note.said();
+  }
+  for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
+    const MpiNote& first = call.reasons.front();
+    if (note.numbers[0] != first.numbers[0]) {
+      return "rank " + std::to_string(first.rank) + " calls " + first.said() + ", but rank " +
+             std::to_string(note.rank) + " calls " + note.said();
+    }
+  }
+  return "members differ; here: " + own.said();
+}
+
+void MpiGroupState::begin_data(Begun& call) {
+  const Call& what = call.part.call;
+  std::vector<Piece>& pieces = call.part.pieces;
+  if (elements(pieces) == 0) return;  // at all members
+  const MpiType type = type_of(what);
+  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
+  const bool exchanges = what.kind >= Kind::all_gather;  // from one tensor to another
+  const auto place = [](std::vector<Piece> of, std::vector<std::byte>& copy, bool filled) -> std::byte* {
+    if (of.size() == 1 && of[0].dense()) return of[0].data;
+    if (filled) {
+      pack(of, copy);
+    } else {
+      copy.resize(4 * elements(of));
+    }
+    return copy.data();
+  };
+  if (!exchanges) {
+    const bool root = what.peer == rank_;
+    std::byte* const data = place(pieces, call.in, what.kind != Kind::broadcast || root);
+    const std::size_t count = elements(pieces);
+    switch (what.kind) {
+      case Kind::all_reduce:
+        return require(calls_.all_reduce(data_, nullptr, data, count, type, operation, &call.request),
+                       "MPI_Iallreduce");
+      case Kind::reduce:
+        return require(
+            calls_.reduce(data_, root ? nullptr : data, data, count, type, operation, what.peer, &call.request),
+            "MPI_Ireduce");
+      default:
+        return require(calls_.broadcast(data_, data, count, type, what.peer, &call.request), "MPI_Ibcast");
+    }
+  }
+  const std::byte* const from = place({pieces[0]}, call.in, true);
+  std::byte* const to = place({pieces[1]}, call.out, false);
+  const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
+  switch (what.kind) {
+    case Kind::all_gather:
+      return require(calls_.all_gather(data_, from, to, block, type, &call.request), "MPI_Iallgather");
+    case Kind::reduce_scatter:
+      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request),
+                     "MPI_Ireduce_scatter_block");
+    default:
+      return require(calls_.all_to_all(data_, from, to, block, type, &call.request), "MPI_Ialltoall");
+  }
+}
+
+void MpiGroupState::end_data(Begun& call) {
+  const Call& what = call.part.call;
+  std::vector<Piece>& pieces = call.part.pieces;
+  const bool exchanges = what.kind >= Kind::all_gather;
+  const bool root = what.peer == rank_;
+  const bool written =
+      what.kind == Kind::all_reduce || (what.kind == Kind::reduce && root) || (what.kind == Kind::broadcast && !root);
+  std::vector<Piece> results;
+  if (exchanges) results = {pieces[1]};
+  if (written) results = pieces;
+  const std::vector<std::byte>& copy = exchanges ? call.out : call.in;
+  if (!copy.empty()) unpack(copy, results);
+  const bool combines = what.kind == Kind::all_reduce || what.kind == Kind::reduce || what.kind == Kind::reduce_scatter;
+  if (combines && what.combine == Combine::mean) scale(results, 1.0f / static_cast<float>(size_));
+}
+
+// Messages.
+
+bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
+  constexpr int of_sender = 0, of_receiver = 1;
+  bool changed = false;
+  for (auto place = pair.waiting.find(pair.next); place != pair.waiting.end(); place = pair.waiting.find(pair.next)) {
+    auto message = std::make_unique<Message>(
+        Message{.part = std::move(place->second), .since = Clock::now(), .own = {}, .other = {}});
+    pair.waiting.erase(place);
+    ++pair.next;
+    message->own.rank = rank_;
+    message->own.numbers = {hash(message->part.call), message->part.failure.empty() ? 0 : 1};
+    message->own.say(message->part.failure.empty() ? message->part.call.describe() : message->part.failure);
+    pair.begun.push_back(std::move(message));
+    Message& last = *pair.begun.back();
+    const int own = kind == Kind::send ? of_sender : of_receiver;
+    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending), "MPI_Isend");
+    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving),
+            "MPI_Irecv");
+    changed = true;
+  }
+  // Data follow in the order of the notes.
+  while (!pair.begun.empty() && move(kind, peer, *pair.begun.front())) {
+    pair.begun.pop_front();
+    changed = true;
+  }
+  return changed;
+}
+
+/// Returns whether the message has ended.
+bool MpiGroupState::move(Kind kind, int peer, Message& message) {
+  constexpr int of_data = 2;
+  if (message.sending != nullptr && !arrived(&message.sending, "MPI_Test")) return false;
+  if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
+  const Piece* const piece = message.part.pieces.empty() ? nullptr : message.part.pieces.data();
+  if (message.noted) {
+    if (kind == Kind::recv && !message.data.empty()) unpack(message.data, message.part.pieces);
+    message.part.done();
+    return true;
+  }
+  message.noted = true;
+  for (const MpiNote* note : {&message.own, &message.other}) {
+    if (note->numbers[1] != 0) {
+      fail(message.part, "the operand of rank " + std::to_string(note->rank) + " failed: " + note->said());
+      return true;
+    }
+  }
+  if (message.own.numbers[0] != message.other.numbers[0]) {
+    fail(message.part, "rank " + std::to_string(peer) + " calls " + message.other.said());
+    return true;
+  }
+  std::byte* data = piece->data;
+  if (!piece->dense()) {
+    if (kind == Kind::send) pack(message.part.pieces, message.data);
+    message.data.resize(4 * elements(*piece));
+    data = message.data.data();
+  }
+  const MpiType type = type_of(message.part.call);
+  if (kind == Kind::send) {
+    require(calls_.send(pairs_, data, elements(*piece), type, peer, of_data, &message.sending), "MPI_Isend");
+  } else {
+    require(calls_.receive(pairs_, data, elements(*piece), type, peer, of_data, &message.receiving), "MPI_Irecv");
+  }
+  return false;
+}
+
+}  // namespace windrow::comm

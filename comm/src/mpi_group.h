@@ -1,0 +1,147 @@
+// A group of MPI processes, as the thread that calls MPI sees it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mpi_library.h"
+#include "windrow/comm/member.h"
+#include "windrow/comm/mpi.h"
+
+namespace windrow::comm {
+
+/// One line of text and some numbers, in messages of fixed size.
+struct MpiNote {
+  enum class What : std::int64_t { call, ask, tell, broken, left };
+  What what{};
+  std::int64_t rank = 0;
+  std::array<std::int64_t, 4> numbers{};
+  std::array<char, 208> text{};
+
+  void say(const std::string& line) { std::strncpy(text.data(), line.c_str(), text.size() - 1); }
+  std::string said() const { return text.data(); }
+};
+static_assert(sizeof(MpiNote) == 256);
+
+/// The calls of one member, from their operands to their end. All members are called by the thread that calls MPI.
+///
+/// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
+/// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
+/// so each of them has the same order everywhere, although the announcements run ahead.
+class MpiGroupState {
+ public:
+  /// All processes make a group at the same time. Throws CommError if MPI fails.
+  MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  void take(Exchange part);
+  using Numbers = std::vector<std::int64_t>;
+  void exchange(Numbers numbers, std::promise<Numbers> result);
+  void leave(const Member::Numbered& numbered);
+  /// Fails everything, now and later, and tells the other members.
+  void break_up(const std::string& why);
+  bool broken() const { return !broken_.empty(); }
+
+  /// Does what can be done. Returns whether something has changed.
+  bool progress();
+  /// Whether calls have begun that have not finished: the thread must call progress() often.
+  bool busy() const;
+  /// Gives up the receive that waits for notes. Nothing may be called afterwards.
+  void end();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// A collective that has begun.
+  struct Begun {
+    Exchange part;
+    Clock::time_point since;
+    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
+    MpiRequest* request = nullptr;
+    enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
+    std::vector<MpiNote> reasons = {};         // why the call fails, by rank
+    std::vector<std::byte> in = {}, out = {};  // pieces that are not dense, or are several
+  };
+  /// One end of a message between two members.
+  struct Message {
+    Exchange part;
+    Clock::time_point since;
+    MpiNote own, other;
+    MpiRequest *sending = nullptr, *receiving = nullptr;
+    bool noted = false;  // own and other were exchanged
+    std::vector<std::byte> data = {};
+  };
+  /// Messages to or from one member, in order.
+  struct Pair {
+    std::uint64_t next = 0;
+    std::map<std::uint64_t, Exchange> waiting = {};
+    std::deque<std::unique_ptr<Message>> begun = {};
+  };
+  struct Meeting {
+    Clock::time_point since;
+    Numbers own, all;
+    std::promise<Numbers> result;
+    MpiRequest* request = nullptr;
+    bool counted = false;  // whether all members' counts are known and equal
+    std::int64_t number = 0;
+  };
+
+  void require(int error, const char* what);
+  bool arrived(MpiRequest** request, const char* what);
+
+  bool begin_collectives();
+  bool end_collectives();
+  void begin_data(Begun& call);
+  void end_data(Begun& call);
+  std::string reason(const Begun& call) const;
+
+  bool move_messages(Kind kind, int peer, Pair& pair);
+  bool move(Kind kind, int peer, Message& message);
+
+  bool move_meeting();
+
+  bool move_notes();
+  void send_note(int to, const MpiNote& note);
+  void watch();
+  std::optional<Clock::time_point> oldest() const;
+  void stop_with(const std::string& why);
+
+  const MpiCalls& calls_;
+  const MpiOptions options_;
+  int rank_ = 0, size_ = 0;
+  MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
+           *notes_ = nullptr;
+  std::string broken_;
+
+  std::uint64_t next_ = 0;  // number of the next collective to begin
+  std::map<std::uint64_t, Exchange> waiting_;
+  std::deque<std::unique_ptr<Begun>> announced_;  // up to their announcement, or reasons
+  std::deque<std::unique_ptr<Begun>> moving_;     // their data
+  std::map<std::pair<Kind, int>, Pair> messages_;
+  std::deque<std::unique_ptr<Meeting>> meetings_begun_;
+  std::int64_t meetings_called_ = 0;
+
+  MpiNote incoming_;
+  MpiRequest* listening_ = nullptr;
+  struct Sent {
+    MpiNote note;
+    MpiRequest* request = nullptr;
+  };
+  std::deque<std::unique_ptr<Sent>> sent_;
+  std::optional<Clock::time_point> asked_;         // since when members are asked where they are
+  std::vector<std::optional<std::int64_t>> told_;  // by rank: number of the member's next collective
+  // By rank, of members that have ended: how many collectives, sends to this member, receives from it, and meetings
+  // they called.
+  std::vector<std::optional<std::array<std::int64_t, 4>>> left_;
+};
+
+}  // namespace windrow::comm

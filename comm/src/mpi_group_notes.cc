@@ -1,0 +1,239 @@
+// What members of a group tell each other besides their calls: numbers, where they are, and why they end.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "ending.h"
+#include "mpi_group.h"
+
+namespace windrow::comm {
+namespace {
+
+/// Numbers that the first message of a meeting carries behind their count.
+constexpr std::size_t in_first = 15;
+
+}  // namespace
+
+void MpiGroupState::exchange(Numbers numbers, std::promise<Numbers> result) {
+  if (broken()) return result.set_exception(std::make_exception_ptr(CommError("exchange: " + broken_)));
+  auto meeting = std::make_unique<Meeting>(
+      Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
+  meeting->number = meetings_called_++;
+  meetings_begun_.push_back(std::move(meeting));
+}
+
+bool MpiGroupState::move_meeting() {
+  if (meetings_begun_.empty()) return false;
+  Meeting& meeting = *meetings_begun_.front();
+  const auto size = static_cast<std::size_t>(size_);
+  if (meeting.request == nullptr) {
+    meeting.own.insert(meeting.own.begin(), static_cast<std::int64_t>(meeting.own.size()));
+    meeting.own.resize(std::max(meeting.own.size(), in_first + 1));
+    meeting.all.resize(size * (in_first + 1));
+    require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), in_first + 1, MpiType::int64,
+                              &meeting.request),
+            "MPI_Iallgather");
+    return true;
+  }
+  if (!arrived(&meeting.request, "MPI_Test")) return false;
+  const auto count = static_cast<std::size_t>(meeting.own[0]);
+  if (!meeting.counted) {
+    meeting.counted = true;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      const std::int64_t other = meeting.all[rank * (in_first + 1)];
+      if (other == meeting.own[0]) continue;
+      meeting.result.set_exception(std::make_exception_ptr(
+          CommError("exchange: rank " + std::to_string(rank_) + " passes " + std::to_string(count) +
+                    " numbers, but rank " + std::to_string(rank) + " passes " + std::to_string(other))));
+      meetings_begun_.pop_front();
+      return true;
+    }
+    if (count > in_first) {
+      meeting.all.resize(size * (count + 1));
+      require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), count + 1, MpiType::int64,
+                                &meeting.request),
+              "MPI_Iallgather");
+      return true;
+    }
+  }
+  const std::size_t stride = std::max(count, in_first) + 1;
+  Numbers numbers;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const auto from = meeting.all.begin() + static_cast<std::ptrdiff_t>(rank * stride + 1);
+    numbers.insert(numbers.end(), from, from + static_cast<std::ptrdiff_t>(count));
+  }
+  meeting.result.set_value(std::move(numbers));
+  meetings_begun_.pop_front();
+  return true;
+}
+
+void MpiGroupState::send_note(int to, const MpiNote& note) {
+  sent_.push_back(std::make_unique<Sent>(Sent{.note = note}));
+  Sent& sent = *sent_.back();
+  sent.note.rank = rank_;
+  if (calls_.send(notes_, &sent.note, sizeof sent.note, MpiType::byte, to, 0, &sent.request) != 0) sent_.pop_back();
+}
+
+bool MpiGroupState::move_notes() {
+  bool changed = false;
+  for (auto place = sent_.begin(); place != sent_.end();) {
+    int done = 0;
+    const bool ended = calls_.test(&(*place)->request, &done) != 0 || done != 0;
+    place = ended ? sent_.erase(place) : place + 1;
+    changed |= ended;
+  }
+  while (arrived(&listening_, "MPI_Test")) {
+    changed = true;
+    const MpiNote note = incoming_;
+    incoming_ = {};
+    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+    const int from = static_cast<int>(note.rank);
+    switch (note.what) {
+      case MpiNote::What::ask:
+        send_note(from, {.what = MpiNote::What::tell, .numbers = {static_cast<std::int64_t>(next_)}});
+        break;
+      case MpiNote::What::tell:
+        told_[static_cast<std::size_t>(from)] = note.numbers[0];
+        break;
+      case MpiNote::What::broken:
+        stop_with(note.said());
+        return true;
+      case MpiNote::What::left:
+        left_[static_cast<std::size_t>(from)] = note.numbers;
+        break;
+      case MpiNote::What::call:
+        break;
+    }
+  }
+  // Calls that a member which has ended will not make.
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto& left = left_[static_cast<std::size_t>(rank)];
+    if (!left) continue;
+    const auto lacks = [&](Kind kind, std::int64_t calls) {
+      const auto place = messages_.find({kind, rank});
+      return place != messages_.end() && !place->second.begun.empty() &&
+             static_cast<std::int64_t>(place->second.begun.back()->part.call.number) >= calls;
+    };
+    const bool collective =
+        !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part.call.number) >= (*left)[0];
+    const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[3];
+    if (collective || lacks(Kind::recv, (*left)[1]) || lacks(Kind::send, (*left)[2]) || meeting) {
+      break_up("rank " + std::to_string(rank) + " has ended without this call");
+      return true;
+    }
+  }
+  return changed;
+}
+
+void MpiGroupState::leave(const Member::Numbered& numbered) {
+  if (broken()) return;
+  const auto count = [&](Kind kind, int peer) {
+    const auto place = numbered.find({kind, peer});
+    return place == numbered.end() ? 0 : static_cast<std::int64_t>(place->second);
+  };
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    send_note(rank, {.what = MpiNote::What::left,
+                     .numbers = {count(Kind::all_reduce, 0), count(Kind::send, rank), count(Kind::recv, rank),
+                                 meetings_called_}});
+  }
+}
+
+std::optional<MpiGroupState::Clock::time_point> MpiGroupState::oldest() const {
+  std::optional<Clock::time_point> oldest;
+  const auto see = [&](const auto& begun) {
+    if (!begun.empty()) oldest = std::min(oldest.value_or(begun.front()->since), begun.front()->since);
+  };
+  see(announced_);
+  see(moving_);
+  see(meetings_begun_);
+  for (const auto& [end, pair] : messages_) see(pair.begun);
+  return oldest;
+}
+
+/// Looks at the time limits: asks the other members where they are, and breaks the group when they had time to answer.
+void MpiGroupState::watch() {
+  const auto since = oldest();
+  const auto now = Clock::now();
+  if (!since || now < *since + options_.patience) {
+    asked_.reset();
+    return;
+  }
+  if (!asked_) {
+    asked_ = now;
+    std::ranges::fill(told_, std::nullopt);
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) send_note(rank, {.what = MpiNote::What::ask});
+    }
+    return;
+  }
+  std::string silent, behind;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    const auto& told = told_[static_cast<std::size_t>(rank)];
+    if (!told) {
+      silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
+    } else if (!announced_.empty() && *told <= static_cast<std::int64_t>(announced_.front()->part.call.number)) {
+      behind +=
+          (behind.empty() ? "rank " : ", rank ") + std::to_string(rank) + ", which is at call " + std::to_string(*told);
+    }
+  }
+  if (!silent.empty() && now < *asked_ + options_.answer) return;
+  std::string what = "a message";
+  if (!meetings_begun_.empty()) what = "exchange";
+  if (!moving_.empty()) what = moving_.front()->part.call.describe();
+  if (!announced_.empty()) what = announced_.front()->part.call.describe();
+  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(options_.patience) + " for " + what;
+  if (!silent.empty()) {
+    why += "; " + silent + " did not answer within " + seconds(options_.answer) + " and is dead, stopped or cut off";
+  } else if (!behind.empty()) {
+    why += "; it is missing at " + behind;
+  } else {
+    why += "; all members answer, and have called it";
+  }
+  break_up(why + "; the group is broken");
+}
+
+void MpiGroupState::break_up(const std::string& why) {
+  if (broken()) return;
+  MpiNote note{.what = MpiNote::What::broken};
+  note.say(why);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) send_note(rank, note);
+  }
+  // MPI is not called any more after this, so the notes must be on their way.
+  const auto until = Clock::now() + std::chrono::milliseconds(50);
+  while (!sent_.empty() && Clock::now() < until) {
+    for (auto place = sent_.begin(); place != sent_.end();) {
+      int done = 0;
+      const bool ended = calls_.test(&(*place)->request, &done) != 0 || done != 0;
+      place = ended ? sent_.erase(place) : place + 1;
+    }
+    std::this_thread::yield();
+  }
+  stop_with(why);
+}
+
+void MpiGroupState::stop_with(const std::string& why) {
+  broken_ = why;
+  const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
+  for (auto& call : announced_) fail(call->part);
+  for (auto& call : moving_) fail(call->part);
+  for (auto& [number, part] : waiting_) fail(part);
+  waiting_.clear();
+  for (auto& [end, pair] : messages_) {
+    for (auto& message : pair.begun) fail(message->part);
+    for (auto& [number, part] : pair.waiting) fail(part);
+    pair.waiting.clear();
+  }
+  for (auto& meeting : meetings_begun_) {
+    meeting->result.set_exception(std::make_exception_ptr(CommError("exchange: " + broken_)));
+  }
+  // MPI may still hold the requests of what has begun, and its buffers: they are kept.
+}
+
+void MpiGroupState::end() {
+  if (!broken() && listening_ != nullptr) calls_.cancel(&listening_);
+}
+
+}  // namespace windrow::comm

@@ -1,0 +1,218 @@
+// Groups within a process. Start here; random_collectives.h is the oracle.
+#include "windrow/comm/local.h"
+
+#include <cmath>
+#include <thread>
+
+#include "tests/comm/random_collectives.h"
+#include "tests/devices/simulated.h"
+#include "tests/engine/support.h"
+#include "tests/seed.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+Tensor filled(const Device& device, Index rows, Index width, float value) {
+  const Tensor tensor(device, rows, width);
+  tensor.set(Floats(static_cast<std::size_t>(rows * width), value));
+  return tensor;
+}
+
+/// The text of the error that a wait for the tensor throws; empty if it throws none.
+std::string error_of(const Tensor& tensor) {
+  try {
+    tensor.get();
+  } catch (const OpError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class LocalCollectives : public ::testing::TestWithParam<Setup> {};
+INSTANTIATE_TEST_SUITE_P(All, LocalCollectives, ::testing::ValuesIn(every_setup), setup_name);
+
+TEST_P(LocalCollectives, ComputeWhatAPlainSimulationComputes) {
+  for (unsigned seed = first_seed(); seed < first_seed() + 3; ++seed) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      Engine engine({.policy = GetParam().policy, .workers = GetParam().workers});
+      const LocalGroup group(host_devices(engine, ranks));
+      std::vector<std::function<void()>> checks;
+      for (int rank = 0; rank < ranks; ++rank) checks.push_back(push_random_collectives(group[rank], seed, 60));
+      for (const auto& check : checks) check();
+    }
+  }
+}
+
+TEST(LocalGroup, CombinesTensorsOfOtherEnginesAndDevices) {
+  for (unsigned seed = first_seed(); seed < first_seed() + 3; ++seed) {
+    Engine first({.workers = 2}), second({.workers = 2});
+    const auto one = simulated_device(first, {.seed = seed});
+    const auto two = simulated_device(second, {.name = "sim:1", .number = 2});
+    const LocalGroup group({host_device(first), one.device, two.device, host_device(second)});
+    std::vector<std::function<void()>> checks;
+    for (int rank = 0; rank < group.size(); ++rank) checks.push_back(push_random_collectives(group[rank], seed, 60));
+    for (const auto& check : checks) check();
+  }
+}
+
+TEST(LocalGroup, AddsInTheSameOrderWhateverTheTiming) {
+  constexpr int ranks = 5;
+  std::vector<Floats> results;
+  for (const auto& setup : every_setup) {
+    Engine engine({.policy = setup.policy, .workers = setup.workers});
+    const LocalGroup group(host_devices(engine, ranks));
+    std::vector<Tensor> tensors;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Floats values;
+      for (int i = 0; i < 3000; ++i) values.push_back(std::sin(static_cast<float>(i * (rank + 1))) * 100.0f);
+      tensors.emplace_back(group[rank].device(), 30, 100);
+      tensors.back().set(std::move(values));
+      group[rank].all_reduce(tensors.back(), Combine::mean);
+    }
+    for (const Tensor& tensor : tensors) results.push_back(tensor.get());
+  }
+  for (const Floats& result : results) EXPECT_EQ(result, results.front());
+}
+
+TEST(LocalGroup, CombinesWholeNumbers) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 3));
+  std::vector<IntTensor> counts, all;
+  for (int rank = 0; rank < 3; ++rank) {
+    counts.emplace_back(group[rank].device(), 1, 2);
+    counts.back().set({rank, -rank});
+    all.emplace_back(group[rank].device(), 3, 2);
+    group[rank].all_gather(counts.back(), all.back());
+    group[rank].all_reduce(counts.back(), Combine::max);
+    EXPECT_THROW(group[rank].all_reduce(counts.back(), Combine::mean), MisuseError);
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(counts[static_cast<std::size_t>(rank)].get(), (std::vector<std::int32_t>{2, 0}));
+    EXPECT_EQ(all[static_cast<std::size_t>(rank)].get(), (std::vector<std::int32_t>{0, 0, 1, -1, 2, -2}));
+  }
+}
+
+TEST(LocalGroup, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
+  for (const auto& setup : every_setup) {
+    Engine engine({.policy = setup.policy, .workers = setup.workers});
+    const LocalGroup group(host_devices(engine, 3));
+    std::vector<Tensor> bad, good;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Device& device = group[rank].device();
+      bad.push_back(filled(device, 2, 2, 1));
+      good.push_back(filled(device, 2, 2, 1));
+      if (rank == 1) {
+        engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.back().var())}, {.name = "sad"});
+      }
+      group[rank].all_reduce(bad.back(), Combine::sum, {.name = "gradients"});
+      group[rank].all_reduce(good.back());
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::string text = error_of(bad[r]);
+      EXPECT_NE(text.find("no gradient today"), text.npos) << "rank " << rank << ": " << text;
+      EXPECT_NE(text.find("rank 1"), text.npos) << text;
+      EXPECT_EQ(good[r].get(), Floats(4, 3));
+      bad[r].set(Floats(4, 1));  // heals
+      group[rank].all_reduce(bad[r]);
+    }
+    for (const Tensor& tensor : bad) EXPECT_EQ(tensor.get(), Floats(4, 3));
+  }
+}
+
+TEST(LocalGroup, CallsThatDifferFailAtAllMembersByName) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 2));
+  std::vector<Tensor> x = {filled(group[0].device(), 2, 3, 1), filled(group[1].device(), 2, 3, 1)};
+  const Tensor other = filled(group[1].device(), 2, 4, 1);
+  group[0].all_reduce(x[0], Combine::sum, {.name = "left"});
+  group[1].all_reduce(other, Combine::sum, {.name = "right"});
+  for (const Tensor& tensor : {x[0], other}) {
+    const std::string text = error_of(tensor);
+    EXPECT_NE(text.find("'left' (sum of float32 2 x 3)"), text.npos) << text;
+    EXPECT_NE(text.find("'right' (sum of float32 2 x 4)"), text.npos) << text;
+  }
+  group[0].broadcast(std::span(&x[0], 1), 0);
+  group[1].reduce(std::span(&x[1], 1), 0);
+  EXPECT_NE(error_of(x[0]), "") << "the sender's tensor is only read";
+}
+
+TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 3), {.patience = 50ms});
+  const Tensor x = filled(group[0].device(), 1, 1, 1), y = filled(group[2].device(), 1, 1, 1);
+  group[0].all_reduce(x, Combine::sum, {.name = "gradients"});
+  group[2].all_reduce(y, Combine::sum, {.name = "gradients"});
+  const std::string text = error_of(x);
+  EXPECT_NE(text.find("rank 1 has not called all_reduce 'gradients'"), text.npos) << text;
+  EXPECT_NE(error_of(y), "");
+  const Tensor late = filled(group[1].device(), 1, 1, 1);
+  group[1].all_reduce(late);
+  EXPECT_NE(error_of(late).find("the group is broken"), std::string::npos);
+  EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
+}
+
+TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
+  Engine engine({.workers = 2});
+  std::optional<LocalGroup> group(host_devices(engine, 2));
+  const Communicator first = (*group)[0];
+  const Tensor x = filled(first.device(), 1, 1, 1), y = filled(first.device(), 1, 1, 1);
+  first.all_reduce(x);
+  group.reset();  // member 1 will not call
+  EXPECT_NE(error_of(x).find("rank 1 has ended"), std::string::npos) << error_of(x);
+  first.all_reduce(y);
+  EXPECT_NE(error_of(y).find("rank 1 has ended"), std::string::npos) << error_of(y);
+  EXPECT_THROW(first.exchange({}), CommError);
+
+  const LocalGroup other(host_devices(engine, 2));
+  const Tensor z = filled(other[0].device(), 1, 1, 1);
+  other[0].recv(z, 1);
+  other[1].abort("the test says so");
+  EXPECT_NE(error_of(z).find("the test says so"), std::string::npos) << error_of(z);
+}
+
+TEST(LocalGroup, ExchangesNumbersBetweenThreads) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 4));
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::int64_t>> results(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (std::int64_t turn = 0; turn < 200; ++turn) {
+        results[static_cast<std::size_t>(rank)] = group[rank].exchange(std::vector<std::int64_t>{turn, rank});
+      }
+      group[rank].barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) {
+    EXPECT_EQ(result, (std::vector<std::int64_t>{199, 0, 199, 1, 199, 2, 199, 3}));
+  }
+}
+
+TEST(LocalGroup, RefusesMisuseAtTheCall) {
+  Engine engine({.workers = 2}), elsewhere({.workers = 1});
+  EXPECT_THROW(LocalGroup({}), MisuseError);
+  EXPECT_THROW(host_devices(engine, 0), MisuseError);
+  const LocalGroup group(host_devices(engine, 2));
+  EXPECT_THROW(group[2], MisuseError);
+  const Communicator& member = group[0];
+  const Tensor x = filled(member.device(), 3, 2, 1), y = filled(member.device(), 4, 2, 1);
+  EXPECT_THROW(member.broadcast(std::span(&x, 1), 2), MisuseError);
+  EXPECT_THROW(member.send(x, 0), MisuseError);
+  EXPECT_THROW(member.reduce_scatter(x, x), MisuseError);
+  EXPECT_THROW(member.all_gather(x, y), MisuseError);
+  EXPECT_THROW(member.all_gather(y.row_range(0, 2), y), MisuseError);
+  EXPECT_THROW(member.all_reduce(std::vector<Tensor>{x, x.row_range(0, 1)}), MisuseError);
+  EXPECT_THROW(member.all_reduce(filled(host_device(elsewhere), 1, 1, 1)), MisuseError);
+  // None of these counts as a call.
+  const Tensor z = filled(group[1].device(), 3, 2, 1);
+  member.all_reduce(x);
+  group[1].all_reduce(z);
+  EXPECT_EQ(x.get(), Floats(6, 2));
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,120 @@
+// Groups of processes: every process that mpirun has started runs all of these tests.
+#include "windrow/comm/mpi.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "tests/comm/random_collectives.h"
+#include "tests/devices/simulated.h"
+#include "tests/engine/support.h"
+#include "tests/seed.h"
+#include "windrow/comm/local.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+MpiWorld& world() {
+  static MpiWorld world({.patience = 60s});
+  return world;
+}
+
+Tensor filled(const Device& device, Index rows, Index width, float value) {
+  const Tensor tensor(device, rows, width);
+  tensor.set(Floats(static_cast<std::size_t>(rows * width), value));
+  return tensor;
+}
+
+std::string error_of(const Tensor& tensor) {
+  try {
+    tensor.get();
+  } catch (const OpError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Mpi, ComputesWhatAPlainSimulationComputesWithEveryPolicy) {
+  for (const auto& setup : every_setup) {
+    Engine engine({.policy = setup.policy, .workers = setup.workers});
+    const Communicator member = world().group(host_device(engine));
+    for (unsigned seed = first_seed(); seed < first_seed() + 3; ++seed) push_random_collectives(member, seed, 60)();
+  }
+}
+
+TEST(Mpi, CopiesTensorsOfADeviceToTheHostAndBack) {
+  Engine engine({.workers = 2});
+  const auto simulated = simulated_device(engine, {.seed = first_seed()});
+  push_random_collectives(world().group(simulated.device), first_seed(), 60)();
+}
+
+TEST(Mpi, GroupsOfAProcessDoNotDisturbEachOther) {
+  Engine engine({.workers = 2});
+  const Communicator one = world().group(host_device(engine)), two = world().group(host_device(engine));
+  const auto check_one = push_random_collectives(one, 1, 60);
+  const auto check_two = push_random_collectives(two, 2, 60);
+  check_two();
+  check_one();
+}
+
+TEST(Mpi, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
+  Engine engine({.workers = 2});
+  const Communicator member = world().group(host_device(engine));
+  const auto size = static_cast<float>(member.size());
+  const int last = member.size() - 1;
+  const Tensor bad = filled(member.device(), 2, 2, 1), good = filled(member.device(), 2, 2, 1);
+  if (member.rank() == last) {
+    engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.var())}, {.name = "sad"});
+  }
+  member.all_reduce(bad);
+  member.all_reduce(good);
+  EXPECT_NE(error_of(bad).find("rank " + std::to_string(last) + " failed"), std::string::npos) << error_of(bad);
+  EXPECT_NE(error_of(bad).find("no gradient today"), std::string::npos) << error_of(bad);
+  EXPECT_EQ(good.get(), Floats(4, size));
+  bad.set(Floats(4, 1));
+  member.all_reduce(bad);
+  EXPECT_EQ(bad.get(), Floats(4, size));
+}
+
+TEST(Mpi, CallsThatDifferFailAtAllMembersByName) {
+  if (world().size() < 2) GTEST_SKIP() << "one member";
+  Engine engine({.workers = 2});
+  const Communicator member = world().group(host_device(engine));
+  const Tensor x = filled(member.device(), 2, member.rank() == 0 ? 3 : 4, 1), y = filled(member.device(), 1, 1, 1);
+  member.all_reduce(x, Combine::sum, {.name = "sizes"});
+  EXPECT_NE(error_of(x).find("rank 0 calls all_reduce 'sizes' (sum of float32 2 x 3)"), std::string::npos)
+      << error_of(x);
+  if (member.rank() == 0) {
+    member.send(x, 1);
+  } else if (member.rank() == 1) {
+    member.recv(y, 0);
+    EXPECT_NE(error_of(y), "");
+  }
+  member.all_reduce(y.row_range(0, 0));  // all others go on
+  const Tensor z = filled(member.device(), 1, 1, 1);
+  member.all_reduce(z, Combine::max);
+  EXPECT_EQ(z.get(), Floats(1, 1));
+}
+
+TEST(Mpi, ExchangesNumbers) {
+  Engine engine({.workers = 2});
+  const Communicator member = world().group(host_device(engine));
+  for (const std::int64_t count : {0, 1, 15, 16, 1000}) {
+    std::vector<std::int64_t> numbers, expected;
+    for (std::int64_t i = 0; i < count; ++i) numbers.push_back(i * 1000 + member.rank());
+    for (int rank = 0; rank < member.size(); ++rank) {
+      for (std::int64_t i = 0; i < count; ++i) expected.push_back(i * 1000 + rank);
+    }
+    EXPECT_EQ(member.exchange(numbers), expected);
+  }
+  if (member.size() > 1) {
+    EXPECT_THROW(member.exchange(std::vector<std::int64_t>(static_cast<std::size_t>(member.rank()))), CommError);
+  }
+  member.barrier();
+}
+
+}  // namespace
+}  // namespace windrow::testing

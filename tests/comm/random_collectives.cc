@@ -1,0 +1,162 @@
+#include "tests/comm/random_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "windrow/ops/apply.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// All members' values of one tensor, by rank.
+using Values = std::vector<Floats>;
+
+struct Shape {
+  Index rows, width;
+  std::size_t count() const { return static_cast<std::size_t>(rows * width); }
+};
+
+Floats combined(const Values& values, Combine how) {
+  Floats result = values[0];
+  for (std::size_t rank = 1; rank < values.size(); ++rank) {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] = how == Combine::max ? std::max(result[i], values[rank][i]) : result[i] + values[rank][i];
+    }
+  }
+  if (how == Combine::mean) {
+    for (float& x : result) x *= 1.0f / static_cast<float>(values.size());
+  }
+  return result;
+}
+
+/// Keeps values small, so that sums stay exact: element by element max(-8, min(8, x)), rounded to whole numbers.
+void limit(Values& values) {
+  for (Floats& of_rank : values) {
+    for (float& x : of_rank) x = std::clamp(std::round(x), -8.0f, 8.0f);
+  }
+}
+
+}  // namespace
+
+std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const auto ranks = static_cast<std::size_t>(member.size());
+  const auto rank = static_cast<std::size_t>(member.rank());
+  const auto n = static_cast<Index>(ranks);
+
+  // Tensors come in pairs of equal size: blocks of `small`, and of all members.
+  const Shape shapes[] = {{1, 1}, {3, 5}, {2, 64}, {0, 4}, {7, 300}};
+  std::vector<Tensor> small, large;
+  std::vector<Values> small_values, large_values;
+  for (const Shape& shape : shapes) {
+    for (const bool whole : {false, true}) {
+      const Shape own{whole ? shape.rows * n : shape.rows, shape.width};
+      Values values(ranks, Floats(own.count()));
+      for (Floats& of_rank : values) {
+        for (float& x : of_rank) x = static_cast<float>(below(17)) - 8;
+      }
+      const Tensor tensor(member.device(), own.rows, own.width);
+      tensor.set(values[rank]);
+      (whole ? large : small).push_back(tensor);
+      (whole ? large_values : small_values).push_back(std::move(values));
+    }
+  }
+
+  const auto clamp = [&](const Tensor& tensor, Values& values) {
+    limit(values);
+    tensor.set(values[rank]);
+  };
+  for (int call = 0; call < calls; ++call) {
+    const std::size_t i = below(std::size(shapes));
+    const auto how = static_cast<Combine>(below(3));
+    const int root = static_cast<int>(below(ranks));
+    const CollectiveOptions options{.name = "random", .priority = static_cast<int>(below(3))};
+    Values &one = small_values[i], &all = large_values[i];
+    const std::size_t block = shapes[i].count();
+    switch (below(8)) {
+      case 0: {
+        member.all_reduce(small[i], how, options);
+        one.assign(ranks, combined(one, how));
+        clamp(small[i], one);
+        break;
+      }
+      case 1: {  // one call for several tensors
+        const std::size_t j = (i + 1) % std::size(shapes);
+        member.all_reduce(std::vector<Tensor>{large[i], small[j]}, how, options);
+        all.assign(ranks, combined(all, how));
+        small_values[j].assign(ranks, combined(small_values[j], how));
+        clamp(large[i], all);
+        clamp(small[j], small_values[j]);
+        break;
+      }
+      case 2: {
+        member.reduce(std::span(&small[i], 1), root, how, options);
+        one[static_cast<std::size_t>(root)] = combined(one, how);
+        clamp(small[i], one);
+        break;
+      }
+      case 3: {
+        member.broadcast(std::span(&large[i], 1), root, options);
+        const Floats from = all[static_cast<std::size_t>(root)];
+        all.assign(ranks, from);
+        break;
+      }
+      case 4: {
+        member.all_gather(small[i], large[i], options);
+        Floats gathered;
+        for (const Floats& of_rank : one) gathered.insert(gathered.end(), of_rank.begin(), of_rank.end());
+        all.assign(ranks, gathered);
+        break;
+      }
+      case 5: {
+        member.reduce_scatter(large[i], small[i], how, options);
+        const Floats sum = combined(all, how);
+        for (std::size_t r = 0; r < ranks; ++r) {
+          const auto begin = sum.begin() + static_cast<std::ptrdiff_t>(r * block);
+          one[r].assign(begin, begin + static_cast<std::ptrdiff_t>(block));
+        }
+        clamp(small[i], one);
+        break;
+      }
+      case 6: {
+        const Tensor to(member.device(), large[i].rows(), large[i].width());
+        member.all_to_all(large[i], to, options);
+        Values exchanged = all;
+        for (std::size_t r = 0; r < ranks; ++r) {
+          for (std::size_t from = 0; from < ranks; ++from) {
+            std::copy_n(all[from].begin() + static_cast<std::ptrdiff_t>(r * block), block,
+                        exchanged[r].begin() + static_cast<std::ptrdiff_t>(from * block));
+          }
+        }
+        large[i] = to;
+        all = std::move(exchanged);
+        break;
+      }
+      default: {
+        const std::size_t from = below(ranks), to = below(ranks);
+        if (from == to) break;
+        if (rank == from) member.send(small[i], static_cast<int>(to), options);
+        if (rank == to) member.recv(small[i], static_cast<int>(from), options);
+        one[to] = one[from];
+        break;
+      }
+    }
+  }
+
+  return [small, large, small_values, large_values, rank, seed] {
+    for (std::size_t i = 0; i < small.size(); ++i) {
+      if (small[i].rows() == 0) continue;
+      EXPECT_EQ(small[i].get(), small_values[i][rank]) << "seed " << seed << ", rank " << rank << ", tensor " << i;
+      EXPECT_EQ(large[i].get(), large_values[i][rank]) << "seed " << seed << ", rank " << rank << ", tensor " << i;
+    }
+  };
+}
+
+}  // namespace windrow::testing

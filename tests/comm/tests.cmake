@@ -1,0 +1,24 @@
+# Tests of processes, where there is an MPI library. Not under sanitizers, which do not know what that does.
+if(NOT TARGET windrow_mpi_plugin OR WINDROW_SANITIZE)
+  return()
+endif()
+add_executable(mpi_test comm/mpi_test.cc comm/random_collectives.cc devices/simulated.cc)
+windrow_test_program(mpi_test windrow::comm GTest::gtest_main)
+add_executable(mpi_rank comm/mpi_rank.cc)
+windrow_test_program(mpi_rank windrow::comm GTest::gtest)
+add_executable(mpi_failure_test comm/mpi_failure_test.cc)
+windrow_test_program(mpi_failure_test GTest::gtest_main)
+target_compile_definitions(
+  mpi_failure_test PRIVATE WINDROW_MPIRUN="${MPIEXEC_EXECUTABLE}" WINDROW_MPI_RANK="$<TARGET_FILE:mpi_rank>")
+set(plugin WINDROW_MPI_PLUGIN=$<TARGET_FILE:windrow_mpi_plugin>)
+foreach(program mpi_test mpi_rank)
+  add_dependencies(${program} windrow_mpi_plugin)
+endforeach()
+foreach(processes 1 2 4)
+  add_test(NAME mpi_test.${processes}
+           COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe ${MPIEXEC_NUMPROC_FLAG} ${processes}
+                   $<TARGET_FILE:mpi_test>)
+  set_tests_properties(mpi_test.${processes} PROPERTIES TIMEOUT 300 ENVIRONMENT ${plugin})
+endforeach()
+add_test(NAME mpi_failure_test COMMAND mpi_failure_test)
+set_tests_properties(mpi_failure_test PROPERTIES TIMEOUT 400 ENVIRONMENT ${plugin})
