@@ -22,7 +22,7 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
     {"memory", {"engine"}},
     {"ops", {"engine", "memory"}},
     {"batching", {"engine", "memory", "ops"}},
-    {"training", {"engine", "memory", "ops", "batching"}},
+    {"training", {"engine", "memory", "ops", "comm", "batching"}},
     {"cuda", {"engine", "memory", "ops", "batching"}},
     {"comm", {"engine", "memory", "ops"}},
     {"models", {"engine", "memory", "ops", "batching", "training", "cuda", "comm"}},

@@ -41,6 +41,8 @@ struct RowsModel {
   void differentiate(const std::vector<Sample>& samples) {
     GraphData data;
     data.child_begin.assign(samples.size() + 1, 0);
+    data.indices["row"] = {};  // also without samples
+    data.values = {{"which", {}}, {"of_table", {}}, {"of_matrix", {}}};
     for (const Sample& sample : samples) {
       data.indices["row"].push_back(sample.row);
       for (Index r = 0; r < rows; ++r) data.values["which"].push_back(r == sample.row % rows ? 1.0f : 0.0f);

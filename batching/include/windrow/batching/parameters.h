@@ -170,6 +170,22 @@ class Parameters {
   /// lookup used it. Pushes the ops that add it up.
   Gradient summed_gradient(const Parameter& parameter,
                            std::source_location from = std::source_location::current()) const;
+  // For those who combine gradients of several minibatches, such as data_parallel.h:
+
+  /// Whether the gradient has a dense part.
+  bool has_dense_gradient(const Parameter& parameter) const;
+  /// The rows of the table that lookups used, ascending. Known when the minibatch is pushed: nothing waits.
+  std::vector<std::int32_t> looked_up_rows(const Parameter& parameter) const;
+  /// The gradients of these rows as a new tensor, for a gradient without a dense part; zeros for rows that no lookup
+  /// used. Pushes the ops that add them up. Throws MisuseError unless `rows` ascend and contain looked_up_rows().
+  Tensor gradient_of_rows(const Parameter& parameter, const std::vector<std::int32_t>& rows,
+                          std::source_location from = std::source_location::current()) const;
+  /// Replaces the gradient until the next minibatch is differentiated: by a dense one, or by those of some rows. Throws
+  /// MisuseError for another shape.
+  void set_gradient(const Parameter& parameter, Tensor all);
+  void set_gradient(const Parameter& parameter, std::vector<std::int32_t> rows, Tensor of_rows,
+                    std::source_location from = std::source_location::current());
+
   /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
   void keep_gradients();
 
@@ -186,6 +202,7 @@ class Parameters {
   bool frozen(const Parameter& parameter) const;
 
   const Device& device() const;
+  NonFinite non_finite() const;  ///< as ParametersOptions says
   /// Counts a step of an optimiser that is not sgd(), and decides whether it is skipped; see NonFinite. Pushes the ops
   /// that decide.
   NextStep next_step(std::source_location from = std::source_location::current());

@@ -1,0 +1,164 @@
+// Data-parallel training, with members in threads of one process.
+#include "windrow/training/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "tests/seed.h"
+#include "tests/training/rows_model.h"
+#include "windrow/comm/local.h"
+#include "windrow/training/deal.h"
+#include "windrow/training/optimiser.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr std::size_t samples_a_step = 7;
+constexpr int steps = 5;
+
+struct Run {
+  Method method = Method::sgd();
+  EngineOptions engine = {};
+  std::size_t bucket_bytes = 1;
+};
+
+/// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
+void with_members(int members, const EngineOptions& engine, const std::function<void(RowsModel&, Communicator)>& body) {
+  std::vector<std::unique_ptr<RowsModel>> models;
+  std::vector<Device> devices;
+  for (int rank = 0; rank < members; ++rank) {
+    models.push_back(std::make_unique<RowsModel>(RowsModel::Options{.engine = engine, .rows = 70, .width = 90}));
+    devices.push_back(models.back()->host);
+  }
+  const LocalGroup group(devices);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < members; ++rank) {
+    threads.emplace_back([&, rank] { body(*models[static_cast<std::size_t>(rank)], group[rank]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// The parameters of all members after some steps. Sample i of a step goes to member i % members, or, in every second
+/// step, to member 0.
+std::vector<Floats> trained(int members, const Run& run) {
+  std::vector<Floats> results(static_cast<std::size_t>(members));
+  with_members(members, run.engine, [&](RowsModel& model, const Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    if (rank > 0) model.parameters.value(model.matrix).set(Floats(70 * 90, 3));  // rank 0 has the parameters
+    DataParallel parallel(communicator, model.parameters, {.bucket_bytes = run.bucket_bytes});
+    Optimiser optimiser(model.parameters, run.method, {.rate = 0.1, .clip_norm = 50});
+    for (int step = 0; step < steps; ++step) {
+      std::vector<RowsModel::Sample> own;
+      const auto all = model.draw_samples(samples_a_step);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t owner = step % 2 == 0 ? i % static_cast<std::size_t>(members) : 0;
+        if (owner == rank) own.push_back(all[i]);
+      }
+      model.differentiate(own);
+      const std::size_t samples = parallel.combine(own.size());
+      EXPECT_EQ(samples, samples_a_step);
+      optimiser.step(samples);
+    }
+    results[rank] = model.values();
+  });
+  return results;
+}
+
+TEST(DataParallel, TakesTheStepsOfOneMemberWithAllSamples) {
+  for (const Method& method : {Method::sgd(), Method::momentum(), Method::adam()}) {
+    SCOPED_TRACE(method.name);
+    const Floats expected = trained(1, {.method = method}).front();
+    for (const int members : {2, 3, 4}) {
+      for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{1} << 20}) {
+        const auto results = trained(members, {.method = method, .bucket_bytes = bucket_bytes});
+        for (const Floats& result : results) {
+          ASSERT_EQ(result, results.front());
+          for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], expected[i], 2e-4) << "element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(DataParallel, GivesTheSameBitsWithEveryPolicyAndNumberOfWorkers) {
+  const Floats expected = trained(3, {.method = Method::adam()}).front();
+  for (const EngineOptions& engine :
+       {EngineOptions{.policy = Policy::serial}, EngineOptions{.policy = Policy::pool, .workers = 1},
+        EngineOptions{.policy = Policy::per_device, .workers = 2},
+        EngineOptions{.policy = Policy::chaos, .workers = 3}}) {
+    EXPECT_EQ(trained(3, {.method = Method::adam(), .engine = engine}).back(), expected);
+  }
+}
+
+TEST(DataParallel, AFailureOfOneMemberFailsTheStepOfAll) {
+  with_members(3, {.workers = 2}, [](RowsModel& model, const Communicator& communicator) {
+    DataParallel parallel(communicator, model.parameters);
+    auto samples = model.draw_samples(2);
+    if (communicator.rank() == 1) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
+    model.differentiate(samples);
+    model.parameters.sgd(0.1 / static_cast<double>(parallel.combine(samples.size())));
+    try {
+      model.values();
+      ADD_FAILURE() << "rank " << communicator.rank() << " goes on";
+    } catch (const OpError& error) {
+      EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(Deal, GivesMembersEqualWork) {
+  std::mt19937 random(first_seed());
+  for (const int members : {1, 2, 4, 7}) {
+    std::vector<std::int64_t> work;  // of 256 trees as large as those of sentences
+    for (int i = 0; i < 256; ++i) work.push_back(1 + 2 * static_cast<std::int64_t>(random() % 40));
+    const auto dealt = deal(work, members);
+    ASSERT_EQ(dealt.size(), static_cast<std::size_t>(members));
+    std::vector<int> owners(work.size(), 0);
+    std::int64_t most = 0, all = 0;
+    for (const auto& numbers : dealt) {
+      std::int64_t load = 0;
+      for (const std::size_t number : numbers) {
+        ++owners[number];
+        load += work[number];
+      }
+      EXPECT_TRUE(std::ranges::is_sorted(numbers));
+      most = std::max(most, load);
+      all += load;
+    }
+    EXPECT_EQ(owners, std::vector<int>(work.size(), 1));
+    EXPECT_LE(static_cast<double>(most) * members, 1.03 * static_cast<double>(all));
+  }
+  EXPECT_EQ(deal({}, 3), (std::vector<std::vector<std::size_t>>(3)));
+}
+
+TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {
+  Engine engine({.workers = 2});
+  const std::vector<Device> devices = host_devices(engine, 2);
+  const LocalGroup group(devices);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Parameters parameters(devices[static_cast<std::size_t>(rank)], 1);
+      parameters.add("same", 2, 2, Initial::zeros());
+      parameters.add(rank == 0 ? "left" : "right", 2, 2, Initial::zeros());
+      try {
+        DataParallel(group[rank], parameters);
+        ADD_FAILURE() << "rank " << rank << " goes on";
+      } catch (const CommError& error) {
+        EXPECT_NE(std::string(error.what()).find("parameter 1 '"), std::string::npos) << error.what();
+      }
+      Parameters elsewhere(host_device(engine), 1);
+      EXPECT_THROW(DataParallel(group[rank], elsewhere), MisuseError);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,60 @@
+// Data-parallel training: members of a group hold copies of the parameters, compute gradients of different samples, and
+// take the same steps.
+//
+//   windrow::DataParallel parallel(group[rank], parameters);  // all begin with the parameters of rank 0
+//   windrow::Minibatch minibatch = runner.differentiate(samples_of_this_member);
+//   optimiser.step(parallel.combine(number_of_samples));      // along the gradient of all members' samples
+//
+// Contract
+//   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while earlier
+//            layers still compute theirs, and the step of a parameter begins when its sum is there.
+//   Numbers  Members keep equal bits. For a fixed number of members, results have the same bits with every policy,
+//            number of workers and timing; for another number they differ by rounding.
+//   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
+//            Members of one process therefore run in threads of their own.
+//   Errors   As for collectives: what fails at one member fails the step at all members. Members whose parameters
+//            differ in number, name or shape are refused by the constructor, at all members, by name.
+//   Threads  One at a time, together with the parameters.
+#pragma once
+
+#include <cstddef>
+#include <source_location>
+
+#include "windrow/batching/parameters.h"
+#include "windrow/comm/communicator.h"
+
+namespace windrow {
+
+struct DataParallelOptions {
+  /// Gradients are summed in groups of about so many bytes, beginning with the parameters that were added last, whose
+  /// gradients are usually there first. Larger ones have a call of their own. At least 1.
+  std::size_t bucket_bytes = std::size_t{4} << 20;
+  /// Whether the collectives of the parameters that were added first, which the next forward pass needs first, have
+  /// priority.
+  bool priority = true;
+};
+
+/// An owner.
+class DataParallel {
+ public:
+  /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
+  /// Throws MisuseError if the parameters are not on the communicator's device, or have NonFinite::skip, and CommError
+  /// if they differ.
+  DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
+
+  /// Replaces the gradients of the last minibatch by their sums over all members. The loss of the member's minibatch is
+  /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
+  /// were looked up are summed row by row: rows that no member looked up are not sent.
+  std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
+
+  const Communicator& communicator() const { return communicator_; }
+
+ private:
+  void require_equal() const;
+
+  const Communicator communicator_;
+  Parameters& parameters_;
+  const DataParallelOptions options_;
+};
+
+}  // namespace windrow

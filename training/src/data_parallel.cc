@@ -1,0 +1,159 @@
+#include "windrow/training/data_parallel.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace windrow {
+namespace {
+
+/// What a member knows of the gradient of a parameter when its minibatch is pushed.
+enum Known : std::int64_t { none, rows, all };
+
+std::int64_t hash(std::string_view text) {
+  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return static_cast<std::int64_t>(h >> 1);
+}
+
+std::size_t bytes(const Tensor& tensor) { return static_cast<std::size_t>(tensor.rows() * tensor.width()) * 4; }
+
+}  // namespace
+
+DataParallel::DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options)
+    : communicator_(std::move(communicator)), parameters_(parameters), options_(options) {
+  if (options.bucket_bytes < 1) throw MisuseError("DataParallelOptions.bucket_bytes = 0; expected 1 or more");
+  if (!parameters.device().engine.get() || parameters.device().memory != communicator_.device().memory) {
+    throw MisuseError("DataParallel: parameters on " + parameters.device().name + "; expected those of " +
+                      communicator_.device().name + ", the communicator's device");
+  }
+  if (parameters.non_finite() == NonFinite::skip) {
+    throw MisuseError(
+        "DataParallel: parameters with NonFinite::skip, which each member would decide for itself; expected "
+        "NonFinite::fail");
+  }
+  require_equal();
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]));
+  communicator_.broadcast(values, 0, {.name = "initial parameters"});
+}
+
+void DataParallel::require_equal() const {
+  std::vector<std::int64_t> own;
+  const auto size = static_cast<std::int64_t>(parameters_.size());
+  const auto sizes = communicator_.exchange(std::vector{size, static_cast<std::int64_t>(options_.bucket_bytes)});
+  for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
+    if (sizes[2 * rank] != sizes[0] || sizes[2 * rank + 1] != sizes[1]) {
+      throw CommError("DataParallel: rank 0 has " + std::to_string(sizes[0]) + " parameters and buckets of " +
+                      std::to_string(sizes[1]) + " bytes, but rank " + std::to_string(rank) + " has " +
+                      std::to_string(sizes[2 * rank]) + " and " + std::to_string(sizes[2 * rank + 1]));
+    }
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& value = parameters_.value(parameters_[i]);
+    own.push_back(hash(parameters_.name(parameters_[i])));
+    own.push_back(value.rows());
+    own.push_back(value.width());
+  }
+  const auto of_all = communicator_.exchange(own);
+  for (std::size_t i = 0; i < of_all.size(); ++i) {
+    if (of_all[i] == own[i % own.size()]) continue;
+    const std::size_t number = i % own.size() / 3;
+    const Tensor& value = parameters_.value(parameters_[number]);
+    throw CommError("DataParallel: rank " + std::to_string(communicator_.rank()) + " has parameter " +
+                    std::to_string(number) + " '" + parameters_.name(parameters_[number]) + "' of " +
+                    std::to_string(value.rows()) + " x " + std::to_string(value.width()) + ", but rank " +
+                    std::to_string(i / own.size()) + " has another one");
+  }
+}
+
+std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
+  const auto members = static_cast<std::size_t>(communicator_.size());
+  const std::size_t count = parameters_.size();
+  // What all members know of their gradients.
+  std::vector<std::vector<std::int32_t>> looked_up(count);
+  std::vector<std::int64_t> own = {static_cast<std::int64_t>(samples)};
+  for (std::size_t i = 0; i < count; ++i) {
+    const Parameter parameter = parameters_[i];
+    const bool dense = parameters_.has_dense_gradient(parameter);
+    if (!dense) looked_up[i] = parameters_.looked_up_rows(parameter);
+    own.push_back(dense ? all : looked_up[i].empty() ? none : rows);
+    own.push_back(static_cast<std::int64_t>(looked_up[i].size()));
+  }
+  const std::vector<std::int64_t> of_all = communicator_.exchange(own);
+  const auto known = [&](std::size_t member, std::size_t i) { return of_all[member * own.size() + 1 + 2 * i]; };
+  const auto row_count = [&](std::size_t member, std::size_t i) { return of_all[member * own.size() + 2 + 2 * i]; };
+  std::size_t samples_of_all = 0;
+  for (std::size_t member = 0; member < members; ++member) {
+    samples_of_all += static_cast<std::size_t>(of_all[member * own.size()]);
+  }
+
+  // The kind of each sum is that of the member that knows least about which rows it needs.
+  std::vector<std::int64_t> kinds(count, none);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t member = 0; member < members; ++member) kinds[i] = std::max(kinds[i], known(member, i));
+  }
+  // The rows that some member has looked up, by parameter.
+  std::vector<std::int64_t> own_rows;
+  std::size_t most_rows = 0;
+  for (std::size_t member = 0; member < members; ++member) {
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (kinds[i] == rows) total += static_cast<std::size_t>(row_count(member, i));
+    }
+    most_rows = std::max(most_rows, total);
+  }
+  std::vector<std::vector<std::int32_t>> union_of(count);
+  if (most_rows > 0) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (kinds[i] == rows) own_rows.insert(own_rows.end(), looked_up[i].begin(), looked_up[i].end());
+    }
+    own_rows.resize(most_rows, -1);
+    const std::vector<std::int64_t> rows_of_all = communicator_.exchange(own_rows);
+    for (std::size_t member = 0; member < members; ++member) {
+      std::size_t next = member * most_rows;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (kinds[i] != rows) continue;
+        for (std::int64_t r = 0; r < row_count(member, i); ++r) {
+          union_of[i].push_back(static_cast<std::int32_t>(rows_of_all[next++]));
+        }
+      }
+    }
+    for (auto& list : union_of) {
+      std::ranges::sort(list);
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+  }
+
+  // The sums, from the last parameter to the first.
+  std::vector<Tensor> bucket;
+  std::size_t in_bucket = 0;
+  int pushed = 0;
+  const auto push = [&] {
+    if (bucket.empty()) return;
+    communicator_.all_reduce(bucket, Combine::sum,
+                             {.name = "gradients", .priority = options_.priority ? ++pushed : 0, .pushed_at = from});
+    bucket.clear();
+    in_bucket = 0;
+  };
+  for (std::size_t i = count; i-- > 0;) {
+    if (kinds[i] == none) continue;
+    const Parameter parameter = parameters_[i];
+    const Tensor sum = kinds[i] == all ? parameters_.dense_gradient(parameter, from)
+                                       : parameters_.gradient_of_rows(parameter, union_of[i], from);
+    if (in_bucket + bytes(sum) > options_.bucket_bytes) push();
+    bucket.push_back(sum);
+    in_bucket += bytes(sum);
+    if (kinds[i] == all) {
+      parameters_.set_gradient(parameter, sum);
+    } else {
+      parameters_.set_gradient(parameter, union_of[i], sum, from);
+    }
+  }
+  push();
+  return samples_of_all;
+}
+
+}  // namespace windrow
