@@ -41,7 +41,7 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, "                        \
   "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "  \
   "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, "        \
-  "--workers, --policy, --schedule, --device, --precision, --trace, --report, --compare" TRAIN_HELP
+  "--workers, --policy, --schedule, --device, --precision, --devices, --comm, --trace, --report, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(

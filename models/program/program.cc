@@ -246,7 +246,15 @@ std::string grouped(std::size_t number) {
   return text;
 }
 
+namespace {
+thread_local bool silent = false;
+}
+Silence::Silence() { silent = true; }
+Silence::~Silence() { silent = false; }
+bool Silence::here() { return silent; }
+
 void print(const char* format, ...) {
+  if (silent) return;
   std::va_list arguments;
   va_start(arguments, format);
   const int written = std::vprintf(format, arguments);

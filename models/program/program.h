@@ -20,8 +20,18 @@ namespace windrow::program {
 
 /// Prints a line on standard error that begins with the program's name.
 void print_error(const CLI::App& app, const std::string& why);
-/// What a body throws if it has printed all errors itself.
+/// What a body throws if all errors were printed: by itself, or by another thread or process.
 struct ErrorsPrinted {};
+
+/// While it exists, print() prints nothing in this thread.
+class Silence {
+ public:
+  Silence();
+  ~Silence();
+  static bool here();  ///< whether this thread is silent
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+};
 
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "program.h"
+#include "windrow/comm/mpi.h"
 
 namespace windrow::program {
 namespace {
@@ -42,7 +43,7 @@ std::string to_string(const ProgressLine& line) {
   return text.substr(0, std::min<std::size_t>(text.find_last_not_of(' ') + 1, 79));
 }
 
-Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress() : terminal_(!Silence::here() && !MpiWorld::under_mpirun() && ::isatty(STDOUT_FILENO) == 1) {}
 
 void Progress::write(const std::string& line) {
   print("\r\033[K%s", line.substr(0, 79).c_str());

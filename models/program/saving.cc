@@ -31,13 +31,14 @@ void add_saving_flags(CLI::App& command, SavingFlags& to) {
       ->disable_flag_override();
 }
 
-Saving::Saving(const SavingFlags& flags) : flags_(flags) {
+Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
   if (flags.folder.empty()) {
     if (flags.resume) throw MisuseError("--resume: no --save; expected the folder of the checkpoints");
     if (flags.every > 0) throw MisuseError("--save-every: no --save; expected the folder for the checkpoints");
     if (flags.keep_best) throw MisuseError("--keep-best: no --save; expected the folder for the checkpoints");
     return;
   }
+  if (!leads) return;
   open(writer_, flags.folder, flags.keep);
   if (flags.keep_best) open(best_, flags.folder + "/best", keep_of_best);
 }

@@ -28,7 +28,8 @@ void add_saving_flags(CLI::App& command, SavingFlags& to);
 class Saving {
  public:
   /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
-  explicit Saving(const SavingFlags& flags);
+  /// A member of a group that does not lead resumes, but saves nothing.
+  explicit Saving(const SavingFlags& flags, bool leads = true);
 
   /// Call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }

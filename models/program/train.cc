@@ -7,6 +7,7 @@
 
 #include "devices.h"
 #include "flags.h"
+#include "members.h"
 #include "progress.h"
 #include "reporting.h"
 #include "saving.h"
@@ -21,6 +22,7 @@ namespace {
 struct Arguments {
   std::string model, policy = "pool", schedule = "level";
   DeviceFlags device;
+  MemberFlags members;
   WorkloadOptions workload;
   TrainerOptions trainer;
   TrainingFlags training;
@@ -65,6 +67,7 @@ void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   add_device_flags(train, to.device);
+  add_member_flags(train, to.members);
   flag(train, "--trace", to.trace, "Writes a timeline of all ops, for ui.perfetto.dev", new_file())->default_str("");
   flag(train, "--report", to.report, "Folder for report.html: curves, throughput, batches and times, for a browser",
        new_folder());
@@ -206,27 +209,35 @@ void report_failure(Reporting& reporting, const Trainer& trainer) {
   }
 }
 
-/// Returns the signal that stopped it, or 0.
-int train_model(const CLI::App& command, Arguments arguments) {
-  Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
-  const ToldOnce once(engine);
-  Reporting reporting(arguments.report);
-  Saving saving(arguments.saving);
-  std::optional<Signals> signals;
-  if (reporting.on() || !arguments.saving.folder.empty()) signals.emplace();
-  const Device device = open_device(engine, arguments.device);
-  Workload workload = make_workload(arguments.model, device, arguments.workload);
-  saving.set_model(model_record(workload));
-  saving.require_scores(workload);
-  saving.set_flags(training_record(arguments.training, *workload.kind, static_cast<std::uint64_t>(arguments.epochs))
-                       .set("batch", arguments.trainer.minibatch));
+/// Trains as one member. Returns the signal that stopped it, or 0.
+int train_member(const CLI::App& command, Arguments arguments, Engine& engine, const Member& member) {
+  require_same_flags(command, member);
+  if (!member.leads) arguments.report = arguments.trace = "";
+  std::optional<Reporting> own_reporting;
+  std::optional<Saving> own_saving;
+  std::optional<Workload> own_workload;
   TrainerOptions& options = arguments.trainer;
-  set_training(options, arguments.training, workload, static_cast<std::uint64_t>(arguments.epochs));
-  options.seed = arguments.workload.seed;
-  options.runner.schedule = parse_schedule_policy(arguments.schedule);
-  reporting.watch(options);
-  set_embedding(arguments, workload);
-  Trainer trainer(device, workload, options);
+  together(member, [&] {
+    own_reporting.emplace(arguments.report);
+    own_saving.emplace(arguments.saving, member.leads);
+    own_workload = make_workload(arguments.model, member.device, arguments.workload);
+    own_saving->set_model(model_record(*own_workload));
+    own_saving->require_scores(*own_workload);
+    own_saving->set_flags(
+        training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs))
+            .set("batch", options.minibatch));
+    set_training(options, arguments.training, *own_workload, static_cast<std::uint64_t>(arguments.epochs));
+    options.seed = arguments.workload.seed;
+    options.runner.schedule = parse_schedule_policy(arguments.schedule);
+    options.group = member.group;
+    own_reporting->watch(options);
+    set_embedding(arguments, *own_workload);
+    if (member.group && arguments.compare) throw MisuseError("--compare with several members; expected one of both");
+  });
+  Reporting& reporting = *own_reporting;
+  Saving& saving = *own_saving;
+  Workload& workload = *own_workload;
+  Trainer trainer(member.device, workload, options);
   if (arguments.freeze_embedding) workload.parameters->freeze(workload.embedding->table);
   const std::size_t size = workload.training.size();
   const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
@@ -238,7 +249,7 @@ int train_model(const CLI::App& command, Arguments arguments) {
     engine.trace().start();
   }
   Scores scores(arguments.training);
-  saving.resume(trainer, scores);
+  together(member, [&] { saving.resume(trainer, scores); });
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
   reporting.begin({about + ".", arguments.workers, options.seed}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
@@ -256,6 +267,16 @@ int train_model(const CLI::App& command, Arguments arguments) {
   reporting.write(trainer, outcome_of(trainer, signal));
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
+}
+
+/// Returns the signal that stopped it, or 0.
+int train_model(const CLI::App& command, const Arguments& arguments) {
+  Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
+  const ToldOnce once(engine);
+  std::optional<Signals> signals;
+  if (!arguments.report.empty() || !arguments.saving.folder.empty()) signals.emplace();
+  return run_members(engine, arguments.device, arguments.members,
+                     [&](const Member& member) { return train_member(command, arguments, engine, member); });
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ class Trainer::LossSum {
     sum_ = sum;
     labels_ = labels;
   }
+  double sum() const { return sum_; }
+  std::int64_t labels() const { return labels_; }
   /// Per label, of the minibatches whose loss was waited for; 0 without labels.
   double mean() const { return sum_ / static_cast<double>(std::max<std::int64_t>(labels_, 1)); }
 

@@ -2,11 +2,13 @@
 #include "windrow/models/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "training/loss_sum.h"
+#include "windrow/training/deal.h"
 
 namespace windrow {
 namespace {
@@ -16,6 +18,10 @@ TrainerOptions checked(TrainerOptions options) {
   const auto refuse = [](const std::string& what) { throw MisuseError("trainer: " + what); };
   if (options.minibatch < 1 || options.minibatch > most) {
     refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
+  }
+  if (options.group && options.optimiser.accumulate > 1) {
+    refuse("a group, and gradients of " + std::to_string(options.optimiser.accumulate) +
+           " minibatches for a step; expected one of both");
   }
   return options;
 }
@@ -48,6 +54,7 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       next_(order_.size()),
       epoch_loss_(std::make_unique<LossSum>(options_.each_loss)) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
+  if (options_.group) parallel_.emplace(*options_.group, *workload.parameters, options_.data_parallel);
   if (options_.score_training) learner_->score_training();
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -66,14 +73,48 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
+SampleNumbers Trainer::own_of(SampleNumbers minibatch) {
+  if (!parallel_) return minibatch;
+  std::vector<std::int64_t> work;
+  for (const std::size_t number : minibatch) work.push_back(workload_.training[number].vertices);
+  const Communicator& group = parallel_->communicator();
+  const auto dealt = deal(work, group.size());
+  own_.clear();
+  for (const std::size_t i : dealt[static_cast<std::size_t>(group.rank())]) own_.push_back(minibatch[i]);
+  return own_;
+}
+
+/// Stops if one member does.
+Trainer::Then Trainer::agree(Then own) const {
+  if (!parallel_) return own;
+  const auto stops = parallel_->communicator().exchange(std::vector<std::int64_t>{own == Then::stop ? 1 : 0});
+  return std::ranges::count(stops, 1) > 0 ? Then::stop : Then::go_on;
+}
+
+/// Per label.
+double Trainer::mean_of_all(LossSum& own) const {
+  own.finish();
+  if (!parallel_) return own.mean();
+  const auto all =
+      parallel_->communicator().exchange(std::vector{std::bit_cast<std::int64_t>(own.sum()), own.labels()});
+  double sum = 0;
+  std::int64_t labels = 0;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    sum += std::bit_cast<double>(all[i]);
+    labels += all[i + 1];
+  }
+  return sum / static_cast<double>(std::max<std::int64_t>(labels, 1));
+}
+
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
-  const SampleNumbers next = next_minibatch(most_samples);
-  const std::int64_t labels = pass.labels;
-  Learner::Loss of_minibatch = learner.differentiate(next);
-  optimiser_.step(next.size());
+  const SampleNumbers next = next_minibatch(most_samples), own = own_of(next);
+  Learner::Loss of_minibatch = learner.differentiate(own);
+  optimiser_.step(parallel_ ? parallel_->combine(own.size()) : own.size());
+  std::int64_t labels = 0;
+  for (const std::size_t number : own) labels += workload_.training[number].labels;
   if (averages_ && !optimiser_.between_steps()) averages_->update();
   count(pass, workload_.training, next);
-  loss.add(std::move(of_minibatch), pass.labels - labels);
+  loss.add(std::move(of_minibatch), labels);
   pass.loss = loss.mean();
 }
 
@@ -92,8 +133,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   LossSum loss(options_.each_loss);
   try {
     while (pass.samples < samples) step(learner, samples - pass.samples, pass, loss);
-    loss.finish();
-    pass.loss = loss.mean();
+    pass.loss = mean_of_all(loss);
   } catch (...) {
     loss.give_up();
     throw;
@@ -115,7 +155,8 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
     do {
       step(*learner_, order_.size(), epoch_, *epoch_loss_);
       epoch_.seconds = before + seconds_since(began);
-    } while (next_ < order_.size() && (optimiser_.between_steps() || !between || between(epoch_) == Then::go_on));
+    } while (next_ < order_.size() &&
+             (optimiser_.between_steps() || !between || agree(between(epoch_)) == Then::go_on));
     if (next_ == order_.size()) {
       if (optimiser_.between_steps()) {
         optimiser_.finish();
@@ -123,8 +164,7 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
       }
       ++epochs_;
     }
-    epoch_loss_->finish();
-    epoch_.loss = epoch_loss_->mean();
+    epoch_.loss = mean_of_all(*epoch_loss_);
     if (next_ == order_.size()) epoch_.metrics = learner_->training_metrics();
   } catch (...) {
     epoch_loss_->give_up();

@@ -45,6 +45,8 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
   const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_),
                                                                          learned = learner_->history();
+  double loss = epoch_loss_->finish();
+  if (parallel_) loss = epoch_loss_->mean() * static_cast<double>(epoch_.labels);  // as if others had the same mean
   contents.tensors.push_back(named(order, numbers));
   contents.tensors.push_back(named(random_state, state));
   contents.tensors.push_back(named(history, learned));
@@ -57,7 +59,7 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
                               .set("vertices", epoch_.vertices)
                               .set("labels", epoch_.labels)
                               .set("flops", epoch_.flops)
-                              .set("loss", epoch_loss_->finish())
+                              .set("loss", loss)
                               .set("seconds", epoch_.seconds));
   contents.document = std::move(document);
   writer.write(contents);
@@ -89,7 +91,8 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
             .labels = trainer.at("labels").integer(),
             .flops = trainer.at("flops").number(),
             .seconds = trainer.at("seconds").number()};
-  epoch_loss_->begin_with(trainer.at("loss").number(), epoch_.labels);
+  const bool first = !parallel_ || parallel_->communicator().rank() == 0;
+  epoch_loss_->begin_with(first ? trainer.at("loss").number() : 0, first ? epoch_.labels : 0);
 }
 
 }  // namespace windrow

@@ -15,6 +15,7 @@
 
 #include "windrow/models/workload.h"
 #include "windrow/training/checkpoint.h"
+#include "windrow/training/data_parallel.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -26,6 +27,10 @@ struct TrainerOptions {
   /// The scores are those of averages of the parameters over steps, if this is set.
   std::optional<AveragesOptions> averages = {};
   std::uint64_t seed = 1;  ///< of the order of samples
+  /// Trains together with the trainers of the other members, which have the same workload and options but this one.
+  /// Each minibatch is dealt out among them, by vertices. They make the same calls, except save().
+  std::optional<Communicator> group = {};
+  DataParallelOptions data_parallel = {};
   RunnerOptions runner = {};
   bool score_training = false;  ///< sets Pass::metrics
   /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
@@ -103,6 +108,10 @@ class Trainer {
   class LossSum;
 
   SampleNumbers next_minibatch(std::size_t samples);
+  /// Those of a minibatch that this member computes.
+  SampleNumbers own_of(SampleNumbers minibatch);
+  Then agree(Then own) const;
+  double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   void wait_for_steps();
   std::vector<Metric> scores();
@@ -111,6 +120,8 @@ class Trainer {
   Workload& workload_;
   const TrainerOptions options_;
   Optimiser optimiser_;
+  std::optional<DataParallel> parallel_;  // with other members
+  std::vector<std::size_t> own_;          // of the minibatch; see own_of()
   std::optional<Averages> averages_;
   const std::unique_ptr<Learner> learner_;
   std::unique_ptr<Learner> unbatched_;  // made when first needed

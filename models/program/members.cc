@@ -1,0 +1,200 @@
+#include "members.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "about.h"
+#include "program.h"
+#include "windrow/comm/local.h"
+#include "windrow/comm/mpi.h"
+
+namespace windrow::program {
+namespace {
+
+constexpr std::size_t most_devices = 64;
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream text(list);
+  for (std::string name; std::getline(text, name, ',');) names.push_back(name);
+  return names;
+}
+
+/// "cpu:" or "cuda:" with a number below 64.
+bool is_name(const std::string& name) {
+  for (const std::string prefix : {"cpu:", "cuda:"}) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string number = name.substr(prefix.size());
+    return !number.empty() && number.size() <= 2 && number.find_first_not_of("0123456789") == std::string::npos &&
+           (number.size() == 1 || number[0] != '0') && std::stoul(number) < most_devices;
+  }
+  return false;
+}
+
+Check device_names() {
+  const std::string expected = "cpu:N or cuda:N, with different numbers below 64, separated by commas";
+  return {"NAMES", expected, [expected](std::string& text) -> std::string {
+            const std::vector<std::string> names = names_in(text);
+            const std::set<std::string> different(names.begin(), names.end());
+            const bool good = !names.empty() && text.back() != ',' && different.size() == names.size() &&
+                              names.size() <= most_devices && std::ranges::all_of(names, is_name);
+            return good ? "" : "'" + text + "'; expected " + expected;
+          }};
+}
+
+std::vector<Device> open_devices(Engine& engine, const DeviceFlags& flags, const std::vector<std::string>& names) {
+  std::vector<Device> devices;
+  const auto on_host = std::ranges::count_if(names, [](const std::string& name) { return name.starts_with("cpu:"); });
+  std::vector<Device> of_host;
+  if (on_host > 0) of_host = host_devices(engine, static_cast<int>(on_host));
+  std::size_t next = 0;
+  for (const std::string& name : names) {
+    DeviceFlags one = flags;
+    one.device = name.starts_with("cpu:") ? "cpu" : name;
+    devices.push_back(one.device == "cpu" ? of_host[next++] : open_device(engine, one));
+    devices.back().name = name;
+  }
+  return devices;
+}
+
+/// The error that a program should tell: not that of a member that fails because another one did.
+std::exception_ptr cause_of(const std::vector<std::exception_ptr>& errors) {
+  std::exception_ptr first;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    if (!first) first = error;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommError&) {
+    } catch (const ErrorsPrinted&) {
+    } catch (...) {
+      return error;
+    }
+  }
+  return first;
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+int run_threads(const std::vector<Device>& devices, const std::function<int(const Member&)>& body) {
+  const LocalGroup group(devices);
+  std::vector<std::exception_ptr> errors(devices.size());
+  int result = 0;
+  const auto run = [&](int rank) {
+    const Member member{group[rank].device(), group[rank], rank == 0};
+    std::optional<Silence> silence;
+    if (!member.leads) silence.emplace();
+    try {
+      const int own = body(member);
+      if (member.leads) result = own;
+    } catch (...) {
+      std::exception_ptr& error = errors[static_cast<std::size_t>(rank)];
+      error = std::current_exception();
+      group[rank].abort("rank " + std::to_string(rank) + " has failed: " + text_of(error));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < group.size(); ++rank) threads.emplace_back(run, rank);
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  if (const std::exception_ptr error = cause_of(errors)) std::rethrow_exception(error);
+  return result;
+}
+
+int run_process(Engine& engine, const DeviceFlags& flags, const std::function<int(const Member&)>& body) {
+  if (!MpiWorld::under_mpirun()) {
+    throw MisuseError("--comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...");
+  }
+  MpiWorld world;
+  std::optional<Silence> silence;
+  if (world.rank() > 0) silence.emplace();
+  const Device device = open_device(engine, flags);
+  const Communicator group = world.group(device);
+  try {
+    return body({device, group, world.rank() == 0});
+  } catch (const ErrorsPrinted&) {
+    throw;
+  } catch (const std::exception& error) {
+    group.abort("rank " + std::to_string(world.rank()) + " has failed: " + error.what());
+    throw;
+  }
+}
+
+std::int64_t hash(const std::string& text) {
+  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return static_cast<std::int64_t>(h >> 1);
+}
+
+}  // namespace
+
+void add_member_flags(CLI::App& command, MemberFlags& to) {
+  flag(command, "--devices", to.devices, "Devices that train together, each on its part of every minibatch",
+       device_names())
+      ->default_str("");
+  flag(command, "--comm", to.comm, "Whether the processes that mpirun has started train together",
+       one_of({"none", "mpi"}));
+}
+
+int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
+                const std::function<int(const Member&)>& body) {
+  if (flags.comm == "mpi") {
+    if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
+    return run_process(engine, device, body);
+  }
+  if (flags.devices.empty()) return body({open_device(engine, device)});
+  return run_threads(open_devices(engine, device, names_in(flags.devices)), body);
+}
+
+void together(const Member& member, const std::function<void()>& step) {
+  std::exception_ptr error;
+  try {
+    step();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (member.group) {
+    const auto failed = member.group->exchange(std::vector<std::int64_t>{error ? 1 : 0});
+    const auto first = std::ranges::find(failed, 1);
+    if (first != failed.end() && first - failed.begin() != member.group->rank()) throw ErrorsPrinted();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void require_same_flags(const CLI::App& command, const Member& member) {
+  if (!member.group) return;
+  const std::set<std::string> free = {"--help", "--workers", "--policy", "--trace", "--report", "--device"};
+  std::vector<std::string> names = {"version"};
+  std::vector<std::int64_t> own = {hash(version_text())};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (free.contains(name)) continue;
+    std::string values;
+    for (const std::string& value : option->results()) values += value + '\n';
+    names.push_back(name);
+    own.push_back(hash(values));
+  }
+  const auto of_all = member.group->exchange(own);
+  for (std::size_t i = 0; i < of_all.size(); ++i) {
+    const std::size_t flag = i % own.size();
+    if (of_all[i] == of_all[flag]) continue;
+    const std::string what =
+        "rank " + std::to_string(i / own.size()) + " has another " + names[flag] + " than rank 0; expected the same";
+    if (member.leads) throw MisuseError(what);
+    throw ErrorsPrinted();
+  }
+}
+
+}  // namespace windrow::program

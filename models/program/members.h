@@ -1,0 +1,42 @@
+// Training by several members: devices of this process (--devices), or processes (--comm).
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "devices.h"
+#include "windrow/comm/communicator.h"
+
+namespace windrow::program {
+
+/// What the flags say. A value.
+struct MemberFlags {
+  std::string devices = {};  ///< names, separated by commas; empty: one member, on the device of --device
+  std::string comm = "none";
+};
+void add_member_flags(CLI::App& command, MemberFlags& to);
+
+/// What one member trains with.
+struct Member {
+  Device device;
+  std::optional<Communicator> group = {};  ///< none if there is one member
+  bool leads = true;                       ///< it prints and saves
+};
+
+/// Calls body for each member of this process, each in a thread of its own, and returns what it returned for the first
+/// one. Other threads than the one that calls, and other processes than the first one, print nothing. If the body
+/// throws for a member, all members fail. Throws MisuseError for devices that cannot be used, and for --comm outside
+/// mpirun.
+int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
+                const std::function<int(const Member&)>& body);
+
+/// Calls step at all members. If it throws at some of them, it throws at all: the error at the first of these, and
+/// ErrorsPrinted at the others.
+void together(const Member& member, const std::function<void()>& step);
+
+/// Throws MisuseError at all members if they were started with different flags or versions. Those that say how and
+/// where a member runs may differ.
+void require_same_flags(const CLI::App& command, const Member& member);
+
+}  // namespace windrow::program

@@ -1,0 +1,112 @@
+// windrow train with several devices and processes.
+#include <regex>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+class MemberPrograms : public Programs {
+ protected:
+  /// The lines of epochs, without the throughput, which differs.
+  static std::vector<std::string> epochs_of(const std::string& out) {
+    std::vector<std::string> epochs;
+    const std::regex line("( +[0-9]+ .* %) +[0-9]+");
+    std::istringstream text(out);
+    std::smatch match;
+    for (std::string one; std::getline(text, one);) {
+      if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
+    }
+    return epochs;
+  }
+  static double loss_of(const std::string& epoch) {
+    std::istringstream words(epoch);
+    int number = 0;
+    double loss = 0;
+    words >> number >> loss;
+    return loss;
+  }
+  static std::string train(const std::string& more) {
+    return "windrow train tree-lstm --hidden 8 --embedding 8 --samples 200 --epochs 2 --optimiser adam " + more;
+  }
+  Outcome run_processes(int count, const std::string& command) const {
+    return run_command("timeout 60 " WINDROW_MPIRUN " --allow-run-as-root --oversubscribe -n " + std::to_string(count) +
+                       " '" WINDROW_BIN "'/" + command);
+  }
+};
+
+TEST_F(MemberPrograms, TakeTheStepsOfOneDevice) {
+  const std::vector<std::string> one = epochs_of(run(train("")).out);
+  ASSERT_EQ(one.size(), 2u);
+  for (const std::string devices : {"cpu:0,cpu:1", "cpu:0,cpu:1,cpu:2"}) {
+    const Outcome outcome = run(train("--devices " + devices));
+    EXPECT_EQ(outcome.err, "");
+    const std::vector<std::string> several = epochs_of(outcome.out);
+    ASSERT_EQ(several.size(), 2u) << outcome.out;
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(loss_of(several[i]), loss_of(one[i]), 2e-3) << several[i];
+    EXPECT_EQ(epochs_of(run(train("--policy per_device --workers 3 --devices " + devices)).out), several);
+  }
+}
+
+TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
+  const std::string save = " --save '" + (folder / "run").string() + "'";
+  const std::vector<std::string> straight = epochs_of(run(train("")).out);
+  EXPECT_EQ(run(train("--devices cpu:0,cpu:1" + save + " --epochs 1")).err, "");
+  const Outcome second = run(train("--devices cpu:0,cpu:1,cpu:2 --resume" + save));
+  EXPECT_EQ(second.err, "");
+  ASSERT_EQ(epochs_of(second.out).size(), 1u) << second.out;
+  EXPECT_NEAR(loss_of(epochs_of(second.out)[0]), loss_of(straight.at(1)), 2e-3);
+}
+
+TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
+  const auto refused = [&](const std::string& more) {
+    const Outcome outcome = run(train(more));
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  const std::string names =
+      "expected cpu:N or cuda:N, with different numbers below 64, separated by commas; see windrow train --help\n";
+  EXPECT_EQ(refused("--devices cpu:0,cpu:0"), "windrow: --devices: 'cpu:0,cpu:0'; " + names);
+  EXPECT_EQ(refused("--devices cpu:00"), "windrow: --devices: 'cpu:00'; " + names);
+  EXPECT_EQ(refused("--devices cpu:0,"), "windrow: --devices: 'cpu:0,'; " + names);
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2"),
+            "windrow: trainer: a group, and gradients of 2 minibatches for a step; expected one of both\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
+            "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
+  EXPECT_EQ(refused("--comm mpi"),
+            "windrow: --comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
+}
+
+#ifdef WINDROW_WITH_MPI
+TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
+  const Outcome processes = run_processes(2, train("--comm mpi"));
+  EXPECT_EQ(processes.status, 0) << processes.err;
+  const std::vector<std::string> epochs = epochs_of(processes.out);
+  ASSERT_EQ(epochs.size(), 2u) << processes.out << processes.err;
+  EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
+}
+
+TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
+  const auto lines_of_windrow = [](const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream all(text);
+    for (std::string line; std::getline(all, line);) {
+      if (line.starts_with("windrow: ")) lines.push_back(line);
+    }
+    return lines;
+  };
+  const Outcome no_data = run_processes(3, train("--comm mpi --data /tmp"));
+  EXPECT_NE(no_data.status, 0);
+  EXPECT_EQ(lines_of_windrow(no_data.err),
+            std::vector<std::string>{"windrow: /tmp/train.txt: no such file; expected a file of trees, one per line"});
+  const std::string own = train("--comm mpi"), other = train("--comm mpi --rate 0.5");
+  const Outcome different = run_processes(1, own + " : -n 1 '" WINDROW_BIN "'/" + other);
+  EXPECT_NE(different.status, 0);
+  EXPECT_EQ(lines_of_windrow(different.err),
+            std::vector<std::string>{"windrow: rank 1 has another --rate than rank 0; expected the same"});
+}
+#endif
+
+}  // namespace
+}  // namespace windrow::testing
