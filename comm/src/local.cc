@@ -34,14 +34,15 @@ struct Round {
 /// What the members of a group share.
 class Group {
  public:
-  Group(int size, std::chrono::nanoseconds patience) : patience_(patience), left_(at(size)) {}
+  Group(int size, std::chrono::nanoseconds patience)
+      : patience_(patience), left_(at(size)), timer_([this] { watch(); }) {}
   ~Group() {
     {
       std::lock_guard lock(mutex_);
       ending_ = true;
     }
     changed_.notify_all();
-    if (timer_.joinable()) timer_.join();
+    timer_.join();
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -61,7 +62,7 @@ class Group {
     if (first) {
       round.ranks = ranks_of(name);
       round.parts.resize(round.ranks.size());
-      start_timer();
+      changed_.notify_all();  // the timer has something to look at
     }
     const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
     round.parts[i].emplace(std::move(part));
@@ -215,13 +216,6 @@ class Group {
     throw CommError("exchange: " + why);
   }
 
-  void start_timer() {
-    if (timer_.joinable()) {
-      changed_.notify_all();
-      return;
-    }
-    timer_ = std::thread([this] { watch(); });
-  }
   /// Breaks the group when a round has waited too long.
   void watch() {
     std::unique_lock lock(mutex_);
@@ -268,7 +262,7 @@ class Group {
     bool fits = true;
   } meeting_;
   bool ending_ = false;
-  std::thread timer_;  // started by the first round
+  std::thread timer_;  // the last member: it uses the others
 };
 
 class LocalMember final : public Member {

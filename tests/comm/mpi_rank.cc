@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   windrow::Engine engine({.workers = 1});
-  windrow::MpiWorld world({.patience = 500ms, .answer = 500ms});
+  windrow::MpiWorld world({.patience = 2s, .answer = 2s});
   const windrow::Device device = windrow::host_device(engine);
   std::optional<windrow::Communicator> all = world.group(device);
   const int rank = all->rank(), bad = all->size() - 1;
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
       if (call == 3 && rank == bad) {
         if (how == "kill") std::raise(SIGKILL);
         if (how == "stop") std::raise(SIGSTOP);
-        if (how == "slow") std::this_thread::sleep_for(2s);
+        if (how == "slow") std::this_thread::sleep_for(6s);
         if (how == "abort") all->abort("rank " + std::to_string(bad) + " gives up");
         if (how == "leave") {
           all.reset();

@@ -69,6 +69,12 @@ void DataParallel::require_equal() const {
   }
 }
 
+/// The gradient of this member as one tensor, which may be the memory that the minibatch has written.
+Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location from) const {
+  const Gradient gradient = parameters_.summed_gradient(parameter, from);
+  return gradient.all ? *gradient.all : parameters_.dense_gradient(parameter, from);
+}
+
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
@@ -141,8 +147,8 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
-    const Tensor sum = kinds[i] == all ? parameters_.dense_gradient(parameter, from)
-                                       : parameters_.gradient_of_rows(parameter, union_of[i], from);
+    const Tensor sum =
+        kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
     if (in_bucket + bytes(sum) > options_.bucket_bytes) push();
     bucket.push_back(sum);
     in_bucket += bytes(sum);

@@ -44,13 +44,15 @@ class DataParallel {
 
   /// Replaces the gradients of the last minibatch by their sums over all members. The loss of the member's minibatch is
   /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
-  /// were looked up are summed row by row: rows that no member looked up are not sent.
+  /// were looked up are summed row by row: rows that no member looked up are not sent. Gradients of several minibatches
+  /// cannot be accumulated: see Parameters::keep_gradients().
   std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
 
   const Communicator& communicator() const { return communicator_; }
 
  private:
   void require_equal() const;
+  Tensor own_sum(const Parameter& parameter, std::source_location from) const;
 
   const Communicator communicator_;
   Parameters& parameters_;
