@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,18 @@ class Programs : public ::testing::Test {
     return {read_file(out), read_file(err), WEXITSTATUS(status)};
   }
 };
+
+/// The lines of epochs that windrow train printed, without the throughput, which differs.
+inline std::vector<std::string> epochs_of(const std::string& out) {
+  std::vector<std::string> epochs;
+  const std::regex line("( +[0-9]+ .* %) +[0-9]+");
+  std::istringstream text(out);
+  std::smatch match;
+  for (std::string one; std::getline(text, one);) {
+    if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
+  }
+  return epochs;
+}
 
 /// The number in the field `name` of a line of JSON.
 inline double field(const std::string& line, const std::string& name) {

@@ -1,6 +1,4 @@
 // windrow train with several devices and processes.
-#include <regex>
-
 #include "tests/programs.h"
 
 namespace windrow::testing {
@@ -8,17 +6,6 @@ namespace {
 
 class MemberPrograms : public Programs {
  protected:
-  /// The lines of epochs, without the throughput, which differs.
-  static std::vector<std::string> epochs_of(const std::string& out) {
-    std::vector<std::string> epochs;
-    const std::regex line("( +[0-9]+ .* %) +[0-9]+");
-    std::istringstream text(out);
-    std::smatch match;
-    for (std::string one; std::getline(text, one);) {
-      if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
-    }
-    return epochs;
-  }
   static double loss_of(const std::string& epoch) {
     std::istringstream words(epoch);
     int number = 0;

@@ -10,18 +10,6 @@ namespace {
 
 class TrainingPrograms : public Programs {
  protected:
-  /// The lines of epochs, without the throughput, which differs.
-  static std::vector<std::string> epochs_of(const std::string& out) {
-    std::vector<std::string> epochs;
-    const std::regex line("( +[0-9]+ .* %) +[0-9]+");
-    std::istringstream text(out);
-    std::smatch match;
-    for (std::string one; std::getline(text, one);) {
-      if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
-    }
-    return epochs;
-  }
-
   std::string train(const std::string& more) const {
     return "windrow train tree-lstm --hidden 8 --embedding 8 --samples 400 --optimiser adam --dropout 0.2 " + more;
   }

@@ -180,6 +180,12 @@ class CallOf {
 
 }  // namespace
 
+std::int64_t fingerprint(std::string_view text) {
+  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return static_cast<std::int64_t>(h >> 1);
+}
+
 Communicator::Communicator(Device device, std::shared_ptr<comm::Member> member)
     : device_(std::move(device)), member_(std::move(member)) {
   presence_ = std::shared_ptr<void>(nullptr, [member = member_](void*) { member->leave(); });

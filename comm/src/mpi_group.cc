@@ -13,23 +13,11 @@ constexpr std::size_t most_announced = 64;
 
 /// A number that calls which do not fit each other do not share; not negative.
 std::int64_t hash(const Call& call) {
-  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
-  const auto add = [&](auto number) {
-    for (std::size_t i = 0; i < 8; ++i)
-      h = (h ^ (static_cast<std::uint64_t>(number) >> (8 * i) & 255)) * 1099511628211ull;
-  };
   const bool pair = call.kind >= Kind::send;
-  add(pair ? Kind::send : call.kind);
-  add(call.elements);
-  if (!pair) {
-    add(call.combine);
-    add(call.peer);
-  }
-  for (const Call::Shape& shape : call.shapes) {
-    add(shape.rows);
-    add(shape.width);
-  }
-  return static_cast<std::int64_t>(h >> 2);
+  std::vector<Index> numbers = {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)};
+  if (!pair) numbers.insert(numbers.end(), {static_cast<Index>(call.combine), call.peer});
+  for (const Call::Shape& shape : call.shapes) numbers.insert(numbers.end(), {shape.rows, shape.width});
+  return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
 }
 
 std::size_t elements(const Piece& piece) { return static_cast<std::size_t>(piece.rows * piece.width); }

@@ -1,63 +1,11 @@
 #include "library.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <array>
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <vector>
+
+#include "windrow/engine/plug_in.h"
 
 namespace windrow::cuda {
 namespace {
-
-namespace fs = std::filesystem;
-constexpr const char* file_name = "windrow_cuda.so";
-
-/// Where the plug-in may be, in this order.
-std::vector<std::string> places() {
-  if (const char* const set = std::getenv("WINDROW_CUDA_PLUGIN"); set != nullptr && *set != '\0') return {set};
-  std::vector<std::string> all;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {program / file_name, program / ".." / "lib" / "windrow" / file_name}) {
-    if (!program.empty() && fs::exists(place, error)) all.push_back(place.string());
-  }
-  all.emplace_back(file_name);
-  return all;
-}
-
-struct Opened {
-  const Plugin* plugin = nullptr;
-  std::string error = {};  // if there is no plug-in
-};
-
-/// The library is never closed: the CUDA runtime lives as long as the process.
-Opened open() {
-  const std::vector<std::string> from = places();
-  void* library = nullptr;
-  std::string reason, opened;
-  for (const std::string& place : from) {
-    opened = place;
-    if ((library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) != nullptr) break;
-    if (reason.empty()) reason = ::dlerror();
-  }
-  if (library == nullptr) {
-    const std::string hint =
-        "; expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS";
-    return {.error = "CUDA cannot be used: " + reason + hint};
-  }
-  const auto get = reinterpret_cast<decltype(&windrow_cuda_plugin)>(::dlsym(library, "windrow_cuda_plugin"));
-  if (get == nullptr) return {.error = opened + " is no plug-in of Windrow; expected " + file_name};
-  const Plugin* const plugin = get();
-  if (plugin->version != Plugin::current_version) {
-    return {.error = opened + " is of version " + std::to_string(plugin->version) + "; expected version " +
-                     std::to_string(Plugin::current_version) + ", of the same build as the program"};
-  }
-  return {plugin};
-}
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -80,9 +28,15 @@ std::string obstacle(const Plugin& cuda, int error) {
 }  // namespace
 
 const Plugin& plugin() {
-  static const Opened opened = open();
-  if (opened.plugin == nullptr) throw MisuseError(opened.error);
-  return *opened.plugin;
+  static const OpenedPlugIn opened = open_plug_in(
+      {.file = "windrow_cuda.so",
+       .variable = "WINDROW_CUDA_PLUGIN",
+       .function = "windrow_cuda_plugin",
+       .version = Plugin::current_version,
+       .purpose = "CUDA cannot be used",
+       .needs = "expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS"});
+  if (opened.table == nullptr) throw MisuseError(opened.error);
+  return *static_cast<const Plugin*>(opened.table);
 }
 
 int count_devices() {

@@ -132,12 +132,6 @@ int run_process(Engine& engine, const DeviceFlags& flags, const std::function<in
   }
 }
 
-std::int64_t hash(const std::string& text) {
-  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return static_cast<std::int64_t>(h >> 1);
-}
-
 }  // namespace
 
 void add_member_flags(CLI::App& command, MemberFlags& to) {
@@ -178,14 +172,14 @@ void require_same_flags(const CLI::App& command, const Member& member) {
   if (!member.group) return;
   const std::set<std::string> free = {"--help", "--workers", "--policy", "--trace", "--report", "--device"};
   std::vector<std::string> names = {"version"};
-  std::vector<std::int64_t> own = {hash(version_text())};
+  std::vector<std::int64_t> own = {fingerprint(version_text())};
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (free.contains(name)) continue;
     std::string values;
     for (const std::string& value : option->results()) values += value + '\n';
     names.push_back(name);
-    own.push_back(hash(values));
+    own.push_back(fingerprint(values));
   }
   const auto of_all = member.group->exchange(own);
   for (std::size_t i = 0; i < of_all.size(); ++i) {

@@ -14,22 +14,6 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Tensor filled(const Device& device, Index rows, Index width, float value) {
-  const Tensor tensor(device, rows, width);
-  tensor.set(Floats(static_cast<std::size_t>(rows * width), value));
-  return tensor;
-}
-
-/// The text of the error that a wait for the tensor throws; empty if it throws none.
-std::string error_of(const Tensor& tensor) {
-  try {
-    tensor.get();
-  } catch (const OpError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 class LocalCollectives : public ::testing::TestWithParam<Setup> {};
 INSTANTIATE_TEST_SUITE_P(All, LocalCollectives, ::testing::ValuesIn(every_setup), setup_name);
 

@@ -22,21 +22,6 @@ MpiWorld& world() {
   return world;
 }
 
-Tensor filled(const Device& device, Index rows, Index width, float value) {
-  const Tensor tensor(device, rows, width);
-  tensor.set(Floats(static_cast<std::size_t>(rows * width), value));
-  return tensor;
-}
-
-std::string error_of(const Tensor& tensor) {
-  try {
-    tensor.get();
-  } catch (const OpError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Mpi, ComputesWhatAPlainSimulationComputesWithEveryPolicy) {
   for (const auto& setup : every_setup) {
     Engine engine({.policy = setup.policy, .workers = setup.workers});

@@ -1,11 +1,29 @@
-// Random programs of collectives, and what they compute: the same program runs at all members of a group.
+// Shared by tests of collectives. Random programs of them, and what they compute: the same program runs at all members.
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "windrow/comm/communicator.h"
 
 namespace windrow::testing {
+
+inline Tensor filled(const Device& device, Index rows, Index width, float value) {
+  const Tensor tensor(device, rows, width);
+  tensor.set(std::vector<float>(static_cast<std::size_t>(rows * width), value));
+  return tensor;
+}
+
+/// The text of the error that a wait for the tensor throws; empty if it throws none.
+inline std::string error_of(const Tensor& tensor) {
+  try {
+    tensor.get();
+  } catch (const OpError& error) {
+    return error.what();
+  }
+  return "";
+}
 
 /// Pushes `calls` random collectives, with ops between them, at one member; all members pass the same seed. Returns a
 /// function that waits and compares the member's tensors with what a plain simulation of all members computes. Elements

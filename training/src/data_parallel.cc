@@ -12,12 +12,6 @@ namespace {
 /// What a member knows of the gradient of a parameter when its minibatch is pushed.
 enum Known : std::int64_t { none, rows, all };
 
-std::int64_t hash(std::string_view text) {
-  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return static_cast<std::int64_t>(h >> 1);
-}
-
 std::size_t bytes(const Tensor& tensor) { return static_cast<std::size_t>(tensor.rows() * tensor.width()) * 4; }
 
 }  // namespace
@@ -53,7 +47,7 @@ void DataParallel::require_equal() const {
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& value = parameters_.value(parameters_[i]);
-    own.push_back(hash(parameters_.name(parameters_[i])));
+    own.push_back(fingerprint(parameters_.name(parameters_[i])));
     own.push_back(value.rows());
     own.push_back(value.width());
   }
@@ -71,8 +65,8 @@ void DataParallel::require_equal() const {
 
 /// The gradient of this member as one tensor, which may be the memory that the minibatch has written.
 Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location from) const {
-  const Gradient gradient = parameters_.summed_gradient(parameter, from);
-  return gradient.all ? *gradient.all : parameters_.dense_gradient(parameter, from);
+  if (!parameters_.has_dense_gradient(parameter)) return parameters_.dense_gradient(parameter, from);
+  return *parameters_.summed_gradient(parameter, from).all;
 }
 
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {

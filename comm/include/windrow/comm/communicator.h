@@ -24,6 +24,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "windrow/ops/tensor.h"
@@ -44,6 +45,10 @@ struct CollectiveOptions {
   int priority = 0;  ///< of its ops; see PushOptions
   std::source_location pushed_at = std::source_location::current();
 };
+
+/// A number of a text, for exchange(): equal in all processes, and different for different texts as good as always. Not
+/// negative.
+std::int64_t fingerprint(std::string_view text);
 
 namespace comm {
 class Member;
