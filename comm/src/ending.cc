@@ -1,6 +1,5 @@
 #include "ending.h"
 
-#include <exception>
 #include <span>
 
 #include "combine.h"
@@ -91,9 +90,13 @@ std::string reason_to_fail(const std::vector<Exchange>& parts, const std::vector
 
 }  // namespace
 
-void fail(Exchange& part, const std::string& why) {
-  part.done(std::make_exception_ptr(CommError(part.call.describe() + ": " + why)));
+std::exception_ptr Breakage::error(const std::string& what) const {
+  const std::string text = what + ": " + why;
+  return aborted ? std::make_exception_ptr(AbortError(text)) : std::make_exception_ptr(CommError(text));
 }
+
+void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }
+void fail(Exchange& part, const std::string& why) { fail(part, Breakage{.why = why}); }
 
 std::string seconds(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();

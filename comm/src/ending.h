@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,18 @@
 
 namespace windrow::comm {
 
-/// Ends a part with a CommError that names its call.
+/// Why a group is broken. A value.
+struct Breakage {
+  std::string why = {};  ///< empty: it is not
+  bool aborted = false;  ///< a member has called abort()
+
+  explicit operator bool() const { return !why.empty(); }
+  /// A CommError or AbortError whose text begins with `what`.
+  std::exception_ptr error(const std::string& what) const;
+};
+
+/// Ends a part with an error that names its call.
+void fail(Exchange& part, const Breakage& broken);
 void fail(Exchange& part, const std::string& why);
 
 /// Computes a call, whose parts of these ranks are there, where the tensors lie; and ends the parts. The call fails at

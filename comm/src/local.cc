@@ -15,6 +15,7 @@
 namespace windrow {
 namespace {
 
+using comm::Breakage;
 using comm::Call;
 using comm::Exchange;
 using comm::Kind;
@@ -51,8 +52,8 @@ class Group {
 
   void take(int rank, Exchange part) {
     std::unique_lock lock(mutex_);
-    if (!broken_.empty()) {
-      const std::string why = broken_;
+    if (broken_) {
+      const Breakage why = broken_;
       lock.unlock();
       return comm::fail(part, why);
     }
@@ -89,9 +90,9 @@ class Group {
     fail_all(failed);
   }
 
-  void break_up(const std::string& why) {
+  void abort(const std::string& why) {
     std::unique_lock lock(mutex_);
-    auto failed = break_locked(why);
+    auto failed = break_locked({.why = why, .aborted = true});
     lock.unlock();
     changed_.notify_all();
     fail_all(failed);
@@ -162,11 +163,11 @@ class Group {
     return place == numbered->end() || place->second <= name.number;
   }
 
-  using Failed = std::vector<std::pair<Exchange, std::string>>;
+  using Failed = std::vector<std::pair<Exchange, Breakage>>;
   static void fail_all(Failed& failed) {
     for (auto& [part, why] : failed) comm::fail(part, why);
   }
-  static void take_parts(Round& round, const std::string& why, Failed& failed) {
+  static void take_parts(Round& round, const Breakage& why, Failed& failed) {
     for (auto& part : round.parts) {
       if (part) failed.emplace_back(std::move(*part), why);
     }
@@ -185,22 +186,22 @@ class Group {
         ++place;
         continue;
       }
-      take_parts(round, "rank " + std::to_string(missing) + " has ended without this call", failed);
+      take_parts(round, {.why = "rank " + std::to_string(missing) + " has ended without this call"}, failed);
       place = rounds_.erase(place);
     }
     return failed;
   }
 
-  Failed break_locked(const std::string& why) {
+  Failed break_locked(const Breakage& why) {
     Failed failed;
-    if (broken_.empty()) broken_ = why;
+    if (!broken_) broken_ = why;
     for (auto& [name, round] : rounds_) take_parts(round, broken_, failed);
     rounds_.clear();
     return failed;
   }
 
   void require_whole() const {
-    if (!broken_.empty()) throw CommError("exchange: " + broken_);
+    if (broken_) std::rethrow_exception(broken_.error("exchange"));
   }
   int someone_left() const {
     for (int rank = 0; rank < size(); ++rank) {
@@ -209,7 +210,7 @@ class Group {
     return -1;
   }
   [[noreturn]] void break_and_throw(std::unique_lock<std::mutex>& lock, const std::string& why) {
-    auto failed = break_locked(why);
+    auto failed = break_locked({.why = why});
     lock.unlock();
     changed_.notify_all();
     fail_all(failed);
@@ -237,8 +238,8 @@ class Group {
           missing += (missing.empty() ? "" : ", ") + std::to_string(oldest->second.ranks[i]);
         }
       }
-      auto failed = break_locked("rank " + missing + " has not called " + called + " within " +
-                                 comm::seconds(patience_) + " after the first member; the group is broken");
+      auto failed = break_locked({.why = "rank " + missing + " has not called " + called + " within " +
+                                         comm::seconds(patience_) + " after the first member; the group is broken"});
       lock.unlock();
       changed_.notify_all();
       fail_all(failed);
@@ -253,7 +254,7 @@ class Group {
   // Guarded by the mutex:
   std::map<Name, Round> rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
-  std::string broken_;
+  Breakage broken_;
   struct Meeting {
     std::uint64_t turn = 0;
     int come = 0;
@@ -274,7 +275,7 @@ class LocalMember final : public Member {
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     return group_->exchange(rank_, numbers);
   }
-  void abort(const std::string& why) override { group_->break_up(why); }
+  void abort(const std::string& why) override { group_->abort(why); }
   void leave() override { group_->leave(rank_, numbered()); }
 
  private:

@@ -133,7 +133,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   void end(bool badly) {
     for (const auto& group : groups_) {
-      if (badly && !group->broken()) group->break_up("MPI has ended");
+      if (badly && !group->broken()) group->break_up({.why = "MPI has ended"});
       group->end();
     }
     if (!badly) calls_.finalize();
@@ -183,7 +183,7 @@ class MpiMember final : public comm::Member {
   }
   void abort(const std::string& why) override {
     thread_->post([group = group_, why](bool alive) {
-      if (alive) group->break_up(why);
+      if (alive) group->break_up({.why = why, .aborted = true});
     });
   }
   void leave() override {

@@ -103,7 +103,7 @@ bool MpiGroupState::progress() {
     if (!changed) watch();
     return changed;
   } catch (const std::exception& error) {
-    break_up(error.what());
+    break_up({.why = error.what()});
     return true;
   }
 }

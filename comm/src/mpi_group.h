@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ending.h"
 #include "mpi_library.h"
 #include "windrow/comm/member.h"
 #include "windrow/comm/mpi.h"
@@ -49,8 +50,8 @@ class MpiGroupState {
   void exchange(Numbers numbers, std::promise<Numbers> result);
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later, and tells the other members.
-  void break_up(const std::string& why);
-  bool broken() const { return !broken_.empty(); }
+  void break_up(const Breakage& why);
+  bool broken() const { return static_cast<bool>(broken_); }
 
   /// Does what can be done. Returns whether something has changed.
   bool progress();
@@ -113,14 +114,14 @@ class MpiGroupState {
   void send_note(int to, const MpiNote& note);
   void watch();
   std::optional<Clock::time_point> oldest() const;
-  void stop_with(const std::string& why);
+  void stop_with(const Breakage& why);
 
   const MpiCalls& calls_;
   const MpiOptions options_;
   int rank_ = 0, size_ = 0;
   MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
            *notes_ = nullptr;
-  std::string broken_;
+  Breakage broken_;
 
   std::uint64_t next_ = 0;  // number of the next collective to begin
   std::map<std::uint64_t, Exchange> waiting_;

@@ -15,7 +15,7 @@ constexpr std::size_t in_first = 15;
 }  // namespace
 
 void MpiGroupState::exchange(Numbers numbers, std::promise<Numbers> result) {
-  if (broken()) return result.set_exception(std::make_exception_ptr(CommError("exchange: " + broken_)));
+  if (broken()) return result.set_exception(broken_.error("exchange"));
   auto meeting = std::make_unique<Meeting>(
       Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
   meeting->number = meetings_called_++;
@@ -96,7 +96,7 @@ bool MpiGroupState::move_notes() {
         told_[static_cast<std::size_t>(from)] = note.numbers[0];
         break;
       case MpiNote::What::broken:
-        stop_with(note.said());
+        stop_with({.why = note.said(), .aborted = note.numbers[0] != 0});
         return true;
       case MpiNote::What::left:
         left_[static_cast<std::size_t>(from)] = note.numbers;
@@ -118,7 +118,7 @@ bool MpiGroupState::move_notes() {
         !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part.call.number) >= (*left)[0];
     const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[3];
     if (collective || lacks(Kind::recv, (*left)[1]) || lacks(Kind::send, (*left)[2]) || meeting) {
-      break_up("rank " + std::to_string(rank) + " has ended without this call");
+      break_up({.why = "rank " + std::to_string(rank) + " has ended without this call"});
       return true;
     }
   }
@@ -191,13 +191,13 @@ void MpiGroupState::watch() {
   } else {
     why += "; all members answer, and have called it";
   }
-  break_up(why + "; the group is broken");
+  break_up({.why = why + "; the group is broken"});
 }
 
-void MpiGroupState::break_up(const std::string& why) {
+void MpiGroupState::break_up(const Breakage& why) {
   if (broken()) return;
-  MpiNote note{.what = MpiNote::What::broken};
-  note.say(why);
+  MpiNote note{.what = MpiNote::What::broken, .numbers = {why.aborted ? 1 : 0}};
+  note.say(why.why);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) send_note(rank, note);
   }
@@ -214,7 +214,7 @@ void MpiGroupState::break_up(const std::string& why) {
   stop_with(why);
 }
 
-void MpiGroupState::stop_with(const std::string& why) {
+void MpiGroupState::stop_with(const Breakage& why) {
   broken_ = why;
   const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
   for (auto& call : announced_) fail(call->part);
@@ -227,7 +227,7 @@ void MpiGroupState::stop_with(const std::string& why) {
     pair.waiting.clear();
   }
   for (auto& meeting : meetings_begun_) {
-    meeting->result.set_exception(std::make_exception_ptr(CommError("exchange: " + broken_)));
+    meeting->result.set_exception(broken_.error("exchange"));
   }
   // MPI may still hold the requests of what has begun, and its buffers: they are kept.
 }

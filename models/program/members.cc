@@ -61,19 +61,33 @@ std::vector<Device> open_devices(Engine& engine, const DeviceFlags& flags, const
   return devices;
 }
 
+/// Whether the error is an E, or that of an op whose first cause is one.
+template <class E>
+bool is(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const E&) {
+    return true;
+  } catch (const OpError& failed) {
+    try {
+      failed.rethrow_root();
+    } catch (const E&) {
+      return true;
+    } catch (...) {
+      return false;
+    }
+  } catch (...) {
+    return false;
+  }
+}
+
 /// The error that a program should tell: not that of a member that fails because another one did.
 std::exception_ptr cause_of(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors) {
     if (!error) continue;
+    if (!is<CommError>(error) && !is<ErrorsPrinted>(error)) return error;
     if (!first) first = error;
-    try {
-      std::rethrow_exception(error);
-    } catch (const CommError&) {
-    } catch (const ErrorsPrinted&) {
-    } catch (...) {
-      return error;
-    }
   }
   return first;
 }
@@ -127,6 +141,7 @@ int run_process(Engine& engine, const DeviceFlags& flags, const std::function<in
   } catch (const ErrorsPrinted&) {
     throw;
   } catch (const std::exception& error) {
+    if (is<AbortError>(std::current_exception())) throw ErrorsPrinted();
     group.abort("rank " + std::to_string(world.rank()) + " has failed: " + error.what());
     throw;
   }

@@ -155,6 +155,7 @@ TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
   other[0].recv(z, 1);
   other[1].abort("the test says so");
   EXPECT_NE(error_of(z).find("the test says so"), std::string::npos) << error_of(z);
+  EXPECT_THROW(other[0].exchange({}), AbortError);
 }
 
 TEST(LocalGroup, ExchangesNumbersBetweenThreads) {

@@ -40,6 +40,12 @@ class CommError : public Error {
   using Error::Error;
 };
 
+/// Thrown after a member has called Communicator::abort(). That member tells the cause, so others need not print it.
+class AbortError : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 struct CollectiveOptions {
   OpName name = {};  ///< the call's kind if empty
   int priority = 0;  ///< of its ops; see PushOptions
@@ -99,7 +105,7 @@ class Communicator {
   /// and Engine::wait_all() do.
   void barrier() const;
 
-  /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with a CommError of
+  /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
   /// this text. Any thread may call it.
   void abort(const std::string& why) const;
 
