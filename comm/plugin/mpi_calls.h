@@ -15,18 +15,16 @@ struct MpiRequest;
 enum class MpiType : int { float32, int32, int64, byte };
 enum class MpiOperation : int { sum, max };
 
-/// Functions return 0 or MPI's error; none throws. Except abort(), all are called by the thread that called init().
+/// Functions return 0 or MPI's error; none throws. All are called by the thread that called init().
 /// What begins a transfer sets *request; buffers must stay valid until test() sets *done, which frees the request.
 struct MpiCalls {
-  static constexpr int current_version = 1;
+  static constexpr int current_version = 2;
   int version;
 
   /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
   /// already_started if the program has done that.
   int (*init)(MpiGroup** world);
   int (*finalize)();
-  /// Ends the processes of the job.
-  void (*abort)();
   /// Writes a text of at most `size` bytes.
   void (*text)(int error, char* text, std::size_t size);
   int (*rank)(MpiGroup* group, int* rank, int* size);

@@ -57,8 +57,6 @@ int init(MpiGroup** world) {
   return 0;
 }
 
-void abort() { MPI_Abort(MPI_COMM_WORLD, 1); }
-
 void text(int error, char* text, std::size_t size) {
   char whole[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -156,7 +154,6 @@ int cancel(MpiRequest** request) {
 const MpiCalls calls = {MpiCalls::current_version,
                         init,
                         MPI_Finalize,
-                        abort,
                         text,
                         rank,
                         duplicate,

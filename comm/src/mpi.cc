@@ -8,7 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include "ending.h"
 #include "mpi_group.h"
+#include "mpi_watch.h"
 
 namespace windrow {
 namespace {
@@ -22,72 +24,84 @@ constexpr auto idle = std::chrono::milliseconds(10);
 
 }  // namespace
 
-/// The thread that calls MPI, and what other threads ask it to do.
+/// The thread that calls MPI, and what other threads ask it to do. If a call of MPI does not return, all groups break,
+/// and the thread is left where it is.
 class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
  public:
-  explicit Impl(MpiOptions options) : options_(options), calls_(comm::mpi_calls()) {}
+  explicit Impl(MpiOptions options)
+      : options_(options), watch_(comm::mpi_calls(), options.patience, [this](const std::string& why) {
+          give_up(why);
+          return std::shared_ptr<void>(shared_from_this());
+        }) {}
 
   void start() {
-    std::promise<void> started;
-    auto result = started.get_future();
-    thread_ = std::thread([this, &started] { run(started); });
-    try {
-      result.get();
-    } catch (...) {
-      thread_.join();
-      throw;
-    }
-  }
-
-  /// Waits for the end of all calls, `patience` at most.
-  void stop() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-
-  using Task = std::function<void(bool alive)>;
-  /// Has the thread call the task; `alive` is false if MPI has ended.
-  void post(Task task) {
-    {
-      std::lock_guard lock(mutex_);
-      if (!ended_) {
-        tasks_.push_back(std::move(task));
-        task = nullptr;
+    auto result = started_.get_future();
+    std::thread([self = shared_from_this()] {
+      try {
+        self->watch_.run([&] { self->run(); });
+      } catch (const comm::MpiWatch::GivenUp&) {
+        self->keep_groups();
       }
+      self->end_tasks("MPI has ended");
+    }).detach();
+    result.get();
+  }
+
+  /// Waits for the end of all calls, and of the thread, about `patience` for each.
+  void stop() {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !ended_.empty(); });
+  }
+
+  /// `ended` is empty, or says why MPI is called no more.
+  using Task = std::function<void(const std::string& ended)>;
+  /// Has the thread call the task.
+  void post(Task task) {
+    std::string ended;
+    {
+      const std::lock_guard lock(mutex_);
+      ended = ended_;
+      if (ended.empty()) tasks_.push_back(std::move(task));
     }
-    if (task) return task(false);
-    if (asleep_.load(std::memory_order_relaxed)) changed_.notify_one();
+    if (!ended.empty()) return task(ended);
+    if (asleep_.load(std::memory_order_relaxed)) changed_.notify_all();
   }
 
+  using Made = std::shared_ptr<std::promise<MpiGroupState*>>;
   /// Makes a group, at all processes at the same time. Called by the thread.
-  MpiGroupState* make_group() {
-    groups_.push_back(std::make_unique<MpiGroupState>(calls_, world_, options_));
-    return groups_.back().get();
+  void make_group(const Made& made) {
+    making_ = made;
+    try {
+      groups_.push_back(std::make_unique<MpiGroupState>(watch_.calls(), world_, options_));
+      made->set_value(groups_.back().get());
+    } catch (const std::exception&) {
+      made->set_exception(std::current_exception());
+    }
+    making_ = nullptr;
   }
 
-  const MpiOptions& options() const { return options_; }
   int rank = 0, size = 1;
 
  private:
-  void run(std::promise<void>& started) {
+  void run() {
+    const comm::MpiCalls& mpi = watch_.calls();
     try {
-      if (const int error = calls_.init(&world_); error == comm::already_started) {
+      if (const int error = mpi.init(&world_); error == comm::already_started) {
         throw MisuseError("MpiWorld: MPI was started before in this process; expected that it is the first to do so");
       } else if (error != 0) {
-        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(calls_, error));
+        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(mpi, error));
       }
-      if (const int error = calls_.rank(world_, &rank, &size); error != 0) {
-        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(calls_, error));
+      if (const int error = mpi.rank(world_, &rank, &size); error != 0) {
+        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(mpi, error));
       }
-    } catch (...) {
-      started.set_exception(std::current_exception());
-      return;
+    } catch (const std::exception&) {
+      is_started_ = true;
+      return started_.set_exception(std::current_exception());
     }
-    started.set_value();
+    is_started_ = true;
+    started_.set_value();
     std::optional<Clock::time_point> deadline;
     int quiet = 0;
     for (;;) {
@@ -103,7 +117,6 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       if (stopping_) {
         if (!deadline) deadline = Clock::now() + options_.patience;
         if (!busy || Clock::now() >= *deadline) {
-          ended_ = true;
           lock.unlock();
           return end(broken || busy);
         }
@@ -124,10 +137,10 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   bool do_tasks() {
     std::vector<Task> tasks;
     {
-      std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex_);
       tasks.swap(tasks_);
     }
-    for (const Task& task : tasks) task(true);
+    for (const Task& task : tasks) task("");
     return !tasks.empty();
   }
 
@@ -136,21 +149,56 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       if (badly && !group->broken()) group->break_up({.why = "MPI has ended"});
       group->end();
     }
-    if (!badly) calls_.finalize();
-    // Buffers of calls that MPI has not finished stay.
-    if (badly) static_cast<void>(new auto(std::move(groups_)));
+    if (!badly) watch_.calls().finalize();
+    if (badly) keep_groups();
+  }
+
+  /// MPI may still use the buffers of calls that have not ended, as long as the process lives.
+  void keep_groups() {
+    static std::mutex mutex;
+    static auto* const kept = new std::vector<std::unique_ptr<MpiGroupState>>();
+    const std::lock_guard lock(mutex);
+    for (auto& group : groups_) kept->push_back(std::move(group));
+    groups_.clear();
+  }
+
+  /// Called by the watching thread, while the thread that calls MPI is in such a call.
+  void give_up(const std::string& why) {
+    const std::string text = "rank " + std::to_string(rank) + ": " + why;
+    if (!is_started_) started_.set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
+    if (making_) making_->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
+    for (const auto& group : groups_) group->stop_with({.why = text});
+    end_tasks(text);
+  }
+
+  /// Ends what waits for the thread, and what will.
+  void end_tasks(const std::string& why) {
+    std::vector<Task> tasks;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!ended_.empty()) return;
+      ended_ = why;
+      tasks.swap(tasks_);
+    }
+    changed_.notify_all();
+    for (const Task& task : tasks) task(why);
   }
 
   const MpiOptions options_;
-  const comm::MpiCalls& calls_;
-  comm::MpiGroup* world_ = nullptr;                     // of the thread
-  std::vector<std::unique_ptr<MpiGroupState>> groups_;  // of the thread
+  // Of the thread, and of what gives up:
+  std::promise<void> started_;
+  bool is_started_ = false;
+  Made making_;
+  comm::MpiGroup* world_ = nullptr;
+  std::vector<std::unique_ptr<MpiGroupState>> groups_;
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Task> tasks_;  // guarded by the mutex, as are the following
-  bool stopping_ = false, ended_ = false;
+  bool stopping_ = false;
+  std::string ended_;  // why MPI is called no more
   std::atomic<bool> asleep_{false};
-  std::thread thread_;
+  comm::MpiWatch watch_;  // the last member: it uses the others
 };
 
 namespace {
@@ -167,28 +215,29 @@ class MpiMember final : public comm::Member {
   void take(Exchange part) override {
     // A std::function copies.
     const auto held = std::make_shared<Exchange>(std::move(part));
-    thread_->post([group = group_, held](bool alive) {
-      if (alive) return group->take(std::move(*held));
-      held->done(std::make_exception_ptr(CommError(held->call.describe() + ": MPI has ended")));
+    thread_->post([group = group_, held](const std::string& ended) {
+      if (ended.empty()) return group->take(std::move(*held));
+      comm::fail(*held, ended);
     });
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     const auto result = std::make_shared<std::promise<std::vector<std::int64_t>>>();
     auto future = result->get_future();
-    thread_->post([group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](bool alive) {
-      if (alive) return group->exchange(numbers, std::move(*result));
-      result->set_exception(std::make_exception_ptr(CommError("exchange: MPI has ended")));
-    });
+    thread_->post(
+        [group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](const std::string& ended) {
+          if (ended.empty()) return group->exchange(numbers, std::move(*result));
+          result->set_exception(std::make_exception_ptr(CommError("exchange: " + ended)));
+        });
     return future.get();
   }
   void abort(const std::string& why) override {
-    thread_->post([group = group_, why](bool alive) {
-      if (alive) group->break_up({.why = why, .aborted = true});
+    thread_->post([group = group_, why](const std::string& ended) {
+      if (ended.empty()) group->break_up({.why = why, .aborted = true});
     });
   }
   void leave() override {
-    thread_->post([group = group_, calls = numbered()](bool alive) {
-      if (alive) group->leave(calls);
+    thread_->post([group = group_, calls = numbered()](const std::string& ended) {
+      if (ended.empty()) group->leave(calls);
     });
   }
 
@@ -206,16 +255,12 @@ int MpiWorld::rank() const { return impl_->rank; }
 int MpiWorld::size() const { return impl_->size; }
 
 Communicator MpiWorld::group(const Device& device) {
-  std::promise<MpiGroupState*> made;
-  auto group = made.get_future();
-  impl_->post([&](bool) {
-    try {
-      made.set_value(impl_->make_group());
-    } catch (...) {
-      made.set_exception(std::current_exception());
-    }
+  const auto made = std::make_shared<std::promise<MpiGroupState*>>();
+  impl_->post([impl = impl_.get(), made](const std::string& ended) {
+    if (ended.empty()) return impl->make_group(made);
+    made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended)));
   });
-  return {device, std::make_shared<MpiMember>(impl_, group.get())};
+  return {device, std::make_shared<MpiMember>(impl_, made->get_future().get())};
 }
 
 bool MpiWorld::under_mpirun() {

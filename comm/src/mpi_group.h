@@ -49,7 +49,9 @@ class MpiGroupState {
   using Numbers = std::vector<std::int64_t>;
   void exchange(Numbers numbers, std::promise<Numbers> result);
   void leave(const Member::Numbered& numbered);
-  /// Fails everything, now and later, and tells the other members.
+  /// Fails everything, now and later. Does not call MPI.
+  void stop_with(const Breakage& why);
+  /// The same, and tells the other members.
   void break_up(const Breakage& why);
   bool broken() const { return static_cast<bool>(broken_); }
 
@@ -114,7 +116,6 @@ class MpiGroupState {
   void send_note(int to, const MpiNote& note);
   void watch();
   std::optional<Clock::time_point> oldest() const;
-  void stop_with(const Breakage& why);
 
   const MpiCalls& calls_;
   const MpiOptions options_;

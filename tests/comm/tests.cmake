@@ -1,3 +1,15 @@
+# The fake of MPI, with ranks as threads: runs everywhere, also under sanitizers.
+add_library(windrow_fake_mpi SHARED comm/fake_mpi.cc)
+target_include_directories(windrow_fake_mpi PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/comm)
+target_link_libraries(windrow_fake_mpi PRIVATE windrow_flags)
+windrow_test(
+  fake_mpi_test
+  SOURCES comm/fake_mpi_test.cc comm/random_collectives.cc
+  LINKS windrow::comm windrow_fake_mpi
+  DEFINITIONS WINDROW_FAKE_MPI="$<TARGET_FILE:windrow_fake_mpi>")
+add_test(NAME fake_mpi_soak COMMAND fake_mpi_test --gtest_filter=*Fault* --gtest_repeat=5)
+set_tests_properties(fake_mpi_soak PROPERTIES LABELS soak TIMEOUT 600 ENVIRONMENT WINDROW_TEST_FAULTS=1000)
+
 # Tests of processes, where there is an MPI library. Not under sanitizers, which do not know what that does.
 if(NOT TARGET windrow_mpi_plugin OR WINDROW_SANITIZE)
   return()

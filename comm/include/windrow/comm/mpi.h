@@ -25,6 +25,8 @@ struct MpiOptions {
 /// no worker of an engine waits. It begins each collective in the order of calls, after a small one that compares the
 /// calls of all members and tells of failures.
 ///
+/// A call of MPI that does not return breaks the groups after `patience`, too, and its thread is left where it is.
+///
 /// A member that dies ends all processes, unless mpirun got --enable-recovery; then the group breaks at the others.
 /// After a group has broken, MPI is called no more: the program should save what it has, and end. mpirun then says
 /// that MPI was not finalised.

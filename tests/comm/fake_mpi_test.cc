@@ -1,0 +1,139 @@
+// Groups of processes on a fake of MPI whose functions fail in turn. WINDROW_TEST_SEED sets the seed,
+// WINDROW_TEST_FAULTS the number of faults that are tried.
+#include "tests/comm/fake_mpi.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/comm/random_collectives.h"
+#include "tests/seed.h"
+#include "windrow/comm/mpi.h"
+
+namespace windrow::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using How = MpiFault::How;
+
+/// What each rank tells at its end, in any order; empty if nothing has failed.
+using Told = std::vector<std::string>;
+
+/// Runs `body` for each rank, in a thread of its own, and tells what it throws.
+Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(const Communicator&)>& body) {
+  ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
+  Told told(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < ranks; ++i) {
+    threads.emplace_back([&, i] {
+      std::string& own = told[static_cast<std::size_t>(i)];
+      try {
+        Engine engine({.workers = 1});
+        MpiWorld world(options);
+        body(world.group(host_device(engine)));
+      } catch (const CommError& error) {
+        own = error.what();
+      } catch (const OpError& error) {
+        own = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
+
+TEST(FakeMpi, ComputesWhatAPlainSimulationComputesInAnyOrderOfItsRequests) {
+  for (unsigned seed = first_seed(); seed < first_seed() + 6; ++seed) {
+    SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
+    const FakeMpiJob job(1 + static_cast<int>(seed % 4), seed);
+    const Told told = run_ranks(1 + static_cast<int>(seed % 4), {.patience = 60s},
+                                [&](const Communicator& member) { push_random_collectives(member, seed, 80)(); });
+    for (const std::string& text : told) EXPECT_EQ(text, "");
+    EXPECT_EQ(job.mismatch(), "");
+    EXPECT_TRUE(job.finalized());
+  }
+}
+
+/// Each function of MPI at another rank, and each way to fail that it has.
+std::vector<MpiFault> all_faults() {
+  std::vector<MpiFault> all;
+  int rank = 0;
+  for (const char* function : {"init", "finalize", "rank", "duplicate", "all_reduce", "reduce", "broadcast",
+                               "all_gather", "reduce_scatter", "all_to_all", "send", "receive", "test", "cancel"}) {
+    const std::string name = function;
+    const bool has_request =
+        name != "init" && name != "finalize" && name != "rank" && name != "duplicate" && name != "cancel";
+    for (const How how : {How::error, How::error_at_test, How::never_ends, How::never_returns}) {
+      if (!has_request && (how == How::error_at_test || how == How::never_ends)) continue;
+      for (const int number : {0, 3, 20}) {
+        if (number > 0 && (name == "init" || name == "finalize" || name == "rank" || name == "cancel")) continue;
+        if (number > 5 && !has_request) continue;
+        all.push_back({name, rank = (rank + 1) % 3, number, how});
+      }
+    }
+  }
+  return all;
+}
+
+// Nothing hangs, nobody is told a wrong result, and where the fault matters, all members are told of an error.
+TEST(FakeMpi, EachFaultEndsInTimeWithAnErrorAtAllMembers) {
+  std::vector<MpiFault> faults = all_faults();
+  std::mt19937 random(first_seed());
+  std::shuffle(faults.begin(), faults.end(), random);
+  const char* const given = std::getenv("WINDROW_TEST_FAULTS");
+  faults.resize(std::min(faults.size(), given == nullptr ? std::size_t{25} : std::strtoul(given, nullptr, 10)));
+  int happened = 0;
+  for (const MpiFault& fault : faults) {
+    SCOPED_TRACE(to_string(fault));
+    SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(first_seed()));
+    const FakeMpiJob job(3, first_seed(), {fault});
+    const Told told = run_ranks(3, {.patience = 80ms, .answer = 40ms}, [&](const Communicator& member) {
+      push_random_collectives(member, first_seed(), 60)();
+      for (int i = 0; i < 30; ++i) member.exchange({});  // so that no fault is in the last call of a function
+    });
+    happened += job.happened();
+    EXPECT_EQ(job.mismatch(), "");
+    if (job.happened() == 0 || fault.function == "finalize" || fault.function == "cancel") continue;
+    // Nobody depends on some messages: the last ones that a member sends, and the one that never comes.
+    const bool may_not_matter = fault.function == "send" || fault.function == "receive" || fault.function == "test";
+    if (may_not_matter && told == Told(3)) continue;
+    for (std::size_t rank = 0; rank < told.size(); ++rank) EXPECT_NE(told[rank], "") << "rank " << rank;
+  }
+  EXPECT_GT(happened, static_cast<int>(faults.size()) / 2);
+}
+
+// As a watchdog that is stuck itself: the thread that calls MPI does not come back.
+TEST(FakeMpi, ACallThatDoesNotReturnIsNamed) {
+  const FakeMpiJob job(2, first_seed(), {{"all_reduce", 1, 2, How::never_returns}});
+  const Told told = run_ranks(2, {.patience = 150ms, .answer = 50ms}, [&](const Communicator& member) {
+    const Tensor x = filled(member.device(), 2, 2, 1);
+    for (int i = 0; i < 3; ++i) member.all_reduce(x);
+    x.get();
+  });
+  const std::string all = told[0] + '\n' + told[1];
+  EXPECT_NE(all.find("rank 1: MPI_Iallreduce has not returned for 150 ms"), std::string::npos) << all;
+  EXPECT_NE(all.find("rank 1 did not answer"), std::string::npos) << all;
+}
+
+TEST(FakeMpi, AFailedCallIsNamedAtAllMembers) {
+  const FakeMpiJob job(2, first_seed(), {{"broadcast", 1, 0, How::error_at_test}});
+  const Told told = run_ranks(2, {.patience = 60s}, [&](const Communicator& member) {
+    const Tensor x = filled(member.device(), 2, 2, 1);
+    member.broadcast(std::span(&x, 1), 0);
+    member.all_reduce(x);
+    x.get();
+  });
+  for (const std::string& text : told) {
+    EXPECT_NE(text.find("failed at rank 1: an injected error"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing
