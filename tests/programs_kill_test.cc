@@ -1,13 +1,15 @@
-// windrow train, killed at random moments and continued. WINDROW_TEST_SEED sets the seed, WINDROW_TEST_KILLS the number
-// of kills.
+// windrow train, alone and as several processes, killed or stopped at random moments and continued. WINDROW_TEST_SEED
+// sets the seed, WINDROW_TEST_KILLS the number of kills, and of processes of a group that are killed or stopped.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -19,17 +21,19 @@ namespace windrow::testing {
 namespace {
 
 class KilledPrograms : public Programs {
- protected:
+ public:
   using Arguments = std::vector<std::string>;
 
-  /// Starts windrow in a process of its own, whose errors go to a file.
-  pid_t start(const Arguments& arguments) const {
-    const std::string program = WINDROW_BIN "/windrow", errors = (folder / "err").string();
+ protected:
+  /// Starts windrow, or another program, in a process group of its own. Its errors go to a file.
+  pid_t start(const Arguments& arguments, const std::string& program = WINDROW_BIN "/windrow") const {
+    const std::string errors = (folder / "err").string();
     std::vector<const char*> words = {program.c_str()};
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
     words.push_back(nullptr);
     const pid_t child = fork();
     if (child != 0) return child;
+    setpgid(0, 0);
     dup2(open("/dev/null", O_WRONLY), 1);
     dup2(open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), 2);
     execv(program.c_str(), const_cast<char**>(words.data()));
@@ -70,20 +74,25 @@ class KilledPrograms : public Programs {
   }
 };
 
-TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
+int kills_of_environment(int otherwise) {
   const char* given = std::getenv("WINDROW_TEST_KILLS");
-  int kills = given == nullptr ? 4 : std::atoi(given);
+  return given == nullptr ? otherwise : std::atoi(given);
+}
+
+KilledPrograms::Arguments words_of(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
+  int kills = kills_of_environment(4);
   const unsigned seed = first_seed();
   SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
-  const auto words = [](const std::string& line) {
-    std::istringstream in(line);
-    return Arguments{std::istream_iterator<std::string>(in), {}};
-  };
-  const Arguments trees = words(
+  const Arguments trees = words_of(
                       "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam "
                       "--dropout 0.2 --accumulate 2 --average 0.9 --schedule learned"),
-                  parser = words("train parser --hidden 8 --samples 48 --batch 8 --epochs 2");
+                  parser = words_of("train parser --hidden 8 --samples 48 --batch 8 --epochs 2");
   const auto with = [](Arguments all, const Arguments& more) {
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -107,6 +116,103 @@ TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
     EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << model[1];
   }
 }
+
+#ifdef WINDROW_WITH_MPI
+/// The processes that a process has started and that still run.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
+  for (pid_t child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
+bool runs(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  return in >> number >> name >> state && state != "Z";
+}
+
+class KilledMembers : public KilledPrograms {
+ protected:
+  static constexpr std::size_t processes = 3;
+
+  pid_t start_members(const Arguments& arguments) const {
+    Arguments all =
+        words_of("--allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " " WINDROW_BIN "/windrow");
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return start(all, WINDROW_MPIRUN);
+  }
+  /// The status of mpirun, which must end in time and leave no process behind.
+  int status_of(pid_t mpirun, const std::vector<pid_t>& members, std::optional<pid_t> stopped = {}) const {
+    int status = -1;
+    for (int tenths = 0; waitpid(mpirun, &status, WNOHANG) == 0; ++tenths) {
+      if (tenths == 400) {
+        ADD_FAILURE() << "mpirun has not ended after 40 seconds\n" << read_file(folder / "err");
+        kill(-mpirun, SIGKILL);
+        for (const pid_t member : members) kill(member, SIGKILL);
+        waitpid(mpirun, &status, 0);
+        return -1;
+      }
+      // A process that is stopped behind the end of the training holds up mpirun alone.
+      const auto others = std::ranges::count_if(members, [&](pid_t each) { return each != stopped && runs(each); });
+      if (stopped && others == 0) kill(*stopped, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    // mpirun may end before the processes that it has killed.
+    for (const pid_t member : members) {
+      for (int tenths = 0; runs(member); ++tenths) {
+        if (tenths == 200) {
+          ADD_FAILURE() << "process " << member << " is left after 20 seconds";
+          kill(member, SIGKILL);
+          break;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+TEST_F(KilledMembers, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
+  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // containers may forbid it
+  int kills = kills_of_environment(1);
+  const unsigned seed = first_seed();
+  SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  const Arguments training = words_of(
+      "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam --dropout 0.2 "
+      "--workers 1 --comm mpi --comm-timeout 2");
+  const auto saving_to = [&](const std::filesystem::path& run) {
+    Arguments all = training;
+    all.insert(all.end(), {"--save", run.string(), "--save-every", "1", "--keep", "2"});
+    return all;
+  };
+  const std::filesystem::path straight = folder / "straight", run = folder / "run";
+  ASSERT_EQ(status_of(start_members(saving_to(straight)), {}), 0) << read_file(folder / "err");
+  while (kills > 0 && !HasFailure()) {
+    std::filesystem::remove_all(run);
+    for (int status = -1; status != 0 && !HasFailure();) {
+      Arguments arguments = saving_to(run);
+      if (std::filesystem::exists(run) && !CheckpointFolder(run).steps().empty()) arguments.push_back("--resume");
+      const pid_t mpirun = start_members(arguments);
+      std::vector<pid_t> members;
+      for (int ms = 0; members.size() < processes && ms < 10'000; ++ms) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        members = children_of(mpirun);
+      }
+      EXPECT_EQ(members.size(), processes) << read_file(folder / "err");
+      std::optional<pid_t> victim;
+      if (kills > 0 && members.size() == processes) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 700'000));
+        victim = members[random() % processes];
+        kill(*victim, kills-- % 2 == 0 ? SIGKILL : SIGSTOP);
+      }
+      status = status_of(mpirun, members, victim);
+    }
+    EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << "after " << kills << " kills";
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace windrow::testing

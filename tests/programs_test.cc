@@ -38,10 +38,10 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "             \
   "--character-embedding, --character-hidden, --tag-embedding, --scorer, --tied, --crf, --cell, --samples, --seed, " \
-  "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, "                        \
-  "--optimiser, --rate, --momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, "  \
-  "--rate-factor, --rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, "        \
-  "--workers, --policy, --schedule, --device, --precision, --devices, --comm, --trace, --report, --compare" TRAIN_HELP
+  "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
+  "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
+  "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
+  "--schedule, --device, --precision, --devices, --comm, --comm-timeout, --trace, --report, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(

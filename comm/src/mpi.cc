@@ -164,8 +164,11 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   /// Called by the watching thread, while the thread that calls MPI is in such a call.
   void give_up(const std::string& why) {
+    if (!is_started_) {
+      started_.set_exception(
+          std::make_exception_ptr(CommError("MpiWorld: " + why + "; another process may be dead, stopped or cut off")));
+    }
     const std::string text = "rank " + std::to_string(rank) + ": " + why;
-    if (!is_started_) started_.set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
     if (making_) making_->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
     for (const auto& group : groups_) group->stop_with({.why = text});
     end_tasks(text);

@@ -1,6 +1,7 @@
 #include "members.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <set>
 #include <sstream>
@@ -102,8 +103,9 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-int run_threads(const std::vector<Device>& devices, const std::function<int(const Member&)>& body) {
-  const LocalGroup group(devices);
+int run_threads(const std::vector<Device>& devices, std::chrono::seconds patience,
+                const std::function<int(const Member&)>& body) {
+  const LocalGroup group(devices, {.patience = patience});
   std::vector<std::exception_ptr> errors(devices.size());
   int result = 0;
   const auto run = [&](int rank) {
@@ -127,11 +129,12 @@ int run_threads(const std::vector<Device>& devices, const std::function<int(cons
   return result;
 }
 
-int run_process(Engine& engine, const DeviceFlags& flags, const std::function<int(const Member&)>& body) {
+int run_process(Engine& engine, const DeviceFlags& flags, std::chrono::seconds patience,
+                const std::function<int(const Member&)>& body) {
   if (!MpiWorld::under_mpirun()) {
     throw MisuseError("--comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...");
   }
-  MpiWorld world;
+  MpiWorld world({.patience = patience});
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
   const Device device = open_device(engine, flags);
@@ -155,17 +158,20 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
       ->default_str("");
   flag(command, "--comm", to.comm, "Whether the processes that mpirun has started train together",
        one_of({"none", "mpi"}));
+  flag(command, "--comm-timeout", to.timeout, "Seconds to wait for a device or process that does not answer",
+       whole_number(1, 86400));
 }
 
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body) {
+  const std::chrono::seconds patience(flags.timeout);
   if (flags.comm == "mpi") {
     if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
-    return run_process(engine, device, body);
+    return run_process(engine, device, patience, body);
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
-  return run_threads(open_devices(engine, device, names_in(flags.devices)), body);
+  return run_threads(open_devices(engine, device, names_in(flags.devices)), patience, body);
 }
 
 void together(const Member& member, const std::function<void()>& step) {

@@ -14,6 +14,7 @@ namespace windrow::program {
 struct MemberFlags {
   std::string devices = {};  ///< names, separated by commas; empty: one member, on the device of --device
   std::string comm = "none";
+  int timeout = 600;  ///< seconds
 };
 void add_member_flags(CLI::App& command, MemberFlags& to);
 
