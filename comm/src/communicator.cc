@@ -62,6 +62,13 @@ class CallOf {
     call_.kind = kind;
     call_.elements = elements_of<T>;
     call_.name = options.name;
+    if (kind >= Kind::all_gather) return;
+    call_.priority = options.priority;
+    if (options.part_bytes % sizeof(T) != 0) {
+      refuse("part_bytes = " + std::to_string(options.part_bytes) + "; expected a multiple of " +
+             std::to_string(sizeof(T)));
+    }
+    call_.part_bytes = options.part_bytes;
   }
 
   CallOf& combine(Combine how) {

@@ -46,6 +46,7 @@ bool Call::fits(const Call& other) const {
   if (elements != other.elements || shapes != other.shapes) return false;
   if (kind == Kind::send) return other.kind == Kind::recv;
   if (kind == Kind::recv) return other.kind == Kind::send;
+  if (priority != other.priority || part_bytes != other.part_bytes) return false;
   return kind == other.kind && peer == other.peer && (!combines(kind) || combine == other.combine);
 }
 
@@ -61,6 +62,8 @@ std::string Call::describe() const {
   }
   if (shapes.size() > most) text += ", ... " + std::to_string(shapes.size()) + " tensors";
   if (kind == Kind::reduce || kind == Kind::broadcast) text += ", root " + std::to_string(peer);
+  if (priority != 0) text += ", priority " + std::to_string(priority);
+  if (part_bytes != 0) text += ", in parts of " + std::to_string(part_bytes) + " bytes";
   if (kind == Kind::send) text += ", to rank " + std::to_string(peer);
   if (kind == Kind::recv) text += ", from rank " + std::to_string(peer);
   return text + "), call " + std::to_string(number);

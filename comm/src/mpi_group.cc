@@ -15,7 +15,10 @@ constexpr std::size_t most_announced = 64;
 std::int64_t hash(const Call& call) {
   const bool pair = call.kind >= Kind::send;
   std::vector<Index> numbers = {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)};
-  if (!pair) numbers.insert(numbers.end(), {static_cast<Index>(call.combine), call.peer});
+  if (!pair) {
+    numbers.insert(numbers.end(),
+                   {static_cast<Index>(call.combine), call.peer, call.priority, static_cast<Index>(call.part_bytes)});
+  }
   for (const Call::Shape& shape : call.shapes) numbers.insert(numbers.end(), {shape.rows, shape.width});
   return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
 }
@@ -61,9 +64,9 @@ MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? 
 }  // namespace
 
 MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
-    : calls_(calls), options_(options) {
+    : calls_(calls), options_(options), queue_(options.window_bytes) {
   require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
-  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_}) {
+  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
     require(calls_.duplicate(world, group), "MPI_Comm_dup");
   }
   told_.resize(static_cast<std::size_t>(size_));
@@ -97,6 +100,11 @@ bool MpiGroupState::progress() {
   try {
     bool changed = begin_collectives();
     changed |= end_collectives();
+    if (!scheduled_.empty() || !telling_.empty()) {
+      changed |= decide();
+      changed |= begin_parts();
+      changed |= end_parts();
+    }
     for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
     changed |= move_meeting();
     changed |= move_notes();
@@ -111,8 +119,8 @@ bool MpiGroupState::progress() {
 bool MpiGroupState::busy() const {
   if (broken()) return false;
   const auto under_way = [](const auto& each) { return !each.second.waiting.empty() || !each.second.begun.empty(); };
-  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !meetings_begun_.empty() || !sent_.empty() ||
-         std::ranges::any_of(messages_, under_way);
+  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !scheduled_.empty() || !telling_.empty() ||
+         !meetings_begun_.empty() || !sent_.empty() || std::ranges::any_of(messages_, under_way);
 }
 
 // Collectives.
@@ -151,6 +159,11 @@ bool MpiGroupState::end_collectives() {
     const bool same = call.announced[0] == h && call.announced[1] == -1 - h;
     if (same && call.announced[2] == 0) {
       call.step = Begun::Step::data;
+      if (call.part.call.scheduled()) {
+        schedule(std::move(announced_.front()));
+        announced_.pop_front();
+        continue;
+      }
       moving_.push_back(std::move(announced_.front()));
       announced_.pop_front();
       begin_data(*moving_.back());
@@ -192,40 +205,53 @@ std::string MpiGroupState::reason(const Begun& call) const {
   return "members differ; here: " + own.said();
 }
 
+std::byte* MpiGroupState::place_data(Begun& call) {
+  std::vector<Piece>& pieces = call.part.pieces;
+  if (pieces.size() == 1 && pieces[0].dense()) return pieces[0].data;
+  if (!call.in.empty()) return call.in.data();  // an earlier part
+  if (call.part.call.kind != Kind::broadcast || call.part.call.peer == rank_) {
+    pack(pieces, call.in);
+  } else {
+    call.in.resize(4 * elements(pieces));
+  }
+  return call.in.data();
+}
+
+void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {
+  const auto [group, data, count] = span;
+  const MpiType type = type_of(what);
+  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
+  const bool root = what.peer == rank_;
+  switch (what.kind) {
+    case Kind::all_reduce:
+      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request), "MPI_Iallreduce");
+    case Kind::reduce:
+      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request),
+                     "MPI_Ireduce");
+    default:
+      return require(calls_.broadcast(group, data, count, type, what.peer, request), "MPI_Ibcast");
+  }
+}
+
 void MpiGroupState::begin_data(Begun& call) {
   const Call& what = call.part.call;
   std::vector<Piece>& pieces = call.part.pieces;
   if (elements(pieces) == 0) return;  // at all members
+  if (what.kind < Kind::all_gather) {
+    return begin_combining(what, {data_, place_data(call), elements(pieces)}, &call.request);
+  }
   const MpiType type = type_of(what);
   const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
-  const bool exchanges = what.kind >= Kind::all_gather;  // from one tensor to another
-  const auto place = [](std::vector<Piece> of, std::vector<std::byte>& copy, bool filled) -> std::byte* {
-    if (of.size() == 1 && of[0].dense()) return of[0].data;
-    if (filled) {
-      pack(of, copy);
-    } else {
-      copy.resize(4 * elements(of));
-    }
-    return copy.data();
-  };
-  if (!exchanges) {
-    const bool root = what.peer == rank_;
-    std::byte* const data = place(pieces, call.in, what.kind != Kind::broadcast || root);
-    const std::size_t count = elements(pieces);
-    switch (what.kind) {
-      case Kind::all_reduce:
-        return require(calls_.all_reduce(data_, nullptr, data, count, type, operation, &call.request),
-                       "MPI_Iallreduce");
-      case Kind::reduce:
-        return require(
-            calls_.reduce(data_, root ? nullptr : data, data, count, type, operation, what.peer, &call.request),
-            "MPI_Ireduce");
-      default:
-        return require(calls_.broadcast(data_, data, count, type, what.peer, &call.request), "MPI_Ibcast");
-    }
+  const std::byte* from = pieces[0].data;
+  std::byte* to = pieces[1].data;
+  if (!pieces[0].dense()) {
+    pack({pieces[0]}, call.in);
+    from = call.in.data();
   }
-  const std::byte* const from = place({pieces[0]}, call.in, true);
-  std::byte* const to = place({pieces[1]}, call.out, false);
+  if (!pieces[1].dense()) {
+    call.out.resize(4 * elements(pieces[1]));
+    to = call.out.data();
+  }
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
   switch (what.kind) {
     case Kind::all_gather:

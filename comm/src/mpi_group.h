@@ -14,6 +14,7 @@
 
 #include "ending.h"
 #include "mpi_library.h"
+#include "part_queue.h"
 #include "windrow/comm/member.h"
 #include "windrow/comm/mpi.h"
 
@@ -37,6 +38,10 @@ static_assert(sizeof(MpiNote) == 256);
 /// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
 /// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
 /// so each of them has the same order everywhere, although the announcements run ahead.
+///
+/// Calls with a priority or with parts are *scheduled*: rank 0 decides the order of their parts when they are announced
+/// (PartQueue), and broadcasts a *decision* for each part. All members begin the parts in the order of the decisions.
+/// They have communicators of their own, so that other calls keep the order of the calls.
 class MpiGroupState {
  public:
   /// All processes make a group at the same time. Throws CommError if MPI fails.
@@ -73,6 +78,19 @@ class MpiGroupState {
     enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
     std::vector<MpiNote> reasons = {};         // why the call fails, by rank
     std::vector<std::byte> in = {}, out = {};  // pieces that are not dense, or are several
+    // Of a scheduled call:
+    std::size_t begun = 0, moving = 0;  // its bytes that have begun to move; its parts under way
+  };
+  /// A part of a scheduled call that moves.
+  struct MovingPart {
+    std::uint64_t call;
+    std::size_t bytes;
+    MpiRequest* request = nullptr;
+  };
+  /// The number of a call that moves its next part, in the broadcast that tells it.
+  struct Decision {
+    std::int64_t call = 0;
+    MpiRequest* request = nullptr;
   };
   /// One end of a message between two members.
   struct Message {
@@ -104,8 +122,21 @@ class MpiGroupState {
   bool begin_collectives();
   bool end_collectives();
   void begin_data(Begun& call);
+  /// Where the elements of a call that is no exchange from one tensor to another lie: packed, if need be.
+  std::byte* place_data(Begun& call);
+  struct Span {
+    MpiGroup* group;
+    std::byte* data;
+    std::size_t count;  // of elements
+  };
+  void begin_combining(const Call& what, const Span& span, MpiRequest** request);
   void end_data(Begun& call);
   std::string reason(const Begun& call) const;
+
+  void schedule(std::unique_ptr<Begun> call);
+  bool decide();
+  bool begin_parts();
+  bool end_parts();
 
   bool move_messages(Kind kind, int peer, Pair& pair);
   bool move(Kind kind, int peer, Message& message);
@@ -121,13 +152,19 @@ class MpiGroupState {
   const MpiOptions options_;
   int rank_ = 0, size_ = 0;
   MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
-           *notes_ = nullptr;
+           *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
   Breakage broken_;
 
   std::uint64_t next_ = 0;  // number of the next collective to begin
   std::map<std::uint64_t, Exchange> waiting_;
-  std::deque<std::unique_ptr<Begun>> announced_;  // up to their announcement, or reasons
-  std::deque<std::unique_ptr<Begun>> moving_;     // their data
+  std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons
+  std::deque<std::unique_ptr<Begun>> moving_;                  // their data
+  std::map<std::uint64_t, std::unique_ptr<Begun>> scheduled_;  // by number: up to the end of their data
+  PartQueue queue_;                                            // of rank 0
+  std::size_t undecided_ = 0;                                  // of other ranks: decisions that will come
+  std::deque<std::unique_ptr<Decision>> telling_;              // broadcasts of decisions that are under way
+  std::deque<std::uint64_t> decided_;                          // calls whose next part begins, in this order
+  std::deque<MovingPart> parts_moving_;
   std::map<std::pair<Kind, int>, Pair> messages_;
   std::deque<std::unique_ptr<Meeting>> meetings_begun_;
   std::int64_t meetings_called_ = 0;

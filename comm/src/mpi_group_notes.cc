@@ -146,6 +146,7 @@ std::optional<MpiGroupState::Clock::time_point> MpiGroupState::oldest() const {
   };
   see(announced_);
   see(moving_);
+  for (const auto& [number, call] : scheduled_) oldest = std::min(oldest.value_or(call->since), call->since);
   see(meetings_begun_);
   for (const auto& [end, pair] : messages_) see(pair.begun);
   return oldest;
@@ -181,6 +182,7 @@ void MpiGroupState::watch() {
   if (!silent.empty() && now < *asked_ + options_.answer) return;
   std::string what = "a message";
   if (!meetings_begun_.empty()) what = "exchange";
+  if (!scheduled_.empty()) what = scheduled_.begin()->second->part.call.describe();
   if (!moving_.empty()) what = moving_.front()->part.call.describe();
   if (!announced_.empty()) what = announced_.front()->part.call.describe();
   std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(options_.patience) + " for " + what;
@@ -219,6 +221,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
   const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
   for (auto& call : announced_) fail(call->part);
   for (auto& call : moving_) fail(call->part);
+  for (auto& [number, call] : scheduled_) fail(call->part);
   for (auto& [number, part] : waiting_) fail(part);
   waiting_.clear();
   for (auto& [end, pair] : messages_) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <thread>
 
 #include "tests/comm/random_collectives.h"
@@ -18,7 +19,7 @@ namespace {
 using Floats = std::vector<float>;
 
 MpiWorld& world() {
-  static MpiWorld world({.patience = 60s});
+  static MpiWorld world({.patience = 60s, .window_bytes = 1000});
   return world;
 }
 
@@ -82,6 +83,43 @@ TEST(Mpi, CallsThatDifferFailAtAllMembersByName) {
   const Tensor z = filled(member.device(), 1, 1, 1);
   member.all_reduce(z, Combine::max);
   EXPECT_EQ(z.get(), Floats(1, 1));
+}
+
+/// Members begin parts in one order, or MPI would add up parts of different calls.
+TEST(Mpi, CallsWithPrioritiesAndPartsGiveTheirSumsWhateverBecomesReadyWhen) {
+  constexpr int calls = 30, rounds = 2;
+  for (const auto& setup : every_setup) {
+    Engine engine({.policy = setup.policy, .workers = setup.workers});
+    const Communicator member = world().group(host_device(engine));
+    std::mt19937 same(first_seed()), own(first_seed() + 1 + static_cast<unsigned>(member.rank()));
+    std::vector<Tensor> tensors;
+    for (int call = 0; call < calls; ++call) {
+      tensors.push_back(filled(member.device(), 1 + static_cast<Index>(same() % 20), 1 + same() % 100, 1));
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (const Tensor& tensor : tensors) {
+        const auto pause = std::chrono::microseconds(own() % 8 == 0 ? own() % 300 : 0);
+        engine.push([pause] { std::this_thread::sleep_for(pause); }, {mutate(tensor.var())}, {.name = "ready"});
+        const CollectiveOptions options{.priority = static_cast<int>(same() % 5), .part_bytes = 4 * (same() % 300)};
+        member.all_reduce(tensor, Combine::sum, options);
+      }
+    }
+    const auto sum = static_cast<float>(std::pow(member.size(), rounds));
+    for (const Tensor& tensor : tensors) {
+      ASSERT_EQ(tensor.get(), Floats(static_cast<std::size_t>(tensor.rows() * tensor.width()), sum));
+    }
+  }
+}
+
+TEST(Mpi, CallsOfDifferentPriorityFailAtAllMembersByName) {
+  if (world().size() < 2) GTEST_SKIP() << "one member";
+  Engine engine({.workers = 2});
+  const Communicator member = world().group(host_device(engine));
+  const Tensor x = filled(member.device(), 1, 1, 1);
+  member.all_reduce(x, Combine::sum, {.priority = member.rank() == 0 ? 3 : 4});
+  EXPECT_NE(error_of(x).find("rank 0 calls all_reduce (sum of float32 1 x 1, priority 3)"), std::string::npos)
+      << error_of(x);
+  EXPECT_THROW(member.all_reduce(x, Combine::sum, {.part_bytes = 6}), MisuseError);
 }
 
 TEST(Mpi, ExchangesNumbers) {

@@ -77,7 +77,8 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
     const std::size_t i = below(std::size(shapes));
     const auto how = static_cast<Combine>(below(3));
     const int root = static_cast<int>(below(ranks));
-    const CollectiveOptions options{.name = "random", .priority = static_cast<int>(below(3))};
+    const CollectiveOptions options{
+        .name = "random", .priority = static_cast<int>(below(3)), .part_bytes = 4 * below(2) * (1 + below(200))};
     Values &one = small_values[i], &all = large_values[i];
     const std::size_t block = shapes[i].count();
     switch (below(8)) {

@@ -26,6 +26,8 @@ struct Run {
   Method method = Method::sgd();
   EngineOptions engine = {};
   std::size_t bucket_bytes = 1;
+  std::size_t part_bytes = 0;
+  bool priority = true;
 };
 
 /// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
@@ -51,7 +53,8 @@ std::vector<Floats> trained(int members, const Run& run) {
   with_members(members, run.engine, [&](RowsModel& model, const Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
     if (rank > 0) model.parameters.value(model.matrix).set(Floats(70 * 90, 3));  // rank 0 has the parameters
-    DataParallel parallel(communicator, model.parameters, {.bucket_bytes = run.bucket_bytes});
+    DataParallel parallel(communicator, model.parameters,
+                          {.bucket_bytes = run.bucket_bytes, .part_bytes = run.part_bytes, .priority = run.priority});
     Optimiser optimiser(model.parameters, run.method, {.rate = 0.1, .clip_norm = 50});
     for (int step = 0; step < steps; ++step) {
       std::vector<RowsModel::Sample> own;
@@ -93,6 +96,12 @@ TEST(DataParallel, GivesTheSameBitsWithEveryPolicyAndNumberOfWorkers) {
         EngineOptions{.policy = Policy::per_device, .workers = 2},
         EngineOptions{.policy = Policy::chaos, .workers = 3}}) {
     EXPECT_EQ(trained(3, {.method = Method::adam(), .engine = engine}).back(), expected);
+  }
+  for (const bool priority : {false, true}) {
+    for (const std::size_t part_bytes : {std::size_t{0}, std::size_t{64}}) {
+      EXPECT_EQ(trained(3, {.method = Method::adam(), .part_bytes = part_bytes, .priority = priority}).back(), expected)
+          << priority << ", " << part_bytes;
+    }
   }
 }
 

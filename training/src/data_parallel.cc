@@ -6,19 +6,23 @@
 #include <utility>
 #include <vector>
 
+#include "gradient_sums.h"
+
 namespace windrow {
 namespace {
 
 /// What a member knows of the gradient of a parameter when its minibatch is pushed.
 enum Known : std::int64_t { none, rows, all };
 
-std::size_t bytes(const Tensor& tensor) { return static_cast<std::size_t>(tensor.rows() * tensor.width()) * 4; }
-
 }  // namespace
 
 DataParallel::DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options)
     : communicator_(std::move(communicator)), parameters_(parameters), options_(options) {
   if (options.bucket_bytes < 1) throw MisuseError("DataParallelOptions.bucket_bytes = 0; expected 1 or more");
+  if (options.part_bytes % 4 != 0) {
+    throw MisuseError("DataParallelOptions.part_bytes = " + std::to_string(options.part_bytes) +
+                      "; expected a multiple of 4");
+  }
   if (!parameters.device().engine.get() || parameters.device().memory != communicator_.device().memory) {
     throw MisuseError("DataParallel: parameters on " + parameters.device().name + "; expected those of " +
                       communicator_.device().name + ", the communicator's device");
@@ -35,16 +39,18 @@ DataParallel::DataParallel(Communicator communicator, Parameters& parameters, Da
 }
 
 void DataParallel::require_equal() const {
-  std::vector<std::int64_t> own;
-  const auto size = static_cast<std::int64_t>(parameters_.size());
-  const auto sizes = communicator_.exchange(std::vector{size, static_cast<std::int64_t>(options_.bucket_bytes)});
-  for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
-    if (sizes[2 * rank] != sizes[0] || sizes[2 * rank + 1] != sizes[1]) {
-      throw CommError("DataParallel: rank 0 has " + std::to_string(sizes[0]) + " parameters and buckets of " +
-                      std::to_string(sizes[1]) + " bytes, but rank " + std::to_string(rank) + " has " +
-                      std::to_string(sizes[2 * rank]) + " and " + std::to_string(sizes[2 * rank + 1]));
-    }
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  const std::vector<std::int64_t> sizes = {number(parameters_.size()), number(options_.bucket_bytes),
+                                           number(options_.part_bytes), number(options_.priority)};
+  constexpr const char* names[] = {"parameters", "bytes in a bucket", "bytes in a part", "for the use of priorities"};
+  const auto sizes_of_all = communicator_.exchange(sizes);
+  for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
+    const std::size_t of_first = i % sizes.size();
+    if (sizes_of_all[i] == sizes_of_all[of_first]) continue;
+    throw CommError("DataParallel: rank 0 has " + std::to_string(sizes_of_all[of_first]) + " " + names[of_first] +
+                    ", but rank " + std::to_string(i / sizes.size()) + " has " + std::to_string(sizes_of_all[i]));
   }
+  std::vector<std::int64_t> own;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& value = parameters_.value(parameters_[i]);
     own.push_back(fingerprint(parameters_.name(parameters_[i])));
@@ -54,10 +60,10 @@ void DataParallel::require_equal() const {
   const auto of_all = communicator_.exchange(own);
   for (std::size_t i = 0; i < of_all.size(); ++i) {
     if (of_all[i] == own[i % own.size()]) continue;
-    const std::size_t number = i % own.size() / 3;
-    const Tensor& value = parameters_.value(parameters_[number]);
+    const std::size_t parameter = i % own.size() / 3;
+    const Tensor& value = parameters_.value(parameters_[parameter]);
     throw CommError("DataParallel: rank " + std::to_string(communicator_.rank()) + " has parameter " +
-                    std::to_string(number) + " '" + parameters_.name(parameters_[number]) + "' of " +
+                    std::to_string(parameter) + " '" + parameters_.name(parameters_[parameter]) + "' of " +
                     std::to_string(value.rows()) + " x " + std::to_string(value.width()) + ", but rank " +
                     std::to_string(i / own.size()) + " has another one");
   }
@@ -128,31 +134,20 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   }
 
   // The sums, from the last parameter to the first.
-  std::vector<Tensor> bucket;
-  std::size_t in_bucket = 0;
-  int pushed = 0;
-  const auto push = [&] {
-    if (bucket.empty()) return;
-    communicator_.all_reduce(bucket, Combine::sum,
-                             {.name = "gradients", .priority = options_.priority ? ++pushed : 0, .pushed_at = from});
-    bucket.clear();
-    in_bucket = 0;
-  };
+  GradientSums sums(communicator_, options_, from);
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
     const Tensor sum =
         kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
-    if (in_bucket + bytes(sum) > options_.bucket_bytes) push();
-    bucket.push_back(sum);
-    in_bucket += bytes(sum);
+    sums.add(sum);
     if (kinds[i] == all) {
       parameters_.set_gradient(parameter, sum);
     } else {
       parameters_.set_gradient(parameter, union_of[i], sum, from);
     }
   }
-  push();
+  sums.push();
   return samples_of_all;
 }
 

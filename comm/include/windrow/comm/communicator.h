@@ -19,6 +19,7 @@
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -48,7 +49,13 @@ class AbortError : public CommError {
 
 struct CollectiveOptions {
   OpName name = {};  ///< the call's kind if empty
-  int priority = 0;  ///< of its ops; see PushOptions
+  /// Of its ops; see PushOptions. Of all_reduce, reduce and broadcast calls that are ready at all members, that of the
+  /// highest priority begins first. All members give the same priority.
+  int priority = 0;
+  /// For the same calls: moves the tensors in parts of so many bytes, so that a call of higher priority waits for a
+  /// part and not for a whole call; 0: in one part. A multiple of 4, the same at all members. Another number may round
+  /// sums otherwise (mpi.h). LocalGroup moves nothing, and has no parts.
+  std::size_t part_bytes = 0;
   std::source_location pushed_at = std::source_location::current();
 };
 

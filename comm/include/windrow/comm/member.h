@@ -32,11 +32,15 @@ struct Call {
   Elements elements = Elements::float32;
   int peer = 0;  ///< the root; or the other member of a send or recv
   std::vector<Shape> shapes = {};
+  int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
+  std::size_t part_bytes = 0;
   std::uint64_t number = 0;  ///< see Member::number()
   OpName name = {};
 
   /// Whether another member's call is the same one; or the other end of it, for a send and a recv.
   bool fits(const Call& other) const;
+  /// Whether an order other than that of the calls is asked for. If not, calls begin as they come.
+  bool scheduled() const { return priority != 0 || part_bytes != 0; }
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
   std::string describe() const;
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -17,13 +18,18 @@ struct MpiOptions {
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);
+  /// The most bytes of calls with a priority or with parts that move at a time; one part moves in any case. Less lets
+  /// calls of high priority begin sooner; much less than a few parts leaves the network idle between parts. That of
+  /// rank 0 counts.
+  std::size_t window_bytes = std::size_t{4} << 20;
 };
 
 /// MPI in this process: an owner, of which there is one at a time and, since MPI starts once, one in a process's life.
 ///
 /// A thread of its own starts MPI and makes all calls, so MPI_THREAD_FUNNELED suffices with every running policy, and
 /// no worker of an engine waits. It begins each collective in the order of calls, after a small one that compares the
-/// calls of all members and tells of failures.
+/// calls of all members and tells of failures. Rank 0 decides the order of those that have a priority or parts
+/// (CollectiveOptions).
 ///
 /// A call of MPI that does not return breaks the groups after `patience`, too, and its thread is left where it is.
 ///

@@ -29,6 +29,9 @@ struct DataParallelOptions {
   /// Gradients are summed in groups of about so many bytes, beginning with the parameters that were added last, whose
   /// gradients are usually there first. Larger ones have a call of their own. At least 1.
   std::size_t bucket_bytes = std::size_t{4} << 20;
+  /// Sums move in parts of so many bytes, so that a large one does not block those of higher priority; 0: in one part.
+  /// A multiple of 4. See CollectiveOptions::part_bytes.
+  std::size_t part_bytes = std::size_t{1} << 20;
   /// Whether the collectives of the parameters that were added first, which the next forward pass needs first, have
   /// priority.
   bool priority = true;

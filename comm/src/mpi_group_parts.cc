@@ -1,0 +1,104 @@
+// Calls with a priority or with parts: rank 0 decides in which order the parts move.
+#include <algorithm>
+#include <utility>
+
+#include "mpi_group.h"
+
+namespace windrow::comm {
+namespace {
+
+std::size_t bytes_of(const Call& call) {
+  Index elements = 0;
+  for (const Call::Shape& shape : call.shapes) elements += shape.rows * shape.width;
+  return 4 * static_cast<std::size_t>(elements);
+}
+
+std::size_t parts_of(const Call& call) {
+  const std::size_t bytes = bytes_of(call), each = call.part_bytes;
+  return each == 0 || bytes == 0 ? 1 : (bytes + each - 1) / each;
+}
+
+}  // namespace
+
+void MpiGroupState::schedule(std::unique_ptr<Begun> call) {
+  const Call& what = call->part.call;
+  if (rank_ == 0) {
+    queue_.add({what.number, what.priority, bytes_of(what), what.part_bytes});
+  } else {
+    undecided_ += parts_of(what);
+  }
+  scheduled_.emplace(what.number, std::move(call));
+}
+
+/// Makes decisions at rank 0, and hears them at the others. A member that awaits one more has a receive for it, so no
+/// broadcast is left over at the end.
+bool MpiGroupState::decide() {
+  bool changed = false;
+  const auto broadcast = [&](std::int64_t call) {
+    telling_.push_back(std::make_unique<Decision>(Decision{.call = call}));
+    Decision& last = *telling_.back();
+    require(calls_.broadcast(decisions_, &last.call, 1, MpiType::int64, 0, &last.request), "MPI_Ibcast");
+  };
+  if (rank_ == 0) {
+    while (const auto part = queue_.next()) {
+      decided_.push_back(part->call);
+      broadcast(static_cast<std::int64_t>(part->call));
+      changed = true;
+    }
+  } else if (telling_.empty() && undecided_ > 0) {
+    broadcast(0);
+  }
+  while (!telling_.empty() && arrived(&telling_.front()->request, "MPI_Test")) {
+    changed = true;
+    if (rank_ != 0) {
+      decided_.push_back(static_cast<std::uint64_t>(telling_.front()->call));
+      --undecided_;
+    }
+    telling_.pop_front();
+  }
+  return changed;
+}
+
+bool MpiGroupState::begin_parts() {
+  bool changed = false;
+  while (!decided_.empty()) {
+    const auto place = scheduled_.find(decided_.front());
+    if (place == scheduled_.end()) break;  // its announcement has not arrived here
+    decided_.pop_front();
+    Begun& call = *place->second;
+    const Call& what = call.part.call;
+    const std::size_t left = bytes_of(what) - call.begun;
+    const std::size_t bytes = what.part_bytes == 0 ? left : std::min(left, what.part_bytes);
+    parts_moving_.push_back({.call = what.number, .bytes = bytes});
+    if (bytes > 0) {
+      begin_combining(what, {parts_, place_data(call) + call.begun, bytes / 4}, &parts_moving_.back().request);
+    }
+    call.begun += bytes;
+    ++call.moving;
+    changed = true;
+  }
+  return changed;
+}
+
+bool MpiGroupState::end_parts() {
+  bool changed = false;
+  for (auto part = parts_moving_.begin(); part != parts_moving_.end();) {
+    if (part->request != nullptr && !arrived(&part->request, "MPI_Test")) {
+      ++part;
+      continue;
+    }
+    changed = true;
+    const auto place = scheduled_.find(part->call);
+    Begun& call = *place->second;
+    if (rank_ == 0) queue_.ended(part->bytes);
+    part = parts_moving_.erase(part);
+    if (--call.moving > 0 || call.begun < bytes_of(call.part.call)) continue;
+    const auto ended = std::move(place->second);
+    scheduled_.erase(place);
+    end_data(*ended);
+    ended->part.done();
+  }
+  return changed;
+}
+
+}  // namespace windrow::comm
