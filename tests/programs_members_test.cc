@@ -37,6 +37,25 @@ TEST_F(MemberPrograms, TakeTheStepsOfOneDevice) {
   }
 }
 
+TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
+  const auto last_loss = [&](const std::string& more) {
+    const Outcome outcome = run(train(more));
+    EXPECT_EQ(outcome.err, "");
+    const auto epochs = epochs_of(outcome.out);
+    EXPECT_EQ(epochs.size(), 2u) << outcome.out;
+    return epochs.empty() ? 0 : loss_of(epochs.back());
+  };
+  const std::string two = "--devices cpu:0,cpu:1 --batch 16";
+  EXPECT_NEAR(last_loss(two + " --accumulate 3"), last_loss("--batch 16 --accumulate 3"), 2e-3);
+  const double plain = last_loss(two);
+  EXPECT_NEAR(last_loss(two + " --compress bfloat16"), plain, 1e-2);
+  // These take other steps, and learn all the same.
+  const double untrained = last_loss("--batch 16 --rate 1e-9");
+  for (const std::string more : {" --compress largest --compress-share 0.2", " --local-steps 3"}) {
+    EXPECT_LT(last_loss(two + more), plain + (untrained - plain) / 2) << more;
+  }
+}
+
 TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
   const std::string save = " --save '" + (folder / "run").string() + "'";
   const std::vector<std::string> straight = epochs_of(run(train("")).out);
@@ -59,8 +78,12 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   EXPECT_EQ(refused("--devices cpu:0,cpu:0"), "windrow: --devices: 'cpu:0,cpu:0'; " + names);
   EXPECT_EQ(refused("--devices cpu:00"), "windrow: --devices: 'cpu:00'; " + names);
   EXPECT_EQ(refused("--devices cpu:0,"), "windrow: --devices: 'cpu:0,'; " + names);
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2"),
-            "windrow: trainer: a group, and gradients of 2 minibatches for a step; expected one of both\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2 --local-steps 2"),
+            "windrow: trainer: local steps, and gradients of 2 minibatches for a step; expected one of both\n");
+  EXPECT_EQ(refused("--local-steps 2"),
+            "windrow: --compress and --local-steps without --devices and --comm; expected several members\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress largest --compress-share 2"),
+            "windrow: DataParallelOptions.compression: share 2.000000; expected more than 0 and at most 1\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
             "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
   EXPECT_EQ(refused("--comm mpi"),

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "tests/programs_lists.h"
 #include "tests/sanitized.h"
 #include "windrow/models/treebank.h"
 
@@ -30,18 +31,6 @@ TEST_P(WrongArguments, EndInOneLineAndStatus2) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-#define COMMANDS "train, eval, predict, explain, schedule, devices, completion, man"
-#define TRAIN_HELP "; see windrow train --help"
-#define ENGINE_HELP "; see windrow-perf engine --help"
-#define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, seq2seq"
-#define MODELS MODELS_WITH_GRAPHS ", parser"
-#define FLAGS                                                                                                        \
-  "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "             \
-  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --tied, --crf, --cell, --samples, --seed, " \
-  "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
-  "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
-  "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
-  "--schedule, --device, --precision, --devices, --comm, --comm-timeout, --trace, --report, --compare" TRAIN_HELP
 INSTANTIATE_TEST_SUITE_P(
     All, WrongArguments,
     ::testing::Values(

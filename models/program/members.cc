@@ -160,6 +160,25 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        one_of({"none", "mpi"}));
   flag(command, "--comm-timeout", to.timeout, "Seconds to wait for a device or process that does not answer",
        whole_number(1, 86400));
+  flag(command, "--compress", to.compress,
+       "How gradients travel between members: none, rounded to 16 bits, or the largest elements; what is lost is added "
+       "to "
+       "the next gradient",
+       one_of({"none", "bfloat16", "largest"}));
+  flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels",
+       positive_number());
+  flag(command, "--local-steps", to.local_steps,
+       "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
+       whole_number(1, 1 << 20));
+}
+
+void set_members(TrainerOptions& options, const MemberFlags& flags) {
+  using enum Compression::Form;
+  options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
+                                               : flags.compress == "largest" ? largest
+                                                                             : none,
+                                       .share = flags.compress_share};
+  options.local_steps = flags.local_steps;
 }
 
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
@@ -168,6 +187,9 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
   if (flags.comm == "mpi") {
     if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
     return run_process(engine, device, patience, body);
+  }
+  if (flags.devices.empty() && (flags.compress != "none" || flags.local_steps > 1)) {
+    throw MisuseError("--compress and --local-steps without --devices and --comm; expected several members");
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");

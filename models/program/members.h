@@ -7,6 +7,7 @@
 
 #include "devices.h"
 #include "windrow/comm/communicator.h"
+#include "windrow/models/trainer.h"
 
 namespace windrow::program {
 
@@ -15,8 +16,14 @@ struct MemberFlags {
   std::string devices = {};  ///< names, separated by commas; empty: one member, on the device of --device
   std::string comm = "none";
   int timeout = 600;  ///< seconds
+  std::string compress = "none";
+  double compress_share = Compression().share;
+  std::size_t local_steps = 1;
 };
 void add_member_flags(CLI::App& command, MemberFlags& to);
+
+/// Sets how the members of a group train together.
+void set_members(TrainerOptions& options, const MemberFlags& flags);
 
 /// What one member trains with.
 struct Member {

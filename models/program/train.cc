@@ -230,6 +230,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     options.seed = arguments.workload.seed;
     options.runner.schedule = parse_schedule_policy(arguments.schedule);
     options.group = member.group;
+    set_members(options, arguments.members);
     own_reporting->watch(options);
     set_embedding(arguments, *own_workload);
     if (member.group && arguments.compare) throw MisuseError("--compare with several members; expected one of both");

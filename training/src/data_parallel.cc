@@ -1,11 +1,13 @@
 #include "windrow/training/data_parallel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compression.h"
 #include "gradient_sums.h"
 
 namespace windrow {
@@ -32,17 +34,29 @@ DataParallel::DataParallel(Communicator communicator, Parameters& parameters, Da
         "DataParallel: parameters with NonFinite::skip, which each member would decide for itself; expected "
         "NonFinite::fail");
   }
+  if (options.compression.form != Compression::Form::none) {
+    compressed_ = std::make_unique<CompressedSums>(communicator_, options.compression);
+  }
   require_equal();
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]));
   communicator_.broadcast(values, 0, {.name = "initial parameters"});
 }
 
+DataParallel::~DataParallel() = default;
+
 void DataParallel::require_equal() const {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const std::vector<std::int64_t> sizes = {number(parameters_.size()), number(options_.bucket_bytes),
-                                           number(options_.part_bytes), number(options_.priority)};
-  constexpr const char* names[] = {"parameters", "bytes in a bucket", "bytes in a part", "for the use of priorities"};
+  const std::vector<std::int64_t> sizes = {
+      number(parameters_.size()),        number(options_.bucket_bytes),
+      number(options_.part_bytes),       number(options_.priority),
+      number(options_.compression.form), std::bit_cast<std::int64_t>(options_.compression.share)};
+  constexpr const char* names[] = {"parameters",
+                                   "bytes in a bucket",
+                                   "bytes in a part",
+                                   "for the use of priorities",
+                                   "for the form of compression",
+                                   "for the bits of the share that is sent"};
   const auto sizes_of_all = communicator_.exchange(sizes);
   for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
     const std::size_t of_first = i % sizes.size();
@@ -73,6 +87,13 @@ void DataParallel::require_equal() const {
 Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location from) const {
   if (!parameters_.has_dense_gradient(parameter)) return parameters_.dense_gradient(parameter, from);
   return *parameters_.summed_gradient(parameter, from).all;
+}
+
+void DataParallel::average(std::source_location from) {
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) values.push_back(parameters_.value(parameters_[i]));
+  communicator_.all_reduce(values, Combine::mean,
+                           {.name = "parameters", .part_bytes = options_.part_bytes, .pushed_at = from});
 }
 
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
@@ -134,16 +155,17 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   }
 
   // The sums, from the last parameter to the first.
-  GradientSums sums(communicator_, options_, from);
+  GradientSums sums(communicator_, options_, from, compressed_.get());
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
     const Tensor sum =
         kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
-    sums.add(sum);
     if (kinds[i] == all) {
+      sums.add(sum, i);
       parameters_.set_gradient(parameter, sum);
     } else {
+      sums.add(sum);
       parameters_.set_gradient(parameter, union_of[i], sum, from);
     }
   }

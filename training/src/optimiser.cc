@@ -87,6 +87,7 @@ class Optimiser::Impl {
     const Progress now = progress();
     return options_.rate(now.steps) * now.rate_scale;
   }
+  bool takes_step() const { return collected_ + 1 >= options_.accumulate; }
   bool between_steps() const { return collected_ > 0; }
   const Method& method() const { return method_; }
 
@@ -268,6 +269,7 @@ void Optimiser::scale_rate(double factor) { impl_->scale_rate(factor); }
 void Optimiser::step(std::size_t samples, std::source_location from) { impl_->step(samples, from); }
 void Optimiser::finish(std::source_location from) { impl_->finish(from); }
 Optimiser::Progress Optimiser::progress() const { return impl_->progress(); }
+bool Optimiser::takes_step() const { return impl_->takes_step(); }
 bool Optimiser::between_steps() const { return impl_->between_steps(); }
 const Method& Optimiser::method() const { return impl_->method(); }
 double Optimiser::rate() const { return impl_->rate(); }

@@ -19,8 +19,9 @@ TrainerOptions checked(TrainerOptions options) {
   if (options.minibatch < 1 || options.minibatch > most) {
     refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
-  if (options.group && options.optimiser.accumulate > 1) {
-    refuse("a group, and gradients of " + std::to_string(options.optimiser.accumulate) +
+  if (options.local_steps < 1) refuse("0 local steps; expected 1 or more");
+  if (options.local_steps > 1 && options.optimiser.accumulate > 1) {
+    refuse("local steps, and gradients of " + std::to_string(options.optimiser.accumulate) +
            " minibatches for a step; expected one of both");
   }
   return options;
@@ -109,13 +110,37 @@ double Trainer::mean_of_all(LossSum& own) const {
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
   const SampleNumbers next = next_minibatch(most_samples), own = own_of(next);
   Learner::Loss of_minibatch = learner.differentiate(own);
-  optimiser_.step(parallel_ ? parallel_->combine(own.size()) : own.size());
+  take_step(own.size(), next.size());
   std::int64_t labels = 0;
   for (const std::size_t number : own) labels += workload_.training[number].labels;
-  if (averages_ && !optimiser_.between_steps()) averages_->update();
+  if (averages_ && !between_steps()) averages_->update();
   count(pass, workload_.training, next);
   loss.add(std::move(of_minibatch), labels);
   pass.loss = loss.mean();
+}
+
+void Trainer::take_step(std::size_t own_samples, std::size_t samples) {
+  if (!parallel_) return optimiser_.step(samples);
+  if (options_.local_steps == 1) {
+    if (optimiser_.takes_step()) parallel_->combine(own_samples);
+    return optimiser_.step(samples);
+  }
+  if (own_samples > 0) optimiser_.step(own_samples);
+  if (++alone_ >= options_.local_steps) come_together();
+}
+
+void Trainer::come_together() {
+  if (alone_ == 0) return;
+  parallel_->average();
+  alone_ = 0;
+}
+
+void Trainer::finish_steps() {
+  if (optimiser_.between_steps()) {
+    if (parallel_) parallel_->combine(0);  // the optimiser has counted the samples
+    optimiser_.finish();
+  }
+  come_together();
 }
 
 void Trainer::wait_for_steps() {
@@ -133,6 +158,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
   LossSum loss(options_.each_loss);
   try {
     while (pass.samples < samples) step(learner, samples - pass.samples, pass, loss);
+    come_together();
     pass.loss = mean_of_all(loss);
   } catch (...) {
     loss.give_up();
@@ -155,11 +181,10 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
     do {
       step(*learner_, order_.size(), epoch_, *epoch_loss_);
       epoch_.seconds = before + seconds_since(began);
-    } while (next_ < order_.size() &&
-             (optimiser_.between_steps() || !between || agree(between(epoch_)) == Then::go_on));
+    } while (next_ < order_.size() && (between_steps() || !between || agree(between(epoch_)) == Then::go_on));
     if (next_ == order_.size()) {
-      if (optimiser_.between_steps()) {
-        optimiser_.finish();
+      if (between_steps()) {
+        finish_steps();
         if (averages_) averages_->update();
       }
       ++epochs_;

@@ -31,6 +31,9 @@ struct TrainerOptions {
   /// Each minibatch is dealt out among them, by vertices. They make the same calls, except save().
   std::optional<Communicator> group = {};
   DataParallelOptions data_parallel = {};
+  /// Above 1: each member takes steps along its own gradients, and after so many steps, and at the end of an epoch, the
+  /// parameters of all are replaced by their means; see DataParallel::average().
+  std::size_t local_steps = 1;
   RunnerOptions runner = {};
   bool score_training = false;  ///< sets Pass::metrics
   /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
@@ -113,6 +116,14 @@ class Trainer {
   Then agree(Then own) const;
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
+  /// Takes the step for the gradients that are there.
+  void take_step(std::size_t own_samples, std::size_t samples);
+  /// Ends the steps that members take alone.
+  void come_together();
+  /// Takes the step for gradients that are kept, and ends those that members take alone.
+  void finish_steps();
+  /// Whether finish_steps() has something to do, so that no checkpoint can be written.
+  bool between_steps() const { return optimiser_.between_steps() || alone_ > 0; }
   void wait_for_steps();
   std::vector<Metric> scores();
 
@@ -129,6 +140,7 @@ class Trainer {
   std::vector<std::size_t> order_;  // of training samples
   std::size_t next_ = 0;            // position in order_
   std::uint64_t epochs_ = 0;
+  std::size_t alone_ = 0;                      // steps since the parameters of all members were equal
   Pass epoch_ = {};                            // of train_epoch()
   const std::unique_ptr<LossSum> epoch_loss_;  // of train_epoch()
   std::optional<double> validation_loss_;

@@ -18,12 +18,30 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <source_location>
 
 #include "windrow/batching/parameters.h"
 #include "windrow/comm/communicator.h"
 
 namespace windrow {
+
+class CompressedSums;
+
+/// How dense gradients travel. What is not sent of a gradient is kept by its member, and added to that of the next step
+/// (error feedback: Seide et al. 2014, Karimireddy et al. 2019). Rows of tables travel as they are. A value.
+struct Compression {
+  enum class Form : std::uint8_t {
+    none,
+    /// Numbers are rounded to 16 bits, and so are their sums: half of the bytes. A sum misses at most 1/256 of itself.
+    bfloat16,
+    /// Only the largest elements of each gradient are sent, with their positions (Aji and Heafield 2017).
+    largest,
+  } form = Form::none;
+  double share = 0.01;  ///< of the elements of a gradient that `largest` sends at most; more than 0, at most 1
+  float threshold = 0;  ///< `largest` sends no elements of a smaller magnitude
+};
 
 struct DataParallelOptions {
   /// Gradients are summed in groups of about so many bytes, beginning with the parameters that were added last, whose
@@ -35,21 +53,31 @@ struct DataParallelOptions {
   /// Whether the collectives of the parameters that were added first, which the next forward pass needs first, have
   /// priority.
   bool priority = true;
+  /// For devices that share the host's memory. What members keep of gradients is not part of checkpoints.
+  Compression compression = {};
 };
 
 /// An owner.
 class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
-  /// Throws MisuseError if the parameters are not on the communicator's device, or have NonFinite::skip, and CommError
-  /// if they differ.
+  /// Throws MisuseError for options out of range, and if the parameters are not on the communicator's device or have
+  /// NonFinite::skip; and CommError if members differ in parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
 
   /// Replaces the gradients of the last minibatch by their sums over all members. The loss of the member's minibatch is
   /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
-  /// were looked up are summed row by row: rows that no member looked up are not sent. Gradients of several minibatches
-  /// cannot be accumulated: see Parameters::keep_gradients().
+  /// were looked up are summed row by row: rows that no member looked up are not sent. With
+  /// OptimiserOptions::accumulate, call it before the last of these calls of step() only; see Optimiser::takes_step().
   std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
+
+  /// Replaces the parameters of all members by their means. For members that take steps along their own gradients, and
+  /// call this every few steps instead of combine() in each (local SGD: McMahan et al. 2017, Stich 2019). What
+  /// optimisers keep stays as it is at each member. Waits for nothing.
+  void average(std::source_location from = std::source_location::current());
 
   const Communicator& communicator() const { return communicator_; }
 
@@ -60,6 +88,7 @@ class DataParallel {
   const Communicator communicator_;
   Parameters& parameters_;
   const DataParallelOptions options_;
+  std::unique_ptr<CompressedSums> compressed_;  // null without compression
 };
 
 }  // namespace windrow

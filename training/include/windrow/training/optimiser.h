@@ -126,6 +126,9 @@ class Optimiser {
   /// MisuseError for 0 samples.
   void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
 
+  /// Whether the next call of step() takes a step, and does not only keep the gradients.
+  bool takes_step() const;
+
   /// Pushes the step for which gradients are kept, if there are some; see OptimiserOptions::accumulate.
   void finish(std::source_location from = std::source_location::current());
 

@@ -1,0 +1,232 @@
+#include "compression.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace windrow {
+namespace {
+
+/// The nearest number of 16 bits, ties to even; a NaN stays one.
+std::uint16_t rounded(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (x != x) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+float widened(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
+
+/// What a number loses by being sent. A gradient that is not finite leaves nothing behind: its step fails or is
+/// skipped.
+float lost(float x, float sent) { return std::isfinite(x) ? x - sent : 0; }
+
+Index elements(const Tensor& tensor) { return tensor.rows() * tensor.width(); }
+
+/// Calls body(position, element) for all elements of a view, in the order of rows.
+template <class T, class Body>
+void each(const Matrix<T>& m, const Body& body) {
+  std::size_t position = 0;
+  for (Index r = 0; r < m.rows; ++r) {
+    T* const row = m.row(r);
+    for (Index j = 0; j < m.width; ++j) body(position++, row[j]);
+  }
+}
+
+/// The memory of a tensor that carries other things than floats to other members, which copy its bytes.
+template <class T>
+T* carried(const Matrix<float>& m) {
+  return reinterpret_cast<T*>(m.data);
+}
+template <class T>
+const T* carried(const Matrix<const float>& m) {
+  return reinterpret_cast<const T*>(m.data);
+}
+
+}  // namespace
+
+CompressedSums::CompressedSums(const Communicator& communicator, const Compression& compression)
+    : communicator_(communicator), compression_(compression) {
+  const auto refuse = [](const std::string& what) { throw MisuseError("DataParallelOptions.compression: " + what); };
+  if (!(compression.share > 0 && compression.share <= 1)) {
+    refuse("share " + std::to_string(compression.share) + "; expected more than 0 and at most 1");
+  }
+  if (!(compression.threshold >= 0)) {
+    refuse("threshold " + std::to_string(compression.threshold) + "; expected 0 or more");
+  }
+  if (!communicator.device().on_host()) {
+    refuse("gradients in the memory of " + communicator.device().name + "; expected a device that shares the host's");
+  }
+}
+
+const Tensor& CompressedSums::rest_of(const Part& part) {
+  const auto place = rests_.find(part.parameter);
+  if (place != rests_.end()) return place->second;
+  const Tensor rest(communicator_.device(), part.gradient.rows(), part.gradient.width());
+  rest.set(std::vector<float>(static_cast<std::size_t>(elements(rest)), 0));
+  return rests_.emplace(part.parameter, rest).first->second;
+}
+
+void CompressedSums::push(const std::vector<Part>& parts, const CollectiveOptions& options) {
+  if (compression_.form == Compression::Form::bfloat16) return push_rounded(parts, options);
+  push_largest(parts, options);
+}
+
+/// Each member rounds its gradients and sends block r of them to member r, which adds up what it gets in order of
+/// ranks, rounds the sum, and sends it to all.
+void CompressedSums::push_rounded(const std::vector<Part>& parts, const CollectiveOptions& options) {
+  const Device& device = communicator_.device();
+  Engine& engine = *device.engine;
+  const int members = communicator_.size();
+  std::size_t all = 0;
+  for (const Part& part : parts) all += static_cast<std::size_t>(elements(part.gradient));
+  // Two of 16 bits in the place of one float.
+  const auto width =
+      static_cast<Index>((all + 2 * static_cast<std::size_t>(members) - 1) / (2 * static_cast<std::size_t>(members)));
+  const Tensor sent(device, members, width, "rounded"), got(device, members, width, "rounded"),
+      sum(device, 1, width, "rounded"), sums(device, members, width, "rounded");
+  const PushOptions push{
+      .name = "round gradients", .priority = options.priority, .lane = device.lane, .pushed_at = options.pushed_at};
+
+  std::vector<Access> accesses = {sent.write_access()};
+  struct Source {
+    Tensor::View gradient, rest;
+  };
+  std::vector<Source> sources;
+  for (const Part& part : parts) {
+    const Tensor& rest = rest_of(part);
+    accesses.push_back(read(part.gradient.var()));
+    accesses.push_back(mutate(rest.var()));
+    sources.push_back({part.gradient.view(), rest.view()});
+  }
+  engine.push(
+      [sources, to = sent.view()] {
+        const Matrix<float> m = to.write();
+        auto* next = carried<std::uint16_t>(m);
+        auto* const end = next + 2 * m.rows * m.width;
+        for (const Source& source : sources) {
+          float* rest = source.rest.update().data;
+          each(source.gradient.read(), [&](std::size_t i, float g) {
+            const float x = g + rest[i];
+            const std::uint16_t r = rounded(x);
+            rest[i] = lost(x, widened(r));
+            *next++ = r;
+          });
+        }
+        std::fill(next, end, std::uint16_t{0});
+      },
+      accesses, push);
+  communicator_.all_to_all(sent, got, options);
+  engine.push(
+      [from = got.view(), to = sum.view()] {
+        const Matrix<const float> m = from.read();
+        auto* const result = carried<std::uint16_t>(to.write());
+        std::vector<float> total(static_cast<std::size_t>(2 * m.width), 0);
+        for (Index r = 0; r < m.rows; ++r) {
+          const auto* const row = reinterpret_cast<const std::uint16_t*>(m.row(r));
+          for (std::size_t i = 0; i < total.size(); ++i) total[i] += widened(row[i]);
+        }
+        std::ranges::transform(total, result, rounded);
+      },
+      {read(got.var()), sum.write_access()}, push);
+  communicator_.all_gather(sum, sums, options);
+  accesses = {read(sums.var())};
+  std::vector<Tensor::View> targets;
+  for (const Part& part : parts) {
+    accesses.push_back(part.gradient.write_access());
+    targets.push_back(part.gradient.view());
+  }
+  engine.push(
+      [targets, from = sums.view()] {
+        const auto* next = carried<std::uint16_t>(from.read());
+        for (const Tensor::View& target : targets)
+          each(target.write(), [&](std::size_t, float& g) { g = widened(*next++); });
+      },
+      accesses, push);
+}
+
+/// Each member sends the positions and values of its largest elements to all, and adds up what it gets in order of
+/// ranks.
+void CompressedSums::push_largest(const std::vector<Part>& parts, const CollectiveOptions& options) {
+  const Device& device = communicator_.device();
+  Engine& engine = *device.engine;
+  struct Source {
+    Tensor::View gradient, rest;
+    std::size_t count;  // of elements that are sent at most
+  };
+  std::vector<Source> sources;
+  std::vector<Access> accesses;
+  std::size_t all = 0;
+  for (const Part& part : parts) {
+    const auto size = static_cast<double>(elements(part.gradient));
+    const auto count = static_cast<std::size_t>(std::ceil(compression_.share * size));
+    all += count;
+    const Tensor& rest = rest_of(part);
+    accesses.push_back(read(part.gradient.var()));
+    accesses.push_back(mutate(rest.var()));
+    sources.push_back({part.gradient.view(), rest.view(), count});
+  }
+  // First the positions, then the values.
+  const auto width = static_cast<Index>(2 * all);
+  const Tensor own(device, 1, width, "largest"), of_all(device, communicator_.size(), width, "largest");
+  accesses.push_back(own.write_access());
+  const PushOptions push{
+      .name = "select gradients", .priority = options.priority, .lane = device.lane, .pushed_at = options.pushed_at};
+  engine.push(
+      [sources, to = own.view(), all, threshold = compression_.threshold] {
+        const Matrix<float> m = to.write();
+        auto* position = carried<std::int32_t>(m);
+        float* value = m.data + all;
+        for (const Source& source : sources) {
+          const Matrix<float> rest = source.rest.update();
+          float* const x = rest.data;  // what was not sent before, and the gradient
+          each(source.gradient.read(), [&](std::size_t i, float g) { x[i] += g; });
+          std::vector<std::int32_t> largest(static_cast<std::size_t>(rest.rows * rest.width));
+          std::iota(largest.begin(), largest.end(), 0);
+          // A NaN counts as the largest, so that it arrives; equal ones in order.
+          const auto size = [&](std::int32_t i) {
+            const float magnitude = std::abs(x[i]);
+            return magnitude == magnitude ? magnitude : std::numeric_limits<float>::infinity();
+          };
+          const auto before = [&](std::int32_t a, std::int32_t b) {
+            return size(a) != size(b) ? size(a) > size(b) : a < b;
+          };
+          const auto middle = largest.begin() + static_cast<std::ptrdiff_t>(source.count);
+          std::nth_element(largest.begin(), middle, largest.end(), before);
+          std::sort(largest.begin(), middle);
+          for (auto i = largest.begin(); i != middle; ++i) {
+            const bool sent = size(*i) >= threshold;
+            *position++ = sent ? *i : -1;
+            *value++ = sent ? std::exchange(x[*i], 0.0f) : 0;
+          }
+        }
+      },
+      accesses, push);
+  communicator_.all_gather(own, of_all, options);
+  accesses = {read(of_all.var())};
+  for (const Part& part : parts) accesses.push_back(part.gradient.write_access());
+  engine.push(
+      [sources, from = of_all.view(), all] {
+        const Matrix<const float> m = from.read();
+        std::size_t first = 0;
+        for (const Source& source : sources) {
+          const Matrix<float> gradient = source.gradient.write();
+          each(gradient, [](std::size_t, float& g) { g = 0; });
+          for (Index r = 0; r < m.rows; ++r) {
+            const auto* const positions = reinterpret_cast<const std::int32_t*>(m.row(r)) + first;
+            const float* const values = m.row(r) + all + first;
+            for (std::size_t i = 0; i < source.count; ++i) {
+              if (positions[i] < 0) continue;
+              gradient.row(positions[i] / gradient.width)[positions[i] % gradient.width] += values[i];
+            }
+          }
+          first += source.count;
+        }
+      },
+      accesses, push);
+}
+
+}  // namespace windrow
