@@ -33,7 +33,11 @@ inline Row hinge(const Row& scores, const OracleIndex& label, double margin) {
 inline Row layer_norm(const Row& x) { return apply(op::layer_norm, {x}, {}, op::with_epsilon(1e-5)); }
 inline Row rms_norm(const Row& x, double epsilon) { return apply(op::rms_norm, {x}, {}, op::with_epsilon(epsilon)); }
 
-inline Row log_add_exp(const Row& x, const Row& y) { return apply(op::log_add_exp, {x, y}); }
+inline Row log_add_exp(const RowOperand& x, const RowOperand& y) { return elementwise(op::log_add_exp, x, y); }
+inline Row binary_cross_entropy(const RowOperand& logits, const RowOperand& targets) {
+  return elementwise(op::binary_cross_entropy, logits, targets);
+}
+inline Row squared_distance(const RowOperand& x, const RowOperand& y) { return apply(op::squared_distance, {x, y}); }
 inline Row log_matmul(const Row& x, const RowOperand& w) { return apply(op::log_matmul, {x, w}); }
 inline Row max_matmul(const Row& x, const RowOperand& w) { return apply(op::max_matmul, {x, w}); }
 inline Row argmax_matmul(const Row& x, const RowOperand& w) { return apply(op::argmax_matmul, {x, w}); }
@@ -57,7 +61,7 @@ struct LayersCell {
         weights(p.add("weights", h, h, Initial::uniform(-1, 1))),
         table(p.add("table", 5, h, Initial::uniform(-1, 1))) {}
 
-  /// Calls take(name, value) for each value. `rows` makes constants: a vertex or a lazy graph.
+  /// Calls take(name, value) for each value. `rows` makes constants and functions of parameters: a vertex, for example.
   template <class MakesRows, class X, class Label, class Take>
   void compute(MakesRows& rows, const X& input, const Label& label, Take take) const {
     const X x = matmul(input, w);
@@ -74,6 +78,16 @@ struct LayersCell {
     take("columns and rows", column * gain + (bias - column) / gain + gain / column);
     take("maxima", maximum(x, gain) - minimum(bias, x) * maximum(minimum(x, bias), -0.5 * x));
     take("maxima of columns", maximum(x, temperature) + minimum(column, x) + maximum(gain, column));
+    const auto g = rows.parameter(gain), t = rows.parameter(temperature);
+    take("functions of rows", (x - exp(g)) / (exp(g) + square(x)) + exp(g) * x - (tanh(g) - x) / (2 + column * g));
+    take("functions of numbers", (x / exp(t) + (tanh(t) - x) * (exp(t) + x)) / t - (t / (square(x) + 1) - t));
+    take("columns and functions of rows", (column - exp(g)) / (column + 1 / g) - (t - column) * (column / exp(t)));
+    take("slices of rows", (slice(g, 1, 4) - slice(x, 0, 3)) * slice(x, 3, 6) / exp(slice(g, 0, 3)));
+    take("maxima of functions", maximum(x, tanh(g)) - minimum(tanh(t), x) + maximum(exp(g), column));
+    take("log sums of rows", log_add_exp(x, gain) - log_add_exp(exp(g), x) + log_add_exp(temperature, x));
+    take("cross entropies of rows", binary_cross_entropy(x, sigmoid(g)) + binary_cross_entropy(bias, sigmoid(x)));
+    take("products and distances of rows",
+         row_dot(x, gain) + row_dot(exp(g), x) * squared_distance(bias, x) - squared_distance(x, tanh(g)));
     take("log sums", log_add_exp(x, 0.5 * x) + log_add_exp(x, x));
     take("log products", log_matmul(x, weights) + 0.5 * max_matmul(x, weights));
     take("largest", top_k(x, 3) + top_k(x, 1, 3, op::Order::by_place));

@@ -17,6 +17,14 @@ using testing::LayersCell;
 using testing::Oracle;
 using testing::OracleVertex;
 
+/// Makes constants and functions of parameters for lazy expressions.
+struct LazyRows {
+  LazyGraph& graph;
+  LazyExpr zeros(Index width) { return graph.zeros(width); }
+  LazyExpr constant(Index width, double value) { return graph.constant(width, value); }
+  LazyWeight parameter(const Parameter& parameter) { return parameter; }
+};
+
 /// A graph of vertices without children.
 class Layers : public ::testing::Test {
  protected:
@@ -29,6 +37,24 @@ class Layers : public ::testing::Test {
     for (std::int32_t v = 0; v < vertices; ++v) data.indices["label"].push_back(v % LayersCell::h - 1);
   }
   static constexpr std::int32_t vertices = 7;
+  using Made = std::map<std::string, std::vector<LazyExpr>>;
+
+  /// The values of all vertices as lazy expressions, of whose sums the gradients are set.
+  Made differentiate(LazyGraph& graph) {
+    Made made;
+    std::vector<LazyExpr> losses;
+    for (std::size_t v = 0; v < vertices; ++v) {
+      const std::span<const float> x(data.values["x"].data() + v * LayersCell::in, LayersCell::in);
+      LazyRows rows{graph};
+      cell.compute(rows, graph.input(x), graph.index(data.indices["label"][v]),
+                   [&](const char* name, const LazyExpr& value) {
+                     made[name].push_back(value);
+                     losses.push_back(row_sum(value));
+                   });
+    }
+    graph.backward(losses);
+    return made;
+  }
 
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
@@ -49,17 +75,7 @@ TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   oracle.loss({data});
   LazyGraph graph(host, parameters);
-  std::map<std::string, std::vector<LazyExpr>> made;
-  std::vector<LazyExpr> losses;
-  for (std::size_t v = 0; v < vertices; ++v) {
-    const std::span<const float> x(data.values["x"].data() + v * LayersCell::in, LayersCell::in);
-    cell.compute(graph, graph.input(x), graph.index(data.indices["label"][v]),
-                 [&](const char* name, const LazyExpr& value) {
-                   made[name].push_back(value);
-                   losses.push_back(row_sum(value));
-                 });
-  }
-  graph.backward(losses);
+  const auto made = differentiate(graph);
   for (const auto& [name, values] : made) {
     SCOPED_TRACE(name);
     testing::Values all;
@@ -78,6 +94,23 @@ TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
     SCOPED_TRACE(parameters.name(parameters[p]));
     expect_close(gradients[p], dense(parameters, parameters[p]), 1e-5);
   }
+}
+
+/// Rows as operands, and functions of rows.
+TEST_F(Layers, OfFrozenRowsHaveGradientsOfTheOthersAlone) {
+  LazyGraph graph(host, parameters);
+  differentiate(graph);
+  graph.clear();
+  const testing::Values of_w = dense(parameters, cell.w), of_bias = dense(parameters, cell.bias);
+  parameters.freeze(cell.gain);
+  parameters.freeze(cell.temperature);
+  differentiate(graph);
+  for (const Parameter& frozen : {cell.gain, cell.temperature}) {
+    EXPECT_FALSE(parameters.gradient(frozen).all.has_value());
+    EXPECT_TRUE(parameters.gradient(frozen).rows.empty());
+  }
+  expect_close(dense(parameters, cell.w), of_w, 1e-5);
+  expect_close(dense(parameters, cell.bias), of_bias, 1e-5);
 }
 
 /// Of x * x, with one factor as a constant and with a reversed one.

@@ -253,7 +253,7 @@ TEST_F(LazyLists, RefuseWhatDoesNotFit) {
   EXPECT_EQ(said([&] { top_k(one[0], 2); }),
             "top_k: operands vertices x 1; expected a width that is a multiple of 1, and 2 or more");
   EXPECT_EQ(said([&] { maximum(filters, one[0]); }),
-            "maximum: operands vertices x 1, 9 x 2; expected operands of one shape");
+            "maximum: operands 9 x 2, vertices x 1; expected operands of one shape, or parameters of one row");
 }
 
 }  // namespace

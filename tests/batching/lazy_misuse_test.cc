@@ -57,10 +57,14 @@ TEST_F(LazyMisuse, OfAnEmptyExpressionIsToldAtTheCall) {
 
 TEST_F(LazyMisuse, OfAMatrixAsARowIsToldWhileRecording) {
   const LazyExpr x = graph.input({1, 2, 3});
-  const std::string row = " vertices x 3, 2 x 3; expected a second of one row, as wide as the first";
-  EXPECT_EQ(said_of([&] { x* w; }), "mul_row: operands" + row);
-  EXPECT_EQ(said_of([&] { w - x; }), "add_bias: operands" + row);
-  EXPECT_EQ(said_of([&] { x / w; }), "div: operands vertices x 3, 2 x 3; expected operands of one shape");
+  const std::string row = "; expected operands of one shape, or parameters of one row";
+  EXPECT_EQ(said_of([&] { x* w; }), "mul: operands vertices x 3, 2 x 3" + row);
+  EXPECT_EQ(said_of([&] { w - x; }), "sub: operands 2 x 3, vertices x 3" + row);
+  EXPECT_EQ(said_of([&] { x / exp(LazyWeight(w)); }), "div: operands vertices x 3, 2 x 3" + row);
+  EXPECT_EQ(said_of([&] { x - column_sum(LazyWeight(parameters.add("wide", 1, 4, Initial::zeros()))); }),
+            "sub: operands vertices x 3, 1 x 4; expected operands of one shape");
+  EXPECT_EQ(said_of([&] { graph.parameter(exp(LazyWeight(w))); }),
+            "a parameter of 2 rows as an expression; expected one of 1 row");
   EXPECT_EQ(said_of([&] {
               x + graph.input({1, 2});
             }),

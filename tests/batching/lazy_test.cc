@@ -198,9 +198,11 @@ TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
   const Parameter first = parameters.add("first", 1, 2, Initial::constant(3));
   const Parameter table = parameters.add("table", 4, 2, Initial::constant(1));
   const LazyExpr x = graph.parameter(first), y = x * x + graph.input({1, 2});
-  graph.backward(std::array{row_sum(y), row_sum(x)});
+  const LazyExpr part = graph.parameter(square(slice(LazyWeight(first), 1, 2)));
+  graph.backward(std::array{row_sum(y), row_sum(x), part});
   EXPECT_EQ(y.value(), (std::vector<float>{10, 11}));
-  EXPECT_EQ(dense(parameters, first), (std::vector<double>{7, 7}));
+  EXPECT_EQ(part.value(), std::vector<float>{9});
+  EXPECT_EQ(dense(parameters, first), (std::vector<double>{7, 13}));
   EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.parameter(table); }),
             "a parameter of 4 rows as an expression; expected one of 1 row");
 }

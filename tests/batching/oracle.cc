@@ -88,7 +88,7 @@ Row softmax_children(const Row& x) {
   return shares / to_children(sum_children(shares), children);
 }
 
-static Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y) {
+Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y) {
   const Oracle& oracle = *(x.oracle() == nullptr ? y.oracle() : x.oracle());
   const Row rows[] = {x.resolve(oracle), y.resolve(oracle)};
   const Index width = std::max(rows[0].type.width, rows[1].type.width);

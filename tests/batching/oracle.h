@@ -111,6 +111,7 @@ class Oracle {
 Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initializer_list<OracleIndex> indices = {},
           const Attributes& attributes = {});
 /// A column is used for all columns of the other operand.
+Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y);
 Row operator+(const RowOperand& x, const RowOperand& y);
 Row operator-(const RowOperand& x, const RowOperand& y);
 Row operator*(const RowOperand& x, const RowOperand& y);
@@ -132,7 +133,7 @@ inline Row softmax(const Row& x) { return apply(op::softmax, {x}); }
 inline Row row_sum(const Row& x) { return apply(op::row_sum, {x}); }
 inline Row row_max(const Row& x) { return apply(op::row_max, {x}); }
 inline Row pick(const Row& x, const OracleIndex& column) { return apply(op::pick, {x}, {column}); }
-inline Row row_dot(const Row& x, const Row& y) { return apply(op::row_dot, {x, y}); }
+inline Row row_dot(const RowOperand& x, const RowOperand& y) { return apply(op::row_dot, {x, y}); }
 /// Central differences see through it, so gradients agree only where what it stops cancels.
 inline Row stop_gradient(const Row& x) { return x; }
 inline Row matmul(const Row& x, const RowOperand& w) { return apply(op::matmul, {x, w}); }

@@ -168,7 +168,7 @@ TEST(WholeParameters, AreFunctionsInLazyExpressionsToo) {
               }),
               "matmul: operands vertices x 2, 3 x 4; expected as many rows of the second as the first is wide");
     EXPECT_EQ(said([&] { graph.zeros(4) * w; }),
-              "mul_row: operands vertices x 4, 3 x 4; expected a second of one row, as wide as the first");
+              "mul: operands vertices x 4, 3 x 4; expected operands of one shape, or parameters of one row");
   }
 }
 

@@ -106,9 +106,9 @@ TEST_F(Tracing, RefusesWidthsBeyondReason) {
 
 TEST_F(Tracing, RefusesOperandsThatNeitherRowsNorColumnsFit) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) * w_; }),
-            "cell: mul: operands vertices x 3, 3 x 4; expected operands of one shape");
+            "cell: mul: operands vertices x 3, 3 x 4; expected operands of one shape, or parameters of one row");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) - bias_; }),
-            "cell: sub: operands vertices x 3, vertices x 4; expected operands of one shape");
+            "cell: sub: operands vertices x 3, 1 x 4; expected operands of one shape");
   EXPECT_EQ(said_of([&](Vertex& v) { v.zeros(-1); }), "cell: 'constant' has width -1; expected 0 to 2147483647");
 }
 

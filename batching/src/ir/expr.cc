@@ -29,65 +29,31 @@ std::shared_ptr<ir::Tracing> tracing_of(std::string_view what, const Operand& x)
   return ir::Tracing::of(std::string(what), {&x, 1}, {});
 }
 
-/// Whether x is a parameter of one row, and `other` has a row for each vertex or edge.
-bool is_row(const Operand& x, const Operand& other) {
-  const auto one_row = [](const Operand& operand) { return operand.type().rows == Rows::count(1); };
-  return one_row(x) && !one_row(other);
-}
-bool is_row_of_width(const Operand& x, const Operand& other) {
-  return is_row(x, other) && x.type().width == other.type().width;
-}
-bool is_column(const Operand& x, const Operand& other) { return x.type().width == 1 && other.type().width != 1; }
-
-/// A parameter beside `other` as an expression, so that what is computed from it is computed once for all vertices.
-Expr once(const Operand& parameter, const Operand& other) {
-  const auto tracing = tracing_of("parameter", other);
-  return tracing->expr_of(tracing->value_of(parameter));
+/// Whether x is a column, and `other` is wider. A parameter of one element is no column, since apply() takes it.
+bool is_column(const Operand& x, const Operand& other) {
+  return x.type().width == 1 && other.type().width != 1 && (other.type().rows.counted() || !x.type().rows.counted());
 }
 
-/// x, or a copy of its row for each vertex if it has one row and `other` many.
-Operand with_rows_of(const Operand& other, const Operand& x) {
-  if (!is_row(x, other)) return x;
-  return apply(op::add_bias, {tracing_of("parameter", other)->constant(x.type().width, 0), x});
-}
-
-/// The same, with a column spread over the width of `other`.
+/// x, with a column spread over the width of `other`.
 Operand in_shape_of(const Operand& other, const Operand& x) {
-  const Operand rows = with_rows_of(other, x);
-  if (!is_column(rows, other) || rows.type().rows.counted()) return rows;
-  return apply(op::spread_columns, {rows}, {}, op::to_width(other.type().width));
+  if (!is_column(x, other) || x.type().rows.counted()) return x;
+  return apply(op::spread_columns, {x}, {}, op::to_width(other.type().width));
 }
 
 Expr elementwise(const Operator& op, const Operand& x, const Operand& y) {
   return apply(op, {in_shape_of(y, x), in_shape_of(x, y)});
 }
 
-Expr reciprocal(const Operand& x) { return apply(op::reciprocal, {x}, {}, op::scaled_by(1)); }
-
 }  // namespace
 
-Expr operator+(const Operand& x, const Operand& y) {
-  if (is_row_of_width(y, x)) return apply(op::add_bias, {x, y});
-  if (is_row_of_width(x, y)) return apply(op::add_bias, {y, x});
-  return elementwise(op::add, x, y);
-}
-Expr operator-(const Operand& x, const Operand& y) {
-  if (is_row_of_width(y, x)) return apply(op::add_bias, {x, -once(y, x)});
-  if (is_row_of_width(x, y)) return apply(op::add_bias, {apply(op::neg, {y}), x});
-  return elementwise(op::sub, x, y);
-}
+Expr operator+(const Operand& x, const Operand& y) { return elementwise(op::add, x, y); }
+Expr operator-(const Operand& x, const Operand& y) { return elementwise(op::sub, x, y); }
 Expr operator*(const Operand& x, const Operand& y) {
-  if (is_row_of_width(y, x)) return apply(op::mul_row, {x, y});
-  if (is_row_of_width(x, y)) return apply(op::mul_row, {y, x});
-  if (is_column(y, x)) return apply(op::mul_columns, {with_rows_of(y, x), with_rows_of(x, y)});
-  if (is_column(x, y)) return apply(op::mul_columns, {with_rows_of(x, y), with_rows_of(y, x)});
+  if (is_column(y, x)) return apply(op::mul_columns, {x, y});
+  if (is_column(x, y)) return apply(op::mul_columns, {y, x});
   return elementwise(op::mul, x, y);
 }
-Expr operator/(const Operand& x, const Operand& y) {
-  if (is_row_of_width(y, x)) return apply(op::mul_row, {x, reciprocal(once(y, x))});
-  if (is_row_of_width(x, y)) return apply(op::mul_row, {reciprocal(y), x});
-  return elementwise(op::div, x, y);
-}
+Expr operator/(const Operand& x, const Operand& y) { return elementwise(op::div, x, y); }
 Expr maximum(const Operand& x, const Operand& y) { return elementwise(op::maximum, x, y); }
 Expr minimum(const Operand& x, const Operand& y) { return elementwise(op::minimum, x, y); }
 Expr concat(std::span<const Operand> parts) { return apply(op::concat, parts); }

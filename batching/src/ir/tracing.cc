@@ -86,6 +86,42 @@ std::shared_ptr<Tracing> Tracing::of(const std::string& what, std::span<const Op
   return found;
 }
 
+namespace {
+
+bool is_whole(const Operator& op, std::size_t operand) {
+  return op.locality == Locality::rowwise && operand < 32 && (op.whole >> operand & 1u) != 0;
+}
+
+bool is_row(const Type& type) { return type.rows == Rows::count(1); }
+
+}  // namespace
+
+Signature with_rows_of_parameters(const Operator& op, Signature signature) {
+  Index widest = 0;  // of the values of vertices or edges
+  bool vertices = false, edges = false;
+  const auto see = [&](const Type& type) {
+    vertices |= !type.rows.counted();
+    edges |= type.rows == Rows::edges();
+  };
+  for (const Type& type : signature.in) {
+    see(type);
+    if (!type.rows.counted()) widest = std::max(widest, type.width);
+  }
+  for (const Type& type : signature.indices) see(type);
+  if (!vertices || !by_rows(op)) return signature;
+  const Signature given = signature;
+  const bool elementwise = op.locality == Locality::elementwise;
+  for (std::size_t k = 0; k < signature.in.size(); ++k) {
+    Type& type = signature.in[k];
+    if (is_whole(op, k) || !type.rows.counted()) continue;
+    if (elementwise && !is_row(type)) throw shape_error(op, given, "operands of one shape, or parameters of one row");
+    // A row that does not fit keeps its type, so that the error tells it as it is.
+    if (!is_row(type) || (elementwise && type.width != 1 && type.width != widest)) continue;
+    type = {edges ? Rows::edges() : Rows::vertices(), elementwise ? widest : type.width};
+  }
+  return signature;
+}
+
 void check_locality(const Operator& op, const Signature& signature, const Type& result) {
   const auto refuse = [&](const std::string& why) { throw MisuseError(std::string(op.name.text()) + ": " + why); };
   const bool of_vertices =
@@ -101,7 +137,7 @@ void check_locality(const Operator& op, const Signature& signature, const Type& 
   }
   if (result.rows.counted()) refuse("makes " + to_string(result) + " of vertices; expected a row for each");
   for (std::size_t k = 0; k < signature.in.size(); ++k) {
-    const bool whole = op.locality == Locality::rowwise && k < 32 && (op.whole >> k & 1u) != 0;
+    const bool whole = is_whole(op, k);
     const Rows& rows = signature.in[k].rows;
     if (whole ? !rows.counted() : rows != result.rows) {
       refuse("operand " + std::to_string(k) + " is " + to_string(signature.in[k]) + "; expected " +
@@ -123,8 +159,44 @@ Expr Tracing::apply(const Operator& op, std::span<const Operand> in, std::span<c
     signature.in.push_back(operands.back().type());
   }
   for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
-  inferred(op, signature, check_locality);
+  const Signature rows = with_rows(op, signature);
+  inferred(op, rows, check_locality);
+  if (const std::optional<Expr> result = with_row(op, operands, rows)) return *result;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    if (rows.in[k] != signature.in[k]) operands[k] = row_for_each(operands[k], rows.in[k]);
+  }
   return add(op, operands, indices, attributes);
+}
+
+Signature Tracing::with_rows(const Operator& op, const Signature& signature) const {
+  try {
+    return with_rows_of_parameters(op, signature);
+  } catch (const MisuseError& error) {
+    throw MisuseError(function.name + ": " + error.what());
+  }
+}
+
+Expr Tracing::row_for_each(const Operand& row, const Type& type) {
+  const Expr zeros = expr({.code = Code::fill, .type = type});
+  return add(op::add_bias, {zeros, wide(row, type.width)}, {}, {});
+}
+
+/// Copies of its element, if it has another width.
+Operand Tracing::wide(const Operand& row, Index width) {
+  if (row.type().width == width) return row;
+  return add(op::spread_columns, {row}, {}, op::to_width(width));
+}
+
+std::optional<Expr> Tracing::with_row(const Operator& op, std::span<const Operand> in, const Signature& rows) {
+  const bool sum = &op == &op::add || &op == &op::sub, product = &op == &op::mul || &op == &op::div;
+  if (!sum && !product) return std::nullopt;
+  const bool first = is_row(in[0].type());
+  if (first == is_row(in[1].type())) return std::nullopt;
+  Operand x = in[first ? 1 : 0], row = wide(in[first ? 0 : 1], rows.in[0].width);
+  Operand& second = first ? x : row;
+  if (&op == &op::sub) second = add(op::neg, {second}, {}, {});
+  if (&op == &op::div) second = add(op::reciprocal, {second}, {}, op::scaled_by(1));
+  return add(sum ? op::add_bias : op::mul_row, {x, row}, {}, {});
 }
 
 Type Tracing::inferred(const Operator& op, const Signature& signature, Check* check) const {

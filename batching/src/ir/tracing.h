@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ void check_complete(const Function& function);
 
 /// Throws MisuseError for an operator that cannot compute vertices or edges by rows.
 void check_locality(const Operator& op, const Signature& signature, const Type& result);
+
+/// The signature of an operator by rows, with parameters of one row where it takes a row for each vertex: their types
+/// become those of the rows that stand for them. An elementwise operator uses one element for all columns. Throws
+/// MisuseError for a parameter of several rows there.
+Signature with_rows_of_parameters(const Operator& op, Signature signature);
 
 /// Records the nodes of a vertex function while its body runs.
 class Tracing : public std::enable_shared_from_this<Tracing> {
@@ -64,6 +70,13 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
  private:
   using Check = void(const Operator& op, const Signature& signature, const Type& result);
   Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
+  Signature with_rows(const Operator& op, const Signature& signature) const;
+  /// The row of a parameter, in each row of a value of that type.
+  Expr row_for_each(const Operand& row, const Type& type);
+  Operand wide(const Operand& row, Index width);
+  /// A sum, difference, product or quotient of a value and a row of a parameter, which is then computed with once for
+  /// all vertices. None for other operators and operands.
+  std::optional<Expr> with_row(const Operator& op, std::span<const Operand> in, const Signature& rows);
   Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
            const Attributes& attributes);
   /// The pull of indices that describe the structure of the graph.

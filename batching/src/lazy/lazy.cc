@@ -48,12 +48,18 @@ LazyExpr LazyGraph::constant(Index width, double value, std::source_location fro
   if (width < 0) throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 or more");
   return input(std::vector<float>(static_cast<std::size_t>(width), static_cast<float>(value)), from);
 }
+static void require_row(const Type& type) {
+  if (type.rows == Rows::count(1)) return;
+  throw MisuseError("a parameter of " + std::to_string(type.rows.number()) +
+                    " rows as an expression; expected one of 1 row");
+}
 LazyExpr LazyGraph::parameter(const Parameter& parameter, std::source_location from) {
-  const Index rows = parameter.type().rows.number();
-  if (rows != 1) {
-    throw MisuseError("a parameter of " + std::to_string(rows) + " rows as an expression; expected one of 1 row");
-  }
+  require_row(parameter.type());
   return embedding(parameter, index(0), from);
+}
+LazyExpr LazyGraph::parameter(const LazyWeight& parameter, std::source_location from) {
+  require_row(parameter.type());
+  return apply(op::add_bias, {zeros(parameter.type().width, from), parameter}, {}, {}, from);
 }
 LazyIndex LazyGraph::index(std::int32_t value) { return LazyIndex(*record_, value); }
 LazyIndex LazyGraph::index(std::span<const std::int32_t> values) { return record_->index(values); }
@@ -98,8 +104,9 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, s
                              attributes, from);
 }
 
-LazyExpr LazyExprTypes::apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
-                              std::initializer_list<LazyIndex> indices, const Attributes& attributes) {
+LazyExpr LazyExprTypes::apply(const Operator& op, const lazy::OperandHere& x,
+                              std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
+                              const Attributes& attributes) {
   return windrow::apply(op, in, indices, attributes, x.from());
 }
 LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
@@ -124,81 +131,30 @@ Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
 namespace {
 
 /// Copies of a column.
-LazyExpr spread(const LazyExpr& x, Index width, std::source_location from) {
-  return apply(op::spread_columns, {x}, {}, op::to_width(width), from);
+LazyExpr spread(const lazy::OperandHere& x, Index width) {
+  return apply(op::spread_columns, {x}, {}, op::to_width(width), x.from());
 }
 
-LazyExpr elementwise(const Operator& op, const LazyExpr& x, const LazyExpr& y, std::source_location from) {
-  const auto [of_x, of_y] = lazy::Record::widths(x, y);
-  if (of_x != of_y && of_y == 1) return apply(op, {x, spread(y, of_x, from)}, {}, {}, from);
-  if (of_x != of_y && of_x == 1) return apply(op, {spread(x, of_y, from), y}, {}, {}, from);
-  return apply(op, {x, y}, {}, {}, from);
+LazyExpr elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y) {
+  if (lazy::Record::is_column(y, x)) return apply(op, {x, spread(y, lazy::Record::width_of(x))}, {}, {}, y.from());
+  if (lazy::Record::is_column(x, y)) return apply(op, {spread(x, lazy::Record::width_of(y)), y}, {}, {}, y.from());
+  return apply(op, {x, y}, {}, {}, y.from());
 }
-
-LazyExpr product(const LazyExpr& x, const LazyExpr& y, std::source_location from) {
-  const auto [of_x, of_y] = lazy::Record::widths(x, y);
-  if (of_x != of_y && of_y == 1) return apply(op::mul_columns, {x, y}, {}, {}, from);
-  if (of_x != of_y && of_x == 1) return apply(op::mul_columns, {y, x}, {}, {}, from);
-  return apply(op::mul, {x, y}, {}, {}, from);
-}
-
-/// Whether x and the row of the parameter have different widths, one of which is 1.
-bool spreads(const LazyExpr& x, const Parameter& row) {
-  const Index of_x = lazy::Record::widths(x, x).first, of_row = row.type().width;
-  return row.type().rows == Rows::count(1) && of_x != of_row && (of_x == 1 || of_row == 1);
-}
-
-/// The row of a parameter, as an expression of the graph of x.
-LazyExpr row_beside(const LazyExpr& x, const LazyParameterHere& row) {
-  return embedding(row.operand(), lazy::Record::first_index_of(x), row.from());
-}
-
-/// An elementwise operator whose second operand is the row of a parameter.
-LazyExpr beside(const Operator& op, const LazyExpr& x, const LazyParameterHere& row) {
-  // apply() refuses other parameters.
-  if (row.operand().type().rows != Rows::count(1)) return apply(op, {x, row.operand()}, {}, {}, row.from());
-  return elementwise(op, x, row_beside(x, row), row.from());
-}
-
-LazyExpr negative(const LazyExpr& x, std::source_location from) { return -LazyHere(x, from); }
 
 }  // namespace
 
-LazyExpr operator+(const LazyExpr& x, const LazyHere& y) { return elementwise(op::add, x, y.operand(), y.from()); }
-LazyExpr operator-(const LazyExpr& x, const LazyHere& y) { return elementwise(op::sub, x, y.operand(), y.from()); }
-LazyExpr operator*(const LazyExpr& x, const LazyHere& y) { return product(x, y.operand(), y.from()); }
-LazyExpr operator/(const LazyExpr& x, const LazyHere& y) { return elementwise(op::div, x, y.operand(), y.from()); }
-LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y) {
-  if (spreads(x, y.operand())) return elementwise(op::add, x, row_beside(x, y), y.from());
-  return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
+LazyExpr operator+(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::add, x, y); }
+LazyExpr operator-(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::sub, x, y); }
+LazyExpr operator*(const lazy::OperandHere& x, const lazy::OperandHere& y) {
+  if (lazy::Record::is_column(y, x)) return apply(op::mul_columns, {x, y}, {}, {}, y.from());
+  if (lazy::Record::is_column(x, y)) return apply(op::mul_columns, {y, x}, {}, {}, y.from());
+  return apply(op::mul, {x, y}, {}, {}, y.from());
 }
-LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y) {
-  if (spreads(x, y.operand())) return elementwise(op::sub, x, row_beside(x, y), y.from());
-  return apply(op::add_bias, {x, -LazyWeight(y.operand())}, {}, {}, y.from());
-}
-LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y) {
-  if (spreads(x, y.operand())) return product(x, row_beside(x, y), y.from());
-  return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
-}
-LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::div, x, y); }
-LazyExpr operator+(const LazyExpr& x, const lazy::Located<LazyWeight>& y) {
-  return apply(op::add_bias, {x, y.operand()}, {}, {}, y.from());
-}
-LazyExpr operator*(const LazyExpr& x, const lazy::Located<LazyWeight>& y) {
-  return apply(op::mul_row, {x, y.operand()}, {}, {}, y.from());
-}
-LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y) { return y + x; }
-LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y) { return negative(y, x.from()) + x; }
-LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y) { return y * x; }
-LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y) { return 1 / LazyHere(y, x.from()) * x; }
-LazyExpr maximum(const LazyExpr& x, const LazyHere& y) { return elementwise(op::maximum, x, y.operand(), y.from()); }
-LazyExpr minimum(const LazyExpr& x, const LazyHere& y) { return elementwise(op::minimum, x, y.operand(), y.from()); }
-LazyExpr maximum(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::maximum, x, y); }
-LazyExpr minimum(const LazyExpr& x, const LazyParameterHere& y) { return beside(op::minimum, x, y); }
-LazyExpr maximum(const LazyParameterHere& x, const LazyExpr& y) { return beside(op::maximum, y, x); }
-LazyExpr minimum(const LazyParameterHere& x, const LazyExpr& y) { return beside(op::minimum, y, x); }
+LazyExpr operator/(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::div, x, y); }
+LazyExpr maximum(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::maximum, x, y); }
+LazyExpr minimum(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::minimum, x, y); }
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
-  return matmul(x, w) + lazy::Located(b, x.from());
+  return matmul(x, w) + lazy::OperandHere(b, x.from());
 }
 LazyExpr embedding(const Parameter& table, const LazyIndex& row, std::source_location from) {
   return apply(op::embedding, {table}, {row}, {}, from);

@@ -205,6 +205,7 @@ Inferred Record::infer(const Key& key) const {
                                                    : weights_.type_of(operand, *parameters_));
   }
   for (Index index_width : key.index_widths) shapes.indices.push_back({Rows::vertices(), index_width});
+  shapes = ir::with_rows_of_parameters(*key.op, std::move(shapes));
   const Type type = windrow::infer(*key.op, shapes);
   ir::check_locality(*key.op, shapes, type);
   Inferred inferred{type.width};

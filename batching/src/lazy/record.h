@@ -169,18 +169,17 @@ class Record {
   template <class T>
   static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
                         const Attributes& attributes, std::source_location from);
-  /// The widths of two operands, both 0 if apply() refuses one of them.
-  static std::pair<Index, Index> widths(const LazyExpr& x, const LazyExpr& y) {
-    const auto usable = [](const LazyExpr& expr) {
-      return expr.record_ != nullptr && expr.minibatch_ == expr.record_->minibatch_;
-    };
-    if (!usable(x) || !usable(y)) return {0, 0};
-    return {x.record_->width(x.node_), y.record_->width(y.node_)};
+  /// The width of an operand; 0 for one that apply() refuses.
+  static Index width_of(const OperandRef& x) {
+    const auto of_row = [](const Type& type) { return type.rows == Rows::count(1) ? type.width : 0; };
+    if (x.parameter_ != nullptr) return of_row(x.parameter_->type());
+    if (x.weight_ != nullptr) return of_row(x.weight_->type());
+    const bool usable = x.expr_->record_ != nullptr && x.expr_->minibatch_ == x.expr_->record_->minibatch_;
+    return usable ? x.expr_->record_->width(x.expr_->node_) : 0;
   }
-  /// Index 0, for the graph of x. Throws MisuseError for an empty expression.
-  static LazyIndex first_index_of(const LazyExpr& x) {
-    static constexpr std::int32_t zero = 0;
-    return x.record("a row beside an expression").index({&zero, 1});
+  /// Whether x is an expression of one column, and `other` wider. apply() takes a parameter of one element as it is.
+  static bool is_column(const OperandRef& x, const OperandRef& other) {
+    return x.expr_ != nullptr && width_of(x) == 1 && width_of(other) > 1;
   }
   LazyCell make_cell(std::string name, std::function<void(CellBody&)> body);
   /// Records a call of a cell.
@@ -226,12 +225,10 @@ class Record {
   // The expression that an operand is; null if it is none.
   static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
   static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
-  static const LazyExpr* expr_of(const LazyOperand& operand) {
-    return operand.is_parameter() ? nullptr : &operand.expr_;
-  }
+  static const LazyExpr* expr_of(const LazyOperand& operand) { return operand.weight_ ? nullptr : &operand.expr_; }
   // The number of an operand that is no expression; see Key.
   std::int32_t number_of(const LazyExpr&) { return Key::expression; }
-  std::int32_t number_of(const LazyOperand& operand) { return parameters_->number_of(*operand.parameter_); }
+  std::int32_t number_of(const LazyOperand& operand) { return weights_.number_of(*operand.weight_, *parameters_); }
   std::int32_t number_of(const OperandRef& operand) {
     if (operand.weight_ != nullptr) return weights_.number_of(*operand.weight_, *parameters_);
     return parameters_->number_of(*operand.parameter_);

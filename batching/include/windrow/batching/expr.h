@@ -92,16 +92,17 @@ class Operand : ExpressionOperators<ExprTypes> {
 
 /// Applies any operator, built-in or user-defined. It must compute each vertex from that vertex alone: elementwise, or
 /// rowwise with parameters as its `whole` operands. If some operands are values of edges, operands of the vertex are
-/// handed to each of its edges. Throws MisuseError, naming the vertex function, the operator and the shapes, if the
-/// operator or the shapes do not fit, and if no operand is an expression or index.
+/// handed to each of its edges. A parameter of one row where the operator takes a row for each vertex counts as that
+/// row for each; in an elementwise operator, a parameter of one element counts as that element for all columns. Throws
+/// MisuseError, naming the vertex function, the operator and the shapes, if the operator or the shapes do not fit, and
+/// if no operand is an expression or index.
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
            const Attributes& attributes = {});
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
 // Operators beside those of expression_operators.h. All throw as apply() does. One operand of `+`, `-`, `*`, `/`,
-// maximum and minimum may be a parameter of one row, which is used for all vertices, and the width of one may be 1,
-// which is then used for all columns. Add such operands to Vertex::zeros to use them with other elementwise operators.
+// maximum and minimum may have width 1, which is then used for all columns.
 Expr operator+(const Operand& x, const Operand& y);
 Expr operator-(const Operand& x, const Operand& y);
 Expr operator*(const Operand& x, const Operand& y);

@@ -63,7 +63,7 @@ class ExpressionOperators {
     return Types::apply(op::scale_shift, x, {x}, {}, op::scaled_and_shifted(factor, shift));
   }
   /// log(exp(x) + exp(y)).
-  friend Result log_add_exp(const First& x, const Second& y) { return Types::apply(op::log_add_exp, x, {x, y}); }
+  friend Result log_add_exp(const Left& x, const Right& y) { return Types::apply(op::log_add_exp, x, {x, y}); }
   friend Result tanh(const First& x) { return Types::apply(op::tanh, x, {x}); }
   friend Result sigmoid(const First& x) { return Types::apply(op::sigmoid, x, {x}); }
   friend Result relu(const First& x) { return Types::apply(op::relu, x, {x}); }
@@ -107,8 +107,8 @@ class ExpressionOperators {
   friend Result max_matmul(const Left& x, const Weight& w) { return Types::apply(op::max_matmul, x, {x, w}); }
   /// The first i that has the maximum, as a constant.
   friend Result argmax_matmul(const Left& x, const Weight& w) { return Types::apply(op::argmax_matmul, x, {x, w}); }
-  friend Result row_dot(const First& x, const Second& y) { return Types::apply(op::row_dot, x, {x, y}); }
-  friend Result mul_columns(const First& x, const Second& factor) {
+  friend Result row_dot(const Left& x, const Right& y) { return Types::apply(op::row_dot, x, {x, y}); }
+  friend Result mul_columns(const Left& x, const Right& factor) {
     return Types::apply(op::mul_columns, x, {x, factor});
   }
   /// Each row of x and of y contains a matrix. `rows` is the number of rows of the matrices in x; the other sizes
@@ -182,10 +182,10 @@ class ExpressionOperators {
     return Types::apply(op::hinge, scores, {scores}, {label}, op::with_margin(margin));
   }
   /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
-  friend Result binary_cross_entropy(const First& logits, const Second& targets) {
+  friend Result binary_cross_entropy(const Left& logits, const Right& targets) {
     return Types::apply(op::binary_cross_entropy, logits, {logits, targets});
   }
-  friend Result squared_distance(const First& x, const Second& y) {
+  friend Result squared_distance(const Left& x, const Right& y) {
     return Types::apply(op::squared_distance, x, {x, y});
   }
 

@@ -17,9 +17,8 @@
 // function and are computed together. So all optimisations for vertex functions apply; lazy expressions have no
 // executor of their own.
 //
-// Programs that repeat large cells record them as such: see lazy_cell.h. That costs less than operation by operation.
-//
-// A *flush* computes everything that was recorded since the last one.
+// A *flush* computes everything that was recorded since the last one. Programs that repeat large cells record them as
+// such: see lazy_cell.h. That costs less than operation by operation.
 //
 // Contract
 //   Order    The first request for a recorded value, backward(), and flush() compute everything recorded so far. More
@@ -73,6 +72,8 @@ class CellBody;
 class LazyCell;
 class LazyExpr;
 class LazyGraph;
+class LazyHere;
+class LazyIndex;
 namespace lazy {
 class Record;
 
@@ -92,22 +93,7 @@ class RecordRef {
   Record* record_;
 };
 
-/// An operand, and the source line of the call: operators cannot have a default argument for it. It refers to the
-/// operand, so it must not be stored.
-template <class T>
-class Located {
- public:
-  Located(const T& operand, std::source_location from = std::source_location::current())
-      : operand_(operand), from_(from) {}
-  Located(const Located&) = delete;
-  Located& operator=(const Located&) = delete;
-  const T& operand() const { return operand_; }
-  std::source_location from() const { return from_; }
-
- private:
-  const T& operand_;
-  const std::source_location from_;
-};
+class OperandHere;
 class OperandRef;
 class WeightRef;
 
@@ -115,22 +101,35 @@ void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& ta
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 }  // namespace lazy
 
-using LazyHere = lazy::Located<LazyExpr>;
-class LazyIndex;
-
 /// For the operators of expression_operators.h.
 struct LazyExprTypes {
   using Result = LazyExpr;
   using First = LazyHere;
   using Second = LazyExpr;
-  using Left = LazyHere;
-  using Right = LazyExpr;
+  using Left = lazy::OperandHere;
+  using Right = lazy::OperandHere;
   using Weight = lazy::WeightRef;
   using Indices = LazyIndex;
-  static LazyExpr apply(const Operator& op, const LazyHere& x, std::initializer_list<lazy::OperandRef> in,
+  static LazyExpr apply(const Operator& op, const lazy::OperandHere& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
   static LazyExpr dropout(const LazyHere& x, const Dropout& how);
   static Index width(const LazyHere& x);
+};
+
+/// An expression, and the source line of the call: operators cannot have a default argument for it. It refers to the
+/// expression, so it must not be stored.
+class LazyHere : ExpressionOperators<LazyExprTypes> {
+ public:
+  LazyHere(const LazyExpr& operand, std::source_location from = std::source_location::current())
+      : operand_(operand), from_(from) {}
+  LazyHere(const LazyHere&) = delete;
+  LazyHere& operator=(const LazyHere&) = delete;
+  const LazyExpr& operand() const { return operand_; }
+  std::source_location from() const { return from_; }
+
+ private:
+  const LazyExpr& operand_;
+  const std::source_location from_;
 };
 
 /// A handle to a value of one sample: a row of numbers. It may outlive its graph, but is of no use then. Using an
@@ -158,6 +157,14 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   std::vector<float> value(std::source_location from = std::source_location::current()) const;
   /// The value of an expression of width 1. Throws MisuseError for another width.
   float scalar(std::source_location from = std::source_location::current()) const;
+
+  // Operators beside those of expression_operators.h, as in expr.h.
+  friend LazyExpr operator+(const lazy::OperandHere& x, const lazy::OperandHere& y);
+  friend LazyExpr operator-(const lazy::OperandHere& x, const lazy::OperandHere& y);
+  friend LazyExpr operator*(const lazy::OperandHere& x, const lazy::OperandHere& y);
+  friend LazyExpr operator/(const lazy::OperandHere& x, const lazy::OperandHere& y);
+  friend LazyExpr maximum(const lazy::OperandHere& x, const lazy::OperandHere& y);
+  friend LazyExpr minimum(const lazy::OperandHere& x, const lazy::OperandHere& y);
 
  private:
   friend class lazy::Record;
@@ -191,18 +198,18 @@ class LazyIndex {
   lazy::RecordRef record_;  // embedding() has no other operand that names the graph
 };
 
-/// An expression or a parameter. A handle.
+/// An expression, a parameter or a function of parameters. A handle.
 class LazyOperand {
  public:
   LazyOperand(LazyExpr expr) : expr_(std::move(expr)) {}
-  LazyOperand(const Parameter& parameter) : parameter_(parameter) {}
-  bool is_parameter() const { return parameter_.has_value(); }
+  LazyOperand(const Parameter& parameter) : weight_(parameter) {}
+  LazyOperand(LazyWeight weight) : weight_(std::move(weight)) {}
 
  private:
   friend class lazy::OperandRef;
   friend class lazy::Record;
   LazyExpr expr_;
-  std::optional<Parameter> parameter_;
+  std::optional<LazyWeight> weight_;  // none if it is an expression
 };
 
 /// A parameter, or a function of parameters, for the duration of a call: refers to it, so it must not be stored.
@@ -230,8 +237,8 @@ class lazy::OperandRef {
   OperandRef(const WeightRef& weight) : parameter_(weight.parameter_), weight_(weight.weight_) {}
   OperandRef(const LazyHere& here) : expr_(&here.operand()) {}
   OperandRef(const LazyOperand& operand)
-      : expr_(operand.is_parameter() ? nullptr : &operand.expr_),
-        parameter_(operand.is_parameter() ? &*operand.parameter_ : nullptr) {}
+      : expr_(operand.weight_ ? nullptr : &operand.expr_), weight_(operand.weight_ ? &*operand.weight_ : nullptr) {}
+  OperandRef(const OperandHere& here);
   OperandRef(const OperandRef&) = delete;
   OperandRef& operator=(const OperandRef&) = delete;
 
@@ -245,6 +252,24 @@ class lazy::OperandRef {
   const Parameter* parameter_ = nullptr;
   const LazyWeight* weight_ = nullptr;
 };
+
+/// The same, with the source line of the call.
+class lazy::OperandHere : public OperandRef {
+ public:
+  OperandHere(const LazyExpr& expr, std::source_location from = std::source_location::current())
+      : OperandRef(expr), from_(from) {}
+  OperandHere(const Parameter& parameter, std::source_location from = std::source_location::current())
+      : OperandRef(parameter), from_(from) {}
+  OperandHere(const LazyWeight& weight, std::source_location from = std::source_location::current())
+      : OperandRef(weight), from_(from) {}
+  OperandHere(const LazyHere& here) : OperandRef(here), from_(here.from()) {}
+  std::source_location from() const { return from_; }
+
+ private:
+  const std::source_location from_;
+};
+inline lazy::OperandRef::OperandRef(const OperandHere& here)
+    : expr_(here.expr_), parameter_(here.parameter_), weight_(here.weight_) {}
 
 struct LazyOptions {
   /// Training keeps what backward() needs; inference does not, and is faster.
@@ -291,9 +316,10 @@ class LazyGraph {
   LazyExpr zeros(Index width, std::source_location from = std::source_location::current()) {
     return constant(width, 0, from);
   }
-  /// The row of a parameter that has exactly one, such as an initial state. Throws MisuseError for another number of
-  /// rows.
+  /// The row of a parameter that has exactly one, such as an initial state, or of a function of parameters. Throws
+  /// MisuseError for another number of rows.
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
+  LazyExpr parameter(const LazyWeight& parameter, std::source_location from = std::source_location::current());
   /// Makes a cell, which lasts as long as the graph; see lazy_cell.h. `body` runs once now, and again when the runner
   /// plans, so what it refers to must last as long as the graph. Throws MisuseError for misuse of its argument, or if
   /// it takes or makes too much.
@@ -340,41 +366,18 @@ class LazyGraph {
   lazy::Record* record_;
 };
 
-/// Applies any operator, built-in or user-defined: elementwise, or rowwise with parameters as its `whole` operands. At
-/// least one operand must be an expression or index; at most 31 may be expressions. Throws MisuseError, naming the
-/// operator and the shapes, if they do not fit. Attributes are constants, so operations with different attributes are
-/// not batched together; the exceptions are the factor of op::scale and the seed of op::dropout, which are treated as
-/// inputs. So add a number that changes as the program runs as a LazyGraph::constant, not as in `x + 0.5`. Errors name
-/// the line `from`.
+/// Applies any operator, built-in or user-defined: elementwise, or rowwise with parameters as its `whole` operands.
+/// Parameters of one row as other operands are used as in expr.h. At least one operand must be an expression or index;
+/// at most 31 may be expressions. Throws MisuseError, naming the operator and the shapes, if they do not fit.
+/// Attributes are constants, so operations with different attributes are not batched together; the exceptions are the
+/// factor of op::scale and the seed of op::dropout, which are treated as inputs. So add a number that changes as the
+/// program runs as a LazyGraph::constant, not as in `x + 0.5`. Errors name the line `from`.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {}, std::source_location from = std::source_location::current());
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
                std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {},
                std::source_location from = std::source_location::current());
 
-// Operators beside those of expression_operators.h, as in expr.h. LazyHere is a LazyExpr with the line of the call.
-LazyExpr operator+(const LazyExpr& x, const LazyHere& y);
-LazyExpr operator-(const LazyExpr& x, const LazyHere& y);
-LazyExpr operator*(const LazyExpr& x, const LazyHere& y);
-LazyExpr operator/(const LazyExpr& x, const LazyHere& y);
-using LazyParameterHere = lazy::Located<Parameter>;
-LazyExpr operator+(const LazyExpr& x, const LazyParameterHere& y);
-LazyExpr operator-(const LazyExpr& x, const LazyParameterHere& y);
-LazyExpr operator*(const LazyExpr& x, const LazyParameterHere& y);
-LazyExpr operator/(const LazyExpr& x, const LazyParameterHere& y);
-/// With functions of parameters, of one row.
-LazyExpr operator+(const LazyExpr& x, const lazy::Located<LazyWeight>& y);
-LazyExpr operator*(const LazyExpr& x, const lazy::Located<LazyWeight>& y);
-LazyExpr operator+(const LazyParameterHere& x, const LazyExpr& y);
-LazyExpr operator-(const LazyParameterHere& x, const LazyExpr& y);
-LazyExpr operator*(const LazyParameterHere& x, const LazyExpr& y);
-LazyExpr operator/(const LazyParameterHere& x, const LazyExpr& y);
-LazyExpr maximum(const LazyExpr& x, const LazyHere& y);
-LazyExpr minimum(const LazyExpr& x, const LazyHere& y);
-LazyExpr maximum(const LazyExpr& x, const LazyParameterHere& y);
-LazyExpr minimum(const LazyExpr& x, const LazyParameterHere& y);
-LazyExpr maximum(const LazyParameterHere& x, const LazyExpr& y);
-LazyExpr minimum(const LazyParameterHere& x, const LazyExpr& y);
 /// matmul(x, w) + b.
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());

@@ -1,10 +1,11 @@
 // Functions of parameters alone, for lazy expressions.
 //
 //   x = matmul(x, exp(windrow::LazyWeight(w)));
+//   x = (x - slice(windrow::LazyWeight(means), 0, 8)) / exp(windrow::LazyWeight(row));
 //   loss = loss + 0.01 * (graph.zeros(1) + column_sum(row_sum(square(windrow::LazyWeight(w)))));
 //
-// They are not recorded: a flush computes them where it uses them, once for all samples. For vertex functions see
-// Vertex::parameter.
+// They are not recorded: a flush computes them where it uses them, once for all samples. One of one row can be an
+// operand wherever a parameter of one row can; see apply() in expr.h. For vertex functions see Vertex::parameter.
 #pragma once
 
 #include <initializer_list>
@@ -56,6 +57,12 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
   }
   friend LazyWeight operator/(const LazyWeight& x, const LazyWeight& y) {
     return LazyWeightTypes::apply(op::div, x, {x, y});
+  }
+  friend LazyWeight maximum(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::maximum, x, {x, y});
+  }
+  friend LazyWeight minimum(const LazyWeight& x, const LazyWeight& y) {
+    return LazyWeightTypes::apply(op::minimum, x, {x, y});
   }
 
  private:
