@@ -40,6 +40,12 @@ TEST_F(LazyMisuse, OfAListOfTemporariesIsNone) {
 static_assert(!std::is_copy_constructible_v<LazyHere> && !std::is_move_constructible_v<LazyHere>);
 static_assert(!std::is_copy_constructible_v<lazy::OperandRef> && !std::is_move_constructible_v<lazy::OperandRef>);
 
+TEST_F(LazyMisuse, OfParametersAloneIsToldAtTheCall) {
+  const std::vector<LazyOperand> alone = {w, exp(LazyWeight(w))};
+  EXPECT_EQ(said_of([&] { windrow::apply(op::add, alone); }),
+            "add: only parameters; expected an expression among them, or LazyWeight(w) to compute with parameters");
+}
+
 TEST_F(LazyMisuse, OfAnEmptyExpressionIsToldAtTheCall) {
   LazyExpr empty;
   const LazyExpr copy = empty, x = graph.input({1, 2});

@@ -137,8 +137,33 @@ TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
 }
 
 TEST_F(Tracing, RefusesParametersAlone) {
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { w_* w_; }),
-            "mul: only parameters; expected a value of a vertex among them");
+  EXPECT_EQ(
+      testing::error_of<MisuseError>([&] { w_* w_; }),
+      "mul: only parameters; expected an expression among them, such as Vertex::parameter(w), or LazyWeight(w) for "
+      "lazy expressions");
+}
+
+/// What a compiler says of a function of two parameters with this body.
+std::string said_by_compiler_of(const std::string& body) {
+  std::string command =
+      "echo '#include \"windrow/batching/lazy.h\"\nvoid f(windrow::Parameter row, windrow::Parameter w) { " + body +
+      " }' | " + WINDROW_COMPILER + " -std=c++20 -fsyntax-only -x c++";
+  for (const char* const room : {"engine", "memory", "ops", "batching"}) {
+    command += std::string(" -I") + WINDROW_ROOMS + "/" + room + "/include";
+  }
+  const auto close = [](std::FILE* file) { ::pclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> said(::popen((command + " - 2>&1").c_str(), "r"));
+  std::string text;
+  for (int c = std::fgetc(said.get()); c != EOF; c = std::fgetc(said.get())) text += static_cast<char>(c);
+  return text;
+}
+
+TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
+  const std::string said = said_by_compiler_of("matmul(row, w); exp(row);");
+  EXPECT_NE(said.find("an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a "
+                      "vertex function, or by LazyWeight(w) for lazy expressions"),
+            std::string::npos)
+      << said;
 }
 
 TEST_F(Tracing, RefusesMoreTypesThanItCanName) {

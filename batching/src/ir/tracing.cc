@@ -82,7 +82,11 @@ std::shared_ptr<Tracing> Tracing::of(const std::string& what, std::span<const Op
     if (operand.value_ != no_value) meet(operand.tracing_);
   }
   for (const IndexExpr& index : indices) meet(index.tracing_);
-  if (!found) throw MisuseError(what + ": only parameters; expected a value of a vertex among them");
+  if (!found) {
+    throw MisuseError(what +
+                      ": only parameters; expected an expression among them, such as Vertex::parameter(w), or "
+                      "LazyWeight(w) for lazy expressions");
+  }
   return found;
 }
 

@@ -251,7 +251,11 @@ Record& Record::record_of(const Written<T>& written) {
     if (const LazyExpr* expr = expr_of(operand)) record = &expr->record(what);
   }
   for (const LazyIndex& index : written.indices) record = record == nullptr ? index.record_.get() : record;
-  if (record == nullptr) throw MisuseError(std::string(what) + ": only parameters; expected an expression among them");
+  if (record == nullptr) {
+    throw MisuseError(
+        std::string(what) +
+        ": only parameters; expected an expression among them, or LazyWeight(w) to compute with parameters");
+  }
   return *record;
 }
 

@@ -22,8 +22,10 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "windrow/batching/expression_operators.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/tensor.h"
 
@@ -54,8 +56,38 @@ struct Initial {
   static Initial identity(float factor = 1) { return {Draw::identity, factor, 0}; }
 };
 
+class Parameter;
+
+/// For the operators of expression_operators.h. Parameters alone do not have them, since the two kinds of expressions
+/// compute with parameters each in its own way. So that the compiler says that, there is an operator that fails.
+struct ParameterTypes {
+  struct NoIndices {};
+  using Result = Parameter;
+  using First = Parameter;
+  using Second = Parameter;
+  using Left = Parameter;
+  using Right = Parameter;
+  using Weight = Parameter;
+  using Indices = NoIndices;
+  template <class Used = void>
+  static const Parameter& apply(const Operator&, const Parameter& x, std::initializer_list<Parameter>,
+                                std::initializer_list<NoIndices> = {}, const Attributes& = {}) {
+    static_assert(
+        !std::is_void_v<Used>,
+        "an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a vertex "
+        "function, or by LazyWeight(w) for lazy expressions");
+    return x;
+  }
+  template <class Used = void>
+  static const Parameter& dropout(const Parameter& x, const Dropout&) {
+    static_assert(!std::is_void_v<Used>, "dropout of a parameter; expected an expression");
+    return x;
+  }
+  static Index width(const Parameter& x);
+};
+
 /// Names one parameter of a Parameters object. A value.
-class Parameter {
+class Parameter : ExpressionOperators<ParameterTypes> {
  public:
   const Type& type() const { return type_; }
 
@@ -68,6 +100,7 @@ class Parameter {
   std::size_t number_;
   Type type_;
 };
+inline Index ParameterTypes::width(const Parameter& x) { return x.type().width; }
 
 /// A gradient: the sum of its parts.
 struct Gradient {
