@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "windrow/batching/runner.h"
+#include "windrow/batching/lazy.h"
 
 namespace {
 
@@ -14,18 +14,18 @@ struct Training {
   windrow::Device host = windrow::host_device(engine);
   windrow::Parameters parameters{host, 1};
   windrow::Parameter w = parameters.add_product("w", 2, 1);
-  windrow::VertexFunction line{
-      "line", {}, [this](windrow::Vertex& v) { v.loss(squared_distance(matmul(v.pull("x", 2), w), v.pull("y", 1))); }};
-  windrow::InputGraph graph{line,
-                            {.child_begin = {0, 0, 0, 0}, .values = {{"x", {1, 0, 0, 1, 1, 1}}, {"y", {2, -1, 1}}}}};
-  windrow::Runner runner{host, line, parameters};
+  windrow::LazyGraph graph{host, parameters};
   windrow::Optimiser optimiser{parameters, windrow::Method::adam(), {.rate = 0.1}};
 
   void steps(int count) {
     for (int i = 0; i < count; ++i) {
-      runner.differentiate(std::vector{&graph});
+      graph.backward(std::vector{loss({1, 0}, 2), loss({0, 1}, -1), loss({1, 1}, 1)});
       optimiser.step(3);
+      graph.clear();
     }
+  }
+  windrow::LazyExpr loss(std::initializer_list<float> x, float y) {
+    return squared_distance(matmul(graph.input(x), w), graph.input({y}));
   }
 };
 
@@ -38,12 +38,21 @@ int main() {
   {
     first.steps(50);
     windrow::CheckpointWriter writer(folder);
-    writer.write(windrow::Snapshot({first.parameters, &first.optimiser}).contents(50));
+    const windrow::Snapshot snapshot({first.parameters, &first.optimiser});
+    windrow::CheckpointContents contents = snapshot.contents(50);
+    // How a lazy graph batches, and so how it rounds, depends on what it has learned. A Runner has a history, too.
+    const std::vector<std::int64_t> learned = first.graph.history();
+    contents.tensors.push_back({"graph/history", {learned.size()}, std::span(learned)});
+    writer.write(contents);
     first.steps(50);  // as if nothing had happened
   }
   Training second;
   const windrow::NewestCheckpoint newest = windrow::CheckpointFolder(folder).newest();
-  windrow::restore(newest.checkpoint.value(), {second.parameters, &second.optimiser});
+  const windrow::SavedCheckpoint& checkpoint = newest.checkpoint.value();
+  windrow::restore(checkpoint, {second.parameters, &second.optimiser});
+  std::vector<std::int64_t> learned(checkpoint.tensors.at("graph/history").shape.front());
+  checkpoint.tensors.read("graph/history", {learned.size()}, std::span(learned));
+  second.graph.set_history(learned);
   second.steps(50);
   const bool same = second.parameters.value(second.w).get() == first.parameters.value(first.w).get();
   std::cout << "after step " << second.optimiser.progress().steps << ": " << (same ? "the same bits" : "other bits")
