@@ -181,7 +181,7 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
   const Parameter w = parameters.add("w", 2, 1, Initial::constant(1));
   const VertexFunction function = function_of(w), again = function_of(w);
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, other); }),
-            "watched_sum: uses other parameters than its runner; expected the same");
+            "watched_sum: parameter 'w' of another set; expected one of this");
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.ahead = 0}); }),
             "RunnerOptions: ahead is 0; expected 1 or more");
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.batch_rows = 0}); }),
@@ -211,7 +211,7 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
             "parameter 'w' is added twice; expected once");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters.find("v"); }),
             "there is no parameter 'v'; expected one that was added");
-  EXPECT_EQ(error_of<MisuseError>([&] { other.value(w); }), "a parameter of another set; expected one of this");
+  EXPECT_EQ(error_of<MisuseError>([&] { other.value(w); }), "parameter 'w' of another set; expected one of this");
 
   const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, lossless, parameters).differentiate({}); }),

@@ -306,7 +306,7 @@ TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   Parameters others(s.host, 1);
   const Parameter foreign = others.add("w", 2, 2, Initial::zeros());
   EXPECT_EQ(made([&](CellBody& c) { c.result(matmul(c.operand(2), foreign)); }),
-            "f: parameters of another set than the graph's; expected those of the graph");
+            "f: parameter 'w' of another set; expected one of this");
 
   const LazyCell cell = s.graph.cell("g", [&](CellBody& c) {
     const Expr x = c.operand(h) + embedding(s.words, c.index());

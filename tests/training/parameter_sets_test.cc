@@ -53,12 +53,13 @@ TEST(ParameterSets, AreRefusedIfTheyCannotBeToldApart) {
             "ParametersOptions::name");
   EXPECT_EQ(made({program.encoder, skips}),
             "ParameterSets: sets 'encoder' and '' differ in non_finite; expected the same");
-  EXPECT_EQ(made({program.encoder}), "f: uses other parameters than its runner; expected the same");
+  EXPECT_EQ(made({program.encoder}), "f: parameter 'decoder/w' of another set; expected one of set 'encoder'");
+  EXPECT_EQ(made({skips}), "f: parameter 'encoder/w' of another set; expected one of this");
   LazyGraph graph(program.host, program.encoder);
   EXPECT_EQ(error_of<MisuseError>([&] {
               matmul(graph.input({1, 2}), program.of_decoder);
             }),
-            "a parameter of another set; expected one of this");
+            "parameter 'decoder/w' of another set; expected one of set 'encoder'");
 }
 
 TEST(ParameterSets, AreNamedInErrors) {

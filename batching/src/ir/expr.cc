@@ -6,7 +6,7 @@
 namespace windrow {
 
 Operand::Operand(const Parameter& parameter)
-    : set_(parameter.set_), parameter_(parameter.number_), type_(parameter.type_) {}
+    : set_(parameter.set_), parameter_(parameter.number_), name_(parameter.name_), type_(parameter.type_) {}
 
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
            const Attributes& attributes) {

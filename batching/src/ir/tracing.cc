@@ -62,7 +62,7 @@ Value Tracing::value_of(const Operand& operand) {
   auto& nodes = kind().nodes;
   Node node{.code = Code::parameter,
             .type = operand.type_,
-            .number = number_in(function.parameters, {operand.set_, operand.parameter_})};
+            .number = number_in(function.parameters, {operand.set_, operand.parameter_, operand.name_})};
   const auto known = std::find(nodes.begin(), nodes.end(), node);
   if (known != nodes.end()) return static_cast<Value>(known - nodes.begin());
   nodes.push_back(std::move(node));

@@ -90,8 +90,8 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
   }
   try {
     for (const ir::ParameterName& used : function.parameters) parameters.push_back(known.number_of(used));
-  } catch (const MisuseError&) {
-    throw MisuseError(name + ": parameters of another set than the graph's; expected those of the graph");
+  } catch (const MisuseError& error) {
+    throw MisuseError(name + ": " + error.what());
   }
   flops = flops_of(kind);
 }

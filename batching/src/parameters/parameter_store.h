@@ -34,6 +34,7 @@ class ParameterStore {
     std::vector<LookedUp> lookups = {};
     bool frozen = false;   ///< plans for training take it for a constant
     bool depends = false;  ///< the loss can depend on it by lookups, even if this minibatch has none
+    std::shared_ptr<const std::string> full_name = {};  ///< for errors: after that of the set, if the set has one
   };
 
   ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
@@ -49,7 +50,12 @@ class ParameterStore {
   }
   Entry& entry(std::size_t number) { return entries_[number]; }
   const Entry& entry(std::size_t number) const { return entries_[number]; }
-  static ir::ParameterName name_of(const Parameter& parameter) { return {parameter.set_, parameter.number_}; }
+  // Without the name, which takes time to copy.
+  static std::uint64_t set_of(const Parameter& parameter) { return parameter.set_; }
+  static std::size_t place_of(const Parameter& parameter) { return parameter.number_; }
+  static ir::ParameterName name_of(const Parameter& parameter) {
+    return {parameter.set_, parameter.number_, parameter.name_};
+  }
   const Gradient& gradient(const Parameter& parameter);
 
   const Device& device() const { return device_; }

@@ -2,14 +2,12 @@
 
 namespace windrow {
 
-void ParameterStores::refuse() const {
-  throw MisuseError(sets_.size() == 1 ? "a parameter of another set; expected one of this"
-                                      : "a parameter of another set; expected one of these");
-}
-
-std::string ParameterStores::name(std::size_t number) const {
-  const std::string &set = sets_[number % sets_.size()]->name(), &parameter = entry(number).name;
-  return set.empty() ? parameter : set + "/" + parameter;
+void ParameterStores::refuse(const ir::ParameterName& parameter) const {
+  std::string expected;
+  for (const auto& set : sets_) expected += (expected.empty() ? "'" : ", '") + set->name() + "'";
+  const bool named = sets_.size() > 1 || !sets_.front()->name().empty();
+  throw MisuseError("parameter '" + *parameter.name + "' of another set; expected one of " +
+                    (named ? "set " + expected : "this"));
 }
 
 std::uint64_t ParameterStores::next_minibatch() {

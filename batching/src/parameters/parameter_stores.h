@@ -17,12 +17,15 @@ class ParameterStores {
   explicit ParameterStores(std::vector<std::shared_ptr<ParameterStore>> sets) : sets_(std::move(sets)) {}
 
   /// Throw MisuseError for a parameter of another set.
-  std::int32_t number_of(const Parameter& parameter) const { return number_of(ParameterStore::name_of(parameter)); }
+  std::int32_t number_of(const Parameter& parameter) const {
+    const auto number = find(ParameterStore::set_of(parameter), ParameterStore::place_of(parameter));
+    if (number < 0) refuse(ParameterStore::name_of(parameter));
+    return number;
+  }
   std::int32_t number_of(const ir::ParameterName& parameter) const {
-    for (std::size_t s = 0; s < sets_.size(); ++s) {
-      if (sets_[s]->id() == parameter.set) return static_cast<std::int32_t>(parameter.number * sets_.size() + s);
-    }
-    refuse();
+    const auto number = find(parameter.set, parameter.number);
+    if (number < 0) refuse(parameter);
+    return number;
   }
   /// Whether it is the number of a parameter.
   bool has(std::size_t number) const { return number / sets_.size() < sets_[number % sets_.size()]->size(); }
@@ -31,7 +34,7 @@ class ParameterStores {
     return sets_[number % sets_.size()]->entry(number / sets_.size());
   }
   /// The name of a parameter for errors: after that of its set, if the set has one.
-  std::string name(std::size_t number) const;
+  const std::string& name(std::size_t number) const { return *entry(number).full_name; }
 
   const std::vector<std::shared_ptr<ParameterStore>>& sets() const { return sets_; }
   // Of dropout: the first set decides.
@@ -43,7 +46,14 @@ class ParameterStores {
   void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);
 
  private:
-  [[noreturn]] void refuse() const;
+  /// -1 for a parameter of another set.
+  std::int32_t find(std::uint64_t set, std::size_t place) const {
+    for (std::size_t s = 0; s < sets_.size(); ++s) {
+      if (sets_[s]->id() == set) return static_cast<std::int32_t>(place * sets_.size() + s);
+    }
+    return -1;
+  }
+  [[noreturn]] void refuse(const ir::ParameterName& parameter) const;
 
   const std::vector<std::shared_ptr<ParameterStore>> sets_;
 };

@@ -65,6 +65,7 @@ Parameter ParameterStore::add(const std::string& name, Index rows, Index width, 
   } catch (const MisuseError& error) {
     throw MisuseError("parameter '" + name + "': " + error.what());
   }
+  entries_.back().full_name = std::make_shared<std::string>(options_.name.empty() ? name : options_.name + "/" + name);
   return (*this)[entries_.size() - 1];
 }
 
@@ -94,7 +95,7 @@ Parameter ParameterStore::operator[](std::size_t number) const {
                       std::to_string(entries_.size()));
   }
   const Tensor& value = entries_[number].value;
-  return Parameter(id_, number, {Rows::count(value.rows()), value.width()});
+  return Parameter(id_, number, {Rows::count(value.rows()), value.width()}, entries_[number].full_name);
 }
 
 Parameter ParameterStore::find(const std::string& name) const {
@@ -105,7 +106,10 @@ Parameter ParameterStore::find(const std::string& name) const {
 }
 
 std::int32_t ParameterStore::number_of(const Parameter& parameter) const {
-  if (parameter.set_ != id_) throw MisuseError("a parameter of another set; expected one of this");
+  if (parameter.set_ != id_) {
+    throw MisuseError("parameter '" + *parameter.name_ + "' of another set; expected one of " +
+                      (options_.name.empty() ? "this" : "set '" + options_.name + "'"));
+  }
   return static_cast<std::int32_t>(parameter.number_);
 }
 

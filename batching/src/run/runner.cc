@@ -66,8 +66,8 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
     for (const ir::ParameterName& used : function.function_->parameters) {
       numbers_.push_back(static_cast<std::size_t>(parameters_->number_of(used)));
     }
-  } catch (const MisuseError&) {
-    throw MisuseError(function.name() + ": uses other parameters than its runner; expected the same");
+  } catch (const MisuseError& error) {
+    throw MisuseError(function.name() + ": " + error.what());
   }
 }
 

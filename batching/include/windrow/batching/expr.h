@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "windrow/batching/expression_operators.h"
 #include "windrow/batching/parameters.h"
@@ -87,6 +88,7 @@ class Operand : ExpressionOperators<ExprTypes> {
   std::int32_t value_ = -1;
   std::uint64_t set_ = 0;
   std::size_t parameter_ = 0;
+  std::shared_ptr<const std::string> name_;  // of a parameter
   Type type_;
 };
 

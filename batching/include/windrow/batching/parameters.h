@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "windrow/batching/expression_operators.h"
@@ -94,11 +95,13 @@ class Parameter : ExpressionOperators<ParameterTypes> {
  private:
   friend class ParameterStore;
   friend class Operand;
-  Parameter(std::uint64_t set, std::size_t number, Type type) : set_(set), number_(number), type_(type) {}
+  Parameter(std::uint64_t set, std::size_t number, Type type, std::shared_ptr<const std::string> name)
+      : set_(set), number_(number), type_(type), name_(std::move(name)) {}
 
   std::uint64_t set_;  // which Parameters it belongs to
   std::size_t number_;
   Type type_;
+  std::shared_ptr<const std::string> name_;  // for errors, since its set may be gone
 };
 inline Index ParameterTypes::width(const Parameter& x) { return x.type().width; }
 

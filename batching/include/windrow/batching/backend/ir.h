@@ -120,7 +120,10 @@ struct Kind {
 struct ParameterName {
   std::uint64_t set;  ///< the id of its Parameters
   std::size_t number;
-  friend bool operator==(const ParameterName&, const ParameterName&) = default;
+  std::shared_ptr<const std::string> name;  ///< for errors: after that of the set, if the set has one
+  friend bool operator==(const ParameterName& a, const ParameterName& b) {
+    return a.set == b.set && a.number == b.number;
+  }
 };
 
 /// A vertex function: of one kind after tracing, or of several kinds after put_together().
