@@ -27,8 +27,18 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
   EXPECT_NE(second.out.find("continuing from minibatch 7, in "), std::string::npos) << second.out;
   EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.end()));
   EXPECT_EQ(second.out.find("continuing with"), std::string::npos) << second.out;
-  const std::string done = run(train("--epochs 3 --resume" + saving())).out;
-  EXPECT_TRUE(done.ends_with("\n\nall 3 epochs are done; more with --epochs\n")) << done;
+  // Nothing is left to train, so there is nothing to report.
+  const std::filesystem::path report = folder / "report.html";
+  for (const char* const kept : {"", "; that of an earlier run is kept"}) {
+    const std::string done = run(train("--epochs 3 --resume --report '" + folder.string() + "'" + saving())).out;
+    EXPECT_TRUE(done.ends_with(std::string("\n\nall 3 epochs are done; more with --epochs\n"
+                                           "report: not written, since this run trained nothing") +
+                               kept + "\n"))
+        << done;
+    if (*kept == 0) EXPECT_FALSE(std::filesystem::exists(report));
+    std::ofstream(report) << "earlier";
+  }
+  EXPECT_EQ(read_file(report), "earlier");
 }
 
 TEST_F(TrainingPrograms, NameTheFlagsThatDifferFromThoseOfTheCheckpoint) {

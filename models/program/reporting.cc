@@ -117,4 +117,10 @@ void Reporting::write(const Trainer& trainer, const std::string& outcome) {
   print("report: %s\n", file_.string().c_str());
 }
 
+void Reporting::write_if_trained(const Trainer& trainer, const std::string& outcome) {
+  if (!on() || trainer.minibatches() != report_.first_minibatch) return write(trainer, outcome);
+  print("report: not written, since this run trained nothing%s\n",
+        std::filesystem::exists(file_) ? "; that of an earlier run is kept" : "");
+}
+
 }  // namespace windrow::program

@@ -42,6 +42,8 @@ class Reporting {
   void evaluated(const Trainer& trainer, const std::vector<Metric>& metrics);
   /// Writes the file, and prints where it lies. `outcome` is a sentence.
   void write(const Trainer& trainer, const std::string& outcome);
+  /// The same, unless this run trained nothing: then the file of an earlier run is kept, and a line says so.
+  void write_if_trained(const Trainer& trainer, const std::string& outcome);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -265,7 +265,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     engine.trace().stop();
     engine.trace().save(arguments.trace);
   }
-  reporting.write(trainer, outcome_of(trainer, signal));
+  reporting.write_if_trained(trainer, outcome_of(trainer, signal));
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
 }
